@@ -1,0 +1,103 @@
+"""The rules for a submission, in one place: the simulator, the service and the command line refuse alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+
+from hocket.model.capacity import Capacity
+from hocket.model.job import Job, TaskGraph
+from hocket.model.snapshot import Snapshot
+
+
+def refusal(snapshot: Snapshot, job: Job, whole: Capacity) -> str:
+    """Why a job may not be submitted: field, rule and value; empty when it may.
+
+    `whole` is the cluster as it would be with nothing on it.
+    """
+    if job.id in snapshot.jobs:
+        return f"job '{job.id}': id must be unique, and a live job has it already"
+    for problem in faults(job):
+        return f"job '{job.id}': {problem}"
+    if job.tasks is not None:
+        return _tasks_fit(job, whole)
+    if whole.place(job, job.sizes[0]) is None:
+        most = _most(job, whole)
+        unit = "GPUs" if job.demand.gpus else "replicas"
+        wanted = job.sizes[0] * max(job.demand.gpus, 1)
+        largest = most * max(job.demand.gpus, 1)
+        return (
+            f"job '{job.id}': sizes must fit the cluster; its smallest needs {wanted} {unit}, "
+            f"the largest that fits is {largest}"
+        )
+    return ""
+
+
+def faults(job: Job) -> Iterator[str]:
+    """What is wrong with a job whatever the cluster: one sentence a field."""
+    if not job.id or "/" in job.id or not job.id.isprintable() or len(job.id) > 200:
+        yield f"id must be 1 to 200 printable characters without '/', not {job.id[:40]!r}"
+    if not job.sizes:
+        yield "sizes must name at least one size"
+    elif job.sizes[0] < 1 or any(b <= a for a, b in zip(job.sizes, job.sizes[1:], strict=False)):
+        yield f"sizes must be positive and ascending, not {list(job.sizes)}"
+    demand = job.demand
+    for name, value in (
+        ("demand.gpus", demand.gpus),
+        ("demand.cores", demand.cores),
+        ("demand.mem_mib", demand.mem_mib),
+        ("demand.net_mbps", demand.net_mbps),
+        ("gpu_mem_mib", job.gpu_mem_mib),
+        ("max_nodes", job.max_nodes),
+    ):
+        if not (isfinite(value) and value >= 0):
+            yield f"{name} must be a finite number from 0 up, not {value}"
+    if not 0 < demand.gpu_share <= 1:
+        yield f"demand.gpu_share must be above 0 and at most 1, not {demand.gpu_share}"
+    if not (isfinite(job.weight) and job.weight > 0):
+        yield f"weight must be a finite number above 0, not {job.weight}"
+    if not 0 <= job.urgency <= 10:
+        yield f"urgency must be from 1 to 10, or 0 for none, not {job.urgency}"
+    if job.deadline_s is not None and not (isfinite(job.deadline_s) and job.deadline_s > 0):
+        yield f"deadline_s must be a finite number above 0, not {job.deadline_s}"
+    if job.tasks is not None:
+        yield from _graph_faults(job.tasks)
+
+
+def _graph_faults(graph: TaskGraph) -> Iterator[str]:
+    names = [t.id for t in graph.tasks]
+    if not names:
+        yield "tasks must name at least one task"
+    for name in names:
+        if not name or "#" in name or "/" in name:
+            yield f"tasks: a task's id must be non-empty and without '#' and '/', not {name!r}"
+    if len(set(names)) < len(names):
+        yield f"tasks: ids must be distinct, and {next(n for n in names if names.count(n) > 1)!r} stands twice"
+    for edge in graph.edges:
+        for end in (edge.source, edge.target):
+            if end not in names:
+                yield f"tasks: an edge names task {end!r}, which is not there"
+        if not (isfinite(edge.mib) and edge.mib >= 0):
+            yield f"tasks: an edge's mib must be a finite number from 0 up, not {edge.mib}"
+    left = {n: {e.source for e in graph.edges if e.target == n} for n in names}
+    while ready := [n for n, sources in left.items() if not sources & left.keys()]:
+        for name in ready:
+            del left[name]
+    if left:
+        yield f"tasks: the graph must have no cycle, and {sorted(left)} are in one"
+
+
+def _tasks_fit(job: Job, whole: Capacity) -> str:
+    assert job.tasks is not None
+    for task in job.tasks.tasks:
+        if all(free.room(task.demand) < 1 for _node, free in whole):
+            return f"job '{job.id}': task '{task.id}' must fit a node, and none has room for {task.demand}"
+    return ""
+
+
+def _most(job: Job, whole: Capacity) -> int:
+    low, high = 0, job.sizes[0]
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if whole.place(job, middle) is not None else (low, middle)
+    return low

@@ -1,0 +1,138 @@
+"""What to do next so that the plan comes true: pure, in order, and only what can be done now.
+
+Prepare first, then what frees resources, then what takes them. What must wait for another tenant to leave stays
+unsettled and is looked at again when that has happened; until then its resources are promised to it.
+"""
+
+from __future__ import annotations
+
+from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
+from hocket.model.partition import NOW, Boundary, Holding, Partition, Tenant
+from hocket.model.plan import Plan
+from hocket.model.resources import Slice
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import Doing, JobView, Tenancy, Tier
+
+_NOTHING = Doing.NOTHING
+_NONE = Tier.NONE
+
+
+def diff(snapshot: Snapshot, plan: Plan | None = None) -> tuple[list[Action], list[tuple[str, str]]]:
+    """The actions to send out now, and the tenants that turn out to be as planned already."""
+    unsettled = snapshot.unsettled.data()
+    prepares: list[Action] = []
+    frees: list[Action] = []
+    takes: list[Action] = []
+    settled: list[tuple[str, str]] = []
+    for key in unsettled:
+        job_id, task = key
+        view = snapshot.jobs.get(job_id)
+        if view is None:
+            settled.append(key)
+            continue
+        tenancies = view.tenancies
+        tenancy = next((t for t in tenancies if t.task == task), None) if tenancies else None
+        if view.verdict:
+            if all(t.doing is not Doing.ENDING for t in tenancies) and End(job_id, view.verdict) not in frees:
+                frees.append(End(job_id, view.verdict))
+            settled.append(key)
+            continue
+        wanted = _wanted(snapshot, view, task)
+        if tenancy is None:
+            if wanted is None:
+                settled.append(key)
+                if not tenancies and view.tier is not _NONE and view.tier is not view.keep:
+                    frees.append(Store(job_id, view.keep))
+                continue
+            partition, tenant = wanted
+            if snapshot.in_the_way(job_id, partition.slices):
+                if view.job.warm and not (view.prepared or view.preparing):
+                    prepares.append(Prepare(job_id))
+            elif not view.preparing:
+                to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
+                begin = Start if view.tier is _NONE else Resume
+                takes.append(begin(job_id, task, to, partition))
+            continue
+        if tenancy.doing is not _NOTHING:
+            settled.append(key)  # Its end will be compared with the plan of that time.
+            continue
+        _go_on(snapshot, view, tenancy, wanted, frees, takes, settled)
+    if plan is not None:
+        for job_id, tier in plan.checkpoints.items():
+            view = snapshot.jobs[job_id]
+            frees.insert(0, Checkpoint(job_id, tier, _boundary(snapshot, view)))
+    if not (frees or prepares):
+        return takes, settled
+    return prepares + frees + takes, settled
+
+
+def _go_on(
+    snapshot: Snapshot,
+    view: JobView,
+    tenancy: Tenancy,
+    wanted: tuple[Partition, Tenant] | None,
+    frees: list[Action],
+    takes: list[Action],
+    settled: list[tuple[str, str]],
+) -> None:
+    """A tenant that runs: it stays, leaves, changes its size or its place."""
+    job_id, task, held = view.job.id, tenancy.task, tenancy.holding
+    assert held is not None
+    if wanted is None:
+        if not _heirs_are_preparing(snapshot, view, task):
+            frees.append(Pause(job_id, task, view.keep, held.boundary))
+        return
+    partition, tenant = wanted
+    same_place = partition.slices == held.slices and partition.id == held.partition
+    if same_place and tenant.replicas == held.replicas and tenant.boundary == held.boundary:
+        settled.append((job_id, task))
+        return
+    if snapshot.in_the_way(job_id, partition.slices) or _heirs_are_preparing(snapshot, view, task):
+        return
+    to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
+    if partition.id != held.partition or (to.size == held.size and not same_place):
+        takes.append(Move(job_id, task, to, partition))
+    elif to.size < held.size:
+        frees.append(Resize(job_id, task, to, partition))
+    else:
+        takes.append(Resize(job_id, task, to, partition))
+
+
+def _wanted(snapshot: Snapshot, view: JobView, task: str) -> tuple[Partition, Tenant] | None:
+    job_id = view.job.id
+    for pid in view.partitions:
+        partition = snapshot.partitions[pid]
+        for tenant in partition.tenants:
+            if tenant.job == job_id and tenant.task == task:
+                return partition, tenant
+    return None
+
+
+def _heirs_are_preparing(snapshot: Snapshot, view: JobView, task: str) -> bool:
+    """True while someone who is promised what this tenant gives up still prepares: it works on until then."""
+    left = snapshot.leaving.get(f"{view.job.id}/{task}")
+    if left is None:
+        return False
+    for job_id, heir_task in snapshot.unsettled:
+        heir = snapshot.jobs.get(job_id)
+        if heir is None or job_id == view.job.id or not heir.job.warm or heir.prepared or heir.tenancies:
+            continue
+        wanted = _wanted(snapshot, heir, heir_task)
+        if wanted is not None and _touch(left, wanted[0].slices):
+            return True
+    return False
+
+
+def _touch(some: tuple[Slice, ...], others: tuple[Slice, ...]) -> bool:
+    for a in some:
+        for b in others:
+            if a.node == b.node and (
+                not set(a.gpus).isdisjoint(b.gpus) or (a.cores and b.cores) or (a.mem_mib and b.mem_mib)
+            ):
+                return True
+    return False
+
+
+def _boundary(snapshot: Snapshot, view: JobView) -> Boundary:
+    wanted = _wanted(snapshot, view, view.tenancies[0].task) if view.tenancies else None
+    return wanted[1].boundary if wanted is not None else NOW

@@ -1,0 +1,1 @@
+"""From observations to beliefs: pure functions, called by the fold, never by a policy."""

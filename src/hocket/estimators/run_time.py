@@ -1,0 +1,48 @@
+"""How long will it run? From the run times of ended jobs of the same owner and size, else of the same size, else of all.
+
+Run times spread over decades, so their logarithms are what is averaged: the belief is the mean of a lognormal
+distribution, and its deviation says how little that is.
+"""
+
+from __future__ import annotations
+
+from math import exp, log, sqrt
+from typing import Any
+
+from msgspec.structs import replace
+
+from hocket.model.curve import Beliefs, Estimate
+from hocket.model.job import Job
+from hocket.model.snapshot import History
+from hocket.model.versioned import VersionedMap
+
+_ENOUGH = 5  # ended jobs of a sort, before they are asked
+_NEW = History()
+_LOG_VARIANCE_CAP = 9.0  # beyond e^±3, two outliers would promise years
+
+
+def learn(history: VersionedMap[Any, History], job: Job, ran_s: float) -> VersionedMap[Any, History]:
+    """The history with one more ended job."""
+    x = log(ran_s if ran_s > 1.0 else 1.0)
+    for sort in _sorts(job):
+        old = history.get(sort) or _NEW
+        history = history.set(sort, History(old.count + 1, old.log_sum + x, old.log_squares + x * x))
+    return history
+
+
+def believe(history: VersionedMap[Any, History], job: Job, beliefs: Beliefs) -> Beliefs:
+    """Beliefs with a run time at the job's largest size, if enough jobs of its sort have ended."""
+    for sort in _sorts(job):
+        seen = history.get(sort)
+        if seen is not None and seen.count >= _ENOUGH:
+            mean = seen.log_sum / seen.count
+            variance = min(max(seen.log_squares / seen.count - mean * mean, 0.0), _LOG_VARIANCE_CAP)
+            expected = exp(mean + variance / 2)
+            spread = expected * sqrt(exp(variance) - 1)
+            return replace(beliefs, run_s=Estimate(expected, spread), reference_size=job.sizes[-1])
+    return beliefs
+
+
+def _sorts(job: Job) -> tuple[Any, ...]:
+    size = job.sizes[-1]
+    return ((job.owner, size), size, None)

@@ -1,0 +1,1 @@
+"""Where actions come true. Siblings never import each other."""

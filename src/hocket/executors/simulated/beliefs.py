@@ -1,0 +1,51 @@
+"""What a simulated job's submission tells the policies beforehand: nothing, the truth, or the truth with an error."""
+
+from __future__ import annotations
+
+from math import exp, isfinite, sqrt
+from random import Random
+
+from msgspec import Struct
+
+from hocket.model.curve import NO_BELIEFS, Beliefs, Estimate
+from hocket.workloads.truth import Submission
+
+
+class BeliefMode(Struct, frozen=True):
+    """learned, oracle, or noisy with a relative error."""
+
+    mode: str = "learned"
+    error: float = 0.0
+
+    def __str__(self) -> str:
+        return f"noisy:{self.error:g}" if self.mode == "noisy" else self.mode
+
+
+def parse_beliefs(text: str) -> BeliefMode:
+    """`learned`, `oracle` or `noisy:0.3`."""
+    mode, _, error = text.partition(":")
+    if mode in ("learned", "oracle") and not error:
+        return BeliefMode(mode)
+    if mode == "noisy":
+        try:
+            value = float(error)
+        except ValueError:
+            value = -1.0
+        if isfinite(value) and value >= 0:
+            return BeliefMode("noisy", value)
+        raise ValueError(f"beliefs '{text}': noisy takes a relative error from 0 up, such as noisy:0.3, not '{error}'")
+    raise ValueError(f"beliefs must be learned, oracle or noisy:X, not '{text}'")
+
+
+def beliefs_of(submission: Submission, mode: BeliefMode, seed: int) -> Beliefs:
+    """What is believed of a job when it comes. The error of one job is the same under every policy."""
+    if mode.mode == "learned":
+        return NO_BELIEFS
+    truth = submission.truth
+    run_s, sd = truth.run_s, 0.0
+    if mode.mode == "noisy" and mode.error:
+        sigma = mode.error
+        factor = exp(Random(f"{seed}/belief/{submission.job.id}").gauss(-sigma * sigma / 2, sigma))
+        run_s *= factor
+        sd = run_s * sqrt(exp(sigma * sigma) - 1)
+    return Beliefs(Estimate(run_s, sd), truth.reference_size, truth.speed)

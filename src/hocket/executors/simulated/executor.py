@@ -1,0 +1,369 @@
+"""Makes actions true in a world of its own: it owns the truth, and reports events at the times at which they fall.
+
+Rates are constant between changes, so nothing ticks: each running job has one entry in the heap, for its next event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from math import exp
+from random import Random
+from typing import assert_never
+
+from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of
+from hocket.executors.simulated.speed import own_speed, shared_speed
+from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
+from hocket.model.event import (
+    EpochEnded,
+    Event,
+    JobCheckpointed,
+    JobEnded,
+    JobFailed,
+    JobMoved,
+    JobPaused,
+    JobPrepared,
+    JobResized,
+    JobStarted,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+    OwnerSet,
+    StateStored,
+)
+from hocket.model.partition import Holding, Partition
+from hocket.model.resources import Node
+from hocket.workloads.truth import Submission, Truth, Workload
+
+_IDLE_TIMERS = 10_000  # moments in a row at which only a policy's own timer rang: it waits for what never comes
+
+
+class _Run:
+    """One job in the simulated world."""
+
+    __slots__ = (
+        "crashes", "done_s", "epoch", "generation", "job", "noise", "pending", "prepared", "rate", "saved_s",
+        "since_s", "tenancies", "truth", "verdict",
+    )  # fmt: skip
+
+    def __init__(self, submission: Submission) -> None:
+        self.job = submission.job
+        self.truth: Truth = submission.truth
+        self.done_s = 0.0  # work done up to `since_s`
+        self.saved_s = 0.0  # work that a crash does not undo
+        self.since_s = 0.0
+        self.rate = 0.0
+        self.epoch = 0
+        self.generation = 0  # heap entries of older generations are void
+        self.tenancies: dict[str, tuple[Holding, Partition]] = {}  # task → where it runs
+        self.pending: dict[str, tuple[Event, tuple[Holding, Partition] | None]] = {}  # task → a change under way
+        self.prepared = False
+        self.noise = 1.0
+        self.crashes = 0
+        self.verdict = ""
+
+
+class SimulatedExecutor:
+    """The world. `wait` moves its clock."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        nodes: Sequence[Node],
+        *,
+        seed: int = 0,
+        beliefs: BeliefMode = BeliefMode(),
+        noise: float = 0.0,
+        until_s: float | None = None,
+    ) -> None:
+        self.now_s = 0.0
+        self._submissions = workload.submissions
+        self._next_submission = 0
+        self._seed = seed
+        self._beliefs = beliefs
+        self._noise = noise
+        self._until_s = until_s
+        self._nodes = {n.id: n for n in nodes}
+        self._kind = {n.id: n.gpu_kind for n in nodes}
+        self._runs: dict[str, _Run] = {}
+        self._tenants: dict[str, dict[str, _Run]] = {}  # partition shared by several → its jobs
+        self._ready: list[Event] = [OwnerSet(0.0, owner) for owner in workload.owners]
+        self._heap: list[tuple[float, int, int, _Run | None, str | Event]] = []
+        self._pushed = 0
+        self._idle = 0
+        for fault in workload.faults:
+            self._push(fault.at_s, None, NodeLost(fault.at_s, fault.node, "fault"))
+            if fault.back_s is not None:
+                self._push(fault.back_s, None, NodeJoined(fault.back_s, self._nodes[fault.node]))
+
+    # -- the clock ------------------------------------------------------------------------------------------
+
+    def wait(self, until_s: float | None) -> tuple[float, Sequence[Event]] | None:
+        """The next moment and all that happens in it."""
+        if self._ready:
+            events, self._ready = self._ready, []
+            return self.now_s, events
+        heap = self._heap
+        while heap and heap[0][3] is not None and heap[0][2] != heap[0][3].generation:
+            heappop(heap)
+        submissions, n = self._submissions, self._next_submission
+        at_s = heap[0][0] if heap else None
+        if n < len(submissions) and (at_s is None or submissions[n].at_s <= at_s):
+            at_s = submissions[n].at_s
+        if until_s is not None and (at_s is None or until_s < at_s):
+            if at_s is None:
+                self._idle += 1
+            if self._idle > _IDLE_TIMERS or (self._until_s is not None and until_s > self._until_s):
+                return None
+            self.now_s = max(until_s, self.now_s)
+            return self.now_s, ()
+        if at_s is None or (self._until_s is not None and at_s > self._until_s):
+            return None
+        self._idle = 0
+        self.now_s = at_s
+        out: list[Event] = []
+        while n < len(submissions) and submissions[n].at_s <= at_s:
+            self._submit(submissions[n], out)
+            n += 1
+        self._next_submission = n
+        while heap and heap[0][0] <= at_s:
+            _at, _n, generation, run, what = heappop(heap)
+            if run is None:
+                assert not isinstance(what, str)
+                self._node_event(what, out)
+            elif generation == run.generation:
+                self._due(run, what, out)
+        return at_s, out
+
+    def _push(self, at_s: float, run: _Run | None, what: str | Event) -> None:
+        self._pushed += 1
+        heappush(self._heap, (at_s, self._pushed, run.generation if run is not None else 0, run, what))
+
+    def _submit(self, submission: Submission, out: list[Event]) -> None:
+        job = submission.job
+        if job.id not in self._runs:  # A second one of the same name is refused, and the first goes on.
+            self._runs[job.id] = _Run(submission)
+        beliefs = beliefs_of(submission, self._beliefs, self._seed)
+        out.append(JobSubmitted(submission.at_s, job, beliefs, submission.truth.costs))
+
+    def _due(self, run: _Run, what: str | Event, out: list[Event]) -> None:
+        """An entry of a run came up: its end, an epoch's end, a crash, or a change that is done."""
+        if what == "next":
+            self._advance(run)
+            self._next(run, out)
+            return
+        assert not isinstance(what, str)
+        task = getattr(what, "task", "")
+        change = run.pending.pop(task, None)
+        if change is None or change[0] is not what:
+            out.append(what)  # It had nothing to do with where the job runs.
+            return
+        self._done(run, task, change[1])
+        out.append(what)
+        for event, _place in run.pending.values():
+            self._push(max(event.at_s, self.now_s), run, event)
+
+    # -- what the world does by itself ----------------------------------------------------------------------
+
+    def _advance(self, run: _Run) -> None:
+        if run.rate:
+            run.done_s += (self.now_s - run.since_s) * run.rate
+        run.since_s = self.now_s
+
+    def _next(self, run: _Run, out: list[Event] | None = None) -> None:
+        """Report what the run has reached, and schedule what it reaches next."""
+        truth = run.truth
+        if truth.crashes_s and run.crashes < len(truth.crashes_s) and self._reached(run, truth.crashes_s[run.crashes]):
+            run.crashes += 1
+            self._crash(run, "it crashed", out if out is not None else self._ready)
+            return
+        if truth.epochs:
+            self._report_epochs(run, out if out is not None else self._ready)
+        if self._reached(run, truth.run_s):
+            self._gone(run)
+            (out if out is not None else self._ready).append(JobEnded(self.now_s, run.job.id, run.verdict or "finished"))
+            return
+        self._schedule(run)
+
+    def _reached(self, run: _Run, work_s: float) -> bool:
+        # To the nearest microsecond of work: what is left by rounding would never be worked off.
+        return run.done_s >= work_s - 1e-6
+
+    def _schedule(self, run: _Run) -> None:
+        run.generation += 1
+        if run.rate:
+            truth, goal_s = run.truth, run.truth.run_s
+            if truth.epochs:
+                goal_s = min(goal_s, truth.run_s * (run.epoch + 1) / truth.epochs)
+            if run.crashes < len(truth.crashes_s):
+                goal_s = min(goal_s, truth.crashes_s[run.crashes])
+            self._push(self.now_s + max(0.0, goal_s - run.done_s) / run.rate, run, "next")
+        if run.pending:
+            for event, _place in run.pending.values():
+                self._push(event.at_s, run, event)
+
+    def _report_epochs(self, run: _Run, out: list[Event]) -> None:
+        truth = run.truth
+        while run.epoch < truth.epochs and self._reached(run, truth.run_s * (run.epoch + 1) / truth.epochs):
+            run.epoch += 1
+            metrics = {truth.metric: truth.quality.at(run.epoch).mean} if truth.quality is not None else {}
+            out.append(EpochEnded(self.now_s, run.job.id, run.epoch, metrics))
+
+    def _crash(self, run: _Run, why: str, out: list[Event]) -> None:
+        self._gone(run)
+        run.done_s = run.saved_s
+        if run.truth.epochs:
+            run.epoch = int(run.saved_s / run.truth.run_s * run.truth.epochs + 1e-9) if run.truth.run_s else 0
+        out.append(JobFailed(self.now_s, run.job.id, why))
+
+    def _node_event(self, event: Event, out: list[Event]) -> None:
+        out.append(event)
+        if isinstance(event, NodeLost):
+            for run in list(self._runs.values()):
+                places = [*run.tenancies.values(), *(p for _e, p in run.pending.values() if p is not None)]
+                if any(s.node == event.node for holding, _p in places for s in holding.slices):
+                    self._advance(run)
+                    self._gone(run)
+                    run.done_s = run.saved_s
+
+    # -- where a job runs -----------------------------------------------------------------------------------
+
+    def _gone(self, run: _Run) -> None:
+        """The job runs nowhere any more."""
+        run.pending.clear()
+        for task in list(run.tenancies):
+            self._leave(run, task)
+        run.rate = 0.0
+        run.generation += 1
+        run.prepared = False
+
+    def _leave(self, run: _Run, task: str) -> None:
+        _holding, partition = run.tenancies.pop(task)
+        others = self._tenants.get(partition.id)
+        if others is not None:
+            others.pop(f"{run.job.id}/{task}", None)
+            self._re_rate(partition)
+
+    def _done(self, run: _Run, task: str, place: tuple[Holding, Partition] | None) -> None:
+        """A change is done: the tenant runs in its new place, or nowhere."""
+        self._advance(run)
+        if task in run.tenancies:
+            self._leave(run, task)
+        if place is not None:
+            run.tenancies[task] = place
+            if len(place[1].tenants) > 1 or place[1].id in self._tenants:
+                self._tenants.setdefault(place[1].id, {})[f"{run.job.id}/{task}"] = run
+                self._re_rate(place[1])
+                return
+        run.rate = self._rate(run)
+        self._schedule(run)
+
+    def _re_rate(self, partition: Partition) -> None:
+        """Who shares a partition changed: so does everybody's speed in it."""
+        for other in list({id(r): r for r in self._tenants[partition.id].values()}.values()):
+            self._advance(other)
+            other.rate = self._rate(other)
+            self._schedule(other)
+
+    def _rate(self, run: _Run) -> float:
+        """A job of several tasks goes as fast as the slowest; one with a task that does not run stands still."""
+        if not run.tenancies or any(e for e, _p in run.pending.values() if not isinstance(e, JobCheckpointed)):
+            return 0.0
+        if run.job.tasks is not None and {t.partition("#")[0] for t in run.tenancies} != {
+            t.id for t in run.job.tasks.tasks
+        }:
+            return 0.0
+        return run.noise * min(self._tenant_rate(run, task) for task in run.tenancies)
+
+    def _tenant_rate(self, run: _Run, task: str) -> float:
+        holding, partition = run.tenancies[task]
+        own = 1.0 if task else own_speed(run.truth, holding, self._kind[holding.slices[0].node])
+        sharers = self._tenants.get(partition.id)
+        if sharers is None or len(sharers) < 2:
+            return own
+        tenants, me = [], 0
+        for who, other in sharers.items():
+            if who == f"{run.job.id}/{task}":
+                me = len(tenants)
+            place = other.tenancies[who.partition("/")[2]][0]
+            speed = own_speed(other.truth, place, self._kind[place.slices[0].node]) if other.job.tasks is None else 1.0
+            tenants.append((other.job, other.truth, speed))
+        return own * shared_speed(me, tenants, partition.sharing, len(holding.slices[0].gpus))
+
+    # -- actions --------------------------------------------------------------------------------------------
+
+    def apply(self, actions: Iterable[Action]) -> None:
+        """Begin to make these true; each takes the time that the truth says."""
+        for action in actions:
+            run = self._runs[action.job]
+            costs = run.truth.costs
+            match action:
+                case Start(job, task, to, partition) | Resume(job, task, to, partition):
+                    takes_s = costs.start_s + (0.0 if run.prepared else costs.prepare_s)
+                    run.prepared = False
+                    if self._noise and not run.tenancies:
+                        run.noise = exp(Random(f"{self._seed}/{job}/{run.generation}").gauss(0.0, self._noise))
+                    self._change(run, task, JobStarted(self.now_s + takes_s, job, task), (to, partition), takes_s)
+                case Pause(job, task, tier, boundary):
+                    self._pause(run, JobPaused(self.now_s, job, task, tier), boundary.at == "epoch")
+                case Resize(job, task, to, partition):
+                    takes_s = costs.checkpoint_s + costs.stop_s + costs.start_s
+                    takes_s += 0.0 if run.job.warm else costs.prepare_s
+                    self._change(run, task, JobResized(self.now_s + takes_s, job, task), (to, partition), takes_s)
+                case Move(job, task, to, partition):
+                    takes_s = costs.checkpoint_s + costs.stop_s + costs.start_s + costs.prepare_s
+                    self._change(run, task, JobMoved(self.now_s + takes_s, job, task), (to, partition), takes_s)
+                case End(job, verdict):
+                    self._advance(run)
+                    self._gone(run)
+                    run.verdict = verdict
+                    self._later(run, JobEnded(self.now_s + costs.stop_s, job, verdict))
+                case Prepare(job):
+                    run.prepared = True
+                    self._later(run, JobPrepared(self.now_s + costs.prepare_s, job))
+                case Checkpoint(job, tier, _):
+                    self._advance(run)
+                    run.saved_s = run.done_s
+                    self._later(run, JobCheckpointed(self.now_s + costs.checkpoint_s, job, tier))
+                case Store(job, tier):
+                    self._later(run, StateStored(self.now_s + costs.checkpoint_s, job, tier))
+                case _:
+                    assert_never(action)
+
+    def _pause(self, run: _Run, event: JobPaused, at_epoch: bool) -> None:
+        """Leave, with what has been done saved; at the epoch's end if that is the boundary."""
+        self._advance(run)
+        costs, truth = run.truth.costs, run.truth
+        takes_s = costs.checkpoint_s + costs.stop_s
+        if at_epoch and truth.epochs and run.rate:
+            left_s = truth.run_s * (run.epoch + 1) / truth.epochs - run.done_s
+            takes_s += max(0.0, left_s) / run.rate
+            run.done_s += max(0.0, left_s)
+            self._report_epochs(run, self._ready)
+        run.saved_s = run.done_s
+        late = JobPaused(event.at_s + takes_s, event.job, event.task, event.tier)
+        self._change(run, event.task, late, None, takes_s)
+
+    def _change(
+        self, run: _Run, task: str, event: Event, place: tuple[Holding, Partition] | None, takes_s: float
+    ) -> None:
+        """Make a change true, at once or when its time has passed; the job stands still meanwhile."""
+        self._advance(run)
+        if takes_s <= 0:
+            self._done(run, task, place)
+            self._ready.append(event)
+            return
+        run.pending[task] = (event, place)
+        run.rate = 0.0
+        self._schedule(run)
+
+    def _later(self, run: _Run, event: Event) -> None:
+        """Report an event that changes nothing about where the job runs."""
+        if event.at_s <= self.now_s:
+            self._ready.append(event)
+        else:
+            self._push_apart(event)
+
+    def _push_apart(self, event: Event) -> None:
+        # Not tied to a generation of the run: it comes whatever happens to the run meanwhile.
+        self._push(event.at_s, None, event)

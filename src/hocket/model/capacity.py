@@ -1,0 +1,318 @@
+"""What is free on which node, as a value, and where a job of some size fits.
+
+Nodes are kept as one bit mask for each number of free GPUs: the best-fitting node is the lowest bit of the first
+mask that has one, whether there are ten nodes or ten thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from hocket.model.job import Job
+from hocket.model.resources import Demand, Node, Slice, gpu_ids, gpu_mask
+
+_CHUNK_BITS = 5
+_CHUNK = 1 << _CHUNK_BITS
+_TOLERANCE = 1e-9  # cores and memory are sums of floats
+
+Places = tuple[tuple[int, int], ...]  # (node's index, replicas there)
+Shape = int | tuple[object, ...]  # what decides where a job fits; equal shapes fit or fail together
+
+
+def shape_of(job: Job) -> Shape:
+    """What a job of its smallest size needs. Jobs of one shape fit, or do not, alike."""
+    demand = job.demand
+    if (
+        demand.gpus == 1
+        and demand.gpus_only
+        and not (job.gpu_kinds or job.gpu_mem_mib or job.max_nodes or job.tasks)
+    ):
+        return job.sizes[0]
+    return (demand, job.sizes[0], job.gpu_kinds, job.gpu_mem_mib, job.max_nodes, job.tasks is not None)
+
+
+class Free(Struct, frozen=True, gc=False):
+    """What is left of one node."""
+
+    gpus: int  # bit mask
+    cores: float
+    mem_mib: float
+    net_mbps: float
+
+    def room(self, demand: Demand) -> int:
+        """How many replicas of a demand fit in here."""
+        room = 1 << 30
+        if demand.gpus:
+            room = self.gpus.bit_count() // demand.gpus
+        if demand.cores:
+            room = min(room, int((self.cores + _TOLERANCE) / demand.cores))
+        if demand.mem_mib:
+            room = min(room, int((self.mem_mib + _TOLERANCE) / demand.mem_mib))
+        if demand.net_mbps:
+            room = min(room, int((self.net_mbps + _TOLERANCE) / demand.net_mbps))
+        return room
+
+
+_NOTHING = Free(0, 0.0, 0.0, 0.0)
+
+
+class Layout:
+    """The nodes there are, lost ones included. Shared by all capacities over them."""
+
+    __slots__ = ("_eligible", "all", "index", "nodes")
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.nodes = tuple(nodes)
+        self.index = {node.id: i for i, node in enumerate(self.nodes)}
+        self.all = (1 << len(self.nodes)) - 1
+        self._eligible: dict[tuple[tuple[str, ...], float], int] = {((), 0.0): self.all}
+
+    def eligible(self, job: Job) -> int:
+        """The mask of the nodes whose GPUs the job accepts."""
+        key = (job.gpu_kinds, job.gpu_mem_mib)
+        mask = self._eligible.get(key)
+        if mask is None:
+            mask = 0
+            for i, node in enumerate(self.nodes):
+                kind_fits = not job.gpu_kinds or node.gpu_kind in job.gpu_kinds
+                if kind_fits and node.gpu_mem_mib >= job.gpu_mem_mib:
+                    mask |= 1 << i
+            self._eligible[key] = mask
+        return mask
+
+
+class OverCapacity(ValueError):
+    """Something was taken that is not free; says what and where."""
+
+
+class Capacity:
+    """What is free, by node. Immutable: taking and giving back return another one."""
+
+    __slots__ = ("_by_count", "_chunks", "gpus", "layout", "up")
+
+    def __init__(
+        self, layout: Layout, chunks: tuple[tuple[Free, ...], ...], by_count: tuple[int, ...], gpus: int, up: int
+    ) -> None:
+        self.layout = layout
+        self._chunks = chunks
+        self._by_count = by_count  # mask of nodes by their number of free GPUs
+        self.gpus = gpus  # free in all
+        self.up = up  # mask of the nodes that are there
+
+    @staticmethod
+    def of(nodes: Iterable[Node]) -> Capacity:
+        """All of the nodes, free."""
+        layout = Layout(nodes)
+        frees = [Free((1 << n.gpus) - 1, n.cores, n.mem_mib, n.net_mbps) for n in layout.nodes]
+        most = max((n.gpus for n in layout.nodes), default=0)
+        by_count = [0] * (most + 1)
+        for i, node in enumerate(layout.nodes):
+            by_count[node.gpus] |= 1 << i
+        chunks = tuple(tuple(frees[i : i + _CHUNK]) for i in range(0, len(frees), _CHUNK))
+        return Capacity(layout, chunks, tuple(by_count), sum(n.gpus for n in layout.nodes), layout.all)
+
+    def __getitem__(self, node: str) -> Free:
+        i = self.layout.index[node]
+        return self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
+
+    def __iter__(self) -> Iterator[tuple[Node, Free]]:
+        i = 0
+        for chunk in self._chunks:
+            for free in chunk:
+                yield self.layout.nodes[i], free
+                i += 1
+
+    def _with(self, i: int, was: Free, now: Free, up: int) -> Capacity:
+        chunks, by_count, gpus = self._chunks, self._by_count, self.gpus
+        c, o = i >> _CHUNK_BITS, i & _CHUNK - 1
+        chunk = chunks[c]
+        chunks = (*chunks[:c], (*chunk[:o], now, *chunk[o + 1 :]), *chunks[c + 1 :])
+        before, after = was.gpus.bit_count(), now.gpus.bit_count()
+        if before != after:
+            bit = 1 << i
+            counts = list(by_count)
+            counts[before] ^= bit
+            counts[after] ^= bit
+            by_count = tuple(counts)
+            gpus += after - before
+        return Capacity(self.layout, chunks, by_count, gpus, up)
+
+    def take(self, part: Slice) -> Capacity:
+        """This capacity less what a partition takes of one node."""
+        i = self.layout.index.get(part.node)
+        if i is None:
+            raise OverCapacity(f"node '{part.node}' is not in the cluster")
+        if not self.up >> i & 1:
+            raise OverCapacity(f"node '{part.node}' is lost")
+        free = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
+        mask = gpu_mask(part.gpus)
+        if mask & ~free.gpus:
+            raise OverCapacity(_gpu_conflict(self.layout.nodes[i], part, mask & ~free.gpus))
+        if not (part.cores or part.mem_mib or part.net_mbps):
+            return self._with(i, free, Free(free.gpus ^ mask, free.cores, free.mem_mib, free.net_mbps), self.up)
+        cores, mem_mib = free.cores - part.cores, free.mem_mib - part.mem_mib
+        net_mbps = free.net_mbps - part.net_mbps
+        if cores < -_TOLERANCE:
+            raise OverCapacity(f"node '{part.node}' has {free.cores:g} free cores, the plan takes {part.cores:g}")
+        if mem_mib < -_TOLERANCE:
+            raise OverCapacity(
+                f"node '{part.node}' has {free.mem_mib:g} MiB of free memory, the plan takes {part.mem_mib:g}"
+            )
+        if net_mbps < -_TOLERANCE:
+            raise OverCapacity(
+                f"node '{part.node}' has {free.net_mbps:g} Mbps of free network, the plan takes {part.net_mbps:g}"
+            )
+        return self._with(i, free, Free(free.gpus ^ mask, cores, mem_mib, net_mbps), self.up)
+
+    def give(self, part: Slice) -> Capacity:
+        """This capacity and what a partition gives back of one node; nothing comes back from a lost one."""
+        i = self.layout.index.get(part.node)
+        if i is None or not self.up >> i & 1:
+            return self
+        free = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
+        now = Free(
+            free.gpus | gpu_mask(part.gpus),
+            free.cores + part.cores,
+            free.mem_mib + part.mem_mib,
+            free.net_mbps + part.net_mbps,
+        )
+        return self._with(i, free, now, self.up)
+
+    def lose(self, node: str) -> Capacity:
+        """This capacity without a node. Its partitions must have given it back."""
+        i = self.layout.index[node]
+        was = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
+        return self._with(i, was, _NOTHING, self.up & ~(1 << i))
+
+    def regain(self, node: str) -> Capacity:
+        """This capacity with a lost node back, empty."""
+        i = self.layout.index[node]
+        spec = self.layout.nodes[i]
+        was = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
+        now = Free((1 << spec.gpus) - 1, spec.cores, spec.mem_mib, spec.net_mbps)
+        return self._with(i, was, now, self.up | 1 << i)
+
+    def place(self, job: Job, size: int) -> Places | None:
+        """Where `size` replicas fit: on one node, the fullest that holds them all, else on as few as can be."""
+        demand = job.demand
+        eligible = self.up if not (job.gpu_kinds or job.gpu_mem_mib) else self.up & self.layout.eligible(job)
+        if demand.gpus == 1 and demand.gpus_only:
+            if size > self.gpus:
+                return None
+            by_count = self._by_count
+            for count in range(size, len(by_count)):
+                if mask := by_count[count] & eligible:
+                    return (((mask & -mask).bit_length() - 1, size),)
+            return None if job.max_nodes == 1 else self._spread_gpus(size, eligible, job.max_nodes)
+        return self._search(demand, size, eligible, job.max_nodes)
+
+    def _spread_gpus(self, size: int, eligible: int, max_nodes: int) -> Places | None:
+        places: list[tuple[int, int]] = []
+        missing = size
+        for count in range(len(self._by_count) - 1, 0, -1):
+            mask = self._by_count[count] & eligible
+            while mask and missing >= count:
+                bit = mask & -mask
+                places.append((bit.bit_length() - 1, count))
+                missing -= count
+                mask ^= bit
+            if mask and 0 < missing < count:
+                # The rest goes where it fits best, so that large gaps stay large.
+                for small in range(missing, count + 1):
+                    if left := self._by_count[small] & eligible & (mask if small == count else -1):
+                        places.append(((left & -left).bit_length() - 1, missing))
+                        missing = 0
+                        break
+            if not missing:
+                break
+        if missing or (max_nodes and len(places) > max_nodes):
+            return None
+        return tuple(places)
+
+    def _search(self, demand: Demand, size: int, eligible: int, max_nodes: int) -> Places | None:
+        rooms: list[tuple[int, int, int]] = []  # (room, free GPUs, index)
+        best: tuple[int, int] | None = None
+        total = 0
+        for i in self._candidates(demand, eligible):
+            free = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
+            room = min(free.room(demand), size)
+            if room == size:
+                left = (free.room(demand), i)
+                if best is None or left < best:
+                    best = left
+                    if left[0] == size:
+                        break
+            elif room:
+                rooms.append((room, -free.gpus.bit_count(), i))
+                total += room
+        if best is not None:
+            return ((best[1], size),)
+        if total < size or max_nodes == 1:
+            return None
+        rooms.sort(key=lambda r: (-r[0], r[1], r[2]))
+        places: list[tuple[int, int]] = []
+        missing = size
+        for room, _gpus, i in rooms:
+            places.append((i, min(room, missing)))
+            missing -= places[-1][1]
+            if not missing:
+                break
+        return None if max_nodes and len(places) > max_nodes else tuple(places)
+
+    def _candidates(self, demand: Demand, eligible: int) -> Iterator[int]:
+        masks = self._by_count[demand.gpus :] if demand.gpus else (eligible,)
+        for mask in masks:
+            left = mask & eligible
+            while left:
+                bit = left & -left
+                yield bit.bit_length() - 1
+                left ^= bit
+
+    def slices(self, job: Job, places: Places) -> tuple[Slice, ...]:
+        """The slices of a partition that holds the job alone in these places, lowest free GPUs first."""
+        demand = job.demand
+        if len(places) == 1:
+            return (self._slice(demand, *places[0]),)
+        return tuple(self._slice(demand, i, replicas) for i, replicas in places)
+
+    def _slice(self, demand: Demand, i: int, replicas: int) -> Slice:
+        node = self.layout.nodes[i].id
+        gpus = demand.gpus * replicas
+        mask = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1].gpus
+        if gpus == mask.bit_count():
+            ids = gpu_ids(mask)
+        elif gpus == 1:
+            ids = gpu_ids(mask & -mask)
+        else:
+            ids = gpu_ids(mask)[:gpus]
+        if demand.gpus_only:
+            return Slice(node, ids)
+        return Slice(
+            node, ids, demand.cores * replicas, demand.mem_mib * replicas, demand.net_mbps * replicas
+        )
+
+    def largest(self, job: Job) -> int:
+        """The largest of the job's sizes that fits in here, 0 for none."""
+        return next((size for size in reversed(job.sizes) if self.place(job, size) is not None), 0)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Capacity)
+            and self._chunks == other._chunks
+            and self.up == other.up
+            and self.layout.nodes == other.layout.nodes
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _gpu_conflict(node: Node, part: Slice, taken: int) -> str:
+    beyond = [g for g in part.gpus if g >= node.gpus]
+    if beyond:
+        return f"node '{node.id}' has {node.gpus} GPUs, the plan names GPU {beyond[0]}"
+    if len(set(part.gpus)) != len(part.gpus):
+        return f"node '{node.id}': the plan names GPU {part.gpus} twice"
+    names = ", ".join(map(str, gpu_ids(taken)))
+    return f"node '{node.id}' has no free GPU {names}: another partition holds it"

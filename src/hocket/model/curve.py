@@ -1,0 +1,69 @@
+"""Beliefs: what is thought of a job, with how sure one is of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from math import inf
+
+from msgspec import Struct
+
+
+class Estimate(Struct, frozen=True, gc=False):
+    """A number that is believed."""
+
+    mean: float
+    sd: float = 0.0
+
+
+class Point(Struct, frozen=True, gc=False, array_like=True):
+    """One point of a curve; `seen` counts the observations it rests on, 0 for none."""
+
+    x: float
+    mean: float
+    sd: float = 0.0
+    seen: int = 0
+
+
+class Curve(Struct, frozen=True, gc=False):
+    """A belief over one variable: size → speed, machines → COMP time, epochs → quality, rows → error."""
+
+    points: tuple[Point, ...]  # by ascending x, at least one
+
+    def at(self, x: float) -> Estimate:
+        """The belief at x: a point, or between two of them; beyond the ends nothing is known but the end."""
+        points = self.points
+        i = bisect_left(points, x, key=lambda p: p.x)
+        if i < len(points) and points[i].x == x:
+            return Estimate(points[i].mean, points[i].sd)
+        if i == 0 or i == len(points):
+            return Estimate(points[0 if i == 0 else -1].mean, inf)
+        low, high = points[i - 1], points[i]
+        share = (x - low.x) / (high.x - low.x)
+        return Estimate(low.mean + share * (high.mean - low.mean), max(low.sd, high.sd))
+
+    def seen_at(self, x: float) -> bool:
+        """True when the belief at x rests on observations made there."""
+        return any(p.x == x and p.seen for p in self.points)
+
+
+class Beliefs(Struct, frozen=True, gc=False):
+    """All that is believed of one job; what is unknown is None."""
+
+    run_s: Estimate | None = None  # from start to end at the reference size, without interruption
+    reference_size: int = 1
+    speed: Curve | None = None  # size → speed, 1 at the reference size
+    comp_s: Curve | None = None  # machines → COMP time of an iteration
+    comm_s: Curve | None = None  # machines → COMM time of an iteration
+    slowdown: Curve | None = None  # companions → slow-down
+    quality: Curve | None = None  # epochs → metric
+    memory_mib: Curve | None = None  # batch size → memory
+    error: Curve | None = None  # rows → error
+
+    def speed_at(self, size: int) -> float:
+        """Speed at a size, relative to the reference size; proportional where nothing is known."""
+        if size == self.reference_size:
+            return 1.0
+        return self.speed.at(size).mean if self.speed is not None else size / self.reference_size
+
+
+NO_BELIEFS = Beliefs()

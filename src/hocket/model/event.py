@@ -1,0 +1,158 @@
+"""Facts, in the past tense. Executors report them; the journal keeps them; the state is folded from them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hocket.model.curve import NO_BELIEFS, Beliefs
+from hocket.model.job import Job, Owner
+from hocket.model.resources import Node
+from hocket.model.view import NO_COSTS, Costs, Tier, Use
+
+
+class _Event(Struct, frozen=True, gc=False, tag_field="event"):
+    """Every event says when it happened. The journal's order is the order of events, whatever their times."""
+
+    at_s: float
+
+
+class NodeJoined(_Event, frozen=True, gc=False, tag=True):
+    """A node is there, for the first time or again."""
+
+    node: Node
+
+
+class NodeLost(_Event, frozen=True, gc=False, tag=True):
+    """A node is gone, and with it every tenancy that reached it."""
+
+    node: str
+    reason: str = ""
+
+
+class OwnerSet(_Event, frozen=True, gc=False, tag=True):
+    """An owner's weight or quota was set."""
+
+    owner: Owner
+
+
+class JobSubmitted(_Event, frozen=True, gc=False, tag=True):
+    """A user submitted a job; beliefs and costs are those known beforehand, from a profile or the user."""
+
+    job: Job
+    beliefs: Beliefs = NO_BELIEFS
+    costs: Costs = NO_COSTS
+
+
+class JobRefused(_Event, frozen=True, gc=False, tag=True):
+    """A submission broke a rule and never became a job."""
+
+    job: str
+    reason: str
+
+
+class JobPrepared(_Event, frozen=True, gc=False, tag=True):
+    """A job stands ready for its resources."""
+
+    job: str
+
+
+class JobStarted(_Event, frozen=True, gc=False, tag=True):
+    """A tenant runs, for the first time or again."""
+
+    job: str
+    task: str = ""
+
+
+class JobResized(_Event, frozen=True, gc=False, tag=True):
+    """A tenant goes on with other resources or another boundary."""
+
+    job: str
+    task: str = ""
+
+
+class JobMoved(_Event, frozen=True, gc=False, tag=True):
+    """A tenant goes on elsewhere."""
+
+    job: str
+    task: str = ""
+
+
+class JobCheckpointed(_Event, frozen=True, gc=False, tag=True):
+    """A job's state is saved; it goes on."""
+
+    job: str
+    tier: Tier = Tier.DISK
+
+
+class JobPaused(_Event, frozen=True, gc=False, tag=True):
+    """A tenant has left its resources; its state is kept."""
+
+    job: str
+    task: str = ""
+    tier: Tier = Tier.DISK
+
+
+class StateStored(_Event, frozen=True, gc=False, tag=True):
+    """A paused job's state was brought to another tier."""
+
+    job: str
+    tier: Tier
+
+
+class ProgressReported(_Event, frozen=True, gc=False, tag=True):
+    """A job said how far it is."""
+
+    job: str
+    epoch: int
+    metrics: dict[str, float]
+    use: Use | None = None
+
+
+class EpochEnded(_Event, frozen=True, gc=False, tag=True):
+    """A job reached the boundary of its epoch."""
+
+    job: str
+    epoch: int
+    metrics: dict[str, float]
+
+
+class JobEnded(_Event, frozen=True, gc=False, tag=True):
+    """A job is over: finished by itself, or ended by a verdict."""
+
+    job: str
+    verdict: str = "finished"
+
+
+class JobFailed(_Event, frozen=True, gc=False, tag=True):
+    """A job's run broke; it waits again from its last checkpoint, or is over when `final`."""
+
+    job: str
+    reason: str
+    final: bool = False
+
+
+class TimePassed(_Event, frozen=True, gc=False, tag=True):
+    """Nothing happened but that a moment came which the policy, or a criterion, had asked for."""
+
+    jobs: tuple[str, ...] = ()  # whose review or criterion is due
+
+
+Event = (
+    NodeJoined
+    | NodeLost
+    | OwnerSet
+    | JobSubmitted
+    | JobRefused
+    | JobPrepared
+    | JobStarted
+    | JobResized
+    | JobMoved
+    | JobCheckpointed
+    | JobPaused
+    | StateStored
+    | ProgressReported
+    | EpochEnded
+    | JobEnded
+    | JobFailed
+    | TimePassed
+)

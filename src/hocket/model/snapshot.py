@@ -1,0 +1,149 @@
+"""All that a policy may know at one moment. It is the controller's state itself: a value, shared, never copied."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hocket.model.capacity import Capacity, Shape, shape_of
+from hocket.model.job import Owner
+from hocket.model.partition import Partition
+from hocket.model.plan import ALWAYS, Plan, Wake
+from hocket.model.resources import Demand, Slice
+from hocket.model.versioned import VersionedMap, VersionedQueue
+from hocket.model.view import JobView, NodeView
+
+
+class Usage(Struct, frozen=True, gc=False):
+    """What one owner's jobs have by plan."""
+
+    gpus: int = 0
+    cores: float = 0.0
+    mem_mib: float = 0.0
+    jobs: int = 0
+
+
+NO_USE = Usage()
+
+
+class History(Struct, frozen=True, gc=False):
+    """Run times of ended jobs of one sort, as count, sum and sum of squares of their logarithms."""
+
+    count: int = 0
+    log_sum: float = 0.0
+    log_squares: float = 0.0
+
+
+class Snapshot(Struct, frozen=True):
+    """Nodes, jobs and partitions at `now_s`."""
+
+    now_s: float
+    nodes: VersionedMap[str, NodeView]
+    owners: VersionedMap[str, Owner]  # those with a weight or quota of their own
+    usage: VersionedMap[str, Usage]  # by owner, as planned
+    jobs: VersionedMap[str, JobView]  # live ones
+    waiting: VersionedQueue[Shape]  # entries (rank, number, id) of jobs that the plan gives nothing
+    placed: VersionedQueue[int]  # likewise, of those it gives something
+    partitions: VersionedMap[str, Partition]  # as planned; disjoint
+    leaving: VersionedMap[str, tuple[Slice, ...]]  # "job/task" → what it still holds beyond its plan
+    unsettled: VersionedMap[tuple[str, str], bool]  # tenants whose plan is not yet carried out
+    capacity: Capacity  # what no partition has by plan
+    history: VersionedMap[Any, History]
+    memo: Any = None
+    wake: Wake = ALWAYS
+    seed: int = 0
+    decision: int = 0  # how many went before
+    submissions: int = 0
+    due: tuple[str, ...] = ()  # jobs whose review came with this snapshot
+
+    def dice(self) -> Random:
+        """The only dice a policy may throw: the same for the same decision of the same run."""
+        return Random(f"{self.seed}/{self.decision}")
+
+    def without(self, job: str) -> Snapshot:
+        """What if this job were not there."""
+        view = self.jobs[job]
+        capacity, partitions = self.capacity, self.partitions
+        for pid in view.partitions:
+            partition = partitions[pid]
+            others = tuple(t for t in partition.tenants if t.job != job)
+            if others:
+                partitions = partitions.set(pid, replace(partition, tenants=others))
+                continue
+            partitions = partitions.without(pid)
+            for part in partition.slices:
+                capacity = capacity.give(part)
+        entry = (view.rank, view.number, job)
+        waiting, placed = self.waiting, self.placed
+        if view.partitions:
+            placed = placed.remove(0, entry)
+        else:
+            waiting = waiting.remove(shape_of(view.job), entry)
+        return replace(
+            self,
+            jobs=self.jobs.without(job),
+            partitions=partitions,
+            capacity=capacity,
+            waiting=waiting,
+            placed=placed,
+        )
+
+    def partitions_of(self, plan: Plan) -> list[Partition]:
+        """The whole desired state: present partitions with what the plan changes, in the order of their ids."""
+        whole = dict(self.partitions.items())
+        for pid in plan.drop:
+            whole.pop(pid, None)
+        for partition in plan.put:
+            whole[partition.id] = partition
+        return [whole[pid] for pid in sorted(whole)]
+
+    def in_the_way(self, job: str, slices: tuple[Slice, ...]) -> tuple[str, ...]:
+        """The tenants ("job/task") that are leaving and still hold what these slices need.
+
+        GPUs are told apart by name. Of other resources a node may have enough beside those who leave.
+        """
+        if not self.leaving.data():
+            return ()
+        found = set()
+        for wanted in slices:
+            cores = mem_mib = net_mbps = 0.0
+            others = []
+            for who, held in self.leaving.items():
+                for part in held:
+                    if part.node != wanted.node or who.partition("/")[0] == job:
+                        continue
+                    if not set(part.gpus).isdisjoint(wanted.gpus):
+                        found.add(who)
+                    cores += part.cores
+                    mem_mib += part.mem_mib
+                    net_mbps += part.net_mbps
+                    others.append(who)
+            free = self.capacity[wanted.node]
+            if (
+                (wanted.cores and cores > free.cores)
+                or (wanted.mem_mib and mem_mib > free.mem_mib)
+                or (wanted.net_mbps and net_mbps > free.net_mbps)
+            ):
+                found.update(others)
+        return tuple(sorted(found))
+
+    def promised(self) -> dict[str, tuple[str, ...]]:
+        """Changes under way: partition → the tenants ("job/task") that still hold some of its resources."""
+        found: dict[str, tuple[str, ...]] = {}
+        for job, _task in self.unsettled:
+            view = self.jobs.get(job)
+            for pid in view.partitions if view is not None else ():
+                if held_by := self.in_the_way(job, self.partitions[pid].slices):
+                    found[pid] = held_by
+        return found
+
+
+def demand_of(view: JobView, task: str) -> Demand:
+    """What one replica of a tenant needs: its task's demand, or its job's."""
+    graph = view.job.tasks
+    if task and graph is not None and (found := graph.task(task)) is not None:
+        return found.demand
+    return view.job.demand

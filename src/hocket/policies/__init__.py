@@ -1,0 +1,16 @@
+"""One file a policy: a pure function from a snapshot to a plan."""
+
+from hocket.policies.draft import Draft
+from hocket.policies.registry import BoundPolicy, Params, Policy, PolicyError, UnknownPolicy, find, policies, policy
+
+__all__ = [
+    "BoundPolicy",
+    "Draft",
+    "Params",
+    "Policy",
+    "PolicyError",
+    "UnknownPolicy",
+    "find",
+    "policies",
+    "policy",
+]

@@ -1,0 +1,183 @@
+"""A plan being written: what is free as the plan stands, who may have it, and why.
+
+The gate for owners' quotas is here, once for all policies: a job whose owner has no room left is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hocket.model.capacity import Capacity, Shape, shape_of
+from hocket.model.job import Job
+from hocket.model.partition import NOW, Boundary, Partition, Tenant
+from hocket.model.plan import ALWAYS, Plan, Wake
+from hocket.model.snapshot import NO_USE, Snapshot, Usage
+from hocket.model.view import JobView
+
+
+class Draft:
+    """Starts from the present plan; `start` and `pause` change it; `plan()` is the result."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.capacity: Capacity = snapshot.capacity
+        self.reasons: dict[str, str] = {}
+        self.reviews: dict[str, float] = {}
+        self.memos: dict[str, Any] = {}
+        self._put: dict[str, Partition] = {}
+        self._drop: dict[str, None] = {}
+        self._no_room: set[Shape] = set()
+        self._limited = bool(snapshot.owners.data())
+        self._usage: dict[str, Usage] = {}  # of owners whose usage the draft changed
+        self.over_quota = 0  # jobs that were passed over
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that the plan leaves free as it stands."""
+        return self.capacity.gpus
+
+    @property
+    def started(self) -> int:
+        """How many partitions the draft puts."""
+        return len(self._put)
+
+    def candidates(self) -> Iterator[JobView]:
+        """Waiting jobs in the policy's order. Once a job did not fit, others of its shape are passed over."""
+        jobs = self.snapshot.jobs
+        for entry in self.snapshot.waiting.skipping(self._no_room.__contains__):
+            view = jobs[entry[-1]]
+            if view.verdict or view.job.tasks is not None:
+                continue  # It is being ended, or its tasks need a policy that places tasks.
+            if self._limited and not self.within_quota(view.job, view.job.sizes[0]):
+                self.over_quota += 1
+                continue
+            yield view
+
+    def start(self, view: JobView, reason: str, size: int = 0, boundary: Boundary = NOW) -> bool:
+        """Give the job a partition of its own, at the largest of its sizes that fits unless one is given."""
+        job = view.job
+        for wanted in (size,) if size else reversed(job.sizes):
+            if self._limited and not self.within_quota(job, wanted):
+                continue
+            places = self.capacity.place(job, wanted)
+            if places is not None:
+                break
+        else:
+            self._no_room.add(shape_of(job))
+            return False
+        slices = self.capacity.slices(job, places)
+        for part in slices:
+            self.capacity = self.capacity.take(part)
+        replicas = (wanted,) if len(places) == 1 else tuple(n for _node, n in places)
+        self._put[job.id] = Partition(job.id, slices, (Tenant(job.id, replicas, "", boundary),))
+        self._drop.pop(job.id, None)
+        self.reasons[job.id] = reason
+        if self._limited:
+            self._book(job, wanted, 1)
+        return True
+
+    def pause(self, view: JobView, reason: str) -> None:
+        """Take the job out of its partitions; what it held alone is free in this draft."""
+        job_id = view.job.id
+        self.reasons[job_id] = reason
+        for pid in view.partitions:
+            partition = self._put.get(pid) or self.snapshot.partitions[pid]
+            if self._limited:
+                self._book(view.job, partition.size_of(job_id), -1)
+            others = tuple(t for t in partition.tenants if t.job != job_id)
+            if others:
+                self._put[pid] = Partition(pid, partition.slices, others, partition.sharing)
+                continue
+            self._put.pop(pid, None)
+            self._drop[pid] = None
+            for part in partition.slices:
+                self.capacity = self.capacity.give(part)
+        self._no_room.clear()
+
+    def gpus_of(self, view: JobView) -> int:
+        """The GPUs that the job has for itself as the draft stands; 0 where it shares."""
+        put = self._put.get(view.job.id)
+        if put is not None:
+            return put.gpus
+        gpus = 0
+        for pid in view.partitions:
+            if pid not in self._drop:
+                partition = self._put.get(pid) or self.snapshot.partitions[pid]
+                if len(partition.tenants) == 1 and partition.tenants[0].job == view.job.id:
+                    gpus += partition.gpus
+        return gpus
+
+    def resize(self, view: JobView, size: int, reason: str, boundary: Boundary = NOW) -> bool:
+        """Give a placed job another size, on the nodes it has as far as it can; False when that does not fit."""
+        (pid,) = view.partitions
+        old = self._put.get(pid) or self.snapshot.partitions[pid]
+        before = self.capacity
+        for part in old.slices:
+            self.capacity = self.capacity.give(part)
+        places = self._near(view.job, old, size)
+        if places is None or (self._limited and not self.within_quota(view.job, size - old.size_of(view.job.id))):
+            self.capacity = before
+            return False
+        slices = self.capacity.slices(view.job, places)
+        for part in slices:
+            self.capacity = self.capacity.take(part)
+        if self._limited:
+            self._book(view.job, size - old.size_of(view.job.id), 1)
+        tenant = Tenant(view.job.id, tuple(n for _node, n in places), "", boundary)
+        self._put[pid] = Partition(pid, slices, (tenant,))
+        self.reasons[view.job.id] = reason
+        self._no_room.clear()
+        return True
+
+    def _near(self, job: Job, old: Partition, size: int) -> tuple[tuple[int, int], ...] | None:
+        """As many replicas as fit on the old nodes, fullest first, else wherever they fit."""
+        index = self.capacity.layout.index
+        rooms = [(index[s.node], self.capacity[s.node].room(job.demand)) for s in old.slices]
+        held = dict(zip((s.node for s in old.slices), old.tenants[0].replicas, strict=True))
+        rooms.sort(key=lambda r: -held[self.capacity.layout.nodes[r[0]].id])
+        places, missing = [], size
+        for i, room in rooms:
+            if missing and (take := min(room, missing)):
+                places.append((i, take))
+                missing -= take
+        if not missing and not (job.max_nodes and len(places) > job.max_nodes):
+            return tuple(places)
+        return self.capacity.place(job, size)
+
+    def within_quota(self, job: Job, more: int) -> bool:
+        """Would the job's owner stay within its quota with so many replicas more?"""
+        owner = self.snapshot.owners.get(job.owner)
+        if owner is None or more <= 0:
+            return True
+        used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
+        demand = job.demand
+        return not (
+            (owner.max_gpus and used.gpus + demand.gpus * more > owner.max_gpus)
+            or (owner.max_cores and used.cores + demand.cores * more > owner.max_cores)
+            or (owner.max_mem_mib and used.mem_mib + demand.mem_mib * more > owner.max_mem_mib)
+            or (owner.max_jobs and used.jobs + 1 > owner.max_jobs)
+        )
+
+    def _book(self, job: Job, replicas: int, sign: int) -> None:
+        used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
+        demand = job.demand
+        self._usage[job.owner] = Usage(
+            used.gpus + sign * replicas * demand.gpus,
+            used.cores + sign * replicas * demand.cores,
+            used.mem_mib + sign * replicas * demand.mem_mib,
+            used.jobs + sign,
+        )
+
+    def plan(self, wake: Wake = ALWAYS, memo: Any = None, ends: dict[str, str] | None = None) -> Plan:
+        """The plan as it stands."""
+        return Plan(
+            tuple(self._put.values()),
+            tuple(self._drop),
+            ends or {},
+            reasons=self.reasons,
+            memos=self.memos,
+            memo=memo,
+            reviews=self.reviews,
+            wake=wake,
+        )

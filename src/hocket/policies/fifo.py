@@ -1,0 +1,19 @@
+"""First in, first out."""
+
+from hocket.model.plan import Plan, Wake
+from hocket.model.snapshot import Snapshot
+from hocket.policies.draft import Draft
+from hocket.policies.registry import Params, policy
+
+
+@policy("fifo")
+def decide(snapshot: Snapshot, _params: Params) -> Plan:
+    """Strictly in order of submission: nobody overtakes a job that waits, however small."""
+    draft = Draft(snapshot)
+    for view in draft.candidates():
+        if not draft.start(view, "starts: it is first in line"):
+            # Nothing but room for this one job changes anything.
+            draft.reasons["*"] = f"waits: '{view.job.id}' is first in line and does not fit yet"
+            needs = view.job.sizes[0] * view.job.demand.gpus
+            return draft.plan(Wake(arrival=False, freed_gpus=max(needs, 1), epoch=False))
+    return draft.plan(Wake(freed_gpus=1 if draft.over_quota else None, epoch=False))

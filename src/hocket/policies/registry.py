@@ -1,0 +1,170 @@
+"""How a policy says that it is one, and how it is found.
+
+A policy is a function of a snapshot, in a file of its own. It is found by scanning this folder, the entry-point
+group `hocket.policies`, and the folders named in HOCKET_POLICIES; no list of policies stands anywhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pkgutil
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from hocket.model.plan import Plan
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+
+
+class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A policy's knobs: subclass it, one annotated field with a default for each."""
+
+
+P = TypeVar("P", bound=Params)
+Decide = Callable[[Snapshot, Any], Plan]
+Order = Callable[[JobView, float, Any], tuple[Any, ...]]
+
+
+class UnknownPolicy(KeyError):
+    """No policy has that name."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class PolicyError(ValueError):
+    """A policy, or a parameter of it, breaks a rule."""
+
+
+class Policy(Struct, frozen=True):
+    """A registered policy."""
+
+    name: str
+    decide: Decide
+    params: type[Params]
+    order: Order | None
+    paper: str
+    summary: str
+    source: str
+
+    def bound(self, settings: dict[str, Any] | None = None) -> BoundPolicy:
+        """The policy with its parameters, which may come as text from a command line."""
+        try:
+            params = msgspec.convert(settings or {}, type=self.params, strict=False)
+        except msgspec.ValidationError as error:
+            known = ", ".join(f.name for f in msgspec.structs.fields(self.params)) or "none"
+            raise PolicyError(f"policy '{self.name}': {error} (its parameters: {known})") from error
+        order = partial(_by, self.order, params) if self.order is not None else _by_submission
+        return BoundPolicy(self, params, partial(_with, self.decide, params), order)
+
+
+class BoundPolicy(Struct, frozen=True):
+    """A policy and its parameters: what a controller runs."""
+
+    policy: Policy
+    params: Params
+    decide: Callable[[Snapshot], Plan]
+    order: Callable[[JobView, float], tuple[Any, ...]]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The parameters as plain data."""
+        settings: dict[str, Any] = msgspec.to_builtins(self.params)
+        return settings
+
+
+def _with(decide: Decide, params: Params, snapshot: Snapshot) -> Plan:
+    return decide(snapshot, params)
+
+
+def _by(order: Order, params: Params, view: JobView, now_s: float) -> tuple[Any, ...]:
+    return order(view, now_s, params)
+
+
+_SAME: tuple[Any, ...] = ()
+
+
+def _by_submission(_view: JobView, _now_s: float) -> tuple[Any, ...]:
+    return _SAME
+
+
+_REGISTRY: dict[str, Policy] = {}
+_scanned: list[tuple[str, ...]] = []
+
+
+def policy(
+    name: str, *, params: type[Params] = Params, order: Order | None = None, paper: str = ""
+) -> Callable[[Decide], Decide]:
+    """Register a policy where it is defined.
+
+    `order` ranks jobs: both queues of the snapshot are kept in it, and re-sorted only where an event touched.
+    """
+
+    def register(decide: Decide) -> Decide:
+        known = _REGISTRY.get(name)
+        source = decide.__code__.co_filename if hasattr(decide, "__code__") else decide.__module__
+        if known is not None and known.source != source:
+            raise PolicyError(f"policy '{name}' is defined in {known.source} and in {source}")
+        doc = (decide.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
+        summary = " ".join(doc.split())
+        _REGISTRY[name] = Policy(name, decide, params, order, paper, summary, source)
+        return decide
+
+    return register
+
+
+def policies() -> dict[str, Policy]:
+    """All policies there are, by name."""
+    folders = tuple(f for f in os.environ.get("HOCKET_POLICIES", "").split(os.pathsep) if f)
+    if folders not in _scanned:
+        _scan(folders)
+        _scanned.append(folders)
+    return dict(sorted(_REGISTRY.items()))
+
+
+def find(name: str) -> Policy:
+    """The policy of that name."""
+    known = policies()
+    if name not in known:
+        close = get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(known)}"
+        raise UnknownPolicy(f"policy '{name}' is unknown{hint}")
+    return known[name]
+
+
+def _scan(folders: tuple[str, ...]) -> None:
+    package = importlib.import_module("hocket.policies")
+    for module in pkgutil.walk_packages(package.__path__, "hocket.policies."):
+        importlib.import_module(module.name)
+    for entry in entry_points(group="hocket.policies"):
+        try:
+            entry.load()
+        except Exception as error:  # A plug-in that breaks names itself and hides nobody else's policy.
+            raise PolicyError(f"policy plug-in '{entry.name}' ({entry.value}) does not load: {error}") from error
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise PolicyError(f"HOCKET_POLICIES names '{folder}', which is not a folder")
+        for path in sorted(Path(folder).glob("*.py")):
+            _load(path)
+
+
+def _load(path: Path) -> None:
+    name = f"hocket_policies_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise PolicyError(f"policy file '{path}' does not load: {type(error).__name__}: {error}") from error

@@ -1,0 +1,53 @@
+"""What is so in a simulated world, and what no policy ever sees: a job's true work, speed and quality."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hocket.model.curve import Curve
+from hocket.model.job import Job, Owner
+from hocket.model.resources import Node
+from hocket.model.view import NO_COSTS, Costs
+
+
+class Truth(Struct, frozen=True, gc=False):
+    """How a job really behaves."""
+
+    run_s: float  # from first step to last, alone at the reference size, without interruption
+    reference_size: int = 1
+    speed: Curve | None = None  # size → speed, 1 at the reference size; None: in proportion to size
+    kinds: dict[str, float] = {}  # GPU kind → speed relative to the reference; a kind not named counts 1
+    spread: float = 1.0  # speed when its replicas span nodes, relative to one node
+    comp_s: float = 1.0  # of one iteration alone: computing …
+    comm_s: float = 0.0  # … and communicating
+    epochs: int = 0  # in `run_s`; 0: it reports none
+    metric: str = ""
+    quality: Curve | None = None  # epoch → metric
+    costs: Costs = NO_COSTS
+    crashes_s: tuple[float, ...] = ()  # its process breaks when it has done so much work
+
+
+class Submission(Struct, frozen=True, gc=False):
+    """A job, when it comes, and the truth about it."""
+
+    at_s: float
+    job: Job
+    truth: Truth
+
+
+class Fault(Struct, frozen=True, gc=False):
+    """A node is lost, and comes back after a while or never."""
+
+    at_s: float
+    node: str
+    back_s: float | None = None
+
+
+class Workload(Struct, frozen=True):
+    """Submissions in the order of their time, and what goes with them."""
+
+    name: str
+    submissions: tuple[Submission, ...]
+    nodes: tuple[Node, ...] = ()  # when the workload names its cluster
+    owners: tuple[Owner, ...] = ()
+    faults: tuple[Fault, ...] = ()
