@@ -7,15 +7,16 @@ from math import isfinite
 
 from hocket.model.capacity import Capacity
 from hocket.model.job import Job, TaskGraph
-from hocket.model.snapshot import Snapshot
+from hocket.model.versioned import VersionedMap
+from hocket.model.view import JobView
 
 
-def refusal(snapshot: Snapshot, job: Job, whole: Capacity) -> str:
+def refusal(live: VersionedMap[str, JobView], job: Job, whole: Capacity) -> str:
     """Why a job may not be submitted: field, rule and value; empty when it may.
 
     `whole` is the cluster as it would be with nothing on it.
     """
-    if job.id in snapshot.jobs:
+    if job.id in live:
         return f"job '{job.id}': id must be unique, and a live job has it already"
     for problem in faults(job):
         return f"job '{job.id}': {problem}"

@@ -7,128 +7,143 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hocket.model.capacity import OverCapacity
+from hocket.model.capacity import Capacity
 from hocket.model.job import Job
 from hocket.model.partition import BOUNDARIES, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
-from hocket.model.resources import Slice
+from hocket.model.resources import Demand, Slice
 from hocket.model.snapshot import NO_USE, Snapshot, demand_of
-from hocket.model.view import JobView
 
 OVERSUBSCRIPTION = 2.0  # how much of a GPU's time, cores or network stacked tenants may ask for; memory: never
 _ALONE, _STACKED = Sharing.ALONE, Sharing.STACKED
 _TOLERANCE = 1e-6
 
 
-class InvalidPlan(ValueError):
-    """A plan broke rules; `violations` says which, one sentence each."""
-
-    def __init__(self, violations: list[str]) -> None:
-        super().__init__("; ".join(violations))
-        self.violations = violations
-
-
 def violations(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """All that is wrong with a plan; empty when it may be applied."""
+    """All that is wrong with a plan, one sentence each; empty when it may be applied."""
+    return examine(snapshot, plan)[0]
+
+
+def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
+    """All that is wrong with a plan, and what is free once it holds."""
     found: list[str] = []
+    capacity = snapshot.capacity
     if plan.put or plan.drop:
-        found += _partitions(snapshot, plan)
-        found += _capacity(snapshot, plan)
-        found += _reasons(snapshot, plan)
+        _partitions(snapshot, plan, found)
+        capacity = _capacity(snapshot, plan, found)
+        if "*" not in plan.reasons:
+            _reasons(snapshot, plan, found)
         if not found and snapshot.owners.data():
             found += _quotas(snapshot, plan)
-    for name, jobs in (("ends", plan.ends), ("keeps the state of", plan.tiers), ("checkpoints", plan.checkpoints)):
-        found += [f"the plan {name} job '{j}', which is not live" for j in jobs if j not in snapshot.jobs]
-    found += [f"job '{j}' ends without a reason" for j in plan.ends if j not in plan.reasons]
-    return found
+    if plan.ends or plan.tiers or plan.checkpoints:
+        for does, jobs in (("ends", plan.ends), ("keeps the state of", plan.tiers), ("checkpoints", plan.checkpoints)):
+            found += [f"the plan {does} job '{j}', which is not live" for j in jobs if j not in snapshot.jobs]
+        found += [f"job '{j}' ends without a reason" for j in plan.ends if j not in plan.reasons]
+    return found, capacity
 
 
-def _partitions(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
+    if len(plan.put) == 1 and not plan.drop and len(plan.put[0].tenants) == len(plan.put[0].slices) == 1:
+        # The commonest plan by far: one job gets something on one node.
+        (partition,) = plan.put
+        (tenant,) = partition.tenants
+        view = snapshot.jobs.get(tenant.job)
+        if view is None or not view.partitions:
+            _tenant(snapshot, plan, partition, tenant, found)
+            return
     dropped = set(plan.drop)
     for pid in plan.drop:
         if pid not in snapshot.partitions:
-            yield f"the plan drops partition '{pid}', which does not exist"
+            found.append(f"the plan drops partition '{pid}', which does not exist")
     seen: set[str] = set()
     tenants: dict[tuple[str, str], str] = {}
     for partition in plan.put:
-        if partition.id in seen:
-            yield f"partition '{partition.id}' is in the plan twice"
-        if partition.id in dropped:
-            yield f"partition '{partition.id}' is both kept and dropped"
-        seen.add(partition.id)
+        pid = partition.id
+        if pid in seen:
+            found.append(f"partition '{pid}' is in the plan twice")
+        if pid in dropped:
+            found.append(f"partition '{pid}' is both kept and dropped")
+        seen.add(pid)
         if not partition.tenants:
-            yield f"partition '{partition.id}' has no tenant"
-        if len(partition.tenants) > 1 and partition.sharing is _ALONE:
-            names = ", ".join(f"'{t.job}'" for t in partition.tenants)
-            yield f"partition '{partition.id}' is for one tenant alone and has {names}"
+            found.append(f"partition '{pid}' has no tenant")
         if len(partition.slices) > 1 and len({s.node for s in partition.slices}) < len(partition.slices):
-            yield f"partition '{partition.id}' names a node twice"
+            found.append(f"partition '{pid}' names a node twice")
         for tenant in partition.tenants:
             key = (tenant.job, tenant.task)
             if key in tenants:
-                yield f"tenant {_name(tenant)} is in partitions '{tenants[key]}' and '{partition.id}'"
-            tenants[key] = partition.id
-            yield from _tenant(snapshot, plan, partition, tenant)
+                found.append(f"tenant {_name(tenant)} is in partitions '{tenants[key]}' and '{pid}'")
+            tenants[key] = pid
+            _tenant(snapshot, plan, partition, tenant, found)
         if len(partition.tenants) > 1:
-            yield from _shared(snapshot, partition)
+            if partition.sharing is _ALONE:
+                names = ", ".join(f"'{t.job}'" for t in partition.tenants)
+                found.append(f"partition '{pid}' is for one tenant alone and has {names}")
+            found += _shared(snapshot, partition)
     for (job, task), pid in tenants.items():
         view = snapshot.jobs.get(job)
-        for other in view.partitions if view is not None else ():
+        if view is None or not view.partitions:
+            continue
+        for other in view.partitions:
             if other not in seen and other not in dropped:
                 there = snapshot.partitions[other].tenants
                 if any(t.job == job and t.task == task for t in there):
-                    yield f"tenant '{job}{'/' + task if task else ''}' is in partitions '{other}' and '{pid}'"
+                    found.append(f"tenant '{job}{'/' + task if task else ''}' is in partitions '{other}' and '{pid}'")
 
 
-def _tenant(snapshot: Snapshot, plan: Plan, partition: Partition, tenant: Tenant) -> Iterator[str]:
+def _tenant(snapshot: Snapshot, plan: Plan, partition: Partition, tenant: Tenant, found: list[str]) -> None:
     view = snapshot.jobs.get(tenant.job)
     if view is None or view.verdict or tenant.job in plan.ends:
-        yield f"partition '{partition.id}' has tenant '{tenant.job}', which is not live"
+        found.append(f"partition '{partition.id}' has tenant '{tenant.job}', which is not live")
         return
-    job = view.job
-    if len(tenant.replicas) != len(partition.slices):
-        yield (
-            f"tenant {_name(tenant)} counts replicas on {len(tenant.replicas)} nodes, "
+    job, replicas = view.job, tenant.replicas
+    if len(replicas) != len(partition.slices):
+        found.append(
+            f"tenant {_name(tenant)} counts replicas on {len(replicas)} nodes, "
             f"partition '{partition.id}' has {len(partition.slices)}"
         )
         return
     if tenant.task:
         if job.tasks is None or job.tasks.task(tenant.task) is None:
-            yield f"job '{job.id}' has no task '{tenant.task}'"
+            found.append(f"job '{job.id}' has no task '{tenant.task}'")
             return
-    elif (size := sum(tenant.replicas)) not in job.sizes:
-        yield f"job '{job.id}' runs at sizes {_listed(job.sizes)}, the plan gives it {size}"
-    if tenant.boundary.at not in BOUNDARIES:
-        yield f"tenant {_name(tenant)} has boundary '{tenant.boundary.at}', which is none of {', '.join(BOUNDARIES)}"
-    if job.max_nodes and sum(1 for r in tenant.replicas if r) > job.max_nodes:
-        yield f"job '{job.id}' may span {job.max_nodes} nodes, the plan spreads it over {len(partition.slices)}"
-    for part, replicas in zip(partition.slices, tenant.replicas, strict=True):
-        if replicas:
-            yield from _holds(snapshot, partition, view, tenant, part, replicas)
+    elif (size := sum(replicas)) not in job.sizes:
+        found.append(f"job '{job.id}' runs at sizes {_listed(job.sizes)}, the plan gives it {size}")
+    at = tenant.boundary.at
+    if at != "now" and at not in BOUNDARIES:
+        found.append(f"tenant {_name(tenant)} has boundary '{at}', which is none of {', '.join(BOUNDARIES)}")
+    if job.max_nodes and sum(1 for r in replicas if r) > job.max_nodes:
+        found.append(f"job '{job.id}' may span {job.max_nodes} nodes, the plan spreads it over {len(replicas)}")
+    demand = demand_of(job, tenant.task) if tenant.task else job.demand
+    for i, part in enumerate(partition.slices):
+        if replicas[i]:
+            _holds(snapshot, partition, job, demand, tenant, part, replicas[i], found)
 
 
 def _holds(
-    snapshot: Snapshot, partition: Partition, view: JobView, tenant: Tenant, part: Slice, replicas: int
-) -> Iterator[str]:
+    snapshot: Snapshot,
+    partition: Partition,
+    job: Job,
+    demand: Demand,
+    tenant: Tenant,
+    part: Slice,
+    replicas: int,
+    found: list[str],
+) -> None:
     """Does a slice hold the tenant's replicas, each for itself?"""
-    job = view.job
     if replicas < 0:
-        yield f"tenant {_name(tenant)} has {replicas} replicas on node '{part.node}'"
+        found.append(f"tenant {_name(tenant)} has {replicas} replicas on node '{part.node}'")
         return
     if job.gpu_kinds or job.gpu_mem_mib:
-        yield from _accepts(snapshot, job, part)
-    demand = demand_of(view, tenant.task) if tenant.task else job.demand
-    gpus = demand.gpus * replicas
-    if partition.sharing is _ALONE or partition.sharing is _STACKED:
-        short = len(part.gpus) < gpus
-    else:
-        short = len(part.gpus) < min(gpus, 1)  # turns are taken: each needs the device, not one of its own
-    if short:
-        yield (
+        found += _accepts(snapshot, job, part)
+    gpus, sharing = demand.gpus * replicas, partition.sharing
+    if sharing is not _ALONE and sharing is not _STACKED:
+        gpus = min(gpus, 1)  # Turns are taken: each needs the device, not one of its own.
+    if len(part.gpus) < gpus:
+        found.append(
             f"tenant {_name(tenant)} needs {gpus} GPUs on node '{part.node}', "
             f"partition '{partition.id}' has {len(part.gpus)}"
         )
-    if demand.gpus_only or partition.sharing is not _ALONE:
+    if sharing is not _ALONE or not (demand.cores or demand.mem_mib or demand.net_mbps):
         return
     for name, need, has in (
         ("cores", demand.cores * replicas, part.cores),
@@ -136,7 +151,7 @@ def _holds(
         ("Mbps of network", demand.net_mbps * replicas, part.net_mbps),
     ):
         if need > has + _TOLERANCE:
-            yield (
+            found.append(
                 f"tenant {_name(tenant)} needs {need:g} {name} on node '{part.node}', "
                 f"partition '{partition.id}' has {has:g}"
             )
@@ -162,7 +177,7 @@ def _shared(snapshot: Snapshot, partition: Partition) -> Iterator[str]:
     """Do the tenants fit together? Memory always; the rest as far as this way of sharing allows."""
     tenants = [(t, snapshot.jobs[t.job]) for t in partition.tenants if t.job in snapshot.jobs]
     for i, part in enumerate(partition.slices):
-        demands = [demand_of(v, t.task).times(t.replicas[i]) for t, v in tenants if i < len(t.replicas)]
+        demands = [demand_of(v.job, t.task).times(t.replicas[i]) for t, v in tenants if i < len(t.replicas)]
         mem_mib = sum(d.mem_mib for d in demands)
         if mem_mib > part.mem_mib + _TOLERANCE:
             yield (
@@ -183,49 +198,49 @@ def _shared(snapshot: Snapshot, partition: Partition) -> Iterator[str]:
                 )
 
 
-def _capacity(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    capacity = snapshot.capacity
+def _capacity(snapshot: Snapshot, plan: Plan, found: list[str]) -> Capacity:
+    """Everything that is given up is given back before anything is taken."""
     partitions = snapshot.partitions
-    taking = []
+    back: list[Slice] = []
     for pid in plan.drop:
-        if (old := partitions.get(pid)) is not None:
-            for part in old.slices:
-                capacity = capacity.give(part)
+        if (gone := partitions.get(pid)) is not None:
+            back += gone.slices
+    taking: list[Partition] = []
+    out: list[Slice] = []
     for new in plan.put:
         old = partitions.get(new.id)
-        if old is not None:
-            if old.slices == new.slices:
-                continue
-            for part in old.slices:
-                capacity = capacity.give(part)
-        taking.append(new)
-    for new in taking:
-        for part in new.slices:
-            try:
-                capacity = capacity.take(part)
-            except OverCapacity as error:
-                yield f"partition '{new.id}': {error}"
+        if old is None:
+            taking.append(new)
+            out += new.slices
+        elif old.slices != new.slices:
+            taking.append(new)
+            back += old.slices
+            out += new.slices
+    problems: list[str] = []
+    capacity = snapshot.capacity.exchange(back, out, problems)
+    for problem in problems:
+        whose = [f"'{p.id}'" for p in taking if any(f"node '{s.node}'" in problem for s in p.slices)]
+        found.append(f"partition {' or '.join(whose)}: {problem}")
+    return capacity
 
 
-def _reasons(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+def _reasons(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
     reasons = plan.reasons
-    if "*" in reasons:
-        return
+    standing: set[str] = set()
     for new in plan.put:
         old = snapshot.partitions.get(new.id)
-        before = old.tenants if old is not None else ()
-        if old is not None and old.slices == new.slices:
-            standing = {t.job for t in set(before) ^ set(new.tenants)}
+        if old is None:
+            standing.update([t.job for t in new.tenants if t.job not in reasons])
+        elif old.slices == new.slices:
+            standing.update(t.job for t in set(old.tenants) ^ set(new.tenants))
         else:
-            standing = {t.job for t in before} | {t.job for t in new.tenants}
-        for job in standing:
-            if job not in reasons:
-                yield f"job '{job}' changes its standing without a reason"
+            standing.update(t.job for t in (*old.tenants, *new.tenants))
     for pid in plan.drop:
-        gone = snapshot.partitions.get(pid)
-        for tenant in gone.tenants if gone is not None else ():
-            if tenant.job not in reasons:
-                yield f"job '{tenant.job}' changes its standing without a reason"
+        if (gone := snapshot.partitions.get(pid)) is not None:
+            standing.update(t.job for t in gone.tenants)
+    if standing:
+        for job in sorted(standing - reasons.keys()):
+            found.append(f"job '{job}' changes its standing without a reason")
 
 
 def _quotas(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
@@ -240,7 +255,7 @@ def _quotas(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
             for tenant in partition.tenants:
                 view = snapshot.jobs[tenant.job]
                 replicas = sum(tenant.replicas) * sign
-                demand = demand_of(view, tenant.task)
+                demand = demand_of(view.job, tenant.task)
                 sums = change.setdefault(view.job.owner, [0.0, 0.0, 0.0, 0.0])
                 sums[0] += demand.gpus * replicas
                 sums[1] += demand.cores * replicas

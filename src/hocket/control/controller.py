@@ -7,15 +7,15 @@ from heapq import heappop, heappush
 from time import perf_counter
 
 from hocket.control.admission import refusal
-from hocket.control.check import InvalidPlan, violations
+from hocket.control.check import examine
 from hocket.control.diff import diff
 from hocket.control.ports import Cycle, Executor, Journal
-from hocket.control.state import Edit, Order
+from hocket.control.state import Order, State
 from hocket.control.verdict import next_verdict_s, verdict
 from hocket.model.action import Action
 from hocket.model.capacity import Capacity, shape_of
-from hocket.model.event import Event, JobRefused, JobSubmitted, NodeJoined, NodeLost, TimePassed
-from hocket.model.plan import Plan
+from hocket.model.event import Event, JobRefused, JobSubmitted, NodeJoined, TimePassed
+from hocket.model.plan import ALWAYS, Plan
 from hocket.model.snapshot import Snapshot
 
 Decide = Callable[[Snapshot], Plan]  # a policy with its parameters bound
@@ -25,9 +25,8 @@ class Controller:
     """Owns the state; everything it does with it is pure but for the journal."""
 
     def __init__(self, snapshot: Snapshot, decide: Decide, order: Order, journal: Journal) -> None:
-        self.snapshot = snapshot
+        self.state = State(snapshot, order)
         self.decide = decide
-        self.order = order
         self.journal = journal
         self.decision_s: list[float] = []  # how long each decision took
         self.refused_plans = 0
@@ -41,48 +40,46 @@ class Controller:
         events = self._facts(now_s, events)
 
         # 2. Fold.
-        edit = Edit(self.snapshot, now_s, self.order)
+        state = self.state
+        state.begin()
         for event in events:
-            edit.fold(event)
+            state.fold(event)
+        state.now_s = now_s
 
         # 3. Criteria that were decided end their jobs, whatever the policy.
-        for job_id in edit.judged:
-            self._judge(edit, job_id)
+        for job_id in state.judged:
+            self._judge(job_id)
 
         # 4. Decide, if what the policy waits for has happened; a plan that breaks a rule is refused.
         plan, refused = None, ()
-        if _woken(edit):
-            before = edit.snapshot()
-            plan, refused = self._decide(before)
-            if refused:
-                edit.wake = edit.wake.__class__()
-            else:
-                edit.adopt(plan)
-                for job_id, at_s in plan.reviews.items():
-                    heappush(self._timers, (at_s, job_id))
+        if _woken(state):
+            plan, refused = self._decide(state.snapshot())
 
         # 5. Diff: what can be done now towards the plan.
         actions: list[Action] = []
-        if edit.unsettled.data():
-            actions, settled = diff(edit.snapshot(), plan if not refused else None)
-            edit.issue(actions)
-            for key in settled:
-                edit.unsettled = edit.unsettled.without(key)
+        if state.unsettled or (plan is not None and plan.checkpoints):
+            actions, settled = diff(state, None if refused else plan)
+            state.issue(actions, settled)
 
         # 6. Written down before anything is done.
         self.journal.append(Cycle(now_s, tuple(events), plan, refused))
-        self.snapshot = edit.snapshot()
         return actions
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state at this moment, as a value."""
+        return self.state.snapshot()
 
     def _facts(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
         facts: list[Event] = []
         for event in events:
-            if isinstance(event, JobSubmitted):
+            kind = type(event)
+            if kind is JobSubmitted:
                 if reason := self._refusal(event, facts):
                     facts.append(JobRefused(event.at_s, event.job.id, reason))
                     continue
-            elif isinstance(event, NodeJoined | NodeLost):
-                self._cluster_changed(event)
+            elif kind is NodeJoined:
+                self._cluster_grows(event)
             facts.append(event)
         timers = self._timers
         if timers and timers[0][0] <= now_s:
@@ -97,63 +94,73 @@ class Controller:
     def _refusal(self, event: JobSubmitted, before: list[Event]) -> str:
         job = event.job
         shape = shape_of(job)
-        if shape in self._fits and type(shape) is int and job.id not in self.snapshot.jobs:
+        if shape in self._fits and type(shape) is int and job.id not in self.state.jobs:
             return ""  # the common case: a job like others before it
         if any(isinstance(e, JobSubmitted) and e.job.id == job.id for e in before):
             return f"job '{job.id}': id must be unique, and a live job has it already"
-        reason = refusal(self.snapshot, job, self._whole)
+        reason = refusal(self.state.jobs, job, self._whole)
         if not reason:
             self._fits.add(shape)
         return reason
 
-    def _cluster_changed(self, event: NodeJoined | NodeLost) -> None:
-        if isinstance(event, NodeJoined):
-            nodes = {v.node.id: v.node for v in self.snapshot.nodes.values()}
-            nodes[event.node.id] = event.node
-            self._whole = Capacity.of(nodes.values())
-            self._fits.clear()
+    def _cluster_grows(self, event: NodeJoined) -> None:
+        nodes = {v.node.id: v.node for v in self.state.nodes.values()}
+        nodes[event.node.id] = event.node
+        self._whole = Capacity.of(nodes.values())
+        self._fits.clear()
 
-    def _judge(self, edit: Edit, job_id: str) -> None:
-        view = edit.jobs.get(job_id)
+    def _judge(self, job_id: str) -> None:
+        state = self.state
+        view = state.jobs.get(job_id)
         if view is None or view.verdict:
             return
-        if (found := verdict(view, edit.now_s)) is not None:
-            edit.end(job_id, *found)
-            edit.freed = True
-        elif (at_s := next_verdict_s(view, edit.now_s)) is not None:
+        if (found := verdict(view, state.now_s)) is not None:
+            state.end(job_id, *found)
+            state.freed = True
+        elif (at_s := next_verdict_s(view, state.now_s)) is not None:
             heappush(self._timers, (at_s, job_id))
 
     def _decide(self, snapshot: Snapshot) -> tuple[Plan, tuple[str, ...]]:
         began = perf_counter()
         plan = self.decide(snapshot)
         self.decision_s.append(perf_counter() - began)
-        if found := violations(snapshot, plan):
+        violations, capacity = examine(snapshot, plan)
+        if violations:
             self.refused_plans += 1
-            return plan, tuple(found)
+            self.state.wake = ALWAYS
+            return plan, tuple(violations)
+        self.state.adopt(plan, capacity)
+        for job_id, at_s in plan.reviews.items():
+            heappush(self._timers, (at_s, job_id))
         return plan, ()
 
     def next_timer_s(self) -> float | None:
         """When the next moment comes that somebody asked for."""
-        at_s = self.snapshot.wake.at_s
-        timers = self._timers
-        if at_s is not None and at_s <= self.snapshot.now_s:
+        state, timers = self.state, self._timers
+        at_s = state.wake.at_s
+        if at_s is not None and at_s <= state.now_s:
             at_s = None
-        if timers and (at_s is None or timers[0][0] < at_s):
-            return timers[0][0]
+        while timers:
+            due_s, job_id = timers[0]
+            view = state.jobs.get(job_id)
+            if view is None or (view.review_s != due_s and view.job.criterion is None):
+                heappop(timers)  # The job is over, or the policy has named another moment since.
+                continue
+            return due_s if at_s is None or due_s < at_s else at_s
         return at_s
 
 
-def _woken(edit: Edit) -> bool:
-    if edit.alarm or edit.base.decision == 0:
+def _woken(state: State) -> bool:
+    if state.alarm or state.decision == 0:
         return True
-    wake = edit.wake
-    if wake.at_s is not None and edit.now_s >= wake.at_s:
+    wake = state.wake
+    if wake.at_s is not None and state.now_s >= wake.at_s:
         return True
-    if edit.arrived and wake.arrival:
+    if state.arrived and wake.arrival:
         return True
-    if edit.freed and wake.freed_gpus is not None and (wake.freed_gpus <= 1 or edit.capacity.gpus >= wake.freed_gpus):
+    if state.freed and wake.freed_gpus is not None and (wake.freed_gpus <= 1 or state.capacity.gpus >= wake.freed_gpus):
         return True
-    return edit.epoch_ended and wake.epoch
+    return state.epoch_ended and wake.epoch
 
 
 def run(controller: Controller, executor: Executor) -> None:
@@ -163,5 +170,3 @@ def run(controller: Controller, executor: Executor) -> None:
         if actions:
             executor.apply(actions)
 
-
-__all__ = ["Controller", "InvalidPlan", "run"]

@@ -10,34 +10,36 @@ from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, R
 from hocket.model.partition import NOW, Boundary, Holding, Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Standing, in_the_way
 from hocket.model.view import Doing, JobView, Tenancy, Tier
 
 _NOTHING = Doing.NOTHING
 _NONE = Tier.NONE
 
 
-def diff(snapshot: Snapshot, plan: Plan | None = None) -> tuple[list[Action], list[tuple[str, str]]]:
+def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], list[tuple[str, str]]]:
     """The actions to send out now, and the tenants that turn out to be as planned already."""
-    unsettled = snapshot.unsettled.data()
     prepares: list[Action] = []
     frees: list[Action] = []
     takes: list[Action] = []
     settled: list[tuple[str, str]] = []
-    for key in unsettled:
+    for key in standing.unsettled:
         job_id, task = key
-        view = snapshot.jobs.get(job_id)
+        view = standing.jobs.get(job_id)
         if view is None:
             settled.append(key)
             continue
         tenancies = view.tenancies
-        tenancy = next((t for t in tenancies if t.task == task), None) if tenancies else None
+        tenancy = None
+        for t in tenancies:
+            if t.task == task:
+                tenancy = t
         if view.verdict:
             if all(t.doing is not Doing.ENDING for t in tenancies) and End(job_id, view.verdict) not in frees:
                 frees.append(End(job_id, view.verdict))
             settled.append(key)
             continue
-        wanted = _wanted(snapshot, view, task)
+        wanted = _wanted(standing, view, task)
         if tenancy is None:
             if wanted is None:
                 settled.append(key)
@@ -45,7 +47,7 @@ def diff(snapshot: Snapshot, plan: Plan | None = None) -> tuple[list[Action], li
                     frees.append(Store(job_id, view.keep))
                 continue
             partition, tenant = wanted
-            if snapshot.in_the_way(job_id, partition.slices):
+            if in_the_way(standing, job_id, partition.slices):
                 if view.job.warm and not (view.prepared or view.preparing):
                     prepares.append(Prepare(job_id))
             elif not view.preparing:
@@ -56,18 +58,18 @@ def diff(snapshot: Snapshot, plan: Plan | None = None) -> tuple[list[Action], li
         if tenancy.doing is not _NOTHING:
             settled.append(key)  # Its end will be compared with the plan of that time.
             continue
-        _go_on(snapshot, view, tenancy, wanted, frees, takes, settled)
+        _go_on(standing, view, tenancy, wanted, frees, takes, settled)
     if plan is not None:
         for job_id, tier in plan.checkpoints.items():
-            view = snapshot.jobs[job_id]
-            frees.insert(0, Checkpoint(job_id, tier, _boundary(snapshot, view)))
+            view = standing.jobs[job_id]
+            frees.insert(0, Checkpoint(job_id, tier, _boundary(standing, view)))
     if not (frees or prepares):
         return takes, settled
     return prepares + frees + takes, settled
 
 
 def _go_on(
-    snapshot: Snapshot,
+    standing: Standing,
     view: JobView,
     tenancy: Tenancy,
     wanted: tuple[Partition, Tenant] | None,
@@ -79,7 +81,7 @@ def _go_on(
     job_id, task, held = view.job.id, tenancy.task, tenancy.holding
     assert held is not None
     if wanted is None:
-        if not _heirs_are_preparing(snapshot, view, task):
+        if not _heirs_are_preparing(standing, view, task):
             frees.append(Pause(job_id, task, view.keep, held.boundary))
         return
     partition, tenant = wanted
@@ -87,7 +89,7 @@ def _go_on(
     if same_place and tenant.replicas == held.replicas and tenant.boundary == held.boundary:
         settled.append((job_id, task))
         return
-    if snapshot.in_the_way(job_id, partition.slices) or _heirs_are_preparing(snapshot, view, task):
+    if in_the_way(standing, job_id, partition.slices) or _heirs_are_preparing(standing, view, task):
         return
     to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
     if partition.id != held.partition or (to.size == held.size and not same_place):
@@ -98,26 +100,32 @@ def _go_on(
         takes.append(Resize(job_id, task, to, partition))
 
 
-def _wanted(snapshot: Snapshot, view: JobView, task: str) -> tuple[Partition, Tenant] | None:
+def _wanted(standing: Standing, view: JobView, task: str) -> tuple[Partition, Tenant] | None:
     job_id = view.job.id
     for pid in view.partitions:
-        partition = snapshot.partitions[pid]
+        partition = standing.partitions[pid]
         for tenant in partition.tenants:
             if tenant.job == job_id and tenant.task == task:
                 return partition, tenant
     return None
 
 
-def _heirs_are_preparing(snapshot: Snapshot, view: JobView, task: str) -> bool:
+def _heirs_are_preparing(standing: Standing, view: JobView, task: str) -> bool:
     """True while someone who is promised what this tenant gives up still prepares: it works on until then."""
-    left = snapshot.leaving.get(f"{view.job.id}/{task}")
+    jobs = standing.jobs
+    for job_id, _task in standing.unsettled:
+        if (heir := jobs.get(job_id)) is not None and heir.job.warm:
+            break
+    else:
+        return False
+    left = standing.leaving.get(f"{view.job.id}/{task}")
     if left is None:
         return False
-    for job_id, heir_task in snapshot.unsettled:
-        heir = snapshot.jobs.get(job_id)
+    for job_id, heir_task in standing.unsettled:
+        heir = standing.jobs.get(job_id)
         if heir is None or job_id == view.job.id or not heir.job.warm or heir.prepared or heir.tenancies:
             continue
-        wanted = _wanted(snapshot, heir, heir_task)
+        wanted = _wanted(standing, heir, heir_task)
         if wanted is not None and _touch(left, wanted[0].slices):
             return True
     return False
@@ -133,6 +141,6 @@ def _touch(some: tuple[Slice, ...], others: tuple[Slice, ...]) -> bool:
     return False
 
 
-def _boundary(snapshot: Snapshot, view: JobView) -> Boundary:
-    wanted = _wanted(snapshot, view, view.tenancies[0].task) if view.tenancies else None
+def _boundary(standing: Standing, view: JobView) -> Boundary:
+    wanted = _wanted(standing, view, view.tenancies[0].task) if view.tenancies else None
     return wanted[1].boundary if wanted is not None else NOW

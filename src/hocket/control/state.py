@@ -1,6 +1,6 @@
 """The fold: state from events, from plans and from the actions that were sent out.
 
-A snapshot is edited field by field in an `Edit`, which one cycle makes and drops; what it leaves is a value again.
+Each field of `State` is a value; what changes is which values it holds. A snapshot is those values at one moment.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from hocket.model.event import (
     StateStored,
     TimePassed,
 )
-from hocket.model.partition import Holding, Partition
+from hocket.model.partition import Holding, Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Node, Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of
-from hocket.model.versioned import VersionedMap, VersionedQueue
-from hocket.model.view import RECENT_OBSERVATIONS, Doing, JobState, JobView, NodeView, Observation, Tenancy
+from hocket.model.versioned import VersionedQueue, versioned
+from hocket.model.view import RECENT_OBSERVATIONS, Doing, JobState, JobView, NodeView, Observation, Tenancy, Tier
 
 # A policy's order: (view, now) → what to sort by. Jobs of equal rank stand in the order of their submission.
 Order = Callable[[JobView, float], tuple[Any, ...]]
@@ -57,7 +57,7 @@ Order = Callable[[JobView, float], tuple[Any, ...]]
 # Members of an enum cost a look-up each time; these stand on hot paths.
 _WAITING, _STARTING, _RUNNING = JobState.WAITING, JobState.STARTING, JobState.RUNNING
 _PAUSING, _PAUSED = JobState.PAUSING, JobState.PAUSED
-_NOTHING = Doing.NOTHING
+_NOTHING, _IS_STARTING = Doing.NOTHING, Doing.STARTING
 
 
 def empty(nodes: Iterable[Node] = (), seed: int = 0) -> Snapshot:
@@ -65,33 +65,32 @@ def empty(nodes: Iterable[Node] = (), seed: int = 0) -> Snapshot:
     nodes = tuple(nodes)
     return Snapshot(
         now_s=0.0,
-        nodes=VersionedMap((n.id, NodeView(n)) for n in nodes),
-        owners=VersionedMap(),
-        usage=VersionedMap(),
-        jobs=VersionedMap(),
-        waiting=VersionedQueue(),
-        placed=VersionedQueue(),
-        partitions=VersionedMap(),
-        leaving=VersionedMap(),
-        unsettled=VersionedMap(),
+        nodes=versioned((n.id, NodeView(n)) for n in nodes),
+        owners=versioned(),
+        usage=versioned(),
+        jobs=versioned(),
+        waiting=VersionedQueue({}),
+        placed=VersionedQueue({}),
+        partitions=versioned(),
+        leaving=versioned(),
+        unsettled=(),
         capacity=Capacity.of(nodes),
-        history=VersionedMap(),
+        history=versioned(),
         seed=seed,
     )
 
 
-class Edit:
-    """A snapshot being edited; `snapshot()` is the result."""
+class State:
+    """What the controller knows, as it changes; `snapshot()` is its value at this moment."""
 
     __slots__ = (
-        "alarm", "arrived", "base", "capacity", "decision", "due", "epoch_ended", "freed", "history", "jobs", "judged",
-        "leaving", "memo", "nodes", "now_s", "order", "owners", "partitions", "placed", "submissions", "unsettled",
-        "usage", "waiting", "wake",
+        "alarm", "arrived", "capacity", "decision", "due", "epoch_ended", "freed", "history", "jobs", "judged",
+        "leaving", "memo", "nodes", "now_s", "order", "owners", "partitions", "placed", "seed", "submissions",
+        "unsettled", "usage", "waiting", "wake",
     )  # fmt: skip
 
-    def __init__(self, base: Snapshot, now_s: float, order: Order) -> None:
-        self.base = base
-        self.now_s = now_s
+    def __init__(self, base: Snapshot, order: Order) -> None:
+        self.now_s = base.now_s
         self.order = order
         self.nodes = base.nodes
         self.owners = base.owners
@@ -106,133 +105,100 @@ class Edit:
         self.history = base.history
         self.memo = base.memo
         self.wake = base.wake
+        self.seed = base.seed
         self.decision = base.decision
         self.submissions = base.submissions
+        self.arrived = base.arrived
+        self.due = base.due
+        self.begin()
+
+    def begin(self) -> None:
+        """A new cycle: nothing has happened in it yet."""
         # What happened, for the question whether the policy wants to be asked.
-        self.arrived = self.freed = self.epoch_ended = self.alarm = False
-        self.due: tuple[str, ...] = ()
+        self.freed = self.epoch_ended = self.alarm = False
         self.judged: list[str] = []  # jobs whose criterion may have been decided
 
     def snapshot(self) -> Snapshot:
-        """The edited snapshot, a value again."""
+        """The state at this moment, as a value."""
         return Snapshot(
             self.now_s, self.nodes, self.owners, self.usage, self.jobs, self.waiting, self.placed, self.partitions,
-            self.leaving, self.unsettled, self.capacity, self.history, self.memo, self.wake, self.base.seed,
-            self.decision, self.submissions, self.due,
+            self.leaving, self.unsettled, self.capacity, self.history, self.memo, self.wake, self.seed,
+            self.decision, self.submissions, self.arrived, self.due,
         )  # fmt: skip
 
     # -- events ---------------------------------------------------------------------------------------------
 
     def fold(self, event: Event) -> None:
-        """Take one fact in. The commonest come first."""
-        match event:
-            case JobStarted(_, job, task):
-                self._settled(job, task, _RUNNING)
-            case JobEnded(_, job, _):
-                self._over(job)
-            case JobSubmitted():
-                self._submitted(event)
-            case JobPaused(_, job, task, tier):
-                self._left(job, task, tier)
-            case TimePassed(_, jobs):
-                self._due(jobs)
-            case EpochEnded(at_s, job, epoch, metrics) | ProgressReported(at_s, job, epoch, metrics):
-                self._observed(event, Observation(at_s, epoch, metrics))
-            case JobResized(_, job, task) | JobMoved(_, job, task):
-                self._settled(job, task, _RUNNING)
-            case JobPrepared(_, job):
-                if (view := self.jobs.get(job)) is not None:
-                    self._put(view, replace(view, prepared=True, preparing=False))
-            case JobCheckpointed(_, job, tier) | StateStored(_, job, tier):
-                if (view := self.jobs.get(job)) is not None:
-                    self._put(view, replace(view, tier=tier))
-            case JobFailed(_, job, reason, final):
-                self._failed(job, reason, final)
-            case NodeLost(_, node, reason):
-                self._node_lost(node, reason)
-            case NodeJoined(_, node):
-                self._node_joined(node)
-            case OwnerSet(_, owner):
-                self.owners = self.owners.set(owner.id, owner)
-                self.alarm = True
-            case JobRefused():
-                pass
-            case _:
-                assert_never(event)
+        """Take one fact in, at its own time."""
+        if event.at_s > self.now_s:
+            self.now_s = event.at_s
+        _FOLDS[type(event)](self, event)
 
     def _put(self, old: JobView | None, new: JobView) -> None:
         """Replace a view, and stand the job where its rank and its plan put it."""
         rank = self.order(new, self.now_s)
         if rank != new.rank:
             new = replace(new, rank=rank)
-        job_id = new.job.id
-        self.jobs = self.jobs.set(job_id, new)
+        job = new.job
+        self.jobs = self.jobs.set(job.id, new)
         if old is not None:
-            if old.rank == rank and bool(old.partitions) == bool(new.partitions):
+            was_placed = bool(old.partitions)
+            if was_placed == bool(new.partitions) and old.rank == rank:
                 return
-            self._unqueue(old)
-        entry = (rank, new.number, job_id)
+            entry = (old.rank, old.number, job.id)
+            if was_placed:
+                self.placed = self.placed.remove(0, entry)
+            else:
+                self.waiting = self.waiting.remove(shape_of(job), entry)
+        entry = (rank, new.number, job.id)
         if new.partitions:
             self.placed = self.placed.add(0, entry)
         else:
-            self.waiting = self.waiting.add(shape_of(new.job), entry)
-
-    def _unqueue(self, view: JobView) -> None:
-        entry = (view.rank, view.number, view.job.id)
-        if view.partitions:
-            self.placed = self.placed.remove(0, entry)
-        else:
-            self.waiting = self.waiting.remove(shape_of(view.job), entry)
+            self.waiting = self.waiting.add(shape_of(job), entry)
 
     def _submitted(self, event: JobSubmitted) -> None:
-        job, at_s = event.job, event.at_s
-        beliefs = event.beliefs
+        job, at_s, beliefs = event.job, event.at_s, event.beliefs
         if beliefs.run_s is None:
             beliefs = run_time.believe(self.history, job, beliefs)
-        view = JobView(
-            job, self.submissions, at_s, since_s=at_s, beliefs=beliefs, costs=event.costs
-        )
+        view = JobView(job, self.submissions, at_s, _WAITING, at_s, beliefs=beliefs, costs=event.costs)
         self.submissions += 1
-        self.arrived = True
+        self.arrived += (job.id,)
         self._put(None, view)
         if job.criterion is not None:
             self.judged.append(job.id)
 
-    def _settled(self, job_id: str, task: str, state: JobState) -> None:
+    def _settled(self, event: JobStarted | JobResized | JobMoved) -> None:
         """A start, resize or move is done: what was coming is held."""
+        job_id, task = event.job, event.task
         view = self.jobs.get(job_id)
         if view is None:
             return
-        tenancies = view.tenancies
-        if len(tenancies) == 1 and tenancies[0].task == task:
-            tenancy = tenancies[0]
-            now = Tenancy(task, tenancy.coming or tenancy.holding)
-            tenancies = (now,)
+        others = view.tenancies
+        for tenancy in others:
+            if tenancy.task == task:
+                break
         else:
-            found = next((t for t in tenancies if t.task == task), None)
-            if found is None:
-                return
-            tenancy = found
-            now = Tenancy(task, tenancy.coming or tenancy.holding)
-            tenancies = tuple(now if t.task == task else t for t in tenancies)
+            return
+        now = Tenancy(task, tenancy.coming or tenancy.holding)
+        tenancies = (now,) if len(others) == 1 else tuple(now if t is tenancy else t for t in others)
         if self.leaving.data():
             self.leaving = self.leaving.without(f"{job_id}/{task}")
-        started = tenancy.doing is Doing.STARTING
+        first = view.started_s is None
         self._put(
             view,
             self._accounted(
                 view,
                 tenancies,
-                state=state,
-                started_s=self.now_s if view.started_s is None else view.started_s,
-                starts=view.starts + started,
+                _RUNNING,
+                started_s=self.now_s if first else view.started_s,
+                starts=view.starts + (tenancy.doing is _IS_STARTING),
                 prepared=False,
             ),
         )
         if view.job.criterion is not None:
             self.judged.append(job_id)
         if not self._as_planned(job_id, task, now.holding):
-            self.unsettled = self.unsettled.set((job_id, task), True)
+            self._unsettle((job_id, task))
 
     def _as_planned(self, job_id: str, task: str, holding: Holding | None) -> bool:
         if holding is None:
@@ -245,62 +211,86 @@ class Edit:
                 return t.replicas == holding.replicas and t.boundary == holding.boundary
         return False
 
-    def _accounted(self, view: JobView, tenancies: tuple[Tenancy, ...], **changes: Any) -> JobView:
-        """The view with its times summed up to now and what it runs on from now on."""
-        past = self.now_s - view.since_s
-        if len(tenancies) == 1:
-            holding = tenancies[0].holding
-            size = holding.size if holding is not None else 0
-            gpus = holding.gpus if holding is not None else 0
-        else:
-            held = [t.holding for t in tenancies if t.holding is not None]
-            size, gpus = sum(h.size for h in held), sum(h.gpus for h in held)
+    def _accounted(
+        self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState, **changes: Any
+    ) -> JobView:
+        """The view with its times summed up to now, and what it runs on from now on."""
+        now_s = self.now_s
+        past = now_s - view.since_s
+        if past < 0:  # An event that came late: what was summed up stays.
+            past, now_s = 0.0, view.since_s
+        size = gpus = 0
+        for tenancy in tenancies:
+            holding = tenancy.holding
+            if holding is not None:
+                size += holding.size
+                gpus += holding.gpus
         if view.size:
-            changes["ran_s"] = view.ran_s + past
-            changes["attained_gpu_s"] = view.attained_gpu_s + view.gpus * past
-            changes["done_s"] = view.done_s + past * view.beliefs.speed_at(view.size)
-        else:
-            changes["waited_s"] = view.waited_s + past
-        return replace(view, since_s=self.now_s, size=size, gpus=gpus, tenancies=tenancies, **changes)
+            return replace(
+                view, since_s=now_s, size=size, gpus=gpus, tenancies=tenancies, state=state,
+                ran_s=view.ran_s + past,
+                attained_gpu_s=view.attained_gpu_s + view.gpus * past,
+                done_s=view.done_s + past * view.beliefs.speed_at(view.size),
+                **changes,
+            )  # fmt: skip
+        return replace(
+            view, since_s=now_s, size=size, gpus=gpus, tenancies=tenancies, state=state,
+            waited_s=view.waited_s + past,
+            **changes,
+        )  # fmt: skip
 
-    def _left(self, job_id: str, task: str, tier: Any) -> None:
+    def _left(self, event: JobPaused) -> None:
+        job_id, task = event.job, event.task
         view = self.jobs.get(job_id)
         if view is None:
             return
         tenancies = tuple(t for t in view.tenancies if t.task != task)
         self.leaving = self.leaving.without(f"{job_id}/{task}")
-        self._put(view, self._accounted(view, tenancies, tier=tier, state=view.state if tenancies else _PAUSED))
-        if any(t.job == job_id and t.task == task for p in view.partitions for t in self.partitions[p].tenants):
-            self.unsettled = self.unsettled.set((job_id, task), True)
-        self.freed = True
+        self._put(
+            view, self._accounted(view, tenancies, view.state if tenancies else _PAUSED, tier=event.tier)
+        )
+        if view.partitions and any(
+            t.job == job_id and t.task == task for p in view.partitions for t in self.partitions[p].tenants
+        ):
+            self._unsettle((job_id, task))
 
-    def _over(self, job_id: str) -> None:
+    def _over(self, event: JobEnded) -> None:
+        self._end_for_good(event.job)
+
+    def _end_for_good(self, job_id: str) -> None:
         """The job is in no snapshot from now on."""
         view = self.jobs.get(job_id)
         if view is None:
             return
-        self._vacate(view)
-        self._unqueue(view)
+        entry = (view.rank, view.number, job_id)
+        if view.partitions:
+            self._vacate(view)
+            self.placed = self.placed.remove(0, entry)
+        else:
+            self.waiting = self.waiting.remove(shape_of(view.job), entry)
         self._forget_tenants(view)
         self.jobs = self.jobs.without(job_id)
         if view.size:
             self.history = run_time.learn(self.history, view.job, view.ran_at(self.now_s))
         self.freed = True
 
-    def _failed(self, job_id: str, reason: str, final: bool) -> None:
+    def _failed(self, event: JobFailed) -> None:
+        self._fail(event.job, event.reason, event.final)
+
+    def _fail(self, job_id: str, reason: str, final: bool = False) -> None:
         view = self.jobs.get(job_id)
         if view is None:
             return
         self.alarm = self.freed = True
         if final:
-            self._over(job_id)
+            self._end_for_good(job_id)
             return
         self._vacate(view)
         self._forget_tenants(view)
         now = self._accounted(
             view,
             (),
-            state=_WAITING if view.tier.value == "none" else _PAUSED,
+            _WAITING if view.tier is Tier.NONE else _PAUSED,
             failures=view.failures + 1,
             partitions=(),
             prepared=False,
@@ -311,65 +301,59 @@ class Edit:
 
     def _forget_tenants(self, view: JobView) -> None:
         job_id = view.job.id
-        if not view.tenancies and not self.unsettled.data():
-            return
-        for tenancy in view.tenancies:
-            if self.leaving.data():
+        if self.leaving.data():
+            for tenancy in view.tenancies:
                 self.leaving = self.leaving.without(f"{job_id}/{tenancy.task}")
-            if self.unsettled.data():
-                self.unsettled = self.unsettled.without((job_id, tenancy.task))
-        if self.unsettled.data():
-            for key in [k for k in self.unsettled if k[0] == job_id]:
-                self.unsettled = self.unsettled.without(key)
+        if self.unsettled:
+            self.unsettled = tuple(key for key in self.unsettled if key[0] != job_id)
+
+    def _unsettle(self, key: tuple[str, str]) -> None:
+        if key not in self.unsettled:
+            self.unsettled = (*self.unsettled, key)
+
+    def _settle(self, key: tuple[str, str]) -> None:
+        if key in self.unsettled:
+            self.unsettled = tuple(k for k in self.unsettled if k != key)
 
     def _vacate(self, view: JobView) -> None:
         """Take the job out of the partitions the plan has it in; a partition without tenants is no more."""
         job_id = view.job.id
         for pid in view.partitions:
             partition = self.partitions[pid]
-            others = tuple(t for t in partition.tenants if t.job != job_id)
-            if others:
-                self._change_partition(partition, replace(partition, tenants=others))
-            else:
-                self._change_partition(partition, None)
+            others = tuple([t for t in partition.tenants if t.job != job_id])
+            self._change_tenants(partition, others)
 
-    def _change_partition(self, old: Partition | None, new: Partition | None) -> None:
-        """Replace a partition: capacity and owners' usage follow."""
-        if old is not None and (new is None or old.slices != new.slices):
-            for part in old.slices:
-                self.capacity = self.capacity.give(part)
-        if old is not None:
-            self._count(old, -1)
-        if new is None:
-            assert old is not None
-            self.partitions = self.partitions.without(old.id)
+    def _change_tenants(self, partition: Partition, tenants: tuple[Tenant, ...]) -> None:
+        self._count(partition, -1)
+        if tenants:
+            changed = replace(partition, tenants=tenants)
+            self._count(changed, 1)
+            self.partitions = self.partitions.set(partition.id, changed)
             return
-        if old is None or old.slices != new.slices:
-            for part in new.slices:
-                self.capacity = self.capacity.take(part)
-        self._count(new, 1)
-        self.partitions = self.partitions.set(new.id, new)
+        self.capacity = self.capacity.give(partition.slices)
+        self.partitions = self.partitions.without(partition.id)
 
     def _count(self, partition: Partition, sign: int) -> None:
         """Book what the tenants use to their owners."""
         for tenant in partition.tenants:
-            view = self.jobs[tenant.job]
-            demand = demand_of(view, tenant.task) if tenant.task else view.job.demand
-            replicas = sum(tenant.replicas) if len(tenant.replicas) != 1 else tenant.replicas[0]
-            owner = view.job.owner
-            used = self.usage.get(owner) or NO_USE
+            job = self.jobs[tenant.job].job
+            demand = job.demand
+            if tenant.task:
+                demand = demand_of(job, tenant.task)
+            replicas = sign * sum(tenant.replicas)
+            used = self.usage.get(job.owner) or NO_USE
             self.usage = self.usage.set(
-                owner,
+                job.owner,
                 Usage(
-                    used.gpus + sign * replicas * demand.gpus,
-                    used.cores + sign * replicas * demand.cores,
-                    used.mem_mib + sign * replicas * demand.mem_mib,
+                    used.gpus + replicas * demand.gpus,
+                    used.cores + replicas * demand.cores,
+                    used.mem_mib + replicas * demand.mem_mib,
                     used.jobs + sign,
                 ),
             )
 
-    def _due(self, jobs: tuple[str, ...]) -> None:
-        for job_id in jobs:
+    def _time_passed(self, event: TimePassed) -> None:
+        for job_id in event.jobs:
             view = self.jobs.get(job_id)
             if view is None:
                 continue
@@ -380,16 +364,35 @@ class Edit:
             if view.job.criterion is not None:
                 self.judged.append(job_id)
 
-    def _observed(self, event: EpochEnded | ProgressReported, seen: Observation) -> None:
+    def _observed(self, event: EpochEnded | ProgressReported) -> None:
         view = self.jobs.get(event.job)
         if view is None:
             return
+        seen = Observation(event.at_s, event.epoch, event.metrics)
         recent = (*view.observations, seen)[-RECENT_OBSERVATIONS:]
         use = event.use if isinstance(event, ProgressReported) and event.use is not None else view.use
         self._put(view, replace(view, epoch=max(view.epoch, seen.epoch), observations=recent, use=use))
         self.epoch_ended = True
         if view.job.criterion is not None:
             self.judged.append(event.job)
+
+    def _prepared(self, event: JobPrepared) -> None:
+        if (view := self.jobs.get(event.job)) is not None:
+            self._put(view, replace(view, prepared=True, preparing=False))
+
+    def _saved(self, event: JobCheckpointed | StateStored) -> None:
+        if (view := self.jobs.get(event.job)) is not None:
+            self._put(view, replace(view, tier=event.tier))
+
+    def _owner_set(self, event: OwnerSet) -> None:
+        self.owners = self.owners.set(event.owner.id, event.owner)
+        self.alarm = True
+
+    def _refused(self, _event: JobRefused) -> None:
+        pass  # It never became a job; the journal knows.
+
+    def _node_gone(self, event: NodeLost) -> None:
+        self._node_lost(event.node, event.reason)
 
     def _node_lost(self, node: str, reason: str) -> None:
         known = self.nodes.get(node)
@@ -420,26 +423,31 @@ class Edit:
         if view is None:
             return
         if not any(t.task != task for t in view.tenancies):
-            self._failed(job_id, why, False)
+            self._fail(job_id, why)
             return
         for pid in view.partitions:
             partition = self.partitions[pid]
             others = tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task))
             if len(others) < len(partition.tenants):
-                new = replace(partition, tenants=others) if others else None
-                self._change_partition(partition, new)
+                self._change_tenants(partition, others)
         view = self.jobs[job_id]
         left = tuple(p for p in view.partitions if self._is_tenant(p, job_id))
         tenancies = tuple(t for t in view.tenancies if t.task != task)
         self.leaving = self.leaving.without(f"{job_id}/{task}")
-        self.unsettled = self.unsettled.without((job_id, task))
-        self._put(view, self._accounted(view, tenancies, partitions=left, failures=view.failures + 1, reason=why))
+        self._settle((job_id, task))
+        self._put(
+            view,
+            self._accounted(
+                view, tenancies, view.state, partitions=left, failures=view.failures + 1, reason=why
+            ),
+        )
 
     def _is_tenant(self, pid: str, job_id: str) -> bool:
         partition = self.partitions.get(pid)
         return partition is not None and any(t.job == job_id for t in partition.tenants)
 
-    def _node_joined(self, node: Node) -> None:
+    def _node_joined(self, event: NodeJoined) -> None:
+        node = event.node
         self.alarm = self.freed = True
         known = self.nodes.get(node.id)
         if known is not None and known.node == node:
@@ -455,69 +463,71 @@ class Edit:
             if not view.up:
                 capacity = capacity.lose(view.node.id)
         for partition in self.partitions.values():
-            for part in partition.slices:
-                capacity = capacity.take(part)
+            capacity = capacity.take(partition.slices)
         self.capacity = capacity
 
     # -- plans ----------------------------------------------------------------------------------------------
 
-    def adopt(self, plan: Plan) -> None:
-        """Make a checked plan the plan. What it changes is unsettled until it is carried out."""
-        changed: dict[str, list[str]] = {}  # job → partitions of the plan that it is in
-        for pid in plan.drop:
-            old = self.partitions[pid]
-            for t in old.tenants:
-                changed.setdefault(t.job, [])
-                self.unsettled = self.unsettled.set((t.job, t.task), True)
-            self._change_partition(old, None)
-        # What shrinks gives back before what grows takes.
-        for new in plan.put:
-            before = self.partitions.get(new.id)
-            if before is not None and before.slices != new.slices:
-                for part in before.slices:
-                    self.capacity = self.capacity.give(part)
-        for new in plan.put:
-            before = self.partitions.get(new.id)
-            if before is not None:
-                for t in before.tenants:
-                    changed.setdefault(t.job, [])
-                    self.unsettled = self.unsettled.set((t.job, t.task), True)
-                self._count(before, -1)
-            if before is None or before.slices != new.slices:
-                for part in new.slices:
-                    self.capacity = self.capacity.take(part)
-            for t in new.tenants:
-                changed.setdefault(t.job, []).append(new.id)
-                self.unsettled = self.unsettled.set((t.job, t.task), True)
-            self._count(new, 1)
-            self.partitions = self.partitions.set(new.id, new)
-        touched = {*plan.drop, *(p.id for p in plan.put)} if changed else frozenset()
-        for job_id in changed.keys() | plan.reasons.keys() | plan.memos.keys() | plan.reviews.keys():
-            view = self.jobs.get(job_id)
-            if view is None:
-                continue
-            changes: dict[str, Any] = {}
-            if job_id in changed:
-                kept = [p for p in view.partitions if p not in touched]
-                changes["partitions"] = tuple(dict.fromkeys(kept + changed[job_id]))
-            if job_id in plan.reasons:
-                changes["reason"] = plan.reasons[job_id]
-            if job_id in plan.memos:
-                changes["memo"] = plan.memos[job_id]
-            if job_id in plan.reviews:
-                changes["review_s"] = plan.reviews[job_id]
-            self._put(view, replace(view, **changes))
-            if job_id in changed and view.tenancies:
-                self._note_leaving(view)
-        for job_id, verdict in plan.ends.items():
-            self.end(job_id, verdict, plan.reasons.get(job_id, ""))
-        for job_id, tier in plan.tiers.items():
-            view = self.jobs[job_id]
-            self._put(view, replace(view, keep=tier))
-            self.unsettled = self.unsettled.set((job_id, ""), True)
+    def adopt(self, plan: Plan, capacity: Capacity) -> None:
+        """Make a checked plan the plan, and what the check found to be free then. What changes is unsettled."""
         self.memo = plan.memo
         self.wake = plan.wake
         self.decision += 1
+        self.arrived = self.due = ()
+        self.capacity = capacity
+        tenants: dict[tuple[str, str], None] = {}
+        places: dict[str, list[str]] = {}  # job → partitions of the plan that it is in
+        for pid in plan.drop:
+            old = self.partitions[pid]
+            self._count(old, -1)
+            self.partitions = self.partitions.without(pid)
+            for t in old.tenants:
+                places.setdefault(t.job, [])
+                tenants[t.job, t.task] = None
+        for new in plan.put:
+            before = self.partitions.get(new.id)
+            if before is not None:
+                self._count(before, -1)
+                for t in before.tenants:
+                    places.setdefault(t.job, [])
+                    tenants[t.job, t.task] = None
+            self._count(new, 1)
+            self.partitions = self.partitions.set(new.id, new)
+            for t in new.tenants:
+                places.setdefault(t.job, []).append(new.id)
+                tenants[t.job, t.task] = None
+        if tenants:
+            self.unsettled = tuple(dict.fromkeys(self.unsettled) | tenants) if self.unsettled else tuple(tenants)
+            self._stand(plan, places)
+        for notes in (plan.memos, plan.reasons, plan.reviews):
+            for job_id in notes:
+                if job_id not in places and (view := self.jobs.get(job_id)) is not None:
+                    places[job_id] = []
+                    noted = replace(view, **_noted(plan, job_id))
+                    if notes is plan.memos:
+                        self._put(view, noted)
+                    else:
+                        self.jobs = self.jobs.set(job_id, noted)
+        if plan.ends:
+            for job_id, verdict in plan.ends.items():
+                self.end(job_id, verdict, plan.reasons.get(job_id, ""))
+        if plan.tiers:
+            for job_id, tier in plan.tiers.items():
+                view = self.jobs[job_id]
+                self._put(view, replace(view, keep=tier))
+                self._unsettle((job_id, ""))
+
+    def _stand(self, plan: Plan, places: dict[str, list[str]]) -> None:
+        """Stand each job where the plan has it."""
+        touched: set[str] | None = None
+        for job_id, pids in places.items():
+            view = self.jobs[job_id]
+            if view.partitions:
+                touched = touched or {*plan.drop, *(p.id for p in plan.put)}
+                pids = list(dict.fromkeys([*(p for p in view.partitions if p not in touched), *pids]))
+            self._put(view, replace(view, partitions=tuple(pids), **_noted(plan, job_id)))
+            if view.tenancies:
+                self._note_leaving(view)
 
     def end(self, job_id: str, verdict: str, reason: str) -> None:
         """The job shall be over; its resources are promised to nobody until it is."""
@@ -527,16 +537,16 @@ class Edit:
         self._put(view, replace(view, partitions=(), verdict=str(verdict), reason=reason or view.reason))
         self._note_leaving(view)
         for task in sorted(tasks | {t.task for t in view.tenancies}) or [""]:
-            self.unsettled = self.unsettled.set((job_id, task), True)
+            self._unsettle((job_id, task))
 
     def _note_leaving(self, view: JobView) -> None:
         """Write down what the job's tenants hold in fact beyond what the plan gives them."""
         for tenancy in view.tenancies:
             who = f"{view.job.id}/{tenancy.task}"
-            left: tuple[Slice, ...] = ()
-            for held in (tenancy.holding, tenancy.coming):
-                if held is not None:
-                    left += self._left_behind(view, tenancy.task, held)
+            holding, coming = tenancy.holding, tenancy.coming
+            left = self._left_behind(view, tenancy.task, holding) if holding is not None else ()
+            if coming is not None:
+                left += self._left_behind(view, tenancy.task, coming)
             if left:
                 self.leaving = self.leaving.set(who, left)
             elif self.leaving.data():
@@ -544,30 +554,36 @@ class Edit:
 
     # -- actions that were sent out -------------------------------------------------------------------------
 
-    def issue(self, actions: Iterable[Action]) -> None:
-        """Write down that an executor was told."""
+    def issue(self, actions: Iterable[Action], settled: Iterable[tuple[str, str]] = ()) -> None:
+        """Write down what an executor was told, and who turned out to be as planned."""
+        done = set(settled)
         for action in actions:
             view = self.jobs[action.job]
             match action:
                 case Start(_, task, to, _) | Resume(_, task, to, _):
-                    tenancy = Tenancy(task, None, Doing.STARTING, to)
+                    tenancy = Tenancy(task, None, _IS_STARTING, to)
                     self._doing(view, task, tenancy, _RUNNING if view.size else _STARTING)
+                    done.add((action.job, task))
                 case Pause(_, task, _, _):
                     self._goes(view, task, Doing.PAUSING, None, _PAUSING)
+                    done.add((action.job, task))
                 case End():
                     for tenancy in view.tenancies:
                         self._goes(self.jobs[action.job], tenancy.task, Doing.ENDING, None, _PAUSING)
-                    self.unsettled = self.unsettled.without((action.job, ""))
                 case Resize(_, task, to, _):
                     self._goes(view, task, Doing.RESIZING, to, view.state)
+                    done.add((action.job, task))
                 case Move(_, task, to, _):
                     self._goes(view, task, Doing.MOVING, to, view.state)
+                    done.add((action.job, task))
                 case Prepare():
-                    self._put(view, replace(view, preparing=True))
+                    self.jobs = self.jobs.set(action.job, replace(view, preparing=True))
                 case Checkpoint() | Store():
                     pass
                 case _:
                     assert_never(action)
+        if done:
+            self.unsettled = tuple(key for key in self.unsettled if key not in done)
 
     def _goes(self, view: JobView, task: str, doing: Doing, to: Holding | None, state: JobState) -> None:
         tenancy = next(t for t in view.tenancies if t.task == task)
@@ -577,15 +593,17 @@ class Edit:
     def _left_behind(self, view: JobView, task: str, held: Holding) -> tuple[Slice, ...]:
         """What the tenant holds and the plan no longer gives its partition."""
         partition = self.partitions.get(held.partition)
+        if partition is None:
+            return held.slices
         left = []
-        if partition is None or partition.slices != held.slices:
-            kept = {s.node: s for s in partition.slices} if partition is not None else {}
+        if partition.slices != held.slices:
+            kept = {s.node: s for s in partition.slices}
             for part in held.slices:
                 if rest := _less(part, kept.get(part.node)):
                     left.append(rest)
         elif not any((t.job, t.task) == (view.job.id, task) for t in partition.tenants):
             # The partition stays, shared by others: only the leaver's memory is in a newcomer's way.
-            mem_mib = demand_of(view, task).mem_mib
+            mem_mib = demand_of(view.job, task).mem_mib
             for part, replicas in zip(held.slices, held.replicas, strict=True):
                 if mem_mib and replicas:
                     left.append(Slice(part.node, mem_mib=mem_mib * replicas))
@@ -595,8 +613,37 @@ class Edit:
         others = view.tenancies
         if others:
             others = tuple(t for t in others if t.task != task)
-        self._put(view, replace(view, tenancies=(*others, tenancy), state=state))
-        self.unsettled = self.unsettled.without((view.job.id, task))
+        self.jobs = self.jobs.set(view.job.id, replace(view, tenancies=(*others, tenancy), state=state))
+
+
+_FOLDS: dict[type, Callable[[State, Any], None]] = {
+    JobSubmitted: State._submitted,
+    JobRefused: State._refused,
+    JobPrepared: State._prepared,
+    JobStarted: State._settled,
+    JobResized: State._settled,
+    JobMoved: State._settled,
+    JobCheckpointed: State._saved,
+    JobPaused: State._left,
+    StateStored: State._saved,
+    ProgressReported: State._observed,
+    EpochEnded: State._observed,
+    JobEnded: State._over,
+    JobFailed: State._failed,
+    NodeJoined: State._node_joined,
+    NodeLost: State._node_gone,
+    OwnerSet: State._owner_set,
+    TimePassed: State._time_passed,
+}
+
+
+def _noted(plan: Plan, job_id: str) -> dict[str, Any]:
+    """What the plan says about one job, as fields of its view."""
+    noted: dict[str, Any] = {}
+    for field, notes in (("reason", plan.reasons), ("memo", plan.memos), ("review_s", plan.reviews)):
+        if notes and job_id in notes:
+            noted[field] = notes[job_id]
+    return noted
 
 
 def _less(part: Slice, kept: Slice | None) -> Slice | None:

@@ -1,4 +1,4 @@
-"""How long will it run? From the run times of ended jobs of the same owner and size, else of the same size, else of all.
+"""How long will it run? From the run times of ended jobs of the same owner and size, else of the same size.
 
 Run times spread over decades, so their logarithms are what is averaged: the belief is the mean of a lognormal
 distribution, and its deviation says how little that is.
@@ -24,7 +24,8 @@ _LOG_VARIANCE_CAP = 9.0  # beyond e^±3, two outliers would promise years
 def learn(history: VersionedMap[Any, History], job: Job, ran_s: float) -> VersionedMap[Any, History]:
     """The history with one more ended job."""
     x = log(ran_s if ran_s > 1.0 else 1.0)
-    for sort in _sorts(job):
+    size = job.sizes[-1]
+    for sort in ((job.owner, size), size):
         old = history.get(sort) or _NEW
         history = history.set(sort, History(old.count + 1, old.log_sum + x, old.log_squares + x * x))
     return history
@@ -32,7 +33,8 @@ def learn(history: VersionedMap[Any, History], job: Job, ran_s: float) -> Versio
 
 def believe(history: VersionedMap[Any, History], job: Job, beliefs: Beliefs) -> Beliefs:
     """Beliefs with a run time at the job's largest size, if enough jobs of its sort have ended."""
-    for sort in _sorts(job):
+    size = job.sizes[-1]
+    for sort in ((job.owner, size), size):
         seen = history.get(sort)
         if seen is not None and seen.count >= _ENOUGH:
             mean = seen.log_sum / seen.count
@@ -42,7 +44,3 @@ def believe(history: VersionedMap[Any, History], job: Job, beliefs: Beliefs) -> 
             return replace(beliefs, run_s=Estimate(expected, spread), reference_size=job.sizes[-1])
     return beliefs
 
-
-def _sorts(job: Job) -> tuple[Any, ...]:
-    size = job.sizes[-1]
-    return ((job.owner, size), size, None)

@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from hocket.model.job import Job
 from hocket.model.resources import Demand, Node, Slice, gpu_ids, gpu_mask
+from hocket.model.versioned import VersionedMap, versioned
 
-_CHUNK_BITS = 5
-_CHUNK = 1 << _CHUNK_BITS
 _TOLERANCE = 1e-9  # cores and memory are sums of floats
 
 Places = tuple[tuple[int, int], ...]  # (node's index, replicas there)
@@ -87,112 +86,125 @@ class OverCapacity(ValueError):
     """Something was taken that is not free; says what and where."""
 
 
-class Capacity:
+class _Overlay(Struct, eq=False):
+    """A few nodes as a draft has them, over all nodes as they are: trying things out copies nothing."""
+
+    _under: VersionedMap[int, Free] | _Overlay
+    _changed: VersionedMap[int, Free]
+
+    def __getitem__(self, i: int) -> Free:
+        return self._changed.get(i) or self._under[i]
+
+    def update(self, changes: dict[int, Free]) -> _Overlay:
+        return _Overlay(self._under, self._changed.update(changes))
+
+
+class Capacity(Struct, eq=False):
     """What is free, by node. Immutable: taking and giving back return another one."""
 
-    __slots__ = ("_by_count", "_chunks", "gpus", "layout", "up")
-
-    def __init__(
-        self, layout: Layout, chunks: tuple[tuple[Free, ...], ...], by_count: tuple[int, ...], gpus: int, up: int
-    ) -> None:
-        self.layout = layout
-        self._chunks = chunks
-        self._by_count = by_count  # mask of nodes by their number of free GPUs
-        self.gpus = gpus  # free in all
-        self.up = up  # mask of the nodes that are there
+    layout: Layout
+    _free: VersionedMap[int, Free] | _Overlay  # by the node's index
+    _by_count: tuple[int, ...]  # mask of nodes by their number of free GPUs
+    gpus: int  # free in all
+    up: int  # mask of the nodes that are there
 
     @staticmethod
     def of(nodes: Iterable[Node]) -> Capacity:
         """All of the nodes, free."""
         layout = Layout(nodes)
         frees = [Free((1 << n.gpus) - 1, n.cores, n.mem_mib, n.net_mbps) for n in layout.nodes]
-        most = max((n.gpus for n in layout.nodes), default=0)
-        by_count = [0] * (most + 1)
+        by_count = [0] * (max((n.gpus for n in layout.nodes), default=0) + 1)
         for i, node in enumerate(layout.nodes):
             by_count[node.gpus] |= 1 << i
-        chunks = tuple(tuple(frees[i : i + _CHUNK]) for i in range(0, len(frees), _CHUNK))
-        return Capacity(layout, chunks, tuple(by_count), sum(n.gpus for n in layout.nodes), layout.all)
+        gpus = sum(n.gpus for n in layout.nodes)
+        return Capacity(layout, versioned(enumerate(frees)), tuple(by_count), gpus, layout.all)
+
+    def draft(self) -> Capacity:
+        """The same capacity, to try things out on: what is taken of it leaves this line of states alone."""
+        return Capacity(self.layout, _Overlay(self._free, VersionedMap({})), self._by_count, self.gpus, self.up)
 
     def __getitem__(self, node: str) -> Free:
-        i = self.layout.index[node]
-        return self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
+        return self._free[self.layout.index[node]]
 
     def __iter__(self) -> Iterator[tuple[Node, Free]]:
-        i = 0
-        for chunk in self._chunks:
-            for free in chunk:
-                yield self.layout.nodes[i], free
-                i += 1
+        for i, node in enumerate(self.layout.nodes):
+            yield node, self._free[i]
 
-    def _with(self, i: int, was: Free, now: Free, up: int) -> Capacity:
-        chunks, by_count, gpus = self._chunks, self._by_count, self.gpus
-        c, o = i >> _CHUNK_BITS, i & _CHUNK - 1
-        chunk = chunks[c]
-        chunks = (*chunks[:c], (*chunk[:o], now, *chunk[o + 1 :]), *chunks[c + 1 :])
-        before, after = was.gpus.bit_count(), now.gpus.bit_count()
-        if before != after:
-            bit = 1 << i
-            counts = list(by_count)
-            counts[before] ^= bit
-            counts[after] ^= bit
-            by_count = tuple(counts)
-            gpus += after - before
-        return Capacity(self.layout, chunks, by_count, gpus, up)
+    def _with(self, changes: dict[int, Free], up: int) -> Capacity:
+        counts, gpus, free = None, self.gpus, self._free
+        for i, now in changes.items():
+            before, after = free[i].gpus.bit_count(), now.gpus.bit_count()
+            if before != after:
+                counts = counts or list(self._by_count)
+                bit = 1 << i
+                counts[before] ^= bit
+                counts[after] ^= bit
+                gpus += after - before
+        return Capacity(self.layout, free.update(changes), tuple(counts) if counts else self._by_count, gpus, up)
 
-    def take(self, part: Slice) -> Capacity:
-        """This capacity less what a partition takes of one node."""
-        i = self.layout.index.get(part.node)
-        if i is None:
-            raise OverCapacity(f"node '{part.node}' is not in the cluster")
-        if not self.up >> i & 1:
-            raise OverCapacity(f"node '{part.node}' is lost")
-        free = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
-        mask = gpu_mask(part.gpus)
-        if mask & ~free.gpus:
-            raise OverCapacity(_gpu_conflict(self.layout.nodes[i], part, mask & ~free.gpus))
-        if not (part.cores or part.mem_mib or part.net_mbps):
-            return self._with(i, free, Free(free.gpus ^ mask, free.cores, free.mem_mib, free.net_mbps), self.up)
-        cores, mem_mib = free.cores - part.cores, free.mem_mib - part.mem_mib
-        net_mbps = free.net_mbps - part.net_mbps
-        if cores < -_TOLERANCE:
-            raise OverCapacity(f"node '{part.node}' has {free.cores:g} free cores, the plan takes {part.cores:g}")
-        if mem_mib < -_TOLERANCE:
-            raise OverCapacity(
-                f"node '{part.node}' has {free.mem_mib:g} MiB of free memory, the plan takes {part.mem_mib:g}"
+    def take(self, slices: Iterable[Slice]) -> Capacity:
+        """This capacity less what a partition takes."""
+        found: list[str] = []
+        taken = self.exchange((), slices, found)
+        if found:
+            raise OverCapacity(found[0])
+        return taken
+
+    def give(self, slices: Iterable[Slice]) -> Capacity:
+        """This capacity and what a partition gives back; nothing comes back from a lost node."""
+        return self.exchange(slices, (), [])
+
+    def exchange(self, back: Iterable[Slice], out: Iterable[Slice], found: list[str]) -> Capacity:
+        """This capacity with some given back and then some taken. What cannot be taken is said, and left out."""
+        index, up, free_of = self.layout.index, self.up, self._free
+        changes: dict[int, Free] = {}  # Struct values are true, so `or` asks for presence
+        for part in back:
+            i = index.get(part.node)
+            if i is None or not up >> i & 1:
+                continue
+            free = changes.get(i) or free_of[i]
+            changes[i] = Free(
+                free.gpus | gpu_mask(part.gpus),
+                free.cores + part.cores,
+                free.mem_mib + part.mem_mib,
+                free.net_mbps + part.net_mbps,
             )
-        if net_mbps < -_TOLERANCE:
-            raise OverCapacity(
-                f"node '{part.node}' has {free.net_mbps:g} Mbps of free network, the plan takes {part.net_mbps:g}"
+        for part in out:
+            i = index.get(part.node)
+            if i is None or not up >> i & 1:
+                found.append(f"node '{part.node}' is {'not in the cluster' if i is None else 'lost'}")
+                continue
+            free = changes.get(i) or free_of[i]
+            mask = gpu_mask(part.gpus)
+            now = Free(
+                free.gpus & ~mask,
+                free.cores - part.cores,
+                free.mem_mib - part.mem_mib,
+                free.net_mbps - part.net_mbps,
             )
-        return self._with(i, free, Free(free.gpus ^ mask, cores, mem_mib, net_mbps), self.up)
-
-    def give(self, part: Slice) -> Capacity:
-        """This capacity and what a partition gives back of one node; nothing comes back from a lost one."""
-        i = self.layout.index.get(part.node)
-        if i is None or not self.up >> i & 1:
-            return self
-        free = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
-        now = Free(
-            free.gpus | gpu_mask(part.gpus),
-            free.cores + part.cores,
-            free.mem_mib + part.mem_mib,
-            free.net_mbps + part.net_mbps,
-        )
-        return self._with(i, free, now, self.up)
+            if (
+                mask & ~free.gpus
+                or now.cores < -_TOLERANCE
+                or now.mem_mib < -_TOLERANCE
+                or now.net_mbps < -_TOLERANCE
+                or mask.bit_count() != len(part.gpus)
+            ):
+                found.append(_conflict(self.layout.nodes[i], free, part))
+                continue
+            changes[i] = now
+        return self._with(changes, up) if changes else self
 
     def lose(self, node: str) -> Capacity:
         """This capacity without a node. Its partitions must have given it back."""
         i = self.layout.index[node]
-        was = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
-        return self._with(i, was, _NOTHING, self.up & ~(1 << i))
+        return self._with({i: _NOTHING}, self.up & ~(1 << i))
 
     def regain(self, node: str) -> Capacity:
         """This capacity with a lost node back, empty."""
         i = self.layout.index[node]
         spec = self.layout.nodes[i]
-        was = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
         now = Free((1 << spec.gpus) - 1, spec.cores, spec.mem_mib, spec.net_mbps)
-        return self._with(i, was, now, self.up | 1 << i)
+        return self._with({i: now}, self.up | 1 << i)
 
     def place(self, job: Job, size: int) -> Places | None:
         """Where `size` replicas fit: on one node, the fullest that holds them all, else on as few as can be."""
@@ -236,7 +248,7 @@ class Capacity:
         best: tuple[int, int] | None = None
         total = 0
         for i in self._candidates(demand, eligible):
-            free = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1]
+            free = self._free[i]
             room = min(free.room(demand), size)
             if room == size:
                 left = (free.room(demand), i)
@@ -280,7 +292,7 @@ class Capacity:
     def _slice(self, demand: Demand, i: int, replicas: int) -> Slice:
         node = self.layout.nodes[i].id
         gpus = demand.gpus * replicas
-        mask = self._chunks[i >> _CHUNK_BITS][i & _CHUNK - 1].gpus
+        mask = self._free[i].gpus
         if gpus == mask.bit_count():
             ids = gpu_ids(mask)
         elif gpus == 1:
@@ -300,19 +312,27 @@ class Capacity:
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Capacity)
-            and self._chunks == other._chunks
             and self.up == other.up
             and self.layout.nodes == other.layout.nodes
+            and all(a == b for a, b in zip(self, other, strict=True))
         )
 
     __hash__ = None  # type: ignore[assignment]
 
 
-def _gpu_conflict(node: Node, part: Slice, taken: int) -> str:
-    beyond = [g for g in part.gpus if g >= node.gpus]
+def _conflict(node: Node, free: Free, part: Slice) -> str:
+    beyond = [g for g in part.gpus if not 0 <= g < node.gpus]
     if beyond:
         return f"node '{node.id}' has {node.gpus} GPUs, the plan names GPU {beyond[0]}"
     if len(set(part.gpus)) != len(part.gpus):
-        return f"node '{node.id}': the plan names GPU {part.gpus} twice"
-    names = ", ".join(map(str, gpu_ids(taken)))
-    return f"node '{node.id}' has no free GPU {names}: another partition holds it"
+        return f"node '{node.id}': the plan names a GPU twice in {list(part.gpus)}"
+    if taken := gpu_mask(part.gpus) & ~free.gpus:
+        names = ", ".join(map(str, gpu_ids(taken)))
+        return f"node '{node.id}' has no free GPU {names}: another partition holds it"
+    for unit, has, wants in (
+        ("cores", free.cores, part.cores),
+        ("MiB of memory", free.mem_mib, part.mem_mib),
+    ):
+        if wants > has + _TOLERANCE:
+            return f"node '{node.id}' has {has:g} free {unit}, the plan takes {wants:g}"
+    return f"node '{node.id}' has {free.net_mbps:g} free Mbps of network, the plan takes {part.net_mbps:g}"

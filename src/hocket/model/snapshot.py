@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hocket.model.capacity import Capacity, Shape, shape_of
-from hocket.model.job import Owner
+from hocket.model.job import Job, Owner
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Plan, Wake
 from hocket.model.resources import Demand, Slice
@@ -24,6 +24,7 @@ class Usage(Struct, frozen=True, gc=False):
     cores: float = 0.0
     mem_mib: float = 0.0
     jobs: int = 0
+    net_mbps: float = 0.0
 
 
 NO_USE = Usage()
@@ -49,7 +50,7 @@ class Snapshot(Struct, frozen=True):
     placed: VersionedQueue[int]  # likewise, of those it gives something
     partitions: VersionedMap[str, Partition]  # as planned; disjoint
     leaving: VersionedMap[str, tuple[Slice, ...]]  # "job/task" → what it still holds beyond its plan
-    unsettled: VersionedMap[tuple[str, str], bool]  # tenants whose plan is not yet carried out
+    unsettled: tuple[tuple[str, str], ...]  # tenants (job, task) whose plan is not yet carried out
     capacity: Capacity  # what no partition has by plan
     history: VersionedMap[Any, History]
     memo: Any = None
@@ -57,7 +58,8 @@ class Snapshot(Struct, frozen=True):
     seed: int = 0
     decision: int = 0  # how many went before
     submissions: int = 0
-    due: tuple[str, ...] = ()  # jobs whose review came with this snapshot
+    arrived: tuple[str, ...] = ()  # jobs submitted since the last decision
+    due: tuple[str, ...] = ()  # jobs whose review came since the last decision
 
     def dice(self) -> Random:
         """The only dice a policy may throw: the same for the same decision of the same run."""
@@ -74,8 +76,7 @@ class Snapshot(Struct, frozen=True):
                 partitions = partitions.set(pid, replace(partition, tenants=others))
                 continue
             partitions = partitions.without(pid)
-            for part in partition.slices:
-                capacity = capacity.give(part)
+            capacity = capacity.give(partition.slices)
         entry = (view.rank, view.number, job)
         waiting, placed = self.waiting, self.placed
         if view.partitions:
@@ -100,50 +101,61 @@ class Snapshot(Struct, frozen=True):
             whole[partition.id] = partition
         return [whole[pid] for pid in sorted(whole)]
 
-    def in_the_way(self, job: str, slices: tuple[Slice, ...]) -> tuple[str, ...]:
-        """The tenants ("job/task") that are leaving and still hold what these slices need.
-
-        GPUs are told apart by name. Of other resources a node may have enough beside those who leave.
-        """
-        if not self.leaving.data():
-            return ()
-        found = set()
-        for wanted in slices:
-            cores = mem_mib = net_mbps = 0.0
-            others = []
-            for who, held in self.leaving.items():
-                for part in held:
-                    if part.node != wanted.node or who.partition("/")[0] == job:
-                        continue
-                    if not set(part.gpus).isdisjoint(wanted.gpus):
-                        found.add(who)
-                    cores += part.cores
-                    mem_mib += part.mem_mib
-                    net_mbps += part.net_mbps
-                    others.append(who)
-            free = self.capacity[wanted.node]
-            if (
-                (wanted.cores and cores > free.cores)
-                or (wanted.mem_mib and mem_mib > free.mem_mib)
-                or (wanted.net_mbps and net_mbps > free.net_mbps)
-            ):
-                found.update(others)
-        return tuple(sorted(found))
-
     def promised(self) -> dict[str, tuple[str, ...]]:
         """Changes under way: partition → the tenants ("job/task") that still hold some of its resources."""
         found: dict[str, tuple[str, ...]] = {}
         for job, _task in self.unsettled:
             view = self.jobs.get(job)
             for pid in view.partitions if view is not None else ():
-                if held_by := self.in_the_way(job, self.partitions[pid].slices):
+                if held_by := in_the_way(self, job, self.partitions[pid].slices):
                     found[pid] = held_by
         return found
 
 
-def demand_of(view: JobView, task: str) -> Demand:
+class Standing(Protocol):
+    """What is planned and what is held: a snapshot, or the state it is taken of."""
+
+    jobs: VersionedMap[str, JobView]
+    partitions: VersionedMap[str, Partition]
+    leaving: VersionedMap[str, tuple[Slice, ...]]
+    unsettled: tuple[tuple[str, str], ...]
+    capacity: Capacity
+
+
+def in_the_way(standing: Standing, job: str, slices: tuple[Slice, ...]) -> tuple[str, ...]:
+    """The tenants ("job/task") that are leaving and still hold what these slices need.
+
+    GPUs are told apart by name. Of other resources a node may have enough beside those who leave.
+    """
+    leaving = standing.leaving.data()
+    if not leaving:
+        return ()
+    found = set()
+    for wanted in slices:
+        cores = mem_mib = net_mbps = 0.0
+        others = []
+        for who, held in leaving.items():
+            for part in held:
+                if part.node != wanted.node or who.partition("/")[0] == job:
+                    continue
+                if not set(part.gpus).isdisjoint(wanted.gpus):
+                    found.add(who)
+                cores += part.cores
+                mem_mib += part.mem_mib
+                net_mbps += part.net_mbps
+                others.append(who)
+        free = standing.capacity[wanted.node]
+        if (
+            (wanted.cores and cores > free.cores)
+            or (wanted.mem_mib and mem_mib > free.mem_mib)
+            or (wanted.net_mbps and net_mbps > free.net_mbps)
+        ):
+            found.update(others)
+    return tuple(sorted(found))
+
+
+def demand_of(job: Job, task: str) -> Demand:
     """What one replica of a tenant needs: its task's demand, or its job's."""
-    graph = view.job.tasks
-    if task and graph is not None and (found := graph.task(task)) is not None:
+    if task and job.tasks is not None and (found := job.tasks.task(task)) is not None:
         return found.demand
-    return view.job.demand
+    return job.demand

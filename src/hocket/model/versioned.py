@@ -5,6 +5,9 @@ undo that edit. An older version that is looked at again copies the container an
 and stands alone from then on. So the line of states that a controller walks along costs what changed, while
 every snapshot on it stays a true value that history and what-if may keep.
 
+A line of versions is cut now and then, by giving the newest a container of its own: whoever keeps an old version
+keeps the edits of a while alive with it, not those of all time.
+
 Invariant: nothing outside this file changes a container, and how to undo an edit is written down before the
 edit is made, so that a copy taken in another thread can tell that it copied a moving container, and starts over.
 """
@@ -16,44 +19,59 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
 from typing import Any, Generic, TypeVar
 
+from msgspec import Struct
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _ABSENT: Any = object()
+_LONGEST_LINE = 4096  # edits, or as many as the container has entries
 
 
-class VersionedMap(Generic[K, V]):
-    """An immutable mapping whose newest version reads and writes like a dict."""
+class VersionedMap(Struct, Generic[K, V], eq=False):
+    """An immutable mapping whose newest version reads and writes like a dict. Made by `versioned(...)`."""
 
-    __slots__ = ("_data", "_newer", "_undo")
-
-    def __init__(self, items: Iterable[tuple[K, V]] = ()) -> None:
-        self._data: dict[K, V] = dict(items)
-        self._newer: VersionedMap[K, V] | None = None
-        self._undo: tuple[K, V] | None = None  # what the next version changed, and what stood there
+    _data: dict[K, V]
+    _newer: VersionedMap[K, V] | None = None
+    _undo: dict[K, V] | None = None  # what the next version changed, and what stood there
+    _edits: int = 0  # in this line
 
     def set(self, key: K, value: V) -> VersionedMap[K, V]:
         """This mapping with one entry added or replaced."""
-        return self._next(key, value)
+        if self._newer is not None:  # A branch off an old version: it gets a container of its own.
+            return VersionedMap({**self.data(), key: value})
+        data, edits = self._data, self._edits + 1
+        if edits > _LONGEST_LINE and edits > len(data):
+            return VersionedMap({**data, key: value})
+        newer = VersionedMap(data, None, None, edits)
+        self._undo = {key: data.get(key, _ABSENT)}
+        self._newer = newer
+        data[key] = value
+        return newer
+
+    def update(self, changes: dict[K, V]) -> VersionedMap[K, V]:
+        """This mapping with several entries added or replaced."""
+        if self._newer is not None:
+            return VersionedMap({**self.data(), **changes})
+        data = self._data
+        newer = VersionedMap(data, None, None, self._edits + 1)
+        self._undo = {key: data.get(key, _ABSENT) for key in changes}
+        self._newer = newer
+        data.update(changes)
+        return newer
 
     def without(self, key: K) -> VersionedMap[K, V]:
         """This mapping less one entry; the same mapping if it has none."""
-        return self._next(key, _ABSENT) if key in self.data() else self
-
-    def _next(self, key: K, value: V) -> VersionedMap[K, V]:
-        data = self._data if self._newer is None else self.data()
-        if self._newer is not None:  # A branch off an old version: it gets a container of its own.
-            data = dict(data)
-        newer: VersionedMap[K, V] = VersionedMap.__new__(VersionedMap)
-        newer._data = data
-        newer._newer = newer._undo = None
-        if self._newer is None:
-            self._undo = (key, data.get(key, _ABSENT))
-            self._newer = newer
-        if value is _ABSENT:
-            del data[key]
-        else:
-            data[key] = value
+        if self._newer is not None:
+            rest = dict(self.data())
+            return self if rest.pop(key, _ABSENT) is _ABSENT else VersionedMap(rest)
+        data = self._data
+        if key not in data:
+            return self
+        newer = VersionedMap(data, None, None, self._edits + 1)
+        self._undo = {key: data[key]}
+        self._newer = newer
+        del data[key]
         return newer
 
     def data(self) -> dict[K, V]:
@@ -70,11 +88,11 @@ class VersionedMap(Generic[K, V]):
                 break  # else a writer was at work meanwhile
         for older in reversed(line[:-1]):
             assert older._undo is not None
-            key, value = older._undo
-            if value is _ABSENT:
-                data.pop(key, None)
-            else:
-                data[key] = value
+            for key, value in older._undo.items():
+                if value is _ABSENT:
+                    data.pop(key, None)
+                else:
+                    data[key] = value
         self._data = data
         self._undo = None
         return data
@@ -112,19 +130,22 @@ class VersionedMap(Generic[K, V]):
         return f"VersionedMap({self.data()!r})"
 
 
+def versioned(items: Iterable[tuple[K, V]] = ()) -> VersionedMap[K, V]:
+    """A versioned map of these entries."""
+    return VersionedMap(dict(items))
+
+
 Entry = tuple[Any, ...]  # compares by its first items; the last is what it stands for
 
 
-class VersionedQueue(Generic[K]):
-    """An immutable set of entries in order, in buckets that can be skipped whole."""
+class VersionedQueue(Struct, Generic[K], eq=False):
+    """An immutable set of entries in order, in buckets that can be skipped whole. `VersionedQueue({})` is empty."""
 
-    __slots__ = ("_buckets", "_newer", "_undo", "count")
-
-    def __init__(self) -> None:
-        self._buckets: dict[K, list[Entry]] = {}
-        self._newer: VersionedQueue[K] | None = None
-        self._undo: tuple[K, Entry, bool] | None = None
-        self.count = 0
+    _buckets: dict[K, list[Entry]]
+    count: int = 0
+    _newer: VersionedQueue[K] | None = None
+    _undo: tuple[K, Entry, bool] | None = None
+    _edits: int = 0
 
     def add(self, bucket: K, entry: Entry) -> VersionedQueue[K]:
         """This queue with one more entry."""
@@ -135,14 +156,16 @@ class VersionedQueue(Generic[K]):
         return self._next(bucket, entry, False)
 
     def _next(self, bucket: K, entry: Entry, adds: bool) -> VersionedQueue[K]:
-        buckets = self._buckets if self._newer is None else _copied(self.buckets())
-        newer: VersionedQueue[K] = VersionedQueue.__new__(VersionedQueue)
-        newer._buckets = buckets
-        newer._newer = newer._undo = None
-        newer.count = self.count + 1 if adds else self.count - 1
-        if self._newer is None:
+        count = self.count + 1 if adds else self.count - 1
+        edits = self._edits + 1
+        if self._newer is None and (edits <= _LONGEST_LINE or edits <= count):
+            buckets = self._buckets
+            newer = VersionedQueue(buckets, count, None, None, edits)
             self._undo = (bucket, entry, adds)
             self._newer = newer
+        else:
+            buckets = _copied(self.buckets())
+            newer = VersionedQueue(buckets, count)
         _edit(buckets, bucket, entry, adds)
         return newer
 
@@ -240,12 +263,9 @@ def _edit(buckets: dict[K, list[Entry]], bucket: K, entry: Entry, adds: bool) ->
         else:
             insort(entries, entry)
         return
-    if entries is None:
+    at = bisect_left(entries, entry) if entries is not None else 0
+    if entries is None or at >= len(entries) or entries[at] != entry:
         raise KeyError(entry)
-    at = 0 if entries[0] == entry else bisect_left(entries, entry)
-    if at >= len(entries) or entries[at] != entry:
-        raise KeyError(entry)
-    if len(entries) == 1:
+    del entries[at]
+    if not entries:
         del buckets[bucket]  # An empty bucket would make first() and last() look twice.
-    else:
-        del entries[at]

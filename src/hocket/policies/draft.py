@@ -5,23 +5,31 @@ The gate for owners' quotas is here, once for all policies: a job whose owner ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.job import Job
 from hocket.model.partition import NOW, Boundary, Partition, Tenant
 from hocket.model.plan import ALWAYS, Plan, Wake
+from hocket.model.resources import Slice
 from hocket.model.snapshot import NO_USE, Snapshot, Usage
 from hocket.model.view import JobView
+
+Saved = tuple[Any, ...]
 
 
 class Draft:
     """Starts from the present plan; `start` and `pause` change it; `plan()` is the result."""
 
+    __slots__ = (
+        "_drop", "_limited", "_no_room", "_put", "_usage", "capacity", "memos", "over_quota", "reasons", "reviews",
+        "snapshot",
+    )  # fmt: skip
+
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.capacity: Capacity = snapshot.capacity
+        self.capacity: Capacity = snapshot.capacity.draft()
         self.reasons: dict[str, str] = {}
         self.reviews: dict[str, float] = {}
         self.memos: dict[str, Any] = {}
@@ -42,33 +50,60 @@ class Draft:
         """How many partitions the draft puts."""
         return len(self._put)
 
+    @property
+    def paused(self) -> int:
+        """How many partitions the draft drops: their jobs wait from now on."""
+        return len(self._drop)
+
     def candidates(self) -> Iterator[JobView]:
         """Waiting jobs in the policy's order. Once a job did not fit, others of its shape are passed over."""
         jobs = self.snapshot.jobs
         for entry in self.snapshot.waiting.skipping(self._no_room.__contains__):
             view = jobs[entry[-1]]
+            if self.admits(view):
+                yield view
+
+    def admits(self, view: JobView) -> bool:
+        """May this waiting job be placed at all, as the draft stands?"""
+        if view.verdict or view.job.tasks is not None:
+            return False  # It is being ended, or its tasks need a policy that places tasks.
+        if self._limited and not self.within_quota(view.job, view.job.sizes[0]):
+            self.over_quota += 1
+            return False
+        return True
+
+    def only(self, jobs: Iterable[str]) -> Iterator[JobView]:
+        """Of these jobs, those that wait and may have something, in the policy's order."""
+        views = [v for j in jobs if (v := self.snapshot.jobs.get(j)) is not None and not v.partitions]
+        for view in sorted(views, key=lambda v: (v.rank, v.number)) if len(views) > 1 else views:
             if view.verdict or view.job.tasks is not None:
-                continue  # It is being ended, or its tasks need a policy that places tasks.
+                continue
             if self._limited and not self.within_quota(view.job, view.job.sizes[0]):
                 self.over_quota += 1
                 continue
             yield view
 
+    def pass_over(self, view: JobView) -> None:
+        """Leave the job waiting, and all others of its shape."""
+        self._no_room.add(shape_of(view.job))
+
     def start(self, view: JobView, reason: str, size: int = 0, boundary: Boundary = NOW) -> bool:
         """Give the job a partition of its own, at the largest of its sizes that fits unless one is given."""
         job = view.job
+        smallest = False
         for wanted in (size,) if size else reversed(job.sizes):
             if self._limited and not self.within_quota(job, wanted):
                 continue
+            smallest = wanted == job.sizes[0]
             places = self.capacity.place(job, wanted)
             if places is not None:
                 break
         else:
-            self._no_room.add(shape_of(job))
+            if smallest:  # A larger size, or a quota, says nothing about others of its shape.
+                self._no_room.add(shape_of(job))
             return False
         slices = self.capacity.slices(job, places)
-        for part in slices:
-            self.capacity = self.capacity.take(part)
+        self.capacity = self.capacity.take(slices)
         replicas = (wanted,) if len(places) == 1 else tuple(n for _node, n in places)
         self._put[job.id] = Partition(job.id, slices, (Tenant(job.id, replicas, "", boundary),))
         self._drop.pop(job.id, None)
@@ -91,9 +126,82 @@ class Draft:
                 continue
             self._put.pop(pid, None)
             self._drop[pid] = None
-            for part in partition.slices:
-                self.capacity = self.capacity.give(part)
+            self.capacity = self.capacity.give(partition.slices)
         self._no_room.clear()
+
+    def displace(
+        self, view: JobView, victims: Iterable[JobView], paused: str, started: str, boundary: Boundary = NOW
+    ) -> list[JobView]:
+        """Start the job at its smallest size in the place of others; empty, and nothing changed, if all do not suffice.
+
+        Victims go in the order in which they come, as many as it takes; of those, whoever turns out not to be in the
+        way stays.
+        """
+        job, size = view.job, view.job.sizes[0]
+        if self._limited and not self.within_quota(job, size):
+            return []
+        needs, capacity = size * job.demand.gpus, self.capacity
+        going: list[tuple[JobView, tuple[Slice, ...]]] = []
+        gpus = capacity.gpus
+        given = 0  # how many of those going are given back in `capacity`
+        for victim in victims:
+            slices = self.slices_of(victim)
+            if not slices:
+                continue
+            going.append((victim, slices))
+            gpus += sum(len(part.gpus) for part in slices)
+            if gpus < needs:
+                continue  # Counting is cheap; only then it is worth to look where.
+            for _victim, freed in going[given:]:
+                capacity = capacity.give(freed)
+            given = len(going)
+            if capacity.place(job, size) is not None:
+                break
+        else:
+            return []
+        for i in range(len(going) - 2, -1, -1):
+            kept = capacity
+            kept = kept.take(going[i][1])
+            if kept.gpus >= needs and kept.place(job, size) is not None:
+                capacity = kept
+                del going[i]
+        for victim, _slices in going:
+            self.pause(victim, paused)
+        self.start(view, started, size, boundary)
+        return [victim for victim, _slices in going]
+
+    def slices_of(self, view: JobView) -> tuple[Slice, ...]:
+        """What would be free without the job as the draft stands: the slices of partitions that it has for itself."""
+        slices: tuple[Slice, ...] = ()
+        for pid in view.partitions or (view.job.id,):
+            if pid not in self._drop:
+                partition = self._put.get(pid) or self.snapshot.partitions.get(pid)
+                if partition is None:
+                    continue
+                if len(partition.tenants) == 1 and partition.tenants[0].job == view.job.id:
+                    slices += partition.slices
+        return slices
+
+    def size_of(self, view: JobView) -> int:
+        """How many replicas the job has as the draft stands."""
+        pid = view.partitions[0] if view.partitions else view.job.id
+        if pid in self._drop:
+            return 0
+        partition = self._put.get(pid) or self.snapshot.partitions.get(pid)
+        return partition.size_of(view.job.id) if partition is not None else 0
+
+    def saved(self) -> Saved:
+        """The draft as it stands, to come back to."""
+        return (
+            self.capacity, dict(self.reasons), dict(self.reviews), dict(self.memos), dict(self._put),
+            dict(self._drop), dict(self._usage),
+        )  # fmt: skip
+
+    def restore(self, saved: Saved) -> None:
+        """Forget all changes since then."""
+        (
+            self.capacity, self.reasons, self.reviews, self.memos, self._put, self._drop, self._usage
+        ) = saved  # fmt: skip
 
     def gpus_of(self, view: JobView) -> int:
         """The GPUs that the job has for itself as the draft stands; 0 where it shares."""
@@ -110,20 +218,18 @@ class Draft:
 
     def resize(self, view: JobView, size: int, reason: str, boundary: Boundary = NOW) -> bool:
         """Give a placed job another size, on the nodes it has as far as it can; False when that does not fit."""
-        (pid,) = view.partitions
+        pid = view.partitions[0] if view.partitions else view.job.id  # the latter if this draft started it
         old = self._put.get(pid) or self.snapshot.partitions[pid]
         before = self.capacity
-        for part in old.slices:
-            self.capacity = self.capacity.give(part)
+        self.capacity = self.capacity.give(old.slices)
         places = self._near(view.job, old, size)
-        if places is None or (self._limited and not self.within_quota(view.job, size - old.size_of(view.job.id))):
+        if places is None or (self._limited and not self.within_quota(view.job, size - old.size_of(view.job.id), 0)):
             self.capacity = before
             return False
         slices = self.capacity.slices(view.job, places)
-        for part in slices:
-            self.capacity = self.capacity.take(part)
+        self.capacity = self.capacity.take(slices)
         if self._limited:
-            self._book(view.job, size - old.size_of(view.job.id), 1)
+            self._book(view.job, size - old.size_of(view.job.id), 1, 0)
         tenant = Tenant(view.job.id, tuple(n for _node, n in places), "", boundary)
         self._put[pid] = Partition(pid, slices, (tenant,))
         self.reasons[view.job.id] = reason
@@ -145,8 +251,8 @@ class Draft:
             return tuple(places)
         return self.capacity.place(job, size)
 
-    def within_quota(self, job: Job, more: int) -> bool:
-        """Would the job's owner stay within its quota with so many replicas more?"""
+    def within_quota(self, job: Job, more: int, jobs: int = 1) -> bool:
+        """Would the job's owner stay within its quota with so many replicas, and jobs, more?"""
         owner = self.snapshot.owners.get(job.owner)
         if owner is None or more <= 0:
             return True
@@ -156,17 +262,18 @@ class Draft:
             (owner.max_gpus and used.gpus + demand.gpus * more > owner.max_gpus)
             or (owner.max_cores and used.cores + demand.cores * more > owner.max_cores)
             or (owner.max_mem_mib and used.mem_mib + demand.mem_mib * more > owner.max_mem_mib)
-            or (owner.max_jobs and used.jobs + 1 > owner.max_jobs)
+            or (jobs and owner.max_jobs and used.jobs + jobs > owner.max_jobs)
         )
 
-    def _book(self, job: Job, replicas: int, sign: int) -> None:
+    def _book(self, job: Job, replicas: int, sign: int, jobs: int = 1) -> None:
         used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
         demand = job.demand
         self._usage[job.owner] = Usage(
             used.gpus + sign * replicas * demand.gpus,
             used.cores + sign * replicas * demand.cores,
             used.mem_mib + sign * replicas * demand.mem_mib,
-            used.jobs + sign,
+            used.jobs + sign * jobs,
+            used.net_mbps + sign * replicas * demand.net_mbps,
         )
 
     def plan(self, wake: Wake = ALWAYS, memo: Any = None, ends: dict[str, str] | None = None) -> Plan:

@@ -1,6 +1,7 @@
 """Least attained service, in discrete levels, as Tiresias has it."""
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta
@@ -17,24 +18,27 @@ _SLACK_GPU_S = 1e-3  # a review comes at the threshold, give or take a rounding
 class Las(Params):
     levels_gpu_s: Annotated[
         tuple[float, ...], Meta(description="attained service at which a job sinks by one level")
-    ] = (3250.0, 7200.0, 18000.0)
+    ] = (3600.0, 36000.0, 360000.0)
     promote: Annotated[
         float, Meta(ge=0, description="a job that waited this many times as long as it ran rises to the top; 0: never")
-    ] = 8.0
-
-
-def level(view: JobView, now_s: float, params: Las) -> int:
-    """How far down the job is. Its memo says how much service it was forgiven when it last rose."""
-    if _starved(view, now_s, params):
-        return 0
-    served = view.attained_at(now_s) - (view.memo or 0.0)
-    return bisect_right(params.levels_gpu_s, served + _SLACK_GPU_S)
+    ] = 0.0
 
 
 def rank(view: JobView, now_s: float, params: Las) -> tuple[int, float]:
-    """By level; within a level by first start, as Tiresias keeps them, or submission for those who never ran."""
+    """By level; within a level by first start, as Tiresias keeps them, or submission for those who never ran.
+
+    Its memo says how much service the job was forgiven when it last rose.
+    """
+    served = view.attained_gpu_s
+    if view.gpus:
+        served += view.gpus * (now_s - view.since_s)
+    if view.memo:
+        served -= view.memo
+    level = bisect_right(params.levels_gpu_s, served + _SLACK_GPU_S)
+    if level and params.promote and _starved(view, now_s, params):
+        level = 0
     started = view.started_s
-    return level(view, now_s, params), view.submitted_s if started is None else started
+    return level, view.submitted_s if started is None else started
 
 
 @policy("las", params=Las, order=rank, paper="Tiresias, NSDI'19")
@@ -45,20 +49,36 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     when their service passes a threshold, and rise to the top again when they have starved.
     """
     draft = Draft(snapshot)
-    now_s = snapshot.now_s
+    jobs, now_s = snapshot.jobs, snapshot.now_s
+    sunk = -1  # the lowest level that a placed job has just reached
+    risen = False
     for job_id in snapshot.due:
-        view = snapshot.jobs[job_id]
+        view = jobs[job_id]
         if view.partitions:
             _review_at_next_level(draft, view, params)
-    waiting = False
-    for view in draft.candidates():
-        if not draft.start(view, "starts: least service first") and not _take_place(draft, view, params):
-            waiting = True
-            continue
-        if _starved(view, now_s, params):
-            draft.memos[view.job.id] = view.attained_at(now_s)
-        _review_at_next_level(draft, view, params)
-    return draft.plan(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False))
+            sunk = max(sunk, view.rank[0])
+        else:
+            risen = True
+    first = snapshot.waiting.first()
+    # Those who did not fit before fit now only if room was gained, or someone sank below them.
+    if snapshot.capacity.gpus != snapshot.memo or risen or (first is not None and first[0][0] < sunk):
+        tries: Iterable[JobView] = draft.candidates()
+    else:
+        tries = draft.only(snapshot.arrived)
+    last = snapshot.placed.last()
+    lowest = last[0][0] if last is not None else 0
+    for view in tries:
+        if (
+            (view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus and draft.start(view, "starts: it is next"))
+            or (view.rank[0] < lowest and _take_place(draft, view, params))
+        ):  # fmt: skip
+            if _starved(view, now_s, params):
+                draft.memos[view.job.id] = view.attained_at(now_s)
+            _review_at_next_level(draft, view, params)
+        else:
+            draft.pass_over(view)
+    waiting = len(snapshot.waiting) > draft.started or draft.over_quota
+    return draft.plan(Wake(freed_gpus=1 if waiting else None, epoch=False), memo=draft.free_gpus)
 
 
 def _take_place(draft: Draft, view: JobView, params: Las) -> bool:

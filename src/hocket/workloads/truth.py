@@ -9,6 +9,9 @@ from hocket.model.job import Job, Owner
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs
 
+# For traces, never edited: a dict for each of 100,000 jobs takes more time than all their numbers.
+NO_KINDS: dict[str, float] = {}
+
 
 class Truth(Struct, frozen=True, gc=False):
     """How a job really behaves."""

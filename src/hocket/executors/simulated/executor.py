@@ -11,6 +11,8 @@ from math import exp
 from random import Random
 from typing import assert_never
 
+from msgspec import Struct
+
 from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of
 from hocket.executors.simulated.speed import own_speed, shared_speed
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
@@ -31,6 +33,7 @@ from hocket.model.event import (
     OwnerSet,
     StateStored,
 )
+from hocket.model.job import Job
 from hocket.model.partition import Holding, Partition
 from hocket.model.resources import Node
 from hocket.workloads.truth import Submission, Truth, Workload
@@ -38,29 +41,26 @@ from hocket.workloads.truth import Submission, Truth, Workload
 _IDLE_TIMERS = 10_000  # moments in a row at which only a policy's own timer rang: it waits for what never comes
 
 
-class _Run:
+_Place = tuple[Holding, Partition]
+
+
+class _Run(Struct, gc=False, eq=False):
     """One job in the simulated world."""
 
-    __slots__ = (
-        "crashes", "done_s", "epoch", "generation", "job", "noise", "pending", "prepared", "rate", "saved_s",
-        "since_s", "tenancies", "truth", "verdict",
-    )  # fmt: skip
-
-    def __init__(self, submission: Submission) -> None:
-        self.job = submission.job
-        self.truth: Truth = submission.truth
-        self.done_s = 0.0  # work done up to `since_s`
-        self.saved_s = 0.0  # work that a crash does not undo
-        self.since_s = 0.0
-        self.rate = 0.0
-        self.epoch = 0
-        self.generation = 0  # heap entries of older generations are void
-        self.tenancies: dict[str, tuple[Holding, Partition]] = {}  # task → where it runs
-        self.pending: dict[str, tuple[Event, tuple[Holding, Partition] | None]] = {}  # task → a change under way
-        self.prepared = False
-        self.noise = 1.0
-        self.crashes = 0
-        self.verdict = ""
+    job: Job
+    truth: Truth
+    done_s: float = 0.0  # work done up to `since_s`
+    saved_s: float = 0.0  # work that a crash does not undo
+    since_s: float = 0.0
+    rate: float = 0.0
+    epoch: int = 0
+    generation: int = 0  # heap entries of older generations are void
+    tenancies: dict[str, _Place] = {}  # task → where it runs
+    pending: dict[str, tuple[Event, _Place | None]] = {}  # task → a change under way
+    prepared: bool = False
+    noise: float = 1.0
+    crashes: int = 0
+    verdict: str = ""
 
 
 class SimulatedExecutor:
@@ -88,6 +88,7 @@ class SimulatedExecutor:
         self._runs: dict[str, _Run] = {}
         self._tenants: dict[str, dict[str, _Run]] = {}  # partition shared by several → its jobs
         self._ready: list[Event] = [OwnerSet(0.0, owner) for owner in workload.owners]
+        self._begun: list[Event] = []  # starts that took no time: nobody waits for them, so they come along later
         self._heap: list[tuple[float, int, int, _Run | None, str | Event]] = []
         self._pushed = 0
         self._idle = 0
@@ -101,7 +102,7 @@ class SimulatedExecutor:
     def wait(self, until_s: float | None) -> tuple[float, Sequence[Event]] | None:
         """The next moment and all that happens in it."""
         if self._ready:
-            events, self._ready = self._ready, []
+            events, self._ready, self._begun = self._begun + self._ready, [], []
             return self.now_s, events
         heap = self._heap
         while heap and heap[0][3] is not None and heap[0][2] != heap[0][3].generation:
@@ -110,18 +111,19 @@ class SimulatedExecutor:
         at_s = heap[0][0] if heap else None
         if n < len(submissions) and (at_s is None or submissions[n].at_s <= at_s):
             at_s = submissions[n].at_s
+        out = self._begun
+        self._begun = []
         if until_s is not None and (at_s is None or until_s < at_s):
             if at_s is None:
                 self._idle += 1
             if self._idle > _IDLE_TIMERS or (self._until_s is not None and until_s > self._until_s):
                 return None
             self.now_s = max(until_s, self.now_s)
-            return self.now_s, ()
+            return self.now_s, out
         if at_s is None or (self._until_s is not None and at_s > self._until_s):
-            return None
+            return (self.now_s, out) if out else None
         self._idle = 0
         self.now_s = at_s
-        out: list[Event] = []
         while n < len(submissions) and submissions[n].at_s <= at_s:
             self._submit(submissions[n], out)
             n += 1
@@ -142,7 +144,7 @@ class SimulatedExecutor:
     def _submit(self, submission: Submission, out: list[Event]) -> None:
         job = submission.job
         if job.id not in self._runs:  # A second one of the same name is refused, and the first goes on.
-            self._runs[job.id] = _Run(submission)
+            self._runs[job.id] = _Run(job, submission.truth)
         beliefs = beliefs_of(submission, self._beliefs, self._seed)
         out.append(JobSubmitted(submission.at_s, job, beliefs, submission.truth.costs))
 
@@ -244,7 +246,7 @@ class SimulatedExecutor:
             others.pop(f"{run.job.id}/{task}", None)
             self._re_rate(partition)
 
-    def _done(self, run: _Run, task: str, place: tuple[Holding, Partition] | None) -> None:
+    def _done(self, run: _Run, task: str, place: _Place | None) -> None:
         """A change is done: the tenant runs in its new place, or nowhere."""
         self._advance(run)
         if task in run.tenancies:
@@ -267,11 +269,12 @@ class SimulatedExecutor:
 
     def _rate(self, run: _Run) -> float:
         """A job of several tasks goes as fast as the slowest; one with a task that does not run stands still."""
-        if not run.tenancies or any(e for e, _p in run.pending.values() if not isinstance(e, JobCheckpointed)):
+        if not run.tenancies or run.pending:
             return 0.0
-        if run.job.tasks is not None and {t.partition("#")[0] for t in run.tenancies} != {
-            t.id for t in run.job.tasks.tasks
-        }:
+        tasks = run.job.tasks
+        if tasks is None:
+            return run.noise * self._tenant_rate(run, "")
+        if {t.partition("#")[0] for t in run.tenancies} != {t.id for t in tasks.tasks}:
             return 0.0
         return run.noise * min(self._tenant_rate(run, task) for task in run.tenancies)
 
@@ -345,13 +348,13 @@ class SimulatedExecutor:
         self._change(run, event.task, late, None, takes_s)
 
     def _change(
-        self, run: _Run, task: str, event: Event, place: tuple[Holding, Partition] | None, takes_s: float
+        self, run: _Run, task: str, event: Event, place: _Place | None, takes_s: float
     ) -> None:
         """Make a change true, at once or when its time has passed; the job stands still meanwhile."""
         self._advance(run)
         if takes_s <= 0:
             self._done(run, task, place)
-            self._ready.append(event)
+            (self._begun if isinstance(event, JobStarted) else self._ready).append(event)
             return
         run.pending[task] = (event, place)
         run.rate = 0.0

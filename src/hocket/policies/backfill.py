@@ -1,0 +1,143 @@
+"""EASY backfilling."""
+
+from collections.abc import Iterator
+from heapq import merge
+from math import inf
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from hocket.model.capacity import Capacity, shape_of
+from hocket.model.plan import Plan, Wake
+from hocket.model.resources import Slice, gpu_ids
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+from hocket.policies.registry import Params, policy
+
+_GRACE_S = 1.0  # a job that ends when it was believed to is not looked at once more
+
+
+class Backfill(Params, frozen=True):
+    depth: Annotated[
+        int, Meta(ge=0, description="how many jobs behind the first in line are looked at; 0: all of them")
+    ] = 0
+
+
+class Reservation(Struct):
+    """When and where the first in line is believed to start, and what is free then beside it."""
+
+    at_s: float
+    nodes: tuple[str, ...]
+    spare: Capacity
+    crowded: set[object]  # shapes and sizes that do not fit beside it
+
+
+def rank(view: JobView, now_s: float, _params: Backfill) -> tuple[float, ...]:
+    """Waiting jobs stand in the order of submission, placed ones in the order of their believed ends.
+
+    A believed end does not move while a job runs. At that time the job is reviewed, and so ranked anew.
+    """
+    return (now_s + _left_s(view, now_s, view.size),) if view.partitions else ()
+
+
+@policy("backfill", params=Backfill, order=rank, paper="EASY, Lifka, JSSPP'95")
+def decide(snapshot: Snapshot, params: Backfill) -> Plan:
+    """In order of submission, but later jobs may start early where they do not delay the first in line.
+
+    The first that does not fit has a reservation: the places in which, by the believed run times of what runs now,
+    it can start soonest. A later job starts if it is believed to be done by then, or fits beside the reservation. A
+    job without a belief counts as endless. Jobs that outlive a belief are believed to need as long again.
+    """
+    draft, now_s = Draft(snapshot), snapshot.now_s
+    for job_id in snapshot.due:
+        view = snapshot.jobs[job_id]
+        if view.partitions and view.rank[0] < inf:
+            draft.reviews[job_id] = view.rank[0] + _GRACE_S
+    head: JobView | None = None
+    reservation: Reservation | None = None
+    started: list[tuple[float, str]] = []  # by this draft: (believed end, job)
+    looked_at = 0
+    for view in draft.candidates():
+        if head is None:
+            if draft.start(view, "starts: it is first in line"):
+                started.append((_started(draft, view), view.job.id))
+            else:
+                head = view
+            continue
+        looked_at += 1
+        if params.depth and looked_at > params.depth:
+            break
+        if draft.capacity.place(view.job, view.job.sizes[0]) is None:
+            draft.pass_over(view)
+            continue
+        if reservation is None:  # Not before it is asked for: mostly nothing is free anyway.
+            reservation = _reserve(draft, head, started)
+        for size in reversed(view.job.sizes):
+            switch_s = view.costs.prepare_s + view.costs.start_s
+            if now_s + switch_s + _left_s(view, now_s, size) <= reservation.at_s:
+                begun = draft.start(view, f"starts: it is done before '{head.job.id}' can start", size)
+            else:
+                begun = _beside(draft, view, size, reservation, f"starts: it is not in the way of '{head.job.id}'")
+            if begun:
+                _started(draft, view)
+                break
+    if head is not None:
+        draft.reasons["*"] = f"waits: '{head.job.id}' is first in line and must not be delayed"
+    return draft.plan(Wake(freed_gpus=1 if head is not None or draft.over_quota else None, epoch=False))
+
+
+def _left_s(view: JobView, now_s: float, size: int) -> float:
+    left = view.remaining_s(now_s, size)
+    return inf if left is None else left
+
+
+def _started(draft: Draft, view: JobView) -> float:
+    """Ask for a look at the job when it should have ended; its believed end."""
+    end_s = draft.snapshot.now_s + _left_s(view, draft.snapshot.now_s, draft.size_of(view))
+    if end_s < inf:
+        draft.reviews[view.job.id] = end_s + _GRACE_S
+    return end_s
+
+
+def _reserve(draft: Draft, head: JobView, started: list[tuple[float, str]]) -> Reservation:
+    """Let what is placed end in the believed order until the first in line fits."""
+    snapshot, job, size = draft.snapshot, head.job, head.job.sizes[0]
+    capacity, needs = draft.capacity, size * job.demand.gpus
+    for end_s, job_id in merge(_ends(snapshot), sorted(started)):
+        if end_s == inf:
+            break
+        capacity = capacity.give(draft.slices_of(snapshot.jobs[job_id]))
+        if capacity.gpus >= needs and (places := capacity.place(job, size)) is not None:
+            slices = capacity.slices(job, places)
+            capacity = capacity.take(slices)
+            return Reservation(max(end_s, snapshot.now_s), tuple(s.node for s in slices), capacity, set())
+    return Reservation(inf, (), capacity, set())
+
+
+def _ends(snapshot: Snapshot) -> Iterator[tuple[float, str]]:
+    return ((entry[0][0], entry[-1]) for entry in snapshot.placed)
+
+
+def _beside(draft: Draft, view: JobView, size: int, reservation: Reservation, why: str) -> bool:
+    """Start the job where it may stay for good: in what is free now, less what the first in line will need of it."""
+    shape = (shape_of(view.job), size)
+    if reservation.at_s == inf or shape in reservation.crowded:
+        return False
+    held = []
+    for node in reservation.nodes:
+        now, then = draft.capacity[node], reservation.spare[node]
+        over = (now.cores - then.cores, now.mem_mib - then.mem_mib, now.net_mbps - then.net_mbps)
+        held.append(Slice(node, gpu_ids(now.gpus & ~then.gpus), *(max(0.0, x) for x in over)))
+    whole = draft.capacity
+    draft.capacity = draft.capacity.take(held)
+    if draft.capacity.place(view.job, size) is None:
+        reservation.crowded.add(shape)
+        draft.capacity = whole
+        return False
+    if not draft.start(view, why, size):  # its owner's quota
+        draft.capacity = whole
+        return False
+    draft.capacity = draft.capacity.give(held)
+    reservation.spare = reservation.spare.take(draft.slices_of(view))
+    return True

@@ -1,0 +1,86 @@
+"""Dominant resource fairness."""
+
+from functools import lru_cache
+from typing import Annotated
+
+from msgspec import Meta
+
+from hocket.model.capacity import Layout, shape_of
+from hocket.model.plan import Plan, Wake
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+from hocket.policies.registry import Params, policy
+from hocket.policies.shares import Lanes, Shares, Totals, richer, serve
+
+
+class Drf(Params, frozen=True):
+    preempt: Annotated[
+        bool, Meta(description="whether running jobs of an owner with more make way for one with less")
+    ] = False
+    quantum_s: Annotated[float, Meta(ge=0, description="how long a job runs before it must make way")] = 600.0
+
+
+def rank(view: JobView, _now_s: float, _params: Drf) -> tuple[str, float]:
+    """Owner by owner: waiting jobs by submission, placed ones by their start."""
+    return view.job.owner, view.since_s if view.partitions else view.submitted_s
+
+
+@lru_cache(maxsize=16)
+def _totals(layout: Layout, up: int) -> Totals:
+    """What the nodes that are there have, by resource."""
+    nodes = [node for i, node in enumerate(layout.nodes) if up >> i & 1]
+    return (
+        float(sum(n.gpus for n in nodes)),
+        sum(n.cores for n in nodes),
+        sum(n.mem_mib for n in nodes),
+        sum(n.net_mbps for n in nodes),
+    )
+
+
+@policy("drf", params=Drf, order=rank, paper="Ghodsi et al., NSDI'11")
+def decide(snapshot: Snapshot, params: Drf) -> Plan:
+    """The owner with the least dominant share, over its weight, gets its next job; again, while something fits.
+
+    An owner's dominant share is its largest share of any one resource: GPUs, cores, memory or network. Jobs start
+    at their smallest size, and those that started now then grow while there is room, least share first.
+    """
+    draft = Draft(snapshot)
+    shares = Shares(snapshot, _totals(snapshot.capacity.layout, snapshot.capacity.up))
+    lanes = Lanes(draft)
+    started: list[JobView] = []
+    retry_s: list[float] = []
+
+    def may_go(victim: JobView) -> bool:
+        if victim.size and victim.since_s + params.quantum_s <= snapshot.now_s:
+            return True
+        retry_s.append((victim.since_s if victim.size else snapshot.now_s) + params.quantum_s)
+        return False
+
+    def give(view: JobView) -> bool:
+        why = f"starts: '{view.job.owner}' has the least dominant share"
+        if draft.start(view, why, view.job.sizes[0]):
+            started.append(view)
+            return True
+        if params.preempt:
+            taken = list(richer(draft, shares, view, may_go))
+            paused = draft.displace(view, taken, f"paused: '{view.job.owner}' has a smaller share", why)
+            for victim in taken:
+                if victim not in paused:
+                    shares.add(victim.job, draft.size_of(victim))
+            if paused:
+                return True
+            lanes.close(view.job.owner)
+        else:
+            lanes.close_shape(shape_of(view.job))
+        return False
+
+    left = serve(shares, lanes, give) or draft.paused > 0
+    for view in sorted(started, key=lambda v: (shares.level(v.job.owner), v.number)):
+        for size in view.job.sizes[1:]:
+            if not draft.resize(view, size, draft.reasons[view.job.id]):
+                break
+    if left:
+        draft.reasons["*"] = "waits: owners with a smaller dominant share come first, or it does not fit"
+    wake = Wake(freed_gpus=1 if left or draft.over_quota else None, epoch=False, at_s=min(retry_s, default=None))
+    return draft.plan(wake)

@@ -1,0 +1,64 @@
+"""Earliest deadline first."""
+
+from collections.abc import Iterator
+from math import inf
+from typing import Annotated
+
+from msgspec import Meta
+
+from hocket.model.criterion import Duration, RunTime, limit_of
+from hocket.model.plan import Plan, Wake
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+from hocket.policies.registry import Params, policy
+
+
+class Edf(Params, frozen=True):
+    preempt: Annotated[bool, Meta(description="whether running jobs make way for earlier deadlines")] = True
+
+
+def deadline_s(view: JobView) -> float:
+    """When the job must be done: its own deadline or its criterion's, whichever comes first; infinite for none."""
+    job, limit = view.job, None
+    if job.criterion is not None and not isinstance(job.criterion, RunTime):
+        limit = limit_of(job.criterion)
+    within_s = inf if job.deadline_s is None else job.deadline_s
+    if isinstance(limit, Duration):
+        within_s = min(within_s, limit.time_s)
+    return view.submitted_s + within_s
+
+
+def rank(view: JobView, _now_s: float, _params: Edf) -> tuple[float]:
+    """By deadline; it never changes."""
+    return (deadline_s(view),)
+
+
+@policy("edf", params=Edf, order=rank, paper="Liu and Layland, JACM'73")
+def decide(snapshot: Snapshot, params: Edf) -> Plan:
+    """Whoever must be done first runs first; running jobs with later deadlines make way, the latest first.
+
+    Deadlines count from submission; one of a criterion ("within 2h") counts too. Jobs without any come last, in the
+    order of submission, and displace nobody. A deadline that has passed is still the earliest: nobody is given up.
+    """
+    draft = Draft(snapshot)
+    waiting = False
+    for view in draft.candidates():
+        why = "starts: no deadline is nearer" if view.rank[0] < inf else "starts: no deadline needs its place"
+        if draft.start(view, why):
+            continue
+        paused = f"paused: '{view.job.id}' has an earlier deadline"
+        if not (params.preempt and draft.displace(view, _later(snapshot, view), paused, why)):
+            waiting = True
+    waiting = waiting or draft.paused > 0
+    if waiting:
+        draft.reasons["*"] = "waits: those that run have earlier deadlines, or it does not fit"
+    return draft.plan(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False))
+
+
+def _later(snapshot: Snapshot, view: JobView) -> Iterator[JobView]:
+    """The placed jobs with a later deadline, the latest first."""
+    for entry in snapshot.placed.backwards():
+        if entry[0] <= view.rank:
+            return
+        yield snapshot.jobs[entry[-1]]

@@ -1,0 +1,170 @@
+"""Weighted max-min fairness in GPUs."""
+
+from heapq import heapify, heappop, heappush
+from typing import Annotated
+
+from msgspec import Meta
+
+from hocket.model.capacity import Shape, shape_of
+from hocket.model.plan import Plan, Wake
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+from hocket.policies.registry import Params, policy
+from hocket.policies.shares import Lanes, Shares, placed_of, richer, serve
+
+_GPUS = (1.0, 0.0, 0.0, 0.0)  # a level is GPUs over weight
+
+
+class Fair(Params, frozen=True):
+    preempt: Annotated[
+        bool, Meta(description="whether running jobs of an owner with more make way for one with less")
+    ] = True
+    quantum_s: Annotated[
+        float, Meta(ge=0, description="how long a job runs before it may be paused, or grow")
+    ] = 600.0
+
+
+def rank(view: JobView, _now_s: float, _params: Fair) -> tuple[str, float, float]:
+    """Owner by owner: waiting jobs by weight and submission; placed ones elastic first, then by their start."""
+    job = view.job
+    if view.partitions:
+        return job.owner, len(job.sizes) == 1, view.since_s
+    return job.owner, -job.weight, view.submitted_s
+
+
+@policy("fair", params=Fair, order=rank, paper="max-min fairness, Bertsekas and Gallager")
+def decide(snapshot: Snapshot, params: Fair) -> Plan:
+    """The owner with the fewest GPUs for its weight gets its next job, at its smallest size; again and again.
+
+    Where there is no room, elastic jobs shrink: those of the same owner, and those of owners that have more GPUs for
+    their weight, as long as they still have more. Then, if allowed, jobs of such owners that have had their quantum
+    pause. What is left over goes to elastic jobs: of the owner with least first, inside it by the jobs' weights.
+    """
+    draft = Draft(snapshot)
+    turn = _Turn(draft, params)
+    left = serve(turn.shares, turn.lanes, turn.give) or draft.paused > 0
+    turn.grow()
+    if left:
+        draft.reasons["*"] = "waits: owners with fewer GPUs for their weight come first, or it does not fit"
+    at_s = min(turn.retry_s, default=None)
+    wake = Wake(freed_gpus=1 if left or turn.hungry or draft.over_quota else None, epoch=False, at_s=at_s)
+    return draft.plan(wake)
+
+
+class _Turn:
+    """One decision."""
+
+    def __init__(self, draft: Draft, params: Fair) -> None:
+        self.draft, self.params, self.snapshot = draft, params, draft.snapshot
+        self.shares = Shares(self.snapshot, _GPUS)
+        self.lanes = Lanes(draft)
+        jobs = self.snapshot.jobs
+        self.elastic = [
+            jobs[e[-1]] for o in self.snapshot.usage for e in placed_of(self.snapshot, o, before=(o, True))
+        ]
+        self.started: list[JobView] = []
+        self.no_place: set[Shape] = set()  # nobody with more has enough for these; who comes later has more himself
+        self.retry_s: list[float] = []  # when a quantum ends that stood in the way
+        self.hungry = False  # an elastic job could use more
+
+    def give(self, view: JobView) -> bool:
+        """Start the job where there is room, or where room can be made."""
+        why = f"starts: '{view.job.owner}' has the fewest GPUs for its weight"
+        if (
+            self.draft.start(view, why, view.job.sizes[0])
+            or self._shrink(view, why)
+            or (self.params.preempt and self._displace(view, why))
+        ):
+            self.started.append(view)
+            return True
+        self.lanes.close(view.job.owner)
+        return False
+
+    def _shrink(self, view: JobView, why: str) -> bool:
+        """Shrink elastic jobs a size at a time, from whoever has most, until the job fits."""
+        draft, shares, owner = self.draft, self.shares, view.job.owner
+        mine, needs = shares.level(owner), view.job.sizes[0] * view.job.demand.gpus - draft.free_gpus
+        line = []
+        for donor in self.elastic:
+            size, least = draft.size_of(donor), donor.job.sizes[0]
+            if size > least and (donor.job.owner == owner or shares.level(donor.job.owner) > mine):
+                line.append((self._most_first(donor, size), donor.number, donor, size))
+                needs -= (size - least) * donor.job.demand.gpus
+        if not line or needs > 0:
+            return False
+        heapify(line)
+        saved, shrunk = draft.saved(), []
+        while line:
+            _key, number, donor, size = heappop(line)
+            less = donor.job.sizes[donor.job.sizes.index(size) - 1]
+            if donor.job.owner != owner and shares.level_with(donor.job, less - size) <= mine:
+                continue
+            if not draft.resize(donor, less, f"shrinks: '{view.job.id}' has less"):
+                continue
+            shares.add(donor.job, less - size)
+            shrunk.append((donor.job, size - less))
+            if less > donor.job.sizes[0]:
+                heappush(line, (self._most_first(donor, less), number, donor, less))
+            if draft.start(view, why, view.job.sizes[0]):
+                return True
+        draft.restore(saved)
+        for job, back in shrunk:
+            shares.add(job, back)
+        return False
+
+    def _displace(self, view: JobView, why: str) -> bool:
+        """Pause jobs of owners that have more, and will have more without them."""
+        draft, shares, shape = self.draft, self.shares, shape_of(view.job)
+        if shape in self.no_place:
+            return False
+        taken = list(richer(draft, shares, view, self._settled))
+        reason = f"paused: '{view.job.owner}' has fewer GPUs for its weight"
+        paused = draft.displace(view, taken, reason, why)
+        for victim in taken:
+            if victim not in paused:
+                shares.add(victim.job, draft.size_of(victim))
+        if paused:
+            self.no_place.clear()
+        else:
+            self.no_place.add(shape)
+        return bool(paused)
+
+    def grow(self) -> None:
+        """Give what is left to elastic jobs, a size at a time, to whoever has least."""
+        draft, new = self.draft, {v.job.id for v in self.started}
+        line = []
+        for view in [*self.elastic, *self.started]:
+            size = draft.size_of(view)
+            if size and size < view.job.sizes[-1]:
+                line.append((self._least_first(view, size), view.number, view, size))
+        heapify(line)
+        self.hungry = bool(line)
+        while line:
+            _key, number, view, size = heappop(line)
+            more = view.job.sizes[view.job.sizes.index(size) + 1]
+            if (more - size) * view.job.demand.gpus > draft.free_gpus:
+                continue
+            if view.job.id not in new and not self._settled(view):
+                continue
+            reason = draft.reasons[view.job.id] if view.job.id in new else "grows: nobody else needs it"
+            if draft.resize(view, more, reason):
+                self.shares.add(view.job, more - size)
+                new.add(view.job.id)  # It changes anyway.
+                if more < view.job.sizes[-1]:
+                    heappush(line, (self._least_first(view, more), number, view, more))
+
+    def _settled(self, view: JobView) -> bool:
+        """Has the job had its quantum? If not, ask again when it has."""
+        quantum_s, now_s = self.params.quantum_s, self.snapshot.now_s
+        if view.size and view.since_s + quantum_s <= now_s:
+            return True
+        self.retry_s.append((view.since_s if view.size else now_s) + quantum_s)
+        return False
+
+    def _least_first(self, view: JobView, size: int) -> tuple[float, float]:
+        return self.shares.level(view.job.owner), size * view.job.demand.gpus / view.job.weight
+
+    def _most_first(self, view: JobView, size: int) -> tuple[float, float]:
+        level, gpus = self._least_first(view, size)
+        return -level, -gpus

@@ -1,0 +1,76 @@
+"""Round robin."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Annotated
+
+from msgspec import Meta
+
+from hocket.model.plan import Plan, Wake
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+from hocket.policies.registry import Params, policy
+
+
+class RoundRobin(Params, frozen=True):
+    quantum_s: Annotated[float, Meta(gt=0, description="how long a turn lasts while others wait")] = 1800.0
+
+
+def rank(view: JobView, now_s: float, _params: RoundRobin) -> tuple[float]:
+    """Waiting jobs by when they joined the ring, placed ones by when their turn is over. The memo is that time."""
+    at_s = view.submitted_s if view.memo is None else view.memo
+    # One that failed in its turn joins the ring then.
+    return (at_s if view.partitions else min(at_s, now_s),)
+
+
+@policy("round_robin", params=RoundRobin, order=rank)
+def decide(snapshot: Snapshot, params: RoundRobin) -> Plan:
+    """Each job in its turn; when that is over, it makes way for the first in the ring and joins it at the end.
+
+    A job whose turn is over runs on while nobody waits for its place. What is free goes to whoever comes first in the
+    ring and fits. But once the first in the ring has waited a whole turn for enough room, all that becomes free is
+    kept for it: so a large job waits for two turns at most, however many small ones there are.
+    """
+    draft, now_s = Draft(snapshot), snapshot.now_s
+    first, since_s = None, now_s
+    for view in draft.candidates():
+        job_id = view.job.id
+        started = draft.start(view, "starts: it is its turn")
+        if not started and first is None:
+            why = f"paused: its turn is over, '{job_id}' is next"
+            victims = draft.displace(view, _over(snapshot), why, "starts: it is its turn")
+            for victim in victims:
+                draft.memos[victim.job.id] = now_s
+            started = bool(victims)
+        if started:
+            draft.memos[job_id] = now_s + params.quantum_s + view.costs.prepare_s + view.costs.start_s
+        elif first is None:
+            first = job_id
+            if snapshot.memo is not None and snapshot.memo["first"] == first:
+                since_s = snapshot.memo["since_s"]
+            draft.reasons["*"] = f"waits: '{first}' is first in the ring, when enough turns are over"
+            if since_s + params.quantum_s <= now_s:
+                draft.reasons["*"] = f"waits: '{first}' has waited a whole turn, all that is free is kept for it"
+                break
+    if first is None and not draft.paused:
+        return draft.plan(Wake(freed_gpus=1 if draft.over_quota else None, epoch=False))
+    wake = Wake(freed_gpus=1, epoch=False, at_s=_next_turn_s(draft, params))
+    return draft.plan(wake, memo=None if first is None else {"first": first, "since_s": since_s})
+
+
+def _over(snapshot: Snapshot) -> Iterator[JobView]:
+    """The placed jobs whose turn is over, the longest first."""
+    for entry in snapshot.placed:
+        if entry[0][0] > snapshot.now_s:
+            return
+        yield snapshot.jobs[entry[-1]]
+
+
+def _next_turn_s(draft: Draft, params: RoundRobin) -> float | None:
+    """When the next turn is over; no later than those that start now."""
+    entries, now_s = draft.snapshot.placed.buckets().get(0, []), draft.snapshot.now_s
+    at = bisect_right(entries, now_s, key=lambda entry: entry[0][0])
+    if at < len(entries):
+        return min(float(entries[at][0][0]), now_s + params.quantum_s)
+    return now_s + params.quantum_s if draft.started else None

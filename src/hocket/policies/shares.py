@@ -1,0 +1,179 @@
+"""Who has how much: owners' shares, their waiting jobs in lanes, and who has more than another.
+
+For policies whose ranks begin with the owner, so that an owner's jobs stand together in every queue.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from hocket.model.capacity import Shape
+from hocket.model.job import Job
+from hocket.model.snapshot import NO_USE, Snapshot
+from hocket.model.versioned import Entry
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+
+Totals = tuple[float, float, float, float]  # GPUs, cores, MiB, Mbps; a resource of 0 does not count
+
+
+def _owner(entry: Entry) -> str:
+    owner: str = entry[0][0]
+    return owner
+
+
+class Shares:
+    """An owner's level: its share of the resource of which it has most, over its weight."""
+
+    def __init__(self, snapshot: Snapshot, totals: Totals) -> None:
+        self._snapshot = snapshot
+        self._rates = tuple(1.0 / total if total else 0.0 for total in totals)
+        self._used: dict[str, list[float]] = {}  # of owners whose use was asked for
+        self._levels: dict[str, float] = {}  # likewise
+
+    def _of(self, owner: str) -> list[float]:
+        used = self._used.get(owner)
+        if used is None:
+            planned = self._snapshot.usage.get(owner) or NO_USE
+            used = [float(planned.gpus), planned.cores, planned.mem_mib, planned.net_mbps]
+            self._used[owner] = used
+        return used
+
+    def weight(self, owner: str) -> float:
+        """The owner's weight, 1 unless it was set."""
+        known = self._snapshot.owners.get(owner)
+        return known.weight if known is not None else 1.0
+
+    def level(self, owner: str) -> float:
+        """The owner's level as it stands."""
+        level = self._levels.get(owner)
+        if level is None:
+            most = max(u * r for u, r in zip(self._of(owner), self._rates, strict=True))
+            level = self._levels[owner] = most / self.weight(owner)
+        return level
+
+    def level_with(self, job: Job, replicas: int) -> float:
+        """The level of the job's owner with so many replicas of it more, or less."""
+        demand, rates = job.demand, self._rates
+        more = (demand.gpus, demand.cores, demand.mem_mib, demand.net_mbps)
+        used = self._of(job.owner)
+        return max((u + replicas * m) * r for u, m, r in zip(used, more, rates, strict=True)) / self.weight(job.owner)
+
+    def add(self, job: Job, replicas: int) -> None:
+        """Count so many replicas more, or less."""
+        demand, used = job.demand, self._of(job.owner)
+        self._levels.pop(job.owner, None)
+        used[0] += replicas * demand.gpus
+        used[1] += replicas * demand.cores
+        used[2] += replicas * demand.mem_mib
+        used[3] += replicas * demand.net_mbps
+
+
+class Lanes:
+    """Waiting jobs by owner and shape, without a look at more than the first of each."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._lanes: dict[str, list[list[Any]]] = {}  # owner → [shape, entries, at, end]
+        for shape, entries in draft.snapshot.waiting.buckets().items():
+            at, last = 0, len(entries)
+            while at < last:
+                owner = _owner(entries[at])
+                end = bisect_right(entries, owner, at, last, key=_owner)
+                self._lanes.setdefault(owner, []).append([shape, entries, at, end])
+                at = end
+
+    def owners(self) -> list[str]:
+        """Those who wait for something."""
+        return list(self._lanes)
+
+    def head(self, owner: str) -> JobView | None:
+        """The owner's next job that may be placed."""
+        lanes = self._lanes[owner]
+        while lanes:
+            lane = min(lanes, key=lambda lane: lane[1][lane[2]])
+            if lane is not lanes[0]:
+                lanes.remove(lane)
+                lanes.insert(0, lane)
+            view = self._draft.snapshot.jobs[lane[1][lane[2]][-1]]
+            if self._draft.admits(view):
+                return view
+            if view.verdict:
+                self.advance(owner)
+            else:
+                del lanes[0]  # Others of its shape are turned down alike.
+        return None
+
+    def advance(self, owner: str) -> None:
+        """The job that was `head` has been served."""
+        lane = self._lanes[owner][0]
+        lane[2] += 1
+        if lane[2] == lane[3]:
+            del self._lanes[owner][0]
+
+    def close(self, owner: str) -> None:
+        """Nothing of the shape of the job that was `head` can be served for this owner."""
+        del self._lanes[owner][0]
+
+    def close_shape(self, shape: Shape) -> None:
+        """Nothing of this shape can be served for anybody."""
+        for lanes in self._lanes.values():
+            lanes[:] = [lane for lane in lanes if lane[0] != shape]
+
+
+def serve(shares: Shares, lanes: Lanes, give: Callable[[JobView], bool]) -> bool:
+    """Progressive filling: again and again the owner with the least gets its next job. True when somebody is left.
+
+    `give` places a job, or closes a lane of its owner and returns False.
+    """
+    left = False
+    line = [(shares.level(owner), owner) for owner in lanes.owners()]
+    heapify(line)
+    while line:
+        _level, owner = heappop(line)
+        view = lanes.head(owner)
+        if view is None:
+            continue
+        if give(view):
+            shares.add(view.job, view.job.sizes[0])
+            lanes.advance(owner)
+        else:
+            left = True
+        heappush(line, (shares.level(owner), owner))
+    return left
+
+
+def placed_of(snapshot: Snapshot, owner: str, before: tuple[Any, ...] | None = None) -> list[Entry]:
+    """The owner's placed jobs, by rank; those that rank before a key only, if one is given."""
+    entries = snapshot.placed.buckets().get(0, [])
+    at = bisect_left(entries, owner, key=_owner)
+    if before is not None:
+        return entries[at : bisect_left(entries, before, at, key=lambda entry: entry[0])]
+    return entries[at : bisect_right(entries, owner, at, key=_owner)]
+
+
+def richer(
+    draft: Draft, shares: Shares, view: JobView, may_go: Callable[[JobView], bool]
+) -> Iterator[JobView]:
+    """Placed jobs whose owners, even without them, have more than this job's owner has now.
+
+    From the owner with most first, its last job first. What comes out is counted as gone.
+    """
+    mine, snapshot = shares.level(view.job.owner), draft.snapshot
+    line = [(-level, owner) for owner in snapshot.usage if (level := shares.level(owner)) > mine]
+    heapify(line)
+    jobs: dict[str, list[Entry]] = {}
+    while line:
+        _level, owner = heappop(line)
+        left = jobs.setdefault(owner, placed_of(snapshot, owner) if owner not in jobs else [])
+        while left:
+            victim = snapshot.jobs[left.pop()[-1]]
+            size = draft.size_of(victim)
+            if size and shares.level_with(victim.job, -size) > mine and may_go(victim):
+                shares.add(victim.job, -size)
+                yield victim
+                heappush(line, (-shares.level(owner), owner))
+                break

@@ -1,0 +1,501 @@
+"""One pass over a journal: who held what from when to when, and how each job ended.
+
+Everything rests on events and plans, so a simulated and a live journal are read alike. Actions are not in a journal,
+hence two readings:
+
+* What a tenant holds is what its latest plan before the event gave it. If a further plan came while a change was under
+  way, the difference lasts until the next event of that tenant.
+* A change takes from the plan, or from when the last tenant in its way has left, until its event. Where the
+  submission declares what a switch costs, it counts no longer than that: a tenant may train on up to a boundary.
+  Where nothing is declared, changes at another boundary than `now` count nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+from msgspec import Struct
+
+from hocket.control.ports import Cycle, Header
+from hocket.model import criterion as criteria
+from hocket.model.criterion import RunTime
+from hocket.model.event import (
+    EpochEnded,
+    Event,
+    JobEnded,
+    JobFailed,
+    JobMoved,
+    JobPaused,
+    JobRefused,
+    JobResized,
+    JobStarted,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+    ProgressReported,
+    TimePassed,
+)
+from hocket.model.job import Job
+from hocket.model.partition import Partition, Tenant
+from hocket.model.plan import Verdict
+from hocket.model.resources import Node, Slice
+from hocket.model.view import Costs
+
+
+class JobRecord(Struct, frozen=True, gc=False):
+    """What became of one job."""
+
+    job: Job
+    submitted_s: float
+    started_s: float | None = None  # first start
+    ended_s: float | None = None
+    ran_s: float = 0.0  # it held resources, starting and stopping included
+    stood_s: float = 0.0  # it held resources without training, summed over its tenants
+    waited_s: float = 0.0  # it held nothing: before its first start, and paused
+    starts: int = 0
+    size: int = 0  # replicas it last ran at, 0 if it never did
+    verdict: str = ""  # empty while it is unfinished
+    deadline_met: bool | None = None  # it ended by its deadline and did not fail; None if it has none
+    goal_met: bool | None = None  # it reached what its criterion says of a metric; None if that says nothing
+
+    @property
+    def jct_s(self) -> float | None:
+        """Job completion time: from submission to end."""
+        return None if self.ended_s is None else self.ended_s - self.submitted_s
+
+
+class Span(Struct, frozen=True, gc=False):
+    """A tenant held a partition. Of a shared one it counts as an equal part."""
+
+    job: int  # its number: the place of its record
+    task: str
+    since_s: float
+    until_s: float  # later than `since_s`
+    partition: Partition
+    share: float = 1.0
+
+
+class Counts(Struct, frozen=True):
+    """How often things happened."""
+
+    pauses: int = 0
+    resizes: int = 0
+    moves: int = 0
+    failures: int = 0  # runs that broke or lost a node, whether or not the job went on
+    plans: int = 0
+    refused_plans: int = 0
+
+
+class Account(Struct, frozen=True):
+    """A journal, accounted for."""
+
+    header: Header
+    jobs: tuple[JobRecord, ...]  # in the order of submission
+    spans: tuple[Span, ...]  # in the order in which they ended
+    refusals: tuple[tuple[str, str], ...]  # (job, reason)
+    capacity: tuple[tuple[float, tuple[Node, ...]], ...]  # (from when, nodes that are up)
+    counts: Counts
+    began_s: float  # first submission
+    until_s: float  # end of the last job, or the journal's last moment while jobs are unfinished
+
+    @property
+    def makespan_s(self) -> float:
+        """From the first submission to the end."""
+        return self.until_s - self.began_s
+
+
+class _Tenant(Struct, gc=False, kw_only=True):
+    """What plans and events say of one tenant's place."""
+
+    task: str = ""
+    planned: Partition | None = None
+    planned_s: float = 0.0
+    named: Tenant | None = None  # by that plan
+    told_s: float | None = None  # when it was told to leave a partition that others keep
+    held: Partition | None = None
+    since_s: float = 0.0  # it holds that
+    share: float = 1.0
+
+
+class _Live(_Tenant, gc=False):
+    """A job that has not ended. Without tasks it is its own and only tenant."""
+
+    job: Job
+    number: int
+    submitted_s: float
+    costs: Costs
+    started_s: float | None = None
+    ran_s: float = 0.0
+    stood_s: float = 0.0
+    starts: int = 0
+    ran_as: Tenant | None = None  # last
+    tasks: dict[str, _Tenant] | None = None
+    held_tasks: int = 0
+    busy_since_s: float = 0.0  # a task of it holds something
+    epoch: int = 0
+    history: list[tuple[int, float]] | None = None  # (epoch, metric), kept for a criterion
+
+
+def account(header: Header, cycles: Iterable[Cycle]) -> Account:
+    """What the cycles of a journal amount to."""
+    book = _Book(header)
+    book.read(cycles)
+    return book.closed()
+
+
+class _Book:
+    """The account being written."""
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self.live: dict[str, _Live] = {}
+        self.dropped: dict[str, float] = {}  # partition → when a plan last dropped it
+        self.records: list[JobRecord | None] = []
+        self.spans: list[Span] = []
+        self.refusals: list[tuple[str, str]] = []
+        self.nodes = {n.id: n for n in header.nodes}
+        self.capacity: list[tuple[float, tuple[Node, ...]]] = [(-inf, header.nodes)]
+        self.ended_s = self.now_s = 0.0
+        self.pauses = self.resizes = self.moves = self.failures = self.plans = self.refused = 0
+
+    def read(self, cycles: Iterable[Cycle]) -> None:
+        """Take in every cycle.
+
+        The hot loop: the commonest events come first, and a job that is the only tenant of its partition and starts
+        in the moment in which it is planned is dealt with in place. All else has a method of its own.
+        """
+        live, records, add_span = self.live, self.records, self.spans.append
+        for cycle in cycles:
+            # An event may come with a later cycle: its own time counts. Any: `type() is` narrows nothing for mypy.
+            events: Iterable[Any] = cycle.events
+            for event in events:
+                kind = type(event)
+                if kind is JobStarted:
+                    job = live.get(event.job)
+                    if job is None:
+                        continue
+                    now_s = event.at_s
+                    if event.task or job.planned_s != now_s or job.held is not None or job.planned is None:
+                        self._started(job, event.task, now_s)
+                        continue
+                    job.held = partition = job.planned
+                    job.since_s = now_s
+                    if job.started_s is None:
+                        job.started_s = now_s
+                    job.starts += 1
+                    job.ran_as = job.named
+                    if len(partition.tenants) > 1:
+                        self._share(partition, now_s)
+                elif kind is JobEnded:
+                    job = live.pop(event.job, None)
+                    if job is None:
+                        continue
+                    now_s, held = event.at_s, job.held
+                    if (
+                        held is None
+                        or job.tasks is not None
+                        or len(held.tenants) > 1
+                        or event.verdict != "finished"
+                    ):
+                        self._over(job, event.verdict, now_s)
+                        continue
+                    since_s = job.since_s
+                    if now_s > since_s:
+                        add_span(Span(job.number, "", since_s, now_s, held, job.share))
+                        job.ran_s += now_s - since_s
+                    self.ended_s = now_s
+                    records[job.number] = _record(job, now_s, "finished", now_s)
+                elif kind is JobSubmitted:
+                    new = event.job
+                    live[new.id] = _Live(new, len(records), event.at_s, event.costs)
+                    records.append(None)
+                elif kind is JobPaused:
+                    self.pauses += 1
+                    job = live.get(event.job)
+                    if job is not None:
+                        self._paused(job, event.task, event.at_s)
+                elif kind is not TimePassed:
+                    self._rare(event, event.at_s)
+            self.now_s = now_s = cycle.at_s
+            plan = cycle.plan
+            if plan is None:
+                continue
+            if cycle.refused:
+                self.refused += 1
+                continue
+            self.plans += 1
+            for pid in plan.drop:
+                self.dropped[pid] = now_s
+            for partition in plan.put:
+                for t in partition.tenants:
+                    job = live.get(t.job)
+                    if job is None:
+                        continue  # A journal that begins in the middle: nothing is known of this job.
+                    tenant = _task(job, t.task) if t.task else job
+                    old = tenant.planned
+                    if old is not None and len(old.tenants) > 1:
+                        self._told(old, partition, now_s)
+                    tenant.planned = partition
+                    tenant.planned_s = now_s
+                    tenant.named = t
+                    tenant.told_s = None
+
+    def _told(self, old: Partition, new: Partition, now_s: float) -> None:
+        """Those whom the new version of a shared partition does not name are to leave it."""
+        stay = {(t.job, t.task) for t in new.tenants} if new.id == old.id else set()
+        for t in old.tenants:
+            tenant = _known(self.live.get(t.job), t.task)
+            if tenant is not None and tenant.planned is old and (t.job, t.task) not in stay:
+                tenant.told_s = now_s
+
+    # -- a tenant comes and goes ------------------------------------------------------------------------------
+
+    def _started(self, job: _Live, task: str, now_s: float) -> None:
+        tenant = _known(job, task)
+        if tenant is None or tenant.planned is None:
+            return
+        if tenant.held is not None:
+            self._close(job, tenant, now_s)
+        stood_s = 0.0
+        if now_s > tenant.planned_s:
+            stood_s = now_s - self._free_since(tenant.planned_s, tenant.planned.slices)
+            if _declared(job.costs):
+                stood_s = min(stood_s, job.costs.prepare_s + job.costs.start_s)
+            job.stood_s += stood_s
+        if job.started_s is None:
+            job.started_s = now_s
+        job.starts += 1
+        self._open(job, tenant, now_s - stood_s, now_s)
+
+    def _open(self, job: _Live, tenant: _Tenant, since_s: float, now_s: float) -> None:
+        partition = tenant.planned
+        assert partition is not None
+        tenant.held = partition
+        tenant.since_s = since_s
+        job.ran_as = tenant.named
+        if tenant is not job:
+            if not job.held_tasks:
+                job.busy_since_s = since_s
+            job.held_tasks += 1
+        if len(partition.tenants) > 1:
+            self._share(partition, now_s)
+
+    def _close(self, job: _Live, tenant: _Tenant, now_s: float) -> None:
+        partition = tenant.held
+        assert partition is not None
+        if now_s > tenant.since_s:
+            self.spans.append(Span(job.number, tenant.task, tenant.since_s, now_s, partition, tenant.share))
+        tenant.held = None
+        if tenant is job:
+            job.ran_s += now_s - tenant.since_s
+        else:
+            job.held_tasks -= 1
+            if not job.held_tasks:
+                job.ran_s += now_s - job.busy_since_s
+        if len(partition.tenants) > 1:
+            tenant.share = 1.0
+            self._share(partition, now_s)
+
+    def _share(self, partition: Partition, now_s: float) -> None:
+        """Who holds a shared partition changed: from now on each counts as an equal part of it."""
+        holders: list[tuple[_Live, _Tenant, Partition]] = []
+        for t in partition.tenants:
+            job = self.live.get(t.job)
+            tenant = _known(job, t.task)
+            if (
+                job is not None
+                and tenant is not None
+                and tenant.held is not None
+                and tenant.held.id == partition.id
+            ):
+                holders.append((job, tenant, tenant.held))
+        for job, tenant, held in holders:
+            if now_s > tenant.since_s:
+                self.spans.append(Span(job.number, tenant.task, tenant.since_s, now_s, held, tenant.share))
+                if tenant is job:
+                    job.ran_s += now_s - tenant.since_s
+                tenant.since_s = now_s
+            tenant.held = partition  # The newest version names all who share it.
+            tenant.share = 1 / len(holders)
+
+    def _paused(self, job: _Live, task: str, now_s: float) -> None:
+        tenant = _known(job, task)
+        if tenant is None or tenant.held is None:
+            return
+        told_s = self.dropped.get(tenant.held.id) if tenant.told_s is None else tenant.told_s
+        if told_s is not None and tenant.since_s <= told_s < now_s:
+            self._stood(job, tenant, now_s - told_s, job.costs.checkpoint_s + job.costs.stop_s, now_s)
+        self._close(job, tenant, now_s)
+
+    def _changed(self, job: _Live, task: str, now_s: float, fresh: bool) -> None:
+        """Resized, or moved (`fresh`: its process starts anew)."""
+        tenant, costs = _known(job, task), job.costs
+        if tenant is None or tenant.held is None or tenant.planned is None:
+            return
+        prepare_s = costs.prepare_s if fresh or not job.job.warm else 0.0
+        observed_s = now_s - self._free_since(tenant.planned_s, tenant.planned.slices)
+        self._stood(
+            job, tenant, observed_s, prepare_s + costs.checkpoint_s + costs.stop_s + costs.start_s, now_s
+        )
+        self._close(job, tenant, now_s)
+        self._open(job, tenant, now_s, now_s)
+
+    def _stood(self, job: _Live, tenant: _Tenant, observed_s: float, declared_s: float, now_s: float) -> None:
+        if _declared(job.costs):
+            observed_s = min(observed_s, declared_s)
+        elif tenant.named is not None and tenant.named.boundary.at != "now":
+            return
+        job.stood_s += max(0.0, min(observed_s, now_s - tenant.since_s))
+
+    def _free_since(self, planned_s: float, slices: tuple[Slice, ...]) -> float:
+        """When the last tenant that held a GPU of these slices left, or when they were planned if that was later."""
+        wanted = {s.node: s.gpus for s in slices}
+        for span in reversed(self.spans):
+            if span.until_s <= planned_s:
+                break
+            for part in span.partition.slices:
+                if part.gpus and not set(part.gpus).isdisjoint(wanted.get(part.node, ())):
+                    return span.until_s
+        return planned_s
+
+    def _over(self, job: _Live, verdict: str, now_s: float) -> None:
+        """A job ended; it is no longer among the live ones."""
+        for tenant in (job, *(job.tasks or {}).values()):
+            if tenant.held is not None:
+                if verdict != Verdict.FINISHED:
+                    job.stood_s += min(job.costs.stop_s, now_s - tenant.since_s)
+                self._close(job, tenant, now_s)
+        self.ended_s = now_s
+        self.records[job.number] = _record(job, now_s, verdict, now_s)
+
+    # -- what is rare -----------------------------------------------------------------------------------------
+
+    def _rare(self, event: Event, now_s: float) -> None:
+        if isinstance(event, EpochEnded | ProgressReported):
+            job = self.live.get(event.job)
+            if job is not None and job.job.criterion is not None:
+                _observe(job, event)
+        elif isinstance(event, JobResized | JobMoved):
+            moved = isinstance(event, JobMoved)
+            self.moves += moved
+            self.resizes += not moved
+            if (job := self.live.get(event.job)) is not None:
+                self._changed(job, event.task, now_s, moved)
+        elif isinstance(event, JobFailed):
+            self._failed(event, now_s)
+        elif isinstance(event, JobRefused):
+            self.refusals.append((event.job, event.reason))
+        elif isinstance(event, NodeLost):
+            self._lost(event.node, now_s)
+        elif isinstance(event, NodeJoined) and self.nodes.get(event.node.id) != event.node:
+            self.nodes[event.node.id] = event.node
+            self.capacity.append((now_s, tuple(self.nodes.values())))
+
+    def _failed(self, event: JobFailed, now_s: float) -> None:
+        self.failures += 1
+        if event.final:
+            if (job := self.live.pop(event.job, None)) is not None:
+                self._over(job, Verdict.FAILED, now_s)
+        elif (job := self.live.get(event.job)) is not None:
+            for tenant in (job, *(job.tasks or {}).values()):
+                if tenant.held is not None:
+                    self._close(job, tenant, now_s)
+
+    def _lost(self, node: str, now_s: float) -> None:
+        for job in self.live.values():
+            for tenant in (job, *(job.tasks or {}).values()):
+                if tenant.held is not None and any(s.node == node for s in tenant.held.slices):
+                    self.failures += 1
+                    self._close(job, tenant, now_s)
+        if self.nodes.pop(node, None) is not None:
+            self.capacity.append((now_s, tuple(self.nodes.values())))
+
+    def closed(self) -> Account:
+        """The account as it stands at the journal's end."""
+        now_s = self.now_s
+        for job in self.live.values():
+            for tenant in (job, *(job.tasks or {}).values()):
+                if tenant.held is not None:
+                    self._close(job, tenant, now_s)
+            self.records[job.number] = _record(job, None, "", now_s)
+        jobs = tuple(r for r in self.records if r is not None)
+        return Account(
+            self.header,
+            jobs,
+            tuple(self.spans),
+            tuple(self.refusals),
+            tuple(self.capacity),
+            Counts(self.pauses, self.resizes, self.moves, self.failures, self.plans, self.refused),
+            began_s=min((r.submitted_s for r in jobs), default=0.0),
+            until_s=now_s if self.live or not jobs else self.ended_s,
+        )
+
+
+def _known(job: _Live | None, task: str) -> _Tenant | None:
+    """The tenant, if a plan has named it."""
+    if job is None or not task:
+        return job
+    return job.tasks.get(task) if job.tasks is not None else None
+
+
+def _task(job: _Live, task: str) -> _Tenant:
+    """The tenant for a task that a plan names."""
+    if job.tasks is None:
+        job.tasks = {}
+    if task not in job.tasks:
+        job.tasks[task] = _Tenant(task=task)
+    return job.tasks[task]
+
+
+def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float) -> JobRecord:
+    job, ran_as = live.job, live.ran_as
+    waited_s = now_s - live.submitted_s - live.ran_s
+    return JobRecord(
+        job,
+        live.submitted_s,
+        live.started_s,
+        ended_s,
+        live.ran_s,
+        live.stood_s,
+        waited_s if waited_s > 0.0 else 0.0,  # sums of floats may fall short by a rounding
+        live.starts,
+        sum(ran_as.replicas) if ran_as is not None else 0,
+        verdict,
+        None if job.deadline_s is None else _deadline_met(live, ended_s, verdict),
+        None if job.criterion is None else _goal_met(live, verdict, now_s),
+    )
+
+
+def _deadline_met(live: _Live, ended_s: float | None, verdict: str) -> bool:
+    deadline_s = live.job.deadline_s
+    if deadline_s is None or ended_s is None or verdict == Verdict.FAILED:
+        return False
+    return ended_s - live.submitted_s <= deadline_s
+
+
+def _goal_met(live: _Live, verdict: str, now_s: float) -> bool | None:
+    """By verdict, or by its last report: a job may end by itself in the moment in which it gets there."""
+    criterion = live.job.criterion
+    if criterion is None or isinstance(criterion, RunTime):
+        return None
+    if verdict == Verdict.ATTAINED:
+        return True
+    if not live.history:
+        return False
+    return criteria.judge(criterion, live.history, live.epoch, now_s - live.submitted_s) == "attained"
+
+
+def _declared(costs: Costs) -> bool:
+    return bool(costs.prepare_s or costs.start_s or costs.checkpoint_s or costs.stop_s)
+
+
+def _observe(live: _Live, event: EpochEnded | ProgressReported) -> None:
+    criterion = live.job.criterion
+    live.epoch = max(live.epoch, event.epoch)
+    if isinstance(criterion, RunTime) or criterion is None or criterion.metric not in event.metrics:
+        return
+    if live.history is None:
+        live.history = []
+    live.history.append((event.epoch, event.metrics[criterion.metric]))

@@ -1,0 +1,24 @@
+"""What one run shows of itself, small enough to be sent from one process to another."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from hocket.report.account import Account
+from hocket.report.series import Series, jct_curve, series
+from hocket.report.summary import Summary
+
+
+class Outcome(Struct, frozen=True):
+    """A run in a comparison."""
+
+    label: str  # the policy, with its parameters where they were given
+    summary: Summary
+    jct_curve: tuple[tuple[float, float], ...]  # (seconds, share of jobs)
+    series: Series
+    stuck: tuple[str, ...] = ()  # why the first unfinished jobs do not go on
+
+
+def outcome(label: str, account: Account, summary: Summary, stuck: tuple[str, ...] = ()) -> Outcome:
+    """The run behind an account."""
+    return Outcome(label, summary, jct_curve(account), series(account), stuck)

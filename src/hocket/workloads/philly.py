@@ -1,0 +1,34 @@
+"""Microsoft's Philly trace (Jeon et al., ATC'19) as a table of one row a job.
+
+Columns: `job_idx` (the job's id), `submit_s`, `num_gpus`, `wall_run_s` (first start to last end, queueing
+excluded), `vc` (virtual cluster, the job's owner; may be empty). Others are ignored. The trace names no model
+and no speed: a job runs at `num_gpus` only, and its run time is the recorded one.
+"""
+
+from __future__ import annotations
+
+from hocket.model.job import Job
+from hocket.workloads.rules import TEXT, Seconds, Whole
+from hocket.workloads.selection import Selection
+from hocket.workloads.submission import only
+from hocket.workloads.table import read_table
+from hocket.workloads.truth import NO_KINDS, Submission, Truth, Workload
+
+
+def read_philly(path: str, selection: Selection = Selection(owner_option="vc")) -> Workload:
+    """The jobs of the table."""
+    table = read_table(path, ("job_idx", "submit_s", "num_gpus", "wall_run_s", "vc"), selection.rows)
+    gpus = table.column("num_gpus", Whole(low=1))
+    submissions = [
+        Submission(at_s, Job(job_id, vc, sizes=sizes), Truth(run_s, size, None, NO_KINDS))
+        for job_id, at_s, size, sizes, run_s, vc in zip(
+            table.ids("job_idx"),
+            table.column("submit_s", Seconds()),
+            gpus,
+            map(only, gpus),
+            table.column("wall_run_s", Seconds()),
+            table.column("vc", TEXT),
+            strict=True,
+        )
+    ]
+    return Workload("philly", selection.of(submissions, path))

@@ -1,0 +1,189 @@
+"""Workloads as the command line names them: `philly:PATH?first=1000`, `jobs.csv`, `poisson?jobs=200`, `demo`.
+
+    spec    = reader ":" path [options] | path ending in .csv, .csv.gz or .toml [options] | name [options]
+    options = "?" name "=" value ("&" name "=" value)*
+
+A bare option (`?elastic`) is one that is set to yes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hocket.workloads import generate
+from hocket.workloads.demo import demo
+from hocket.workloads.errors import WorkloadError, did_you_mean, shown
+from hocket.workloads.fields import Fields
+from hocket.workloads.muri import read_muri
+from hocket.workloads.options import split_options
+from hocket.workloads.philly import read_philly
+from hocket.workloads.plain_csv import read_csv
+from hocket.workloads.pollux import pollux_option, read_pollux
+from hocket.workloads.rules import Seconds
+from hocket.workloads.selection import read_selection
+from hocket.workloads.toml_file import read_workload_toml
+from hocket.workloads.truth import Workload
+
+_SUFFIXES = {".toml": "toml", ".csv": "csv", ".csv.gz": "csv"}
+_TRACE_OPTIONS = "first, from, to, scale-arrivals, elastic"
+_RECIPE_OPTIONS = "jobs, gpus, run, sigma, owners, elastic, deadlines, epochs, goals"
+
+
+class Source(Struct, frozen=True):
+    """Where workloads come from: one line of `hocket workloads`."""
+
+    name: str
+    example: str
+    summary: str
+    options: str
+    takes_path: bool
+    open: Callable[[str, Fields, int], Workload]  # path, options, seed; calls `finish` on the options
+
+
+def load(spec: str, *, seed: int = 0, limit: int | None = None) -> Workload:
+    """The workload that a spec names, or its first `limit` jobs. Raises WorkloadError."""
+    source, path, options = _resolved(spec)
+    workload = source.open(path, options, seed)
+    if source.name != "toml" or workload.name == "toml":
+        workload = replace(workload, name=spec)  # A TOML file may name itself.
+    if limit is not None:
+        workload = replace(workload, submissions=workload.submissions[:limit])
+    return workload
+
+
+def sources() -> tuple[Source, ...]:
+    """All there are, readers first."""
+    return _SOURCES
+
+
+def _resolved(spec: str) -> tuple[Source, str, Fields]:
+    name, colon, rest = spec.partition(":")
+    by_name = {s.name: s for s in _SOURCES}
+    where = f"workload {shown(spec)}"
+    if colon and name in by_name and by_name[name].takes_path:
+        path, options = split_options(rest, where)
+        if not path:
+            raise WorkloadError(f"{where}: {name} must be followed by a path, as {by_name[name].example}")
+        return by_name[name], path, options
+    path, options = split_options(spec, where)
+    for suffix, reader in _SUFFIXES.items():
+        if path.endswith(suffix) and not (colon and name.isalpha()):
+            return by_name[reader], path, options
+    if path in by_name:
+        if by_name[path].takes_path:
+            raise WorkloadError(f"{where}: {path} must be followed by a path, as {by_name[path].example}")
+        return by_name[path], "", options
+    hint = did_you_mean(name if colon else path, by_name)
+    raise WorkloadError(
+        f"{where}: must be READER:PATH, a path that ends in .csv, .csv.gz or .toml, or a name{hint}"
+    )
+
+
+def _philly(path: str, options: Fields, _seed: int) -> Workload:
+    selection = read_selection(options, "vc")
+    options.finish()
+    return read_philly(path, selection)
+
+
+def _pollux(path: str, options: Fields, _seed: int) -> Workload:
+    selection, wanted = read_selection(options), pollux_option(options)
+    options.finish()
+    return read_pollux(path, wanted, selection)
+
+
+def _muri(path: str, options: Fields, _seed: int) -> Workload:
+    selection = read_selection(options)
+    options.finish()
+    return read_muri(path, selection)
+
+
+def _csv(path: str, options: Fields, _seed: int) -> Workload:
+    selection = read_selection(options, "owner")
+    options.finish()
+    return read_csv(path, selection)
+
+
+def _toml(path: str, options: Fields, _seed: int) -> Workload:
+    options.finish()
+    return read_workload_toml(path)
+
+
+def _poisson(_path: str, options: Fields, seed: int) -> Workload:
+    recipe, gap_s = generate.read_recipe(options), options.read("gap", Seconds(above=True), 60.0)
+    options.finish()
+    return generate.poisson(recipe, gap_s, seed)
+
+
+def _window(_path: str, options: Fields, seed: int) -> Workload:
+    recipe, over_s = generate.read_recipe(options), options.read("over", Seconds(above=True), 3600.0)
+    options.finish()
+    return generate.window(recipe, over_s, seed)
+
+
+def _burst(_path: str, options: Fields, seed: int) -> Workload:
+    recipe = generate.read_recipe(options)
+    options.finish()
+    return generate.burst(recipe, seed)
+
+
+def _demo(_path: str, options: Fields, seed: int) -> Workload:
+    options.finish()
+    return demo(seed)
+
+
+_SOURCES = (
+    Source(
+        "philly",
+        "philly:philly_jobs.csv.gz?first=10000",
+        "Microsoft's Philly trace, recorded run times",
+        f"vc, {_TRACE_OPTIONS}",
+        True,
+        _philly,
+    ),
+    Source(
+        "pollux",
+        "pollux:pollux_workloads.csv.gz?workload=workload-1",
+        "a workload of Pollux; its run times are our assumption",
+        f"workload, {_TRACE_OPTIONS}",
+        True,
+        _pollux,
+    ),
+    Source(
+        "muri",
+        "muri:muri_trace3.csv.gz",
+        "a trace of Muri: Philly's arrivals with models",
+        _TRACE_OPTIONS,
+        True,
+        _muri,
+    ),
+    Source(
+        "csv",
+        "jobs.csv?elastic=yes",
+        "your own jobs, one a row: id, submit_s, run_s and more",
+        f"owner, {_TRACE_OPTIONS}",
+        True,
+        _csv,
+    ),
+    Source("toml", "jobs.toml", "jobs, owners, cluster, costs and faults in one file", "", True, _toml),
+    Source(
+        "poisson",
+        "poisson?jobs=200&gap=60",
+        "generated: independent arrivals",
+        f"gap, {_RECIPE_OPTIONS}",
+        False,
+        _poisson,
+    ),
+    Source(
+        "window",
+        "window?jobs=40&over=11000",
+        "generated: exponential gaps that fill a window",
+        f"over, {_RECIPE_OPTIONS}",
+        False,
+        _window,
+    ),
+    Source("burst", "burst?jobs=80", "generated: all at once", _RECIPE_OPTIONS, False, _burst),
+    Source("demo", "demo", "built in: 61 jobs of three teams for 4 nodes of 4 GPUs", "", False, _demo),
+)
