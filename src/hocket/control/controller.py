@@ -52,14 +52,24 @@ class Controller:
 
         # 4. Decide, if what the policy waits for has happened; a plan that breaks a rule is refused.
         plan, refused = None, ()
+        actions: list[Action] | None = None
         if _woken(state):
-            plan, refused = self._decide(state.snapshot())
+            plan, capacity, refused = self._decide(state.snapshot())
+            if refused:
+                state.wake = ALWAYS
+            else:
+                actions = state.start_all(plan, capacity)
+                if actions is None:
+                    state.adopt(plan, capacity)
+                for job_id, at_s in plan.reviews.items():
+                    heappush(self._timers, (at_s, job_id))
 
         # 5. Diff: what can be done now towards the plan.
-        actions: list[Action] = []
-        if state.unsettled or (plan is not None and plan.checkpoints):
-            actions, settled = diff(state, None if refused else plan)
-            state.issue(actions, settled)
+        if actions is None:
+            actions = []
+            if state.unsettled or (plan is not None and plan.checkpoints):
+                actions, settled = diff(state, None if refused else plan)
+                state.issue(actions, settled)
 
         # 6. Written down before anything is done.
         self.journal.append(Cycle(now_s, tuple(events), plan, refused))
@@ -120,19 +130,14 @@ class Controller:
         elif (at_s := next_verdict_s(view, state.now_s)) is not None:
             heappush(self._timers, (at_s, job_id))
 
-    def _decide(self, snapshot: Snapshot) -> tuple[Plan, tuple[str, ...]]:
+    def _decide(self, snapshot: Snapshot) -> tuple[Plan, Capacity, tuple[str, ...]]:
         began = perf_counter()
         plan = self.decide(snapshot)
         self.decision_s.append(perf_counter() - began)
         violations, capacity = examine(snapshot, plan)
         if violations:
             self.refused_plans += 1
-            self.state.wake = ALWAYS
-            return plan, tuple(violations)
-        self.state.adopt(plan, capacity)
-        for job_id, at_s in plan.reviews.items():
-            heappush(self._timers, (at_s, job_id))
-        return plan, ()
+        return plan, capacity, tuple(violations)
 
     def next_timer_s(self) -> float | None:
         """When the next moment comes that somebody asked for."""

@@ -5,7 +5,7 @@ Each field of `State` is a value; what changes is which values it holds. A snaps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, assert_never
 
 from msgspec.structs import replace
@@ -57,7 +57,7 @@ Order = Callable[[JobView, float], tuple[Any, ...]]
 # Members of an enum cost a look-up each time; these stand on hot paths.
 _WAITING, _STARTING, _RUNNING = JobState.WAITING, JobState.STARTING, JobState.RUNNING
 _PAUSING, _PAUSED = JobState.PAUSING, JobState.PAUSED
-_NOTHING, _IS_STARTING = Doing.NOTHING, Doing.STARTING
+_NOTHING, _IS_STARTING, _NONE = Doing.NOTHING, Doing.STARTING, Tier.NONE
 
 
 def empty(nodes: Iterable[Node] = (), seed: int = 0) -> Snapshot:
@@ -499,15 +499,7 @@ class State:
         if tenants:
             self.unsettled = tuple(dict.fromkeys(self.unsettled) | tenants) if self.unsettled else tuple(tenants)
             self._stand(plan, places)
-        for notes in (plan.memos, plan.reasons, plan.reviews):
-            for job_id in notes:
-                if job_id not in places and (view := self.jobs.get(job_id)) is not None:
-                    places[job_id] = []
-                    noted = replace(view, **_noted(plan, job_id))
-                    if notes is plan.memos:
-                        self._put(view, noted)
-                    else:
-                        self.jobs = self.jobs.set(job_id, noted)
+        self._take_notes(plan, places)
         if plan.ends:
             for job_id, verdict in plan.ends.items():
                 self.end(job_id, verdict, plan.reasons.get(job_id, ""))
@@ -516,6 +508,56 @@ class State:
                 view = self.jobs[job_id]
                 self._put(view, replace(view, keep=tier))
                 self._unsettle((job_id, ""))
+
+    def start_all(self, plan: Plan, capacity: Capacity) -> list[Action] | None:
+        """Adopt a plan that only gives waiting jobs something, and begin all of it; None if this is no such plan.
+
+        Most plans are. It does what `adopt`, `diff` and `issue` do one after another, with one new view a job.
+        """
+        if plan.drop or plan.ends or plan.tiers or plan.checkpoints or self.unsettled or self.leaving.data():
+            return None
+        starts = []
+        for new in plan.put:
+            if len(new.tenants) != 1:
+                return None
+            view = self.jobs[new.tenants[0].job]
+            if view.partitions or view.tenancies or view.preparing or new.tenants[0].task:
+                return None
+            starts.append((new, view))
+        self.memo = plan.memo
+        self.wake = plan.wake
+        self.decision += 1
+        self.arrived = self.due = ()
+        self.capacity = capacity
+        actions: list[Action] = []
+        for new, view in starts:
+            tenant = new.tenants[0]
+            to = Holding(new.id, new.slices, tenant.replicas, tenant.boundary)
+            self.partitions = self.partitions.set(new.id, new)
+            self._count(new, 1)
+            noted = replace(
+                view, partitions=(new.id,), tenancies=(Tenancy("", None, _IS_STARTING, to),), state=_STARTING,
+                **_noted(plan, tenant.job),
+            )  # fmt: skip
+            self._put(view, noted)
+            actions.append((Start if view.tier is _NONE else Resume)(tenant.job, "", to, new))
+        if len(plan.reasons) + len(plan.memos) + len(plan.reviews) > len(actions):
+            self._take_notes(plan, {view.job.id for _new, view in starts})
+        return actions
+
+    def _take_notes(self, plan: Plan, done: Container[str]) -> None:
+        """Keep what the plan says about jobs that it leaves where they are."""
+        taken: set[str] = set()
+        for notes in (plan.memos, plan.reasons, plan.reviews):
+            for job_id in notes:
+                if job_id in done or job_id in taken or (view := self.jobs.get(job_id)) is None:
+                    continue
+                taken.add(job_id)
+                noted = replace(view, **_noted(plan, job_id))
+                if notes is plan.memos:
+                    self._put(view, noted)  # Its rank may rest on its memo.
+                else:
+                    self.jobs = self.jobs.set(job_id, noted)
 
     def _stand(self, plan: Plan, places: dict[str, list[str]]) -> None:
         """Stand each job where the plan has it."""

@@ -157,7 +157,7 @@ class Capacity(Struct, eq=False):
     def exchange(self, back: Iterable[Slice], out: Iterable[Slice], found: list[str]) -> Capacity:
         """This capacity with some given back and then some taken. What cannot be taken is said, and left out."""
         index, up, free_of = self.layout.index, self.up, self._free
-        changes: dict[int, Free] = {}  # Struct values are true, so `or` asks for presence
+        changes: dict[int, Free] = {}  # A struct is true, so `or` below asks whether there is one.
         for part in back:
             i = index.get(part.node)
             if i is None or not up >> i & 1:

@@ -205,23 +205,31 @@ class VersionedQueue(Struct, Generic[K], eq=False):
     def __iter__(self) -> Iterator[Entry]:
         return self.skipping(lambda _bucket: False)
 
-    def skipping(self, skip: Callable[[K], bool]) -> Iterator[Entry]:
-        """The entries in order; a bucket is left out from the moment at which `skip` says so."""
-        heads = [(entries[0], bucket, 0, entries) for bucket, entries in self.buckets().items() if not skip(bucket)]
+    def skipping(
+        self, skip: Callable[[K], bool], hopeless: Callable[[K, Entry], bool] | None = None
+    ) -> Iterator[Entry]:
+        """The entries in order; a bucket is left out from the moment at which `skip` says so.
+
+        `hopeless` is asked once for each bucket, with its first entry: if it says so, none of it comes.
+        """
+        heads = [
+            (entries[0], bucket, entries)
+            for bucket, entries in self.buckets().items()
+            if not skip(bucket) and (hopeless is None or not hopeless(bucket, entries[0]))
+        ]
         if len(heads) == 1:
-            _entry, bucket, _at, entries = heads[0]
+            _entry, bucket, entries = heads[0]
             for entry in entries:
                 if skip(bucket):
                     return
                 yield entry
             return
-        heads.sort(key=lambda head: head[0])
-        order = [(entry, n) for n, (entry, _bucket, _at, _entries) in enumerate(heads)]
+        order = [(head[0], n) for n, head in enumerate(heads)]
         heapify(order)
         places = [0] * len(heads)
         while order:
             entry, n = order[0]
-            bucket, entries = heads[n][1], heads[n][3]
+            _entry, bucket, entries = heads[n]
             if skip(bucket):
                 heappop(order)
                 continue

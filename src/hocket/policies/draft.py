@@ -5,7 +5,7 @@ The gate for owners' quotas is here, once for all policies: a job whose owner ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hocket.model.capacity import Capacity, Shape, shape_of
@@ -14,6 +14,7 @@ from hocket.model.partition import NOW, Boundary, Partition, Tenant
 from hocket.model.plan import ALWAYS, Plan, Wake
 from hocket.model.resources import Slice
 from hocket.model.snapshot import NO_USE, Snapshot, Usage
+from hocket.model.versioned import Entry
 from hocket.model.view import JobView
 
 Saved = tuple[Any, ...]
@@ -55,10 +56,13 @@ class Draft:
         """How many partitions the draft drops: their jobs wait from now on."""
         return len(self._drop)
 
-    def candidates(self) -> Iterator[JobView]:
-        """Waiting jobs in the policy's order. Once a job did not fit, others of its shape are passed over."""
+    def candidates(self, hopeless: Callable[[Shape, Entry], bool] | None = None) -> Iterator[JobView]:
+        """Waiting jobs in the policy's order. Once a job did not fit, others of its shape are passed over.
+
+        `hopeless` may tell by a shape and the first entry (rank, number, id) of that shape that none of it fits.
+        """
         jobs = self.snapshot.jobs
-        for entry in self.snapshot.waiting.skipping(self._no_room.__contains__):
+        for entry in self.snapshot.waiting.skipping(self._no_room.__contains__, hopeless):
             view = jobs[entry[-1]]
             if self.admits(view):
                 yield view
@@ -76,12 +80,8 @@ class Draft:
         """Of these jobs, those that wait and may have something, in the policy's order."""
         views = [v for j in jobs if (v := self.snapshot.jobs.get(j)) is not None and not v.partitions]
         for view in sorted(views, key=lambda v: (v.rank, v.number)) if len(views) > 1 else views:
-            if view.verdict or view.job.tasks is not None:
-                continue
-            if self._limited and not self.within_quota(view.job, view.job.sizes[0]):
-                self.over_quota += 1
-                continue
-            yield view
+            if self.admits(view):
+                yield view
 
     def pass_over(self, view: JobView) -> None:
         """Leave the job waiting, and all others of its shape."""

@@ -1,7 +1,6 @@
 """Least attained service, in discrete levels, as Tiresias has it."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from typing import Annotated
 
 from msgspec import Meta
@@ -60,18 +59,21 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
         else:
             risen = True
     first = snapshot.waiting.first()
-    # Those who did not fit before fit now only if room was gained, or someone sank below them.
-    if snapshot.capacity.gpus != snapshot.memo or risen or (first is not None and first[0][0] < sunk):
-        tries: Iterable[JobView] = draft.candidates()
-    else:
-        tries = draft.only(snapshot.arrived)
     last = snapshot.placed.last()
     lowest = last[0][0] if last is not None else 0
+    free = draft.free_gpus
+    # Those who did not fit before fit now only if room was gained, or someone sank below them.
+    if free != snapshot.memo or risen or (first is not None and first[0][0] < sunk):
+        tries = draft.candidates(
+            lambda shape, entry: type(shape) is int and shape > free and entry[0][0] >= lowest
+        )
+    else:
+        tries = draft.only(snapshot.arrived)
     for view in tries:
-        if (
-            (view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus and draft.start(view, "starts: it is next"))
-            or (view.rank[0] < lowest and _take_place(draft, view, params))
-        ):  # fmt: skip
+        fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
+        if (fits and draft.start(view, "starts: least service first")) or (
+            view.rank[0] < lowest and _take_place(draft, view, params)
+        ):
             if _starved(view, now_s, params):
                 draft.memos[view.job.id] = view.attained_at(now_s)
             _review_at_next_level(draft, view, params)

@@ -1,0 +1,80 @@
+"""The command line. To add a command: a file in this folder, an import and a line here."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from hocket.cli.compare import compare
+from hocket.cli.demo import demo
+from hocket.cli.policies import policies
+from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, Refused
+from hocket.cli.simulate import simulate
+from hocket.cli.version import version
+from hocket.cli.workloads import workloads
+
+
+class Commands(TyperGroup):
+    """Says in one line what is wrong with the input, and ends with an exit code that scripts can use."""
+
+    def main(self, args: Any = None, prog_name: str | None = None, **more: Any) -> NoReturn:
+        """Run a command. `hocket` alone asks for help."""
+        args = list(sys.argv[1:] if args is None else args) or ["--help"]
+        more["standalone_mode"] = False
+        try:
+            code = super().main(args, prog_name or "hocket", **more)
+        except Refused as error:
+            code = _say(str(error))
+        except (KeyboardInterrupt, typer.Abort):
+            code = _say("interrupted", INTERRUPTED)
+        except Exception as error:
+            # Usage errors of click, which typer brings along or imports, depending on its version.
+            if not hasattr(error, "format_message"):
+                raise
+            context = getattr(error, "ctx", None)
+            hint = f" (see `{context.command_path} --help`)" if context is not None else ""
+            code = _say(error.format_message() + hint)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command of a context. An interrupt says so, whatever click makes of it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(_say("interrupted", INTERRUPTED)) from None
+
+
+def _say(message: str, code: int = BAD_INPUT) -> int:
+    print(f"hocket: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Shares one cluster, or one machine, among many training jobs and progressive queries.",
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(simulate)
+app.command()(compare)
+app.command()(policies)
+app.command()(workloads)
+app.command()(demo)
+app.command()(version)
+
+
+@app.callback()
+def hocket() -> None:
+    """Shares one cluster, or one machine, among many training jobs and progressive queries."""
+
+
+def run() -> None:
+    """The console script."""
+    app()
+
+
+if __name__ == "__main__":
+    run()

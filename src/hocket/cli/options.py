@@ -1,0 +1,61 @@
+"""Options that several commands share, said once: a name means the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def policy_names(incomplete: str) -> list[str]:
+    """For shell completion."""
+    from hocket.policies.registry import policies
+
+    return [name for name in policies() if name.startswith(incomplete)]
+
+
+def workload_names(incomplete: str) -> list[str]:
+    """For shell completion."""
+    from hocket.workloads import sources
+
+    return [s.name + (":" if s.takes_path else "") for s in sources() if s.name.startswith(incomplete)]
+
+
+WorkloadSpec = Annotated[
+    str,
+    typer.Argument(
+        metavar="WORKLOAD",
+        help="What to run: philly:PATH, jobs.csv, jobs.toml, 'poisson?jobs=200', demo … (see `hocket workloads`).",
+        autocompletion=workload_names,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Params = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the policy; may be repeated."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="309x8, 8x8:v100+8x8:p100 or a TOML file; the workload's own if it has one."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Of all dice: the same seed gives the same run.")]
+BeliefsText = Annotated[
+    str,
+    typer.Option(
+        "--beliefs",
+        metavar="learned|oracle|noisy:X",
+        help="What policies know of run times: what past jobs tell, the truth, or the truth with a relative error.",
+    ),
+]
+Noise = Annotated[float, typer.Option(min=0.0, help="How much the true speed of each start varies (σ of its log).")]
+Switching = Annotated[
+    str | None,
+    typer.Option(metavar="COSTS", help="What a switch costs each job: prepare=20,start=10s,checkpoint=5,stop=2."),
+]
+SpeedsText = Annotated[
+    str | None,
+    typer.Option("--speeds", metavar="LAW", help="True speed by size: law:C, power:P, linear or gavel:PATH."),
+]
+Until = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop the simulated clock here.")]
+Plots = Annotated[Path | None, typer.Option(metavar="DIR", help="Draw figures into this folder, as PNG and SVG.")]

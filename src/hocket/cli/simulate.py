@@ -1,0 +1,130 @@
+"""`hocket simulate WORKLOAD --policy P`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hocket.cli.options import (
+    AsJson,
+    BeliefsText,
+    Cluster,
+    Noise,
+    Params,
+    Plots,
+    Seed,
+    SpeedsText,
+    Switching,
+    Until,
+    WorkloadSpec,
+    policy_names,
+)
+
+if TYPE_CHECKING:
+    from hocket.cli.scenario import Run, Stage
+
+
+def simulate(
+    workload: WorkloadSpec,
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="Its name (see `hocket policies`).", autocompletion=policy_names)
+    ],
+    param: Params = None,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    beliefs: BeliefsText = "learned",
+    noise: Noise = 0.0,
+    switching: Switching = None,
+    speeds: SpeedsText = None,
+    until: Until = None,
+    journal: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Keep every event and plan in this SQLite file.")
+    ] = None,
+    plots: Plots = None,
+    jobs_csv: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a row a job to this CSV file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a workload under a policy, in simulated time.
+
+    Exit code 3 says that jobs were left which nothing more would happen to.
+    """
+    from hocket.cli.files import must_be_writable
+    from hocket.cli.refusal import UNFINISHED, refusing
+    from hocket.cli.scenario import Scenario, staged
+
+    with refusing():
+        for path, what in ((journal, "--journal"), (jobs_csv, "--jobs-csv")):
+            if path is not None:
+                must_be_writable(path, what)
+        if plots is not None:
+            must_be_writable(plots, "--plots", is_folder=True)
+        scenario = Scenario(
+            workload, policy, tuple(param or ()), cluster, seed, beliefs, noise, switching, speeds, until
+        )
+        stage = staged(scenario)
+    run = _played(stage, journal)
+    if jobs_csv is not None:
+        from hocket.cli.files import whole
+        from hocket.report.jobs_csv import write_jobs
+
+        with whole(jobs_csv) as out:
+            write_jobs(run.account, out)
+    drawn: list[Path] = []
+    if plots is not None:
+        from hocket.report.plots import plot_run
+
+        drawn = plot_run(run.account, plots)
+    _print(run, drawn, as_json)
+    if run.stuck:
+        for line in run.stuck:
+            typer.echo(f"hocket: unfinished: {line}", err=True)
+        raise typer.Exit(UNFINISHED)
+
+
+def _played(stage: Stage, path: Path | None) -> Run:
+    from contextlib import nullcontext
+
+    from hocket.cli.recording import MemoryJournal, Recording
+    from hocket.cli.refusal import refusing
+    from hocket.cli.scenario import ended_in, play
+    from hocket.cli.watch import watching
+
+    with refusing():
+        kept = Recording(path, stage.header) if path is not None else MemoryJournal(stage.header)
+    counted = ended = 0
+
+    def count() -> int:
+        nonlocal counted, ended
+        now = len(kept.cycles)
+        ended += ended_in(kept.cycles, counted, now)
+        counted = now
+        return ended
+
+    what = f"{stage.policy.policy.name} · {stage.workload.name}"
+    with (
+        kept if isinstance(kept, Recording) else nullcontext(),
+        watching(what, len(stage.workload.submissions), count),
+    ):
+        return play(stage, kept)
+
+
+def _print(run: Run, drawn: list[Path], as_json: bool) -> None:
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(run.summary).decode())
+        return
+    from rich.console import Console
+
+    from hocket.report.table import summary_table
+
+    console = Console()
+    console.print(summary_table(run.summary))
+    for job_id, reason in run.account.refusals[:3]:
+        console.print(f"refused: {reason or job_id}", markup=False, highlight=False, soft_wrap=True)
+    if len(run.account.refusals) > 3:
+        console.print(f"… and {len(run.account.refusals) - 3:,} more refused")
+    if drawn:
+        console.print(f"plots in {drawn[0].parent}", markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,69 @@
+"""Short ways to say jobs, nodes, workloads and snapshots in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hocket.control.state import State, empty
+from hocket.model.curve import NO_BELIEFS, Beliefs, Estimate
+from hocket.model.event import Event, JobSubmitted
+from hocket.model.job import Job, Owner
+from hocket.model.resources import Demand, Node
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.workloads.truth import Fault, Submission, Truth, Workload
+
+
+def job(
+    name: str,
+    *sizes: int,
+    gpus: int = 1,
+    cores: float = 0.0,
+    mem_mib: float = 0.0,
+    net_mbps: float = 0.0,
+    **more: Any,
+) -> Job:
+    """`job("a")`, `job("b", 8)`, `job("elastic", 1, 2, 4, owner="ana", cores=2)`."""
+    demand = Demand(gpus, cores, mem_mib, net_mbps)
+    return Job(name, demand=demand, sizes=sizes or (1,), **more)
+
+
+def cluster(text: str, **more: Any) -> list[Node]:
+    """`cluster("2x8")`: nodes n0 and n1 with eight GPUs each; `more` goes to every node."""
+    count, _, gpus = text.partition("x")
+    return [Node(f"n{i}", int(gpus), **more) for i in range(int(count))]
+
+
+def submitted(what: Job, at_s: float = 0.0, run_s: float | None = None, **more: Any) -> JobSubmitted:
+    """The event of its submission, with a belief in its run time at its largest size if one is given."""
+    beliefs = NO_BELIEFS if run_s is None else Beliefs(Estimate(run_s), what.sizes[-1])
+    return JobSubmitted(at_s, what, beliefs, **more)
+
+
+def submission(what: Job, at_s: float = 0.0, run_s: float = 100.0, **truth: Any) -> Submission:
+    """A job for the simulated world that runs for `run_s` at its largest size."""
+    return Submission(at_s, what, Truth(run_s, **{"reference_size": what.sizes[-1], **truth}))
+
+
+def workload(
+    *submissions: Submission, owners: Iterable[Owner] = (), faults: Iterable[Fault] = (), name: str = "test"
+) -> Workload:
+    """A workload of these, in the order of their times."""
+    in_order = sorted(submissions, key=lambda s: s.at_s)
+    return Workload(name, tuple(in_order), owners=tuple(owners), faults=tuple(faults))
+
+
+def snapshot(
+    nodes: Iterable[Node],
+    *events: Event,
+    order: Callable[[JobView, float], tuple[Any, ...]] = lambda _view, _now_s: (),
+    now_s: float | None = None,
+) -> Snapshot:
+    """What the real fold makes of these events."""
+    state = State(empty(nodes), order)
+    for event in events:
+        state.fold(event)
+    if now_s is not None:
+        state.now_s = now_s
+    return state.snapshot()
