@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from hocket.cli.compare import compare
 from hocket.cli.demo import demo
 from hocket.cli.policies import policies
-from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, Refused
+from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, InputError
 from hocket.cli.simulate import simulate
 from hocket.cli.version import version
 from hocket.cli.workloads import workloads
@@ -20,13 +20,14 @@ from hocket.cli.workloads import workloads
 class Commands(TyperGroup):
     """Says in one line what is wrong with the input, and ends with an exit code that scripts can use."""
 
-    def main(self, args: Any = None, prog_name: str | None = None, **more: Any) -> NoReturn:
+    def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run a command. `hocket` alone asks for help."""
-        args = list(sys.argv[1:] if args is None else args) or ["--help"]
-        more["standalone_mode"] = False
+        given = args[0] if args else options.pop("args", None)
+        given = list(sys.argv[1:] if given is None else given) or ["--help"]
+        options |= {"prog_name": "hocket", "standalone_mode": False}
         try:
-            code = super().main(args, prog_name or "hocket", **more)
-        except Refused as error:
+            code = super().main(given, **options)
+        except InputError as error:
             code = _say(str(error))
         except (KeyboardInterrupt, typer.Abort):
             code = _say("interrupted", INTERRUPTED)
@@ -55,6 +56,7 @@ def _say(message: str, code: int = BAD_INPUT) -> int:
 app = typer.Typer(
     cls=Commands,
     help="Shares one cluster, or one machine, among many training jobs and progressive queries.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )

@@ -32,7 +32,9 @@ def parameters(params: type[Struct]) -> list[Parameter]:
         if field.default_factory is not NODEFAULT:
             default = field.default_factory()
         description = next((m.description for m in metas if m.description), "")
-        found.append(Parameter(field.name, _type_text(plain) + _bounds(metas), msgspec.to_builtins(default), description))
+        found.append(
+            Parameter(field.name, _type_text(plain) + _bounds(metas), msgspec.to_builtins(default), description)
+        )
     return found
 
 

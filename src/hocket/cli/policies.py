@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def policies(
-    name: Annotated[str | None, typer.Argument(help="One policy, with its parameters.", autocompletion=policy_names)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="One policy, with its parameters.", autocompletion=policy_names)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the policies, or show one with its parameters."""
@@ -29,14 +31,14 @@ def policies(
         told = [_told(p) for p in found]
         print(msgspec.json.encode(told[0] if name is not None else {"policies": told}).decode())
         return
-    from rich.console import Console
+    from hocket.cli.console import console
 
-    console = Console()
+    page = console()
     if name is None:
-        console.print(_list(found))
-        console.print("[dim]hocket policies NAME shows a policy's parameters[/dim]", highlight=False)
+        page.print(_list(found))
+        page.print("[dim]hocket policies NAME shows a policy's parameters[/dim]", highlight=False)
     else:
-        _show(found[0], console)
+        _show(found[0], page)
 
 
 def _told(policy: Policy) -> dict[str, Any]:
@@ -65,23 +67,23 @@ def _list(found: list[Policy]) -> Any:
     return table
 
 
-def _show(policy: Policy, console: Any) -> None:
+def _show(policy: Policy, page: Any) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     from hocket.cli.parameters import parameters
 
-    console.print(Text(policy.name, style="bold") + Text(f"  {policy.paper}", style="dim"))
-    console.print(Text(policy.summary))
-    console.print(Text(policy.source, style="dim"), soft_wrap=True)
+    page.print(Text(policy.name, style="bold") + Text(f"  {policy.paper}", style="dim"))
+    page.print(Text(policy.summary))
+    page.print(Text(policy.source, style="dim"), soft_wrap=True)
     rows = parameters(policy.params)
     if not rows:
-        console.print("no parameters")
+        page.print("no parameters")
         return
     table = Table(box=SIMPLE_HEAD, header_style="bold")
     for title in ("parameter", "type", "default", "what it does"):
-        table.add_column(title, no_wrap=title == "parameter")
+        table.add_column(title, no_wrap=title == "parameter", overflow="fold")
     for row in rows:
         table.add_row(Text(row.name), Text(row.type), Text(row.default_text), Text(row.description))
-    console.print(table)
+    page.print(table)

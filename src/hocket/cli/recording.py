@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from hocket.control.journal import JournalError, MemoryJournal, SqliteJournal
+from hocket.control.journal import JournalError, SqliteJournal
 from hocket.control.ports import Cycle, Header
 
 # A simulation can be run again, so it need not wait for the disk after every cycle as a live run does.
@@ -59,6 +59,3 @@ class Recording:
 def _remove(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-__all__ = ["MemoryJournal", "Recording"]

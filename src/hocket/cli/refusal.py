@@ -10,7 +10,7 @@ UNFINISHED = 3
 INTERRUPTED = 130
 
 
-class Refused(Exception):
+class InputError(Exception):
     """The command cannot be carried out as it was given; the message is for the user, and one line."""
 
 
@@ -25,9 +25,9 @@ def refusing() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Refused(_of_file(error)) from error
+        raise InputError(_of_file(error)) from error
     except (ValueError, UnknownPolicy) as error:
-        raise Refused(str(error)) from error
+        raise InputError(str(error)) from error
 
 
 def _of_file(error: OSError) -> str:

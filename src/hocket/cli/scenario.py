@@ -134,7 +134,9 @@ def _value(policy: str, key: str, text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise ValueError(f"policy '{policy}', parameter '{key}': the value must be JSON ({error}), not '{text}'") from error
+        raise ValueError(
+            f"policy '{policy}', parameter '{key}': the value must be JSON ({error}), not '{text}'"
+        ) from error
 
 
 def play(stage: Stage, journal: Journal) -> Run:
@@ -153,7 +155,8 @@ def play(stage: Stage, journal: Journal) -> Run:
         accounted = account(journal.header, journal)
         summary = summarise(accounted, simulation.decision_s, beliefs=str(stage.beliefs))
     # Last of all, for the account is a part of the cost.
-    summary = replace(summary, cpu_s=effort().cpu_s, peak_rss_mib=effort().peak_rss_mib)
+    cost = effort()
+    summary = replace(summary, cpu_s=cost.cpu_s, peak_rss_mib=cost.peak_rss_mib)
     stuck = _stuck(simulation) if summary.unfinished and stage.until_s is None else ()
     return Run(simulation, accounted, summary, stuck)
 

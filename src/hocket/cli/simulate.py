@@ -86,10 +86,11 @@ def simulate(
 def _played(stage: Stage, path: Path | None) -> Run:
     from contextlib import nullcontext
 
-    from hocket.cli.recording import MemoryJournal, Recording
+    from hocket.cli.recording import Recording
     from hocket.cli.refusal import refusing
     from hocket.cli.scenario import ended_in, play
     from hocket.cli.watch import watching
+    from hocket.control.journal import MemoryJournal
 
     with refusing():
         kept = Recording(path, stage.header) if path is not None else MemoryJournal(stage.header)
@@ -116,15 +117,14 @@ def _print(run: Run, drawn: list[Path], as_json: bool) -> None:
 
         print(msgspec.json.encode(run.summary).decode())
         return
-    from rich.console import Console
-
+    from hocket.cli.console import console
     from hocket.report.table import summary_table
 
-    console = Console()
-    console.print(summary_table(run.summary))
+    page = console()
+    page.print(summary_table(run.summary))
     for job_id, reason in run.account.refusals[:3]:
-        console.print(f"refused: {reason or job_id}", markup=False, highlight=False, soft_wrap=True)
+        page.print(f"refused: {reason or job_id}", markup=False, highlight=False, soft_wrap=True)
     if len(run.account.refusals) > 3:
-        console.print(f"… and {len(run.account.refusals) - 3:,} more refused")
+        page.print(f"… and {len(run.account.refusals) - 3:,} more refused")
     if drawn:
-        console.print(f"plots in {drawn[0].parent}", markup=False, highlight=False, soft_wrap=True)
+        page.print(f"plots in {drawn[0].parent}", markup=False, highlight=False, soft_wrap=True)

@@ -18,7 +18,14 @@ _PATIENCE_S = 0.5  # before a bar appears: what is over sooner needs none
 def bars() -> Progress:
     """Bars on stderr, where they do not mix with results; none where that is no terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     return Progress(

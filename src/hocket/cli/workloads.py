@@ -25,13 +25,14 @@ def workloads(as_json: AsJson = False) -> None:
         print(msgspec.json.encode({"workloads": told}).decode())
         return
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    from hocket.cli.console import console
+
     table = Table(box=SIMPLE_HEAD, header_style="bold")
     for title in ("workload", "written as", "what it is", "options (?name=value&…)"):
-        table.add_column(title, no_wrap=title == "workload")
+        table.add_column(title, no_wrap=title == "workload", overflow="fold")
     for s in sources():
         table.add_row(Text(s.name), Text(s.example), Text(s.summary), Text(s.options))
-    Console().print(table)
+    console().print(table)

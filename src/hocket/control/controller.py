@@ -24,8 +24,10 @@ Decide = Callable[[Snapshot], Plan]  # a policy with its parameters bound
 class Controller:
     """Owns the state; everything it does with it is pure but for the journal."""
 
-    def __init__(self, snapshot: Snapshot, decide: Decide, order: Order, journal: Journal) -> None:
-        self.state = State(snapshot, order)
+    def __init__(
+        self, snapshot: Snapshot, decide: Decide, order: Order, journal: Journal, learns: bool = True
+    ) -> None:
+        self.state = State(snapshot, order, learns)
         self.decide = decide
         self.journal = journal
         self.decision_s: list[float] = []  # how long each decision took
@@ -51,7 +53,8 @@ class Controller:
             self._judge(job_id)
 
         # 4. Decide, if what the policy waits for has happened; a plan that breaks a rule is refused.
-        plan, refused = None, ()
+        plan: Plan | None = None
+        refused: tuple[str, ...] = ()
         actions: list[Action] | None = None
         if _woken(state):
             plan, capacity, refused = self._decide(state.snapshot())
@@ -83,12 +86,11 @@ class Controller:
     def _facts(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
         facts: list[Event] = []
         for event in events:
-            kind = type(event)
-            if kind is JobSubmitted:
+            if isinstance(event, JobSubmitted):
                 if reason := self._refusal(event, facts):
                     facts.append(JobRefused(event.at_s, event.job.id, reason))
                     continue
-            elif kind is NodeJoined:
+            elif isinstance(event, NodeJoined):
                 self._cluster_grows(event)
             facts.append(event)
         timers = self._timers

@@ -85,11 +85,12 @@ class State:
 
     __slots__ = (
         "alarm", "arrived", "capacity", "decision", "due", "epoch_ended", "freed", "history", "jobs", "judged",
-        "leaving", "memo", "nodes", "now_s", "order", "owners", "partitions", "placed", "seed", "submissions",
+        "leaving", "learns", "memo", "nodes", "now_s", "order", "owners", "partitions", "placed", "seed", "submissions",
         "unsettled", "usage", "waiting", "wake",
     )  # fmt: skip
 
-    def __init__(self, base: Snapshot, order: Order) -> None:
+    def __init__(self, base: Snapshot, order: Order, learns: bool = True) -> None:
+        self.learns = learns  # keep a history of run times, and believe from it
         self.now_s = base.now_s
         self.order = order
         self.nodes = base.nodes
@@ -158,7 +159,7 @@ class State:
 
     def _submitted(self, event: JobSubmitted) -> None:
         job, at_s, beliefs = event.job, event.at_s, event.beliefs
-        if beliefs.run_s is None:
+        if self.learns and beliefs.run_s is None:
             beliefs = run_time.believe(self.history, job, beliefs)
         view = JobView(job, self.submissions, at_s, _WAITING, at_s, beliefs=beliefs, costs=event.costs)
         self.submissions += 1
@@ -179,32 +180,31 @@ class State:
                 break
         else:
             return
-        now = Tenancy(task, tenancy.coming or tenancy.holding)
+        holding = tenancy.coming or tenancy.holding
+        now = Tenancy(task, holding)
         tenancies = (now,) if len(others) == 1 else tuple(now if t is tenancy else t for t in others)
         if self.leaving.data():
             self.leaving = self.leaving.without(f"{job_id}/{task}")
-        first = view.started_s is None
-        self._put(
+        started_s = view.started_s
+        settled = self._accounted(
             view,
-            self._accounted(
-                view,
-                tenancies,
-                _RUNNING,
-                started_s=self.now_s if first else view.started_s,
-                starts=view.starts + (tenancy.doing is _IS_STARTING),
-                prepared=False,
-            ),
+            tenancies,
+            _RUNNING,
+            started_s=self.now_s if started_s is None else started_s,
+            starts=view.starts + (tenancy.doing is _IS_STARTING),
+            prepared=False,
         )
+        self._put(view, settled)
         if view.job.criterion is not None:
             self.judged.append(job_id)
-        if not self._as_planned(job_id, task, now.holding):
+        if not self._as_planned(job_id, task, holding):
             self._unsettle((job_id, task))
 
     def _as_planned(self, job_id: str, task: str, holding: Holding | None) -> bool:
         if holding is None:
             return False
         partition = self.partitions.get(holding.partition)
-        if partition is None or partition.slices != holding.slices:
+        if partition is None or (partition.slices is not holding.slices and partition.slices != holding.slices):
             return False
         for t in partition.tenants:
             if t.job == job_id and t.task == task:
@@ -223,8 +223,9 @@ class State:
         for tenancy in tenancies:
             holding = tenancy.holding
             if holding is not None:
-                size += holding.size
-                gpus += holding.gpus
+                size += sum(holding.replicas)
+                for part in holding.slices:
+                    gpus += len(part.gpus)
         if view.size:
             return replace(
                 view, since_s=now_s, size=size, gpus=gpus, tenancies=tenancies, state=state,
@@ -254,11 +255,9 @@ class State:
         ):
             self._unsettle((job_id, task))
 
-    def _over(self, event: JobEnded) -> None:
-        self._end_for_good(event.job)
-
-    def _end_for_good(self, job_id: str) -> None:
+    def _over(self, event: JobEnded | JobFailed) -> None:
         """The job is in no snapshot from now on."""
+        job_id = event.job
         view = self.jobs.get(job_id)
         if view is None:
             return
@@ -268,23 +267,26 @@ class State:
             self.placed = self.placed.remove(0, entry)
         else:
             self.waiting = self.waiting.remove(shape_of(view.job), entry)
-        self._forget_tenants(view)
+        if self.unsettled or self.leaving.data():
+            self._forget_tenants(view)
         self.jobs = self.jobs.without(job_id)
-        if view.size:
+        if view.size and self.learns:
             self.history = run_time.learn(self.history, view.job, view.ran_at(self.now_s))
         self.freed = True
 
     def _failed(self, event: JobFailed) -> None:
-        self._fail(event.job, event.reason, event.final)
+        self.alarm = True
+        if event.final:
+            self._over(event)
+        else:
+            self._fail(event.job, event.reason)
 
-    def _fail(self, job_id: str, reason: str, final: bool = False) -> None:
+    def _fail(self, job_id: str, reason: str) -> None:
+        """The job's run is lost; it waits again."""
         view = self.jobs.get(job_id)
         if view is None:
             return
         self.alarm = self.freed = True
-        if final:
-            self._end_for_good(job_id)
-            return
         self._vacate(view)
         self._forget_tenants(view)
         now = self._accounted(
@@ -320,7 +322,8 @@ class State:
         job_id = view.job.id
         for pid in view.partitions:
             partition = self.partitions[pid]
-            others = tuple([t for t in partition.tenants if t.job != job_id])
+            tenants = partition.tenants
+            others = tuple(t for t in tenants if t.job != job_id) if len(tenants) > 1 else ()
             self._change_tenants(partition, others)
 
     def _change_tenants(self, partition: Partition, tenants: tuple[Tenant, ...]) -> None:
@@ -349,6 +352,7 @@ class State:
                     used.cores + replicas * demand.cores,
                     used.mem_mib + replicas * demand.mem_mib,
                     used.jobs + sign,
+                    used.net_mbps + replicas * demand.net_mbps,
                 ),
             )
 
@@ -541,8 +545,9 @@ class State:
             )  # fmt: skip
             self._put(view, noted)
             actions.append((Start if view.tier is _NONE else Resume)(tenant.job, "", to, new))
-        if len(plan.reasons) + len(plan.memos) + len(plan.reviews) > len(actions):
-            self._take_notes(plan, {view.job.id for _new, view in starts})
+        started = {action.job for action in actions}
+        if plan.memos or plan.reasons.keys() != started or not plan.reviews.keys() <= started:
+            self._take_notes(plan, started)
         return actions
 
     def _take_notes(self, plan: Plan, done: Container[str]) -> None:

@@ -6,11 +6,11 @@ mask that has one, whether there are ten nodes or ten thousand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from hocket.model.job import Job
+from hocket.model.job import ONE_GPU, Job
 from hocket.model.resources import Demand, Node, Slice, gpu_ids, gpu_mask
 from hocket.model.versioned import VersionedMap, versioned
 
@@ -23,10 +23,8 @@ Shape = int | tuple[object, ...]  # what decides where a job fits; equal shapes 
 def shape_of(job: Job) -> Shape:
     """What a job of its smallest size needs. Jobs of one shape fit, or do not, alike."""
     demand = job.demand
-    if (
-        demand.gpus == 1
-        and demand.gpus_only
-        and not (job.gpu_kinds or job.gpu_mem_mib or job.max_nodes or job.tasks)
+    if (demand is ONE_GPU or (demand.gpus == 1 and demand.gpus_only)) and not (
+        job.gpu_kinds or job.gpu_mem_mib or job.max_nodes or job.tasks
     ):
         return job.sizes[0]
     return (demand, job.sizes[0], job.gpu_kinds, job.gpu_mem_mib, job.max_nodes, job.tasks is not None)
@@ -95,6 +93,9 @@ class _Overlay(Struct, eq=False):
     def __getitem__(self, i: int) -> Free:
         return self._changed.get(i) or self._under[i]
 
+    def set(self, i: int, free: Free) -> _Overlay:
+        return _Overlay(self._under, self._changed.set(i, free))
+
     def update(self, changes: dict[int, Free]) -> _Overlay:
         return _Overlay(self._under, self._changed.update(changes))
 
@@ -142,7 +143,7 @@ class Capacity(Struct, eq=False):
                 gpus += after - before
         return Capacity(self.layout, free.update(changes), tuple(counts) if counts else self._by_count, gpus, up)
 
-    def take(self, slices: Iterable[Slice]) -> Capacity:
+    def take(self, slices: Sequence[Slice]) -> Capacity:
         """This capacity less what a partition takes."""
         found: list[str] = []
         taken = self.exchange((), slices, found)
@@ -150,12 +151,16 @@ class Capacity(Struct, eq=False):
             raise OverCapacity(found[0])
         return taken
 
-    def give(self, slices: Iterable[Slice]) -> Capacity:
+    def give(self, slices: Sequence[Slice]) -> Capacity:
         """This capacity and what a partition gives back; nothing comes back from a lost node."""
         return self.exchange(slices, (), [])
 
-    def exchange(self, back: Iterable[Slice], out: Iterable[Slice], found: list[str]) -> Capacity:
+    def exchange(self, back: Sequence[Slice], out: Sequence[Slice], found: list[str]) -> Capacity:
         """This capacity with some given back and then some taken. What cannot be taken is said, and left out."""
+        if len(back) + len(out) == 1:
+            part = back[0] if back else out[0]
+            if not (part.cores or part.mem_mib or part.net_mbps):
+                return self._exchange_gpus(part, bool(back), found)
         index, up, free_of = self.layout.index, self.up, self._free
         changes: dict[int, Free] = {}  # A struct is true, so `or` below asks whether there is one.
         for part in back:
@@ -194,6 +199,29 @@ class Capacity(Struct, eq=False):
             changes[i] = now
         return self._with(changes, up) if changes else self
 
+    def _exchange_gpus(self, part: Slice, gives: bool, found: list[str]) -> Capacity:
+        """GPUs of one node change hands: what happens most, with nothing done that it does not need."""
+        i = self.layout.index.get(part.node)
+        if i is None or not self.up >> i & 1:
+            if not gives:
+                found.append(f"node '{part.node}' is {'not in the cluster' if i is None else 'lost'}")
+            return self
+        free = self._free[i]
+        had, mask = free.gpus, gpu_mask(part.gpus)
+        if gives:
+            has = had | mask
+        elif mask & ~had or mask.bit_count() != len(part.gpus):
+            found.append(_conflict(self.layout.nodes[i], free, part))
+            return self
+        else:
+            has = had ^ mask
+        before, after = had.bit_count(), has.bit_count()
+        counts, bit = list(self._by_count), 1 << i
+        counts[before] ^= bit
+        counts[after] ^= bit
+        now = Free(has, free.cores, free.mem_mib, free.net_mbps)
+        return Capacity(self.layout, self._free.set(i, now), tuple(counts), self.gpus + after - before, self.up)
+
     def lose(self, node: str) -> Capacity:
         """This capacity without a node. Its partitions must have given it back."""
         i = self.layout.index[node]
@@ -210,7 +238,7 @@ class Capacity(Struct, eq=False):
         """Where `size` replicas fit: on one node, the fullest that holds them all, else on as few as can be."""
         demand = job.demand
         eligible = self.up if not (job.gpu_kinds or job.gpu_mem_mib) else self.up & self.layout.eligible(job)
-        if demand.gpus == 1 and demand.gpus_only:
+        if demand is ONE_GPU or (demand.gpus == 1 and demand.gpus_only):
             if size > self.gpus:
                 return None
             by_count = self._by_count
@@ -286,7 +314,8 @@ class Capacity(Struct, eq=False):
         """The slices of a partition that holds the job alone in these places, lowest free GPUs first."""
         demand = job.demand
         if len(places) == 1:
-            return (self._slice(demand, *places[0]),)
+            i, replicas = places[0]
+            return (self._slice(demand, i, replicas),)
         return tuple(self._slice(demand, i, replicas) for i, replicas in places)
 
     def _slice(self, demand: Demand, i: int, replicas: int) -> Slice:
@@ -316,6 +345,9 @@ class Capacity(Struct, eq=False):
             and self.layout.nodes == other.layout.nodes
             and all(a == b for a, b in zip(self, other, strict=True))
         )
+
+    def __ne__(self, other: object) -> bool:  # A struct's own would compare by identity.
+        return not self == other
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -115,11 +115,16 @@ class Snapshot(Struct, frozen=True):
 class Standing(Protocol):
     """What is planned and what is held: a snapshot, or the state it is taken of."""
 
-    jobs: VersionedMap[str, JobView]
-    partitions: VersionedMap[str, Partition]
-    leaving: VersionedMap[str, tuple[Slice, ...]]
-    unsettled: tuple[tuple[str, str], ...]
-    capacity: Capacity
+    @property
+    def jobs(self) -> VersionedMap[str, JobView]: ...
+    @property
+    def partitions(self) -> VersionedMap[str, Partition]: ...
+    @property
+    def leaving(self) -> VersionedMap[str, tuple[Slice, ...]]: ...
+    @property
+    def unsettled(self) -> tuple[tuple[str, str], ...]: ...
+    @property
+    def capacity(self) -> Capacity: ...
 
 
 def in_the_way(standing: Standing, job: str, slices: tuple[Slice, ...]) -> tuple[str, ...]:

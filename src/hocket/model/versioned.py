@@ -124,6 +124,9 @@ class VersionedMap(Struct, Generic[K, V], eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VersionedMap) and self.data() == other.data()
 
+    def __ne__(self, other: object) -> bool:  # A struct's own would compare by identity.
+        return not self == other
+
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -250,6 +253,9 @@ class VersionedQueue(Struct, Generic[K], eq=False):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VersionedQueue) and self.buckets() == other.buckets()
+
+    def __ne__(self, other: object) -> bool:  # A struct's own would compare by identity.
+        return not self == other
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -24,13 +24,14 @@ class Draft:
     """Starts from the present plan; `start` and `pause` change it; `plan()` is the result."""
 
     __slots__ = (
-        "_drop", "_limited", "_no_room", "_put", "_usage", "capacity", "memos", "over_quota", "reasons", "reviews",
+        "_capacity", "_drop", "_limited", "_no_room", "_put", "_taken", "_usage", "memos", "over_quota", "reasons", "reviews",
         "snapshot",
     )  # fmt: skip
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.capacity: Capacity = snapshot.capacity.draft()
+        self._capacity: Capacity = snapshot.capacity.draft()
+        self._taken: tuple[Slice, ...] = ()
         self.reasons: dict[str, str] = {}
         self.reviews: dict[str, float] = {}
         self.memos: dict[str, Any] = {}
@@ -42,9 +43,24 @@ class Draft:
         self.over_quota = 0  # jobs that were passed over
 
     @property
+    def capacity(self) -> Capacity:
+        """What is free as the plan stands."""
+        if self._taken:
+            self._capacity = self._capacity.take(self._taken)
+            self._taken = ()
+        return self._capacity
+
+    @capacity.setter
+    def capacity(self, capacity: Capacity) -> None:
+        self._capacity, self._taken = capacity, ()
+
+    @property
     def free_gpus(self) -> int:
         """GPUs that the plan leaves free as it stands."""
-        return self.capacity.gpus
+        free = self._capacity.gpus
+        for part in self._taken:
+            free -= len(part.gpus)
+        return free
 
     @property
     def started(self) -> int:
@@ -64,7 +80,9 @@ class Draft:
         jobs = self.snapshot.jobs
         for entry in self.snapshot.waiting.skipping(self._no_room.__contains__, hopeless):
             view = jobs[entry[-1]]
-            if self.admits(view):
+            if not self._limited and not view.verdict and view.job.tasks is None:
+                yield view
+            elif self.admits(view):
                 yield view
 
     def admits(self, view: JobView) -> bool:
@@ -102,8 +120,9 @@ class Draft:
             if smallest:  # A larger size, or a quota, says nothing about others of its shape.
                 self._no_room.add(shape_of(job))
             return False
-        slices = self.capacity.slices(job, places)
-        self.capacity = self.capacity.take(slices)
+        capacity = self.capacity
+        slices = capacity.slices(job, places)
+        self._taken = slices  # Taken off when somebody looks: a draft's last start need not be.
         replicas = (wanted,) if len(places) == 1 else tuple(n for _node, n in places)
         self._put[job.id] = Partition(job.id, slices, (Tenant(job.id, replicas, "", boundary),))
         self._drop.pop(job.id, None)

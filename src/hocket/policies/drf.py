@@ -38,7 +38,7 @@ def _totals(layout: Layout, up: int) -> Totals:
     )
 
 
-@policy("drf", params=Drf, order=rank, paper="Ghodsi et al., NSDI'11")
+@policy("drf", params=Drf, order=rank, paper="Ghodsi et al., NSDI'11", reads_beliefs=False)
 def decide(snapshot: Snapshot, params: Drf) -> Plan:
     """The owner with the least dominant share, over its weight, gets its next job; again, while something fits.
 

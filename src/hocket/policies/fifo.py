@@ -6,7 +6,7 @@ from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
 
 
-@policy("fifo")
+@policy("fifo", reads_beliefs=False)
 def decide(snapshot: Snapshot, _params: Params) -> Plan:
     """Strictly in order of submission: nobody overtakes a job that waits, however small."""
     draft = Draft(snapshot)

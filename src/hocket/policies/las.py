@@ -14,7 +14,7 @@ from hocket.policies.registry import Params, policy
 _SLACK_GPU_S = 1e-3  # a review comes at the threshold, give or take a rounding
 
 
-class Las(Params):
+class Las(Params, frozen=True):
     levels_gpu_s: Annotated[
         tuple[float, ...], Meta(description="attained service at which a job sinks by one level")
     ] = (3600.0, 36000.0, 360000.0)
@@ -40,7 +40,7 @@ def rank(view: JobView, now_s: float, params: Las) -> tuple[int, float]:
     return level, view.submitted_s if started is None else started
 
 
-@policy("las", params=Las, order=rank, paper="Tiresias, NSDI'19")
+@policy("las", params=Las, order=rank, paper="Tiresias, NSDI'19", reads_beliefs=False)
 def decide(snapshot: Snapshot, params: Las) -> Plan:
     """Least attained service first, in levels; a job on a higher level takes the place of lower ones.
 

@@ -56,6 +56,7 @@ class Policy(Struct, frozen=True):
     paper: str
     summary: str
     source: str
+    reads_beliefs: bool = True
 
     def bound(self, settings: dict[str, Any] | None = None) -> BoundPolicy:
         """The policy with its parameters, which may come as text from a command line."""
@@ -103,11 +104,17 @@ _scanned: list[tuple[str, ...]] = []
 
 
 def policy(
-    name: str, *, params: type[Params] = Params, order: Order | None = None, paper: str = ""
+    name: str,
+    *,
+    params: type[Params] = Params,
+    order: Order | None = None,
+    paper: str = "",
+    reads_beliefs: bool = True,
 ) -> Callable[[Decide], Decide]:
     """Register a policy where it is defined.
 
-    `order` ranks jobs: both queues of the snapshot are kept in it, and re-sorted only where an event touched.
+    `order` ranks jobs: both queues of the snapshot are kept in it, and re-sorted only where an event touched. For a
+    policy that reads no beliefs none are learned.
     """
 
     def register(decide: Decide) -> Decide:
@@ -117,7 +124,7 @@ def policy(
             raise PolicyError(f"policy '{name}' is defined in {known.source} and in {source}")
         doc = (decide.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
         summary = " ".join(doc.split())
-        _REGISTRY[name] = Policy(name, decide, params, order, paper, summary, source)
+        _REGISTRY[name] = Policy(name, decide, params, order, paper, summary, source, reads_beliefs)
         return decide
 
     return register

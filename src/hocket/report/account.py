@@ -167,6 +167,7 @@ class _Book:
         in the moment in which it is planned is dealt with in place. All else has a method of its own.
         """
         live, records, add_span = self.live, self.records, self.spans.append
+        now_s, plans = 0.0, 0
         for cycle in cycles:
             # An event may come with a later cycle: its own time counts. Any: `type() is` narrows nothing for mypy.
             events: Iterable[Any] = cycle.events
@@ -193,19 +194,15 @@ class _Book:
                     if job is None:
                         continue
                     now_s, held = event.at_s, job.held
-                    if (
-                        held is None
-                        or job.tasks is not None
-                        or len(held.tenants) > 1
-                        or event.verdict != "finished"
-                    ):
+                    if held is None or job.tasks is not None or len(held.tenants) > 1 or event.verdict != "finished":
                         self._over(job, event.verdict, now_s)
                         continue
                     since_s = job.since_s
                     if now_s > since_s:
                         add_span(Span(job.number, "", since_s, now_s, held, job.share))
                         job.ran_s += now_s - since_s
-                    self.ended_s = now_s
+                    if now_s > self.ended_s:
+                        self.ended_s = now_s
                     records[job.number] = _record(job, now_s, "finished", now_s)
                 elif kind is JobSubmitted:
                     new = event.job
@@ -218,14 +215,13 @@ class _Book:
                         self._paused(job, event.task, event.at_s)
                 elif kind is not TimePassed:
                     self._rare(event, event.at_s)
-            self.now_s = now_s = cycle.at_s
-            plan = cycle.plan
+            now_s, plan = cycle.at_s, cycle.plan
             if plan is None:
                 continue
+            plans += 1
             if cycle.refused:
                 self.refused += 1
                 continue
-            self.plans += 1
             for pid in plan.drop:
                 self.dropped[pid] = now_s
             for partition in plan.put:
@@ -235,16 +231,17 @@ class _Book:
                         continue  # A journal that begins in the middle: nothing is known of this job.
                     tenant = _task(job, t.task) if t.task else job
                     old = tenant.planned
-                    if old is not None and len(old.tenants) > 1:
+                    if old is not None and len(old.tenants) > 1 and old.id == partition.id:
                         self._told(old, partition, now_s)
                     tenant.planned = partition
                     tenant.planned_s = now_s
                     tenant.named = t
                     tenant.told_s = None
+        self.now_s, self.plans = now_s, plans - self.refused
 
     def _told(self, old: Partition, new: Partition, now_s: float) -> None:
         """Those whom the new version of a shared partition does not name are to leave it."""
-        stay = {(t.job, t.task) for t in new.tenants} if new.id == old.id else set()
+        stay = {(t.job, t.task) for t in new.tenants}
         for t in old.tenants:
             tenant = _known(self.live.get(t.job), t.task)
             if tenant is not None and tenant.planned is old and (t.job, t.task) not in stay:
@@ -304,12 +301,7 @@ class _Book:
         for t in partition.tenants:
             job = self.live.get(t.job)
             tenant = _known(job, t.task)
-            if (
-                job is not None
-                and tenant is not None
-                and tenant.held is not None
-                and tenant.held.id == partition.id
-            ):
+            if job is not None and tenant is not None and tenant.held is not None and tenant.held.id == partition.id:
                 holders.append((job, tenant, tenant.held))
         for job, tenant, held in holders:
             if now_s > tenant.since_s:
@@ -336,9 +328,7 @@ class _Book:
             return
         prepare_s = costs.prepare_s if fresh or not job.job.warm else 0.0
         observed_s = now_s - self._free_since(tenant.planned_s, tenant.planned.slices)
-        self._stood(
-            job, tenant, observed_s, prepare_s + costs.checkpoint_s + costs.stop_s + costs.start_s, now_s
-        )
+        self._stood(job, tenant, observed_s, prepare_s + costs.checkpoint_s + costs.stop_s + costs.start_s, now_s)
         self._close(job, tenant, now_s)
         self._open(job, tenant, now_s, now_s)
 
@@ -367,7 +357,7 @@ class _Book:
                 if verdict != Verdict.FINISHED:
                     job.stood_s += min(job.costs.stop_s, now_s - tenant.since_s)
                 self._close(job, tenant, now_s)
-        self.ended_s = now_s
+        self.ended_s = max(self.ended_s, now_s)
         self.records[job.number] = _record(job, now_s, verdict, now_s)
 
     # -- what is rare -----------------------------------------------------------------------------------------

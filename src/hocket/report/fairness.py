@@ -22,7 +22,7 @@ from hocket.model.job import Job
 from hocket.model.resources import Demand, Node
 from hocket.report.account import Account, Span
 
-MOMENTS = 200
+MOMENTS = 300
 _EPSILON = 1e-12
 
 K = TypeVar("K")
@@ -51,28 +51,35 @@ def fairness_loss(account: Account, moments: int = MOMENTS) -> float:
     for m in range(moments):
         while steps and steps[0][0] <= first_s + m * step_s:
             capacity = total(steps.pop(0)[1])
-        loss += _loss_at(live[m], held[m], capacity)
+        loss += _loss_at(live[m], held[m], sorts.values, capacity)
     return loss / moments
 
 
-class _Sorts(dict[tuple[Demand, int, float], Sort]):
-    """The sorts met so far: one value for all jobs that are alike."""
+class _Sorts:
+    """The sorts met so far. Their numbers stand for them in the loops below: they are cheaper to look up."""
 
-    def of(self, job: Job) -> Sort:
-        if job.tasks is not None:
-            return sort_of(job)
+    def __init__(self) -> None:
+        self.values: list[Sort] = []  # distinct
+        self._numbers: dict[Sort, int] = {}
+        self._seen: dict[tuple[Demand, int, float], int] = {}
+
+    def of(self, job: Job) -> int:
+        """The number of a job's sort."""
         key = (job.demand, job.sizes[-1], job.weight)
-        sort = self.get(key)
-        if sort is None:
-            sort = self[key] = sort_of(job)
-        return sort
+        number = self._seen.get(key) if job.tasks is None else None
+        if number is None:
+            sort = sort_of(job)
+            number = self._numbers.setdefault(sort, len(self.values))
+            if number == len(self.values):
+                self.values.append(sort)
+            if job.tasks is None:
+                self._seen[key] = number
+        return number
 
 
-def _alive(
-    account: Account, sorts: _Sorts, first_s: float, step_s: float, moments: int
-) -> list[dict[Sort, int]]:
+def _alive(account: Account, sorts: _Sorts, first_s: float, step_s: float, moments: int) -> list[dict[int, int]]:
     """How many jobs of each sort are live at each moment."""
-    changes: list[dict[Sort, int]] = [{} for _ in range(moments + 1)]
+    changes: list[dict[int, int]] = [{} for _ in range(moments + 1)]
     last_s, next_s = -inf, first_s  # the moments about the present job's submission
     for record in account.jobs:
         submitted_s, ended_s = record.submitted_s, record.ended_s
@@ -92,9 +99,9 @@ def _alive(
 
 def _holdings(
     account: Account, sorts: _Sorts, first_s: float, step_s: float, moments: int
-) -> list[dict[tuple[Sort, Vector], int]]:
+) -> list[dict[tuple[int, Vector], int]]:
     """How many jobs of each sort hold how much at each moment; several tenants of one job count together."""
-    changes: list[dict[tuple[Sort, Vector], int]] = [{} for _ in range(moments + 1)]
+    changes: list[dict[tuple[int, Vector], int]] = [{} for _ in range(moments + 1)]
     several: list[dict[int, list[Span]]] = [{} for _ in range(moments)]  # by job, where it has tasks
     jobs = account.jobs
     last_s, next_s = -inf, first_s  # the moments about the present span's end
@@ -137,18 +144,18 @@ def _summed(changes: Sequence[dict[K, int]]) -> list[dict[K, int]]:
     return moments
 
 
-def _loss_at(live: dict[Sort, int], held: dict[tuple[Sort, Vector], int], capacity: Vector) -> float:
+def _loss_at(
+    live: dict[int, int], held: dict[tuple[int, Vector], int], sorts: Sequence[Sort], capacity: Vector
+) -> float:
     if not live:
         return 0.0
-    due = due_shares(live, capacity)
+    due = due_shares({sorts[n]: count for n, count in live.items()}, capacity)
     loss, waiting = 0.0, dict(live)
-    for (sort, amounts), count in held.items():
+    for (n, amounts), count in held.items():
         share = min(_dominant(amounts, capacity), 1.0)
-        loss += count * abs(share - due.get(sort, 0.0))
-        waiting[sort] = waiting.get(sort, 0) - count
-    for sort, count in waiting.items():
-        loss += max(count, 0) * due[sort] if sort in due else 0.0
-    return loss
+        loss += count * abs(share - due.get(sorts[n], 0.0))
+        waiting[n] = waiting.get(n, 0) - count
+    return loss + sum(max(count, 0) * due.get(sorts[n], 0.0) for n, count in waiting.items())
 
 
 def due_shares(counts: dict[Sort, int], capacity: Vector) -> dict[Sort, float]:
@@ -165,8 +172,7 @@ def due_shares(counts: dict[Sort, int], capacity: Vector) -> dict[Sort, float]:
             due[sort] = 0.0  # It asks for nothing, or for what the cluster does not have now.
             continue
         rate = tuple(
-            count * sort.weight * (d / c) / most if c else 0.0
-            for d, c in zip(sort.demand, capacity, strict=True)
+            count * sort.weight * (d / c) / most if c else 0.0 for d, c in zip(sort.demand, capacity, strict=True)
         )
         growing.append((most / sort.weight, sort, rate))
     growing.sort(key=lambda g: g[0])

@@ -31,7 +31,7 @@ _LABELLED_JOBS = 80  # beyond these, names in bars would be noise
 def plot_run(account: Account, folder: Path) -> list[Path]:
     """Draw a run: job completion times, utilisation, queue and Gantt chart. Returns the files."""
     over_time = series(account)
-    title = f"{account.header.policy} · {account.header.workload}"
+    title = f"{account.header.policy} · {_shortened(account.header.workload)}"
     draw: dict[str, tuple[tuple[float, float], Callable[[Axes], None]]] = {
         "jct": ((6.4, 3.8), lambda axes: _jct(axes, [(account.header.policy, jct_curve(account))])),
         "utilisation": ((7.6, 3.4), lambda axes: _utilisation(axes, over_time)),
@@ -69,7 +69,7 @@ def plot_comparison(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
         seeds = len(next(iter(groups.values()), []))
         note = f", {seeds} seeds (lines: the first)" if seeds > 1 else ""
         sheet.suptitle(
-            f"{firsts[0].summary.workload}: {firsts[0].summary.jobs:,} jobs{note}" if firsts else "",
+            f"{_shortened(firsts[0].summary.workload)}: {firsts[0].summary.jobs:,} jobs{note}" if firsts else "",
             fontsize=12,
         )
         return _save(sheet, folder, "compare")
@@ -140,8 +140,7 @@ def _queue(axes: Axes, over_time: Series) -> None:
 
 def _mean_jcts(axes: Axes, groups: dict[str, list[Outcome]]) -> None:
     spreads = [
-        spread([o.summary.jct_mean_s for o in runs if o.summary.jct_mean_s is not None])
-        for runs in groups.values()
+        spread([o.summary.jct_mean_s for o in runs if o.summary.jct_mean_s is not None]) for runs in groups.values()
     ]
     means = [s.mean if s is not None else 0.0 for s in spreads]
     unit, unit_s = unit_for(3 * max(means, default=0.0))
@@ -149,14 +148,10 @@ def _mean_jcts(axes: Axes, groups: dict[str, list[Outcome]]) -> None:
     axes.barh(rows, [m / unit_s for m in means], color=[colour(n) for n in rows], height=0.65)
     for n, s in enumerate(spreads):
         if s is not None and s.half_width is not None:
-            axes.errorbar(
-                [s.mean / unit_s], [n], xerr=[s.half_width / unit_s], color="#333333", capsize=3, lw=1
-            )
+            axes.errorbar([s.mean / unit_s], [n], xerr=[s.half_width / unit_s], color="#333333", capsize=3, lw=1)
         if s is not None:
             right = (s.mean + (s.half_width or 0.0)) / unit_s
-            axes.annotate(
-                spoken(s.mean), (right, n), (4, 0), textcoords="offset points", va="center", fontsize=8.5
-            )
+            axes.annotate(spoken(s.mean), (right, n), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
     axes.set_yticks(rows, list(groups))
     axes.invert_yaxis()
     axes.margins(x=0.14)
@@ -170,9 +165,7 @@ def _over_time(axes: Axes, outcomes: Sequence[Outcome], resource: str, what: str
     longest_s = max((o.series.interval_s * len(o.series.running) for o in outcomes), default=0.0)
     unit, unit_s = unit_for(longest_s)
     for n, o in enumerate(outcomes):
-        values = _coarser(
-            o.series.utilisation.get(resource, ()) if what == "utilisation" else o.series.waiting
-        )
+        values = _coarser(o.series.utilisation.get(resource, ()) if what == "utilisation" else o.series.waiting)
         times = [i * o.series.interval_s * _COARSER / unit_s for i in range(len(values) + 1)]
         if values:
             axes.stairs(
@@ -204,9 +197,7 @@ def _coarser(values: Sequence[float]) -> list[float]:
     return [sum(g) / len(g) for g in groups]
 
 
-def _gantt(
-    figure: Callable[[tuple[float, float]], Figure], account: Account, shown: Chart, title: str
-) -> Figure:
+def _gantt(figure: Callable[[tuple[float, float]], Figure], account: Account, shown: Chart, title: str) -> Figure:
     from matplotlib.collections import PolyCollection
 
     rows = len(shown.rows)
@@ -221,9 +212,7 @@ def _gantt(
     # A hair of white keeps neighbours apart; among thousands of bars it would hide them.
     edge = 0.3 if len(boxes) < 2000 else 0.0
     axes.add_collection(
-        PolyCollection(
-            boxes, facecolors=[colour(b.job) for b in shown.bars], edgecolors="white", linewidths=edge
-        )
+        PolyCollection(boxes, facecolors=[colour(b.job) for b in shown.bars], edgecolors="white", linewidths=edge)
     )
     for row, (group, below) in enumerate(zip(shown.groups, shown.groups[1:], strict=False)):
         if group != below:
@@ -257,9 +246,7 @@ def _name_bars(axes: Axes, account: Account, shown: Chart, unit_s: float) -> Non
             named.add((bar.job, bar.since_s))
             middle_s = (bar.since_s + bar.until_s) / 2 - account.began_s
             ink = ink_on(colour(bar.job))
-            axes.text(
-                middle_s / unit_s, bar.row + 0.52, job_id, ha="center", va="center", fontsize=6, color=ink
-            )
+            axes.text(middle_s / unit_s, bar.row + 0.52, job_id, ha="center", va="center", fontsize=6, color=ink)
 
 
 # -- axes ----------------------------------------------------------------------------------------------------
@@ -297,6 +284,13 @@ def _label_log_times(axes: Axes) -> None:
 def _shown_resource(outcomes: Sequence[Outcome]) -> str:
     """The first resource that the cluster has."""
     return next((r for o in outcomes for r in o.series.utilisation), "gpus")
+
+
+def _shortened(workload: str) -> str:
+    """A workload's name without the folders of its path, and no longer than a title holds."""
+    reader, colon, path = workload.rpartition(":")
+    name = f"{reader}{colon}{path.rsplit('/', 1)[-1]}"
+    return name if len(name) <= 42 else f"{name[:41]}…"
 
 
 # -- files ---------------------------------------------------------------------------------------------------

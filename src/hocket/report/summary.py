@@ -33,20 +33,14 @@ class Summary(Struct, frozen=True):
     jobs: int  # submitted, refused ones included
     finished: int  # ended by themselves or by a verdict, but for those that failed
     failed: int  # ended by a failure
-    makespan_s: (
-        float  # from the first submission to the last end, or to the last moment while jobs are unfinished
-    )
+    makespan_s: float  # from the first submission to the last end, or to the last moment while jobs are unfinished
     jct_mean_s: float | None  # job completion time, from submission to end, over the finished jobs
     jct_p50_s: float | None  # quantiles lie between neighbours in proportion
     jct_p99_s: float | None
-    wait_mean_s: (
-        float | None
-    )  # time without resources, before the first start and paused, over the finished jobs
+    wait_mean_s: float | None  # time without resources, before the first start and paused, over the finished jobs
     utilisation: dict[str, float]  # resource-seconds that tenants held / those there were during the makespan
     fairness_loss: float  # mean over time of Dorm's Σ|s − ŝ| (see fairness.py)
-    deadlines_met: (
-        float | None
-    )  # share of the jobs with a deadline that finished by it; unfinished ones did not
+    deadlines_met: float | None  # share of the jobs with a deadline that finished by it; unfinished ones did not
     accuracies_met: float | None  # share of the jobs with a goal or convergence as criterion that reached it
     adjustments: int  # resizes, moves and pauses
     overhead_share: float  # time that tenants held resources without training / time that jobs held resources
@@ -57,9 +51,7 @@ class Summary(Struct, frozen=True):
     peak_rss_mib: float
     # Beyond what the design names:
     refused: int = 0  # submissions that broke a rule
-    unfinished: int = (
-        0  # jobs + refused ones are all accounted for: jobs = finished + failed + refused + unfinished
-    )
+    unfinished: int = 0  # jobs + refused ones are all accounted for: jobs = finished + failed + refused + unfinished
     preemptions: int = 0  # pauses
     verdicts: dict[str, int] = {}  # of the jobs that ended
     refused_plans: int = 0  # plans that the check did not let through

@@ -106,9 +106,7 @@ def summary_table(summary: Summary) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=f"{summary.policy} · {summary.workload}", title_justify="left", show_header=False, box=None
-    )
+    table = Table(title=f"{summary.policy} · {summary.workload}", title_justify="left", show_header=False, box=None)
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     for name, value in _lines(summary):

@@ -112,7 +112,10 @@ class SimulatedExecutor:
         if n < len(submissions) and (at_s is None or submissions[n].at_s <= at_s):
             at_s = submissions[n].at_s
         out = self._begun
-        self._begun = []
+        if out:
+            self._begun = []
+        else:
+            out = []
         if until_s is not None and (at_s is None or until_s < at_s):
             if at_s is None:
                 self._idle += 1
@@ -160,6 +163,7 @@ class SimulatedExecutor:
         if change is None or change[0] is not what:
             out.append(what)  # It had nothing to do with where the job runs.
             return
+        self._advance(run)
         self._done(run, task, change[1])
         out.append(what)
         for event, _place in run.pending.values():
@@ -194,12 +198,14 @@ class SimulatedExecutor:
     def _schedule(self, run: _Run) -> None:
         run.generation += 1
         if run.rate:
-            truth, goal_s = run.truth, run.truth.run_s
+            truth = run.truth
+            goal_s = truth.run_s
             if truth.epochs:
                 goal_s = min(goal_s, truth.run_s * (run.epoch + 1) / truth.epochs)
-            if run.crashes < len(truth.crashes_s):
+            if truth.crashes_s and run.crashes < len(truth.crashes_s):
                 goal_s = min(goal_s, truth.crashes_s[run.crashes])
-            self._push(self.now_s + max(0.0, goal_s - run.done_s) / run.rate, run, "next")
+            left_s = goal_s - run.done_s
+            self._push(self.now_s + left_s / run.rate if left_s > 0 else self.now_s, run, "next")
         if run.pending:
             for event, _place in run.pending.values():
                 self._push(event.at_s, run, event)
@@ -232,9 +238,13 @@ class SimulatedExecutor:
 
     def _gone(self, run: _Run) -> None:
         """The job runs nowhere any more."""
-        run.pending.clear()
-        for task in list(run.tenancies):
-            self._leave(run, task)
+        if run.pending:
+            run.pending.clear()
+        if self._tenants:
+            for task in list(run.tenancies):
+                self._leave(run, task)
+        else:
+            run.tenancies.clear()
         run.rate = 0.0
         run.generation += 1
         run.prepared = False
@@ -247,15 +257,15 @@ class SimulatedExecutor:
             self._re_rate(partition)
 
     def _done(self, run: _Run, task: str, place: _Place | None) -> None:
-        """A change is done: the tenant runs in its new place, or nowhere."""
-        self._advance(run)
+        """A change is done: the tenant runs in its new place, or nowhere. The run is up to date."""
         if task in run.tenancies:
             self._leave(run, task)
         if place is not None:
             run.tenancies[task] = place
-            if len(place[1].tenants) > 1 or place[1].id in self._tenants:
-                self._tenants.setdefault(place[1].id, {})[f"{run.job.id}/{task}"] = run
-                self._re_rate(place[1])
+            partition = place[1]
+            if len(partition.tenants) > 1 or (self._tenants and partition.id in self._tenants):
+                self._tenants.setdefault(partition.id, {})[f"{run.job.id}/{task}"] = run
+                self._re_rate(partition)
                 return
         run.rate = self._rate(run)
         self._schedule(run)
@@ -281,10 +291,13 @@ class SimulatedExecutor:
     def _tenant_rate(self, run: _Run, task: str) -> float:
         holding, partition = run.tenancies[task]
         own = 1.0 if task else own_speed(run.truth, holding, self._kind[holding.slices[0].node])
+        if not self._tenants:
+            return own
         sharers = self._tenants.get(partition.id)
         if sharers is None or len(sharers) < 2:
             return own
-        tenants, me = [], 0
+        tenants: list[tuple[Job, Truth, float]] = []
+        me = 0
         for who, other in sharers.items():
             if who == f"{run.job.id}/{task}":
                 me = len(tenants)

@@ -1,0 +1,349 @@
+"""The laws for policies, as functions to call on your own: each raises `Broken` with what it found.
+
+    from hocket.policies import find
+    from hocket.testing import laws
+    laws.hold(find("mine").bound(), snapshot)             # every law of one decision
+    laws.hold_in_a_run(find("mine").bound(), workload, nodes)  # and those of a whole run
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from random import Random
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hocket.control.check import examine
+from hocket.executors.simulated import BeliefMode
+from hocket.model.capacity import Capacity, shape_of
+from hocket.model.partition import Partition, Sharing
+from hocket.model.plan import Plan
+from hocket.model.resources import Node
+from hocket.model.snapshot import Snapshot, demand_of
+from hocket.model.versioned import VersionedMap, VersionedQueue, versioned
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+from hocket.policies.registry import BoundPolicy
+from hocket.testing.harness import Ran, simulated
+from hocket.workloads.truth import Workload
+
+_CLOSE = 1e-6
+
+
+class Broken(AssertionError):
+    """A policy broke a law; says which and how."""
+
+
+def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
+    """Every law of a single decision."""
+    before = rebuilt(snapshot)
+    plan = bound.decide(snapshot)
+    leaves_the_snapshot_alone(before, snapshot)
+    decides_alike_again(bound, snapshot, before, plan)
+    passes_the_check(snapshot, plan)
+    no_node_over_capacity(snapshot, plan)
+    sizes_are_allowed(snapshot, plan)
+    quotas_are_respected(snapshot, plan)
+    works_or_says_why_not(snapshot, plan)
+    reasons_are_given(snapshot, plan)
+    memos_survive_json(plan)
+    times_are_to_come(snapshot, plan)
+    names_mean_nothing(bound, snapshot, plan)
+    return plan
+
+
+def hold_in_a_run(bound: BoundPolicy, workload: Workload, nodes: Sequence[Node], seed: int = 0) -> Ran:
+    """Every law of a whole run, with perfect beliefs and with none."""
+    lazy = everybody_ends(bound, workload, nodes, seed)
+    waking_makes_no_difference(bound, workload, nodes, lazy, seed)
+    everybody_ends(bound, workload, nodes, seed, BeliefMode("learned"))
+    return lazy
+
+
+# -- laws of a decision -------------------------------------------------------------------------------------
+
+
+def leaves_the_snapshot_alone(before: Snapshot, after: Snapshot) -> None:
+    """A decision changes nothing but what it returns."""
+    for name in Snapshot.__struct_fields__:
+        if not (getattr(before, name) == getattr(after, name)):
+            raise Broken(f"the decision changed snapshot.{name}")
+
+
+def decides_alike_again(bound: BoundPolicy, snapshot: Snapshot, same: Snapshot, plan: Plan) -> None:
+    """The same snapshot gives the same plan, today and when it comes back from a file."""
+    if bound.decide(snapshot) != plan:
+        raise Broken("asked twice with one snapshot, the policy gives two plans")
+    if (again := bound.decide(same)) != plan:
+        raise Broken(f"asked with an equal snapshot, the policy gives another plan: {plan} and {again}")
+
+
+def passes_the_check(snapshot: Snapshot, plan: Plan) -> None:
+    """A controller would accept the plan."""
+    if found := examine(snapshot, plan)[0]:
+        raise Broken("the plan is refused: " + "; ".join(found))
+
+
+def no_node_over_capacity(snapshot: Snapshot, plan: Plan) -> None:
+    """Partitions are disjoint, and all together they fit every node."""
+    taken: dict[str, list[tuple[str, Any]]] = defaultdict(list)
+    for partition in snapshot.partitions_of(plan):
+        for part in partition.slices:
+            taken[part.node].append((partition.id, part))
+    for node_id, parts in taken.items():
+        view = snapshot.nodes.get(node_id)
+        if view is None or not view.up:
+            raise Broken(f"the plan uses node '{node_id}', which is not there")
+        gpus = [g for _pid, part in parts for g in part.gpus]
+        if len(set(gpus)) < len(gpus) or any(not 0 <= g < view.node.gpus for g in gpus):
+            raise Broken(f"node '{node_id}' has {view.node.gpus} GPUs, the plan gives away {sorted(gpus)}")
+        for name in ("cores", "mem_mib", "net_mbps"):
+            total, has = sum(getattr(p, name) for _pid, p in parts), getattr(view.node, name)
+            if total > has + _CLOSE:
+                raise Broken(f"node '{node_id}' has {has:g} {name}, the plan gives away {total:g}")
+
+
+def sizes_are_allowed(snapshot: Snapshot, plan: Plan) -> None:
+    """Every job runs at one of its sizes, with all that its replicas need, where it may run."""
+    for partition in plan.put:
+        for tenant in partition.tenants:
+            job = snapshot.jobs[tenant.job].job
+            if not tenant.task and sum(tenant.replicas) not in job.sizes:
+                raise Broken(f"job '{job.id}' has sizes {job.sizes}, the plan gives it {sum(tenant.replicas)}")
+            demand = demand_of(job, tenant.task)
+            for part, replicas in zip(partition.slices, tenant.replicas, strict=True):
+                node = snapshot.nodes[part.node].node
+                if replicas and job.gpu_kinds and node.gpu_kind not in job.gpu_kinds:
+                    raise Broken(f"job '{job.id}' accepts {job.gpu_kinds}, node '{node.id}' has {node.gpu_kind}")
+                if replicas and node.gpu_mem_mib < job.gpu_mem_mib:
+                    raise Broken(f"job '{job.id}' needs more GPU memory than node '{node.id}' has")
+                short = partition.sharing is Sharing.ALONE and (
+                    len(part.gpus) < demand.gpus * replicas
+                    or part.cores < demand.cores * replicas - _CLOSE
+                    or part.mem_mib < demand.mem_mib * replicas - _CLOSE
+                    or part.net_mbps < demand.net_mbps * replicas - _CLOSE
+                )
+                if short:
+                    raise Broken(f"job '{job.id}' needs {demand} × {replicas}, the plan gives it {part}")
+
+
+def quotas_are_respected(snapshot: Snapshot, plan: Plan) -> None:
+    """An owner over its quota gets no more of that; what it has already may stay."""
+    before, after = (_used(snapshot, p) for p in (list(snapshot.partitions.values()), snapshot.partitions_of(plan)))
+    for owner in snapshot.owners.values():
+        limits = (owner.max_gpus, owner.max_cores, owner.max_mem_mib, owner.max_jobs)
+        for name, limit, had, has in zip(
+            ("GPUs", "cores", "MiB", "jobs"), limits, before[owner.id], after[owner.id], strict=True
+        ):
+            if limit and has > limit + _CLOSE and has > had + _CLOSE:
+                raise Broken(f"owner '{owner.id}' has a quota of {limit:g} {name}, the plan gives it {has:g}")
+
+
+def _used(snapshot: Snapshot, partitions: list[Partition]) -> Mapping[str, list[float]]:
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 4)
+    for partition in partitions:
+        for tenant in partition.tenants:
+            job = snapshot.jobs[tenant.job].job
+            demand, replicas = demand_of(job, tenant.task), sum(tenant.replicas)
+            for i, need in enumerate((demand.gpus, demand.cores, demand.mem_mib)):
+                sums[job.owner][i] += need * replicas
+            sums[job.owner][3] += 1
+    return sums
+
+
+def works_or_says_why_not(snapshot: Snapshot, plan: Plan) -> None:
+    """No job waits while there is room for it, unless a reason names the job for which the room is kept.
+
+    Where the plan pauses somebody, the policy may fill the gap when it is there; it must be woken then.
+    """
+    if plan.drop or _shrinks(snapshot, plan):
+        if plan.wake.freed_gpus is None or plan.wake.freed_gpus > 1:
+            raise Broken("the plan pauses or shrinks jobs, and does not want to hear when they have gone")
+        return
+    capacity = examine(snapshot, plan)[1]
+    # Where jobs are changing over, the policy may wait until they have.
+    placed = {t.job for p in plan.put for t in p.tenants}
+    excused = any(f"'{view.job.id}'" in plan.reasons.get("*", "") for view in snapshot.jobs.values())
+    after = Draft(snapshot)
+    for partition in plan.put:
+        for tenant in partition.tenants:
+            if tenant.job in snapshot.jobs and not snapshot.jobs[tenant.job].partitions and not tenant.task:
+                after._book(snapshot.jobs[tenant.job].job, sum(tenant.replicas), 1)
+    for view in snapshot.jobs.values():
+        if view.partitions or view.job.id in placed or view.job.id in plan.ends or not after.admits(view):
+            continue
+        if excused or view.job.id in plan.reasons:
+            continue
+        if capacity.place(view.job, view.job.sizes[0]) is not None:
+            raise Broken(f"job '{view.job.id}' waits while there is room for it, and no reason says why: {plan}")
+
+
+def _shrinks(snapshot: Snapshot, plan: Plan) -> bool:
+    return any((old := snapshot.partitions.get(p.id)) is not None and old.gpus > p.gpus for p in plan.put)
+
+
+def reasons_are_given(snapshot: Snapshot, plan: Plan) -> None:
+    """Every job whose standing changes has a reason of its own."""
+    changed = set(plan.ends)
+    for pid in plan.drop:
+        changed |= {t.job for t in snapshot.partitions[pid].tenants}
+    for partition in plan.put:
+        old = snapshot.partitions.get(partition.id)
+        if old != partition:
+            before = set(old.tenants) if old is not None and old.slices == partition.slices else set()
+            changed |= {t.job for t in before ^ set(partition.tenants)}
+    if missing := sorted(j for j in changed if not plan.reasons.get(j)):
+        raise Broken(f"the standing of {missing} changes without a reason")
+
+
+def memos_survive_json(plan: Plan) -> None:
+    """What a policy wants to remember comes back from a file as it was."""
+    for memo in (plan.memo, *plan.memos.values()):
+        try:
+            back = json.loads(json.dumps(memo, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise Broken(f"memo {memo!r} does not become JSON: {error}") from error
+        if back != memo:
+            raise Broken(f"memo {memo!r} comes back from JSON as {back!r}")
+
+
+def times_are_to_come(snapshot: Snapshot, plan: Plan) -> None:
+    """Moments that a policy asks for are finite and not over; else it would be asked for ever."""
+    for job_id, at_s in plan.reviews.items():
+        if not isfinite(at_s) or at_s <= snapshot.now_s or job_id not in snapshot.jobs:
+            raise Broken(f"the plan wants to look at job '{job_id}' at {at_s}, and it is {snapshot.now_s}")
+    at_s = plan.wake.at_s
+    if at_s is not None and not (isfinite(at_s) and at_s > snapshot.now_s):
+        raise Broken(f"the plan wants to be asked at {at_s}, and it is {snapshot.now_s}")
+
+
+def names_mean_nothing(bound: BoundPolicy, snapshot: Snapshot, plan: Plan) -> None:
+    """Other names for the jobs give the same plan under those names. Ties are broken by submission, not by name."""
+    ids = list(snapshot.jobs)
+    if not ids:
+        return
+    names = [f"x{i}" for i in range(len(ids))]
+    Random(len(ids)).shuffle(names)
+    new = dict(zip(ids, names, strict=True))
+    other = bound.decide(rebuilt(snapshot, new))
+    for name in ("put", "drop", "ends", "checkpoints", "tiers", "memos", "memo", "reviews", "wake"):
+        expected, found = _renamed(getattr(plan, name), new), getattr(other, name)
+        if name in ("put", "drop"):
+            expected, found = sorted(expected, key=repr), sorted(found, key=repr)
+        if expected != found:
+            raise Broken(f"with other names for the jobs, plan.{name} is {found} and not {expected}")
+    if {new.get(j, j) for j in plan.reasons} != set(other.reasons):
+        raise Broken("with other names for the jobs, reasons are given to others")
+
+
+# -- laws of a run ------------------------------------------------------------------------------------------
+
+
+def everybody_ends(
+    bound: BoundPolicy,
+    workload: Workload,
+    nodes: Sequence[Node],
+    seed: int = 0,
+    beliefs: BeliefMode = BeliefMode("oracle"),
+) -> Ran:
+    """Every job ends, no plan is refused, and the state is sound after every cycle."""
+    ran = simulated(bound, workload, nodes, seed=seed, beliefs=beliefs)
+    if ran.refused:
+        raise Broken(f"{ran.refused} plans were refused")
+    if ran.left:
+        waits = [f"'{j}' ({ran.final.jobs[j].state}: {ran.final.jobs[j].reason})" for j in ran.left]
+        raise Broken(f"nothing more happens, and these have not ended: {', '.join(waits)}")
+    return ran
+
+
+def waking_makes_no_difference(
+    bound: BoundPolicy, workload: Workload, nodes: Sequence[Node], lazy: Ran, seed: int = 0
+) -> None:
+    """A controller that asks in every cycle reaches the same schedule as one that waits for what the policy names."""
+    eager = simulated(bound, workload, nodes, eager=True, seed=seed)
+    for job_id in sorted({*lazy.ended, *eager.ended}):
+        mine, other = lazy.ended.get(job_id), eager.ended.get(job_id)
+        if mine is None or other is None or abs(mine[0] - other[0]) > 1e-3 or mine[1] != other[1]:
+            raise Broken(f"job '{job_id}' ends {mine}, and {other} if the policy is asked in every cycle")
+
+
+# -- equal snapshots ----------------------------------------------------------------------------------------
+
+
+def rebuilt(snapshot: Snapshot, names: Mapping[str, str] | None = None) -> Snapshot:
+    """An equal snapshot with nothing shared, as it would come back from a file; with other names for its jobs."""
+    new = names or {}
+
+    def table(data: VersionedMap[Any, Any], change: Callable[[Any], Any] = _as_read) -> VersionedMap[Any, Any]:
+        return versioned((new.get(k, k), change(v)) for k, v in reversed(data.items()))
+
+    views = table(snapshot.jobs, lambda v: _as_read(_renamed(v, new)))
+    waiting: VersionedQueue[Any] = VersionedQueue({})
+    placed: VersionedQueue[int] = VersionedQueue({})
+    for view in sorted(views.values(), key=lambda v: v.job.id):
+        entry = (view.rank, view.number, view.job.id)
+        if view.partitions:
+            placed = placed.add(0, entry)
+        else:
+            waiting = waiting.add(shape_of(view.job), entry)
+    capacity = Capacity.of(node for node, _free in snapshot.capacity)
+    for node in snapshot.nodes.values():
+        if not node.up:
+            capacity = capacity.lose(node.node.id)
+    partitions = table(snapshot.partitions, lambda p: _as_read(_renamed(p, new)))
+    for partition in partitions.values():
+        capacity = capacity.take(partition.slices)
+    leaving = {_renamed_tenant(who, new): slices for who, slices in snapshot.leaving.items()}
+    return replace(
+        snapshot,
+        nodes=versioned((k, _as_read(v)) for k, v in snapshot.nodes.items()),
+        owners=versioned((k, _as_read(v)) for k, v in snapshot.owners.items()),
+        usage=versioned((k, _as_read(v)) for k, v in snapshot.usage.items()),
+        jobs=views,
+        waiting=waiting,
+        placed=placed,
+        partitions=partitions,
+        leaving=versioned(leaving.items()),
+        unsettled=tuple((new.get(job, job), task) for job, task in snapshot.unsettled),
+        capacity=capacity,
+        memo=_renamed(snapshot.memo, new),
+        arrived=tuple(new.get(j, j) for j in snapshot.arrived),
+        due=tuple(new.get(j, j) for j in snapshot.due),
+    )
+
+
+def _as_read(value: Any) -> Any:
+    """The same value, decoded from what it is encoded to."""
+    back = msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type(value))
+    if isinstance(value, JobView):
+        return replace(back, rank=value.rank)  # of any types, which no file keeps apart; a reader ranks anew
+    return back
+
+
+def _renamed_tenant(who: str, new: Mapping[str, str]) -> str:
+    job, slash, task = who.partition("/")
+    return new.get(job, job) + slash + task
+
+
+def _renamed(value: Any, new: Mapping[str, str]) -> Any:
+    """The value with other names wherever a job, or the partition of that name, is named."""
+    if not new:
+        return value
+    if isinstance(value, str):
+        return new.get(value, value)
+    if isinstance(value, dict):
+        return {_renamed(k, new): _renamed(v, new) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_renamed(v, new) for v in value)
+    if isinstance(value, msgspec.Struct):
+        if isinstance(value, JobView):
+            job = replace(value.job, id=new.get(value.job.id, value.job.id))
+            changes = {n: _renamed(getattr(value, n), new) for n in ("partitions", "tenancies", "memo")}
+            return replace(value, job=job, **changes)
+        return type(value)(*(_renamed(getattr(value, n), new) for n in value.__struct_fields__))
+    return value

@@ -1,0 +1,254 @@
+"""Hypothesis strategies: nodes, jobs, owners, workloads, and states reached through the real cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from hocket.control.admission import refusal
+from hocket.model import criterion
+from hocket.model.capacity import Capacity
+from hocket.model.curve import NO_BELIEFS, Beliefs, Estimate
+from hocket.model.event import (
+    JobEnded,
+    JobFailed,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+    OwnerSet,
+    ProgressReported,
+)
+from hocket.model.job import Job, Owner
+from hocket.model.plan import Plan
+from hocket.model.resources import Demand, Node
+from hocket.model.snapshot import Snapshot
+from hocket.model.versioned import versioned
+from hocket.model.view import Costs, JobState
+from hocket.policies.draft import Draft
+from hocket.policies.registry import BoundPolicy
+from hocket.testing.harness import Harness
+from hocket.workloads.truth import Fault, Submission, Truth, Workload
+
+OWNERS = ("ana", "bo", "cy")
+KINDS = ("v100", "p100")
+_seconds = st.one_of(st.sampled_from([0.0, 1.0, 10.0, 100.0, 3600.0]), st.floats(0.1, 20_000).map(lambda x: round(x, 2)))
+
+
+@st.composite
+def nodes(draw: st.DrawFn, most: int = 4) -> list[Node]:
+    """A small cluster: alike or mixed, with or without cores, memory and network."""
+    count = draw(st.integers(1, most))
+    rich = draw(st.booleans())
+    alike = draw(st.booleans())
+    gpus = draw(st.integers(1, 8))
+    found = []
+    for i in range(count):
+        if not alike:
+            gpus = draw(st.integers(0 if rich else 1, 8))
+        kind = draw(st.sampled_from(KINDS)) if rich else ""
+        found.append(
+            Node(f"n{i}", gpus, kind, 16_000.0 if kind == "v100" else 8_000.0, 16.0, 64_000.0, 1_000.0)
+            if rich
+            else Node(f"n{i}", gpus)
+        )
+    return found
+
+
+@st.composite
+def jobs(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> Job:
+    """A job that the cluster admits: rigid or elastic, plain or with several resources, kinds, limits and goals."""
+    plain = draw(st.integers(0, 3)) > 0
+    rich = any(n.cores for n in cluster)
+    demand = Demand(1)
+    if rich and not plain:
+        demand = Demand(
+            draw(st.sampled_from([0, 1, 1, 2])),
+            draw(st.sampled_from([0.0, 0.1, 1.0, 4.0])),
+            draw(st.sampled_from([0.0, 1000.0, 16_000.0])),
+            draw(st.sampled_from([0.0, 100.0])),
+        )
+    sizes = draw(
+        st.one_of(
+            st.sampled_from([(1,), (1,), (2,), (4,), (8,), (1, 2, 4), (2, 4), (1, 2, 3, 4, 5, 6)]),
+            st.sets(st.integers(1, 8), min_size=1, max_size=4).map(lambda s: tuple(sorted(s))),
+        )
+    )
+    found = Job(
+        name,
+        draw(st.sampled_from(OWNERS)),
+        demand=demand,
+        sizes=sizes,
+        max_nodes=0 if plain else draw(st.sampled_from([0, 0, 1, 2])),
+        gpu_kinds=() if plain or not rich else draw(st.sampled_from([(), ("v100",), ("p100", "v100")])),
+        gpu_mem_mib=0.0 if plain or not rich else draw(st.sampled_from([0.0, 12_000.0])),
+        weight=draw(st.sampled_from([1.0, 1.0, 0.5, 3.0])),
+        priority=draw(st.integers(-1, 2)),
+        deadline_s=draw(st.one_of(st.none(), st.floats(1, 10_000).map(lambda x: round(x, 1)))),
+        warm=draw(st.booleans()),
+    )
+    if refusal(versioned(), found, Capacity.of(cluster)):
+        return Job(name, found.owner, sizes=(1,), demand=Demand(1 if any(n.gpus for n in cluster) else 0))
+    return found
+
+
+@st.composite
+def owners(draw: st.DrawFn, roomy: bool = False) -> Owner:
+    """An owner with a weight and, perhaps, quotas; roomy ones have room for each of their jobs alone."""
+    return Owner(
+        draw(st.sampled_from(OWNERS)),
+        draw(st.sampled_from([1.0, 2.0, 0.25])),
+        max_gpus=draw(st.sampled_from([0, 16] if roomy else [0, 1, 3, 6])),
+        max_cores=draw(st.sampled_from([0.0, 32.0] if roomy else [0.0, 2.0, 8.0])),
+        max_mem_mib=draw(st.sampled_from([0.0, 128_000.0] if roomy else [0.0, 17_000.0])),
+        max_jobs=draw(st.sampled_from([0, 0, 1, 2])),
+    )
+
+
+costs = st.one_of(
+    st.just(Costs()),
+    st.builds(
+        Costs,
+        st.sampled_from([0.0, 20.0]),
+        st.sampled_from([0.0, 5.0]),
+        st.sampled_from([0.0, 3.0]),
+        st.sampled_from([0.0, 2.0]),
+    ),
+)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, cluster: Sequence[Node], most: int = 12, *, faults: bool = True) -> Workload:
+    """A workload that can end: quotas have room for each job alone, and lost nodes come back."""
+    submissions = []
+    at_s = 0.0
+    for i in range(draw(st.integers(1, most))):
+        at_s += draw(st.sampled_from([0.0, 0.0, 7.0, 100.0, 1000.0]))
+        job = draw(jobs(f"j{i}", cluster))
+        crash_s = draw(st.sampled_from([(), (), (), (5.0,), (3.0, 50.0)]))
+        epochs = draw(st.sampled_from([0, 0, 3]))
+        if epochs and draw(st.booleans()):
+            text = draw(st.sampled_from(["for 300s", "loss <= 0.1 within 900s", "loss <= 0.1 within 2 epochs"]))
+            job = _with_criterion(job, text)
+        truth = Truth(
+            draw(_seconds),
+            draw(st.sampled_from(job.sizes)),
+            spread=draw(st.sampled_from([1.0, 1.0, 0.8])),
+            epochs=epochs,
+            metric="loss" if epochs else "",
+            costs=draw(costs),
+            crashes_s=crash_s,
+        )
+        submissions.append(Submission(at_s, job, truth))
+    owned = {o.id: o for o in draw(st.lists(owners(roomy=True), max_size=2))}
+    lost: list[Fault] = []
+    if faults and draw(st.booleans()):
+        node, from_s = draw(st.sampled_from([n.id for n in cluster])), draw(st.sampled_from([5.0, 150.0]))
+        lost.append(Fault(from_s, node, from_s + draw(st.sampled_from([1.0, 500.0]))))
+    return Workload("drawn", tuple(submissions), owners=tuple(owned.values()), faults=tuple(lost))
+
+
+def _with_criterion(job: Job, text: str) -> Job:
+    from msgspec.structs import replace
+
+    return replace(job, criterion=criterion.parse(text))
+
+
+class Step(Struct, frozen=True):
+    """One step of a history: `what` happens; `which` picks among those to whom it can happen."""
+
+    what: str
+    which: int = 0
+    wait_s: float = 0.0
+    value: Any = None
+
+
+@st.composite
+def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[Step]:
+    """What might happen to a cluster, in any order, with changes answered late or never."""
+    steps = []
+    kinds = st.sampled_from(
+        ["submit"] * 6 + ["answer"] * 5 + ["answer all"] * 3 + ["end"] * 3 + ["pass"] * 2
+        + ["fail", "lose", "join", "owner", "report"]
+    )  # fmt: skip
+    for i in range(draw(st.integers(1, most))):
+        what = draw(kinds)
+        value: Any = None
+        if what == "submit":
+            job = draw(jobs(f"j{i}", cluster))
+            run_s = draw(st.one_of(st.none(), _seconds))
+            beliefs = NO_BELIEFS if run_s is None else Beliefs(Estimate(run_s), draw(st.sampled_from(job.sizes)))
+            value = (job, beliefs, draw(costs))
+        elif what == "owner":
+            value = draw(owners())
+        wait_s = draw(st.sampled_from([0.0, 0.0, 1.0, 50.0, 700.0, 4000.0]))
+        steps.append(Step(what, draw(st.integers(0, 7)), wait_s, value))
+    return steps
+
+
+def play(harness: Harness, steps: Sequence[Step], cluster: Sequence[Node]) -> Harness:
+    """Let a history happen, with the moments in between that the policy asked for."""
+    for step in steps:
+        until_s = harness.now_s + step.wait_s
+        while (at_s := harness.controller.next_timer_s()) is not None and at_s < until_s:
+            harness.tell(at_s=at_s)
+        harness.now_s = until_s
+        _happen(harness, step, cluster)
+    return harness
+
+
+def _happen(harness: Harness, step: Step, cluster: Sequence[Node]) -> None:
+    at_s, snapshot = harness.now_s, harness.snapshot
+    running = [v.job.id for v in snapshot.jobs.values() if v.state is JobState.RUNNING and v.size]
+    match step.what:
+        case "submit":
+            job, beliefs, costs = step.value
+            harness.tell(JobSubmitted(at_s, job, beliefs, costs))
+        case "answer all" if harness.pending:
+            harness.answer()
+        case "answer" if harness.pending:
+            harness.answer(harness.pending[step.which % len(harness.pending)])
+        case "end" if running:
+            harness.tell(JobEnded(at_s, running[step.which % len(running)]))
+        case "fail" if running:
+            harness.tell(JobFailed(at_s, running[step.which % len(running)], "it broke", step.which == 7))
+        case "report" if running:
+            harness.tell(ProgressReported(at_s, running[step.which % len(running)], step.which, {"acc": 0.5}))
+        case "lose":
+            harness.tell(NodeLost(at_s, cluster[step.which % len(cluster)].id))
+        case "join":
+            harness.tell(NodeJoined(at_s, cluster[step.which % len(cluster)]))
+        case "owner":
+            harness.tell(OwnerSet(at_s, step.value))
+        case _:
+            harness.tell(at_s=at_s)
+
+
+def chaos(snapshot: Snapshot) -> Plan:
+    """A policy of dice: starts, pauses and resizes at random, and so reaches states that no sane one would."""
+    draft, dice = Draft(snapshot), snapshot.dice()
+    for view in sorted(snapshot.jobs.values(), key=lambda v: v.number):
+        if not view.partitions or view.verdict:
+            continue
+        throw = dice.random()
+        if throw < 0.2:
+            draft.pause(view, "paused: the dice said so")
+        elif throw < 0.4 and len(view.job.sizes) > 1:
+            draft.resize(view, dice.choice(view.job.sizes), "resized: the dice said so")
+    for view in draft.candidates():
+        if dice.random() < 0.6:
+            draft.start(view, "starts: the dice said so")
+    return draft.plan()
+
+
+@st.composite
+def snapshots(draw: st.DrawFn, bound: BoundPolicy, most: int = 25) -> list[Snapshot]:
+    """States in which the policy may be asked: reached by itself, or by dice, in its own order of jobs."""
+    cluster = draw(nodes())
+    steps = draw(histories(cluster, most))
+    decide = bound.decide if draw(st.booleans()) else chaos
+    harness = Harness(decide, cluster, bound.order, seed=draw(st.integers(0, 3)))
+    play(harness, steps, cluster)
+    return [snapshot for snapshot, _plan in harness.asked] + [harness.snapshot]

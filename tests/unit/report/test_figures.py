@@ -1,0 +1,123 @@
+"""Charts hold what they should, and figures are the same bytes each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from hocket.executors.simulated import simulate
+from hocket.model.job import Job
+from hocket.model.resources import Demand, Node
+from hocket.policies.registry import find
+from hocket.report.account import Account, account
+from hocket.report.duration import digits, spoken, unit_for
+from hocket.report.gantt import chart
+from hocket.report.outcome import Outcome, outcome
+from hocket.report.plots import plot_comparison, plot_run
+from hocket.report.summary import summarise
+from hocket.report.table import comparison_table, summary_table
+from hocket.workloads import Submission, Truth, Workload, load
+
+
+def run(workload: Workload, policy: str = "fifo") -> Account:
+    simulation = simulate(workload, workload.nodes, find(policy).bound())
+    return account(simulation.journal.header, simulation.journal)
+
+
+def compared(*policies: str, seeds: int = 1) -> list[Outcome]:
+    outcomes = []
+    for policy in policies:
+        for seed in range(seeds):
+            accounted = run(load("demo", seed=seed), policy)
+            outcomes.append(outcome(policy, accounted, summarise(accounted)))
+    return outcomes
+
+
+def printed(table: object, width: int = 200) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with console.file:
+        console.print(table)
+        return console.export_text()
+
+
+@pytest.fixture(scope="module")
+def demo() -> Account:
+    return run(load("demo"), "las")
+
+
+def test_a_chart_has_a_row_a_gpu_and_a_bar_for_every_gpu_of_a_stay(demo: Account) -> None:
+    found = chart(demo)
+    assert len(found.rows) == 16
+    assert found.rows[0] == "n000:0"
+    assert len(found.bars) == sum(s.partition.gpus for s in demo.spans)
+    assert (found.hidden_rows, found.hidden_bars) == (0, 0)
+
+
+def test_a_chart_of_too_much_says_what_it_leaves_out(demo: Account) -> None:
+    found = chart(demo, max_rows=8, max_bars=20)
+    assert (len(found.rows), found.hidden_rows) == (8, 8)
+    assert len(found.bars) <= 20
+    assert found.hidden_bars > 0
+
+
+def test_tenants_of_a_node_without_gpus_stand_in_lanes() -> None:
+    demand = Demand(cores=2)
+    jobs = tuple(Submission(0.0, Job(n, demand=demand), Truth(10.0)) for n in ("a", "b"))
+    found = chart(run(Workload("cores", jobs, (Node("n0", cores=4),))))
+    assert found.rows == ("n0",)
+    assert sorted((b.low, b.high) for b in found.bars) == [(0.0, 0.5), (0.5, 1.0)]
+
+
+@pytest.mark.slow
+def test_figures_of_one_run_are_the_same_each_time(demo: Account, tmp_path: Path) -> None:
+    first, second = plot_run(demo, tmp_path / "1"), plot_run(demo, tmp_path / "2")
+    assert sorted(p.name for p in first) == sorted(
+        f"{name}.{kind}" for name in ("jct", "utilisation", "queue", "gantt") for kind in ("png", "svg")
+    )
+    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
+    assert sorted((tmp_path / "1").iterdir()) == sorted(first)  # and nothing half-written beside them
+
+
+def test_a_comparison_is_one_figure(tmp_path: Path) -> None:
+    files = plot_comparison(compared("fifo", "las", seeds=2), tmp_path)
+    assert [p.name for p in files] == ["compare.png", "compare.svg"]
+
+
+def test_a_run_without_jobs_can_be_drawn(tmp_path: Path) -> None:
+    assert plot_run(run(Workload("nothing", (), (Node("n0", gpus=1),))), tmp_path)
+
+
+def test_a_comparison_marks_the_best_and_relates_to_the_first() -> None:
+    text = printed(comparison_table(compared("fifo", "las")))
+    fifo, las = (next(line for line in text.splitlines() if line.split()[:1] == [p]) for p in ("fifo", "las"))
+    assert " 1.00 " in fifo
+    assert "*" in las
+
+
+def test_a_narrow_table_leaves_columns_out_and_says_so() -> None:
+    table = comparison_table(compared("fifo", "las"), width=80)
+    text = printed(table, width=80)
+    assert "left out for want of room" in text
+    assert "…" not in text
+
+
+def test_several_seeds_show_their_interval() -> None:
+    assert "±" in printed(comparison_table(compared("fifo", seeds=2)))
+
+
+def test_one_summary_names_its_numbers(demo: Account) -> None:
+    text = printed(summary_table(summarise(demo, [0.001])))
+    for word in ("61 finished", "makespan", "p99", "deadlines met", "goals reached", "overhead"):
+        assert word in text
+
+
+def test_times_are_spoken_in_three_digits() -> None:
+    assert [spoken(s) for s in (0.0, 0.5, 59.0, 90.0, 5400.0, 86400.0 * 40.5)] == [
+        *("0 s", "0.5 s", "59 s", "1.50 min", "1.50 h", "40.5 d"),
+    ]
+    assert spoken(None) == "–"
+    assert digits(12345.6) == "12,346"
+    assert unit_for(7200.0) == ("minutes", 60.0)
+    assert unit_for(4 * 86400.0) == ("days", 86400.0)
