@@ -62,7 +62,7 @@ FREE = Costs()
 # -- reading ------------------------------------------------------------------------------------------------
 
 
-class When(Struct, forbid_unknown_fields=True):
+class When(Struct, frozen=True, forbid_unknown_fields=True):
     """What a plan of the script waits for: all of these."""
 
     at_s: float = 0.0
@@ -345,7 +345,13 @@ class World(SimulatedExecutor):
     def __init__(self, workload: Workload, scenario: Scenario) -> None:
         super().__init__(workload, scenario.nodes, until_s=scenario.until_s)
         for failure in scenario.failures:
-            self.break_at(failure)
+            self._push(failure.at_s, None, failure)
+
+    def _node_event(self, event: Event, out: list[Event]) -> None:
+        if isinstance(event, JobFailed):
+            self._crash(self._runs[event.job], event.reason, out)
+        else:
+            super()._node_event(event, out)
 
 
 class Telling(Struct):
@@ -389,7 +395,7 @@ def tell(scenario: Scenario, costs: Costs | None = None) -> Telling:
             found.story.append(f"{now_s:g} > {told(action)}")
         book.balance()
         after = controller.snapshot
-        assert broken_invariants(after) == []
+        assert not (found_broken := broken_invariants(after)), (found_broken, found.story[-6:])
         book.agrees(after)
         found.snapshots.append((now_s, after))
         if actions:

@@ -14,6 +14,7 @@ from hocket.cli.policies import policies
 from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, InputError
 from hocket.cli.simulate import simulate
 from hocket.cli.version import version
+from hocket.cli.whatif import whatif
 from hocket.cli.workloads import workloads
 
 
@@ -65,6 +66,7 @@ app.command()(compare)
 app.command()(policies)
 app.command()(workloads)
 app.command()(demo)
+app.command()(whatif)
 app.command()(version)
 
 

@@ -44,7 +44,7 @@ from hocket.model.event import (
     StateStored,
     TimePassed,
 )
-from hocket.model.partition import Holding, Partition, Tenant
+from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Node, Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of
@@ -58,6 +58,7 @@ Order = Callable[[JobView, float], tuple[Any, ...]]
 _WAITING, _STARTING, _RUNNING = JobState.WAITING, JobState.STARTING, JobState.RUNNING
 _PAUSING, _PAUSED = JobState.PAUSING, JobState.PAUSED
 _NOTHING, _IS_STARTING, _NONE = Doing.NOTHING, Doing.STARTING, Tier.NONE
+_ALONE = Sharing.ALONE
 
 
 def empty(nodes: Iterable[Node] = (), seed: int = 0) -> Snapshot:
@@ -183,8 +184,7 @@ class State:
         holding = tenancy.coming or tenancy.holding
         now = Tenancy(task, holding)
         tenancies = (now,) if len(others) == 1 else tuple(now if t is tenancy else t for t in others)
-        if self.leaving.data():
-            self.leaving = self.leaving.without(f"{job_id}/{task}")
+        leaves = bool(self.leaving.data()) and f"{job_id}/{task}" in self.leaving
         started_s = view.started_s
         settled = self._accounted(
             view,
@@ -195,6 +195,8 @@ class State:
             prepared=False,
         )
         self._put(view, settled)
+        if leaves:
+            self._note_leaving(settled)  # The plan may have changed again since.
         if view.job.criterion is not None:
             self.judged.append(job_id)
         if not self._as_planned(job_id, task, holding):
@@ -498,7 +500,9 @@ class State:
             self._count(new, 1)
             self.partitions = self.partitions.set(new.id, new)
             for t in new.tenants:
-                places.setdefault(t.job, []).append(new.id)
+                pids = places.setdefault(t.job, [])
+                if new.id not in pids:  # Several tasks of a job may share a partition.
+                    pids.append(new.id)
                 tenants[t.job, t.task] = None
         if tenants:
             self.unsettled = tuple(dict.fromkeys(self.unsettled) | tenants) if self.unsettled else tuple(tenants)
@@ -522,8 +526,8 @@ class State:
             return None
         starts = []
         for new in plan.put:
-            if len(new.tenants) != 1:
-                return None
+            if len(new.tenants) != 1 or new.id in self.partitions:
+                return None  # Someone else may have it still.
             view = self.jobs[new.tenants[0].job]
             if view.partitions or view.tenancies or view.preparing or new.tenants[0].task:
                 return None
@@ -642,14 +646,15 @@ class State:
         partition = self.partitions.get(held.partition)
         if partition is None:
             return held.slices
-        left = []
+        stays = any(t.job == view.job.id and t.task == task for t in partition.tenants)
+        if not stays and partition.sharing is _ALONE:
+            return held.slices  # Another has it from now on, and alone.
+        left: list[Slice] = []
         if partition.slices != held.slices:
             kept = {s.node: s for s in partition.slices}
-            for part in held.slices:
-                if rest := _less(part, kept.get(part.node)):
-                    left.append(rest)
-        elif not any((t.job, t.task) == (view.job.id, task) for t in partition.tenants):
-            # The partition stays, shared by others: only the leaver's memory is in a newcomer's way.
+            left += [rest for part in held.slices if (rest := _less(part, kept.get(part.node))) is not None]
+        if not stays:
+            # The partition goes on, shared by others: of what it keeps only the leaver's memory is in a newcomer's way.
             mem_mib = demand_of(view.job, task).mem_mib
             for part, replicas in zip(held.slices, held.replicas, strict=True):
                 if mem_mib and replicas:

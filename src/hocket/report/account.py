@@ -256,7 +256,8 @@ class _Book:
         if tenant.held is not None:
             self._close(job, tenant, now_s)
         stood_s = 0.0
-        if now_s > tenant.planned_s:
+        # A shared partition is used by others while a tenant starts in it.
+        if now_s > tenant.planned_s and len(tenant.planned.tenants) == 1:
             stood_s = now_s - self._free_since(tenant.planned_s, tenant.planned.slices)
             if _declared(job.costs):
                 stood_s = min(stood_s, job.costs.prepare_s + job.costs.start_s)

@@ -191,10 +191,10 @@ def due_shares(counts: dict[Sort, int], capacity: Vector) -> dict[Sort, float]:
                 rates = [rates[r] - rate[r] for r in range(4)]
                 continue
             empty = [r for r in range(4) if rates[r] > _EPSILON and left[r] <= _EPSILON]
-            for _full, other, needs in growing:
-                if other is sort or (other not in frozen and any(needs[r] > 0 for r in empty)):
-                    frozen.add(other)
-                    due[other] = other.weight * level
+            stopped = [o for _full, o, needs in growing if o not in frozen and any(needs[r] > 0 for r in empty)]
+            for other in stopped or [sort]:
+                frozen.add(other)
+                due[other] = other.weight * level
             # Summed anew: what rounding leaves of a rate must not look like a job that still grows.
             rates = [sum(g[2][r] for g in growing if g[1] not in frozen) for r in range(4)]
     return due

@@ -134,9 +134,11 @@ def _leaving(snapshot: Snapshot) -> Iterator[str]:
     for view in snapshot.jobs.values():
         for tenancy in view.tenancies:
             who = f"{view.job.id}/{tenancy.task}"
-            more = _more_than_planned(snapshot, tenancy)
+            more = _more_than_planned(snapshot, view.job.id, tenancy)
             shared = any(
-                h is not None and (p := snapshot.partitions.get(h.partition)) is not None and len(p.tenants) > 1
+                h is not None
+                and (p := snapshot.partitions.get(h.partition)) is not None
+                and p.sharing is not Sharing.ALONE
                 for h in (tenancy.holding, tenancy.coming)
             )
             if more and who not in leaving:
@@ -148,12 +150,15 @@ def _leaving(snapshot: Snapshot) -> Iterator[str]:
         yield f"leaving names tenants that hold nothing: {sorted(leaving)}"
 
 
-def _more_than_planned(snapshot: Snapshot, tenancy: Tenancy) -> set[tuple[str, object]]:
+def _more_than_planned(snapshot: Snapshot, job_id: str, tenancy: Tenancy) -> set[tuple[str, object]]:
     more: set[tuple[str, object]] = set()
     for held in (tenancy.holding, tenancy.coming):
         if held is None:
             continue
         partition = snapshot.partitions.get(held.partition)
+        if partition is not None and partition.sharing is Sharing.ALONE:
+            if (partition.tenants[0].job, partition.tenants[0].task) != (job_id, tenancy.task):
+                partition = None  # It is another's by now.
         planned = {s.node: s for s in partition.slices} if partition is not None else {}
         for part in held.slices:
             kept = planned.get(part.node)

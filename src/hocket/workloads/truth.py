@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hocket.model.curve import Curve
+from hocket.model.curve import Beliefs, Curve
 from hocket.model.job import Job, Owner
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs
@@ -36,6 +36,7 @@ class Submission(Struct, frozen=True, gc=False):
     at_s: float
     job: Job
     truth: Truth
+    beliefs: Beliefs | None = None  # known beforehand, as a journal recorded them; None: as the run's mode says
 
 
 class Fault(Struct, frozen=True, gc=False):

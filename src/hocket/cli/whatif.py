@@ -1,0 +1,106 @@
+"""`hocket whatif JOURNAL --policy P`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hocket.cli.options import AsJson, Params, policy_names
+
+if TYPE_CHECKING:
+    from hocket.report.account import Account
+    from hocket.report.whatif import Band, Rebuilt, WhatIf
+
+
+def whatif(
+    journal: Annotated[Path, typer.Argument(help="A journal, as `hocket simulate --journal` keeps it.")],
+    policy: Annotated[
+        list[str],
+        typer.Option("--policy", "-p", help="Under which policy; may be repeated.", autocompletion=policy_names),
+    ],
+    param: Params = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run recorded arrivals again under another policy.
+
+    The recorded policy is run again too: how far that is from what was recorded is the band to read the rest with.
+    """
+    from hocket.cli.refusal import InputError, refusing
+    from hocket.cli.scenario import bound_policy, few_collections
+    from hocket.cli.watch import bars
+    from hocket.control.journal import SqliteJournal
+    from hocket.report.account import account
+    from hocket.report.summary import summarise
+    from hocket.report.whatif import band, rebuild, run_again
+
+    with refusing():
+        policies = [bound_policy(name, param or ()) for name in policy]
+        kept = SqliteJournal(journal)
+        header = kept.header
+        same = bound_policy(header.policy)
+        same = same.policy.bound(header.params)
+        cycles = list(kept)
+        recorded = account(header, cycles)
+        if not recorded.jobs:
+            raise InputError(f"journal '{journal}' records no job: there is nothing to run again")
+        rebuilt = rebuild(recorded, cycles)
+    with few_collections(), bars() as progress:
+        task = progress.add_task("running again", total=1 + len(policies))
+        again = run_again(rebuilt, same, header.seed)
+        progress.advance(task)
+        others = []
+        for other in policies:
+            others.append(run_again(rebuilt, other, header.seed))
+            progress.advance(task)
+    kept.close()
+    compared = band(recorded, again.account)
+    if as_json:
+        import msgspec
+
+        found = {
+            "recorded": summarise(recorded),
+            "again": again.summary,
+            "band": compared,
+            "whatif": [o.summary for o in others],
+            "extrapolated": [o.extrapolated for o in others],
+            "unfinished": rebuilt.unfinished,
+            "speed_law": {"loss": rebuilt.loss, "fitted": rebuilt.loss_fitted},
+        }
+        print(msgspec.json.encode(found).decode())
+        return
+    _print(recorded, again, others, rebuilt, compared)
+
+
+def _print(recorded: Account, again: WhatIf, others: list[WhatIf], rebuilt: Rebuilt, compared: Band) -> None:
+    from hocket.cli.console import console
+    from hocket.report.outcome import outcome
+    from hocket.report.summary import summarise
+    from hocket.report.table import comparison_table
+    from hocket.report.whatif import names
+
+    page = console()
+    policy = recorded.header.policy
+    rows = [
+        outcome(f"{policy}, recorded", recorded, summarise(recorded)),
+        outcome(f"{policy}, run again", again.account, again.summary),
+        *(outcome(f"{o.summary.policy}, what if", o.account, o.summary) for o in others),
+    ]
+    page.print(comparison_table(rows, page.width))
+
+    def say(line: str) -> None:
+        page.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    if compared.share is not None:
+        say(
+            f"band: run again, the recorded policy's mean JCT differs by {compared.share:.2%}; "
+            f"95 % of the jobs differ by at most {compared.jobs_p95_share or 0.0:.2%} of their own"
+        )
+    law = f"speeds at sizes never run: n / (1 + c·(n − 1)) with c = {rebuilt.loss:.3f}"
+    say(law + (", fitted to jobs that ran at several sizes" if rebuilt.loss_fitted else ", assumed"))
+    for other in others:
+        if other.extrapolated:
+            say(f"{other.summary.policy} rests on extrapolation for {names(other.extrapolated)}")
+    if rebuilt.unfinished:
+        say(f"not finished when recorded, or missed: {names(rebuilt.unfinished)}")

@@ -1,0 +1,184 @@
+"""Commands as users type them, within this process."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hocket.cli.main import app
+from hocket.control.journal import SqliteJournal
+
+# Not reproducible: how long things took, and how much memory the process has used.
+TIMES = ("cpu_s", "peak_rss_mib", "decision_ms_mean", "decision_ms_p99")
+
+STUCK = """
+cluster = "1x4"
+[[owners]]
+id = "small"
+max_gpus = 1
+[[jobs]]
+id = "fits"
+owner = "small"
+submit_s = 0
+run_s = 10
+[[jobs]]
+id = "over-quota"
+owner = "small"
+submit_s = 0
+run_s = 10
+gpus = 2
+"""
+
+
+def hocket(*args: str) -> Any:
+    return CliRunner().invoke(app, args)
+
+
+def told(*args: str) -> dict[str, Any]:
+    result = hocket(*args)
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)  # one object and nothing else
+    return found
+
+
+def refused(*args: str) -> str:
+    result = hocket(*args)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("hocket: ")
+    assert result.stderr.count("\n") == 1
+    return str(result.stderr)
+
+
+def test_simulate_prints_one_object_that_is_the_same_but_for_times() -> None:
+    args = ("simulate", "demo", "--policy", "las", "--seed", "3", "--beliefs", "noisy:0.3", "--noise", "0.1", "--json")
+    first, second = told(*args), told(*args)
+    assert all(first.pop(name) >= 0 and second.pop(name) >= 0 for name in TIMES)
+    assert first == second
+    assert (first["policy"], first["workload"], first["seed"], first["beliefs"]) == ("las", "demo", 3, "noisy:0.3")
+    assert first["jobs"] == first["finished"] == 61
+
+
+def test_simulate_prints_a_table_for_people() -> None:
+    result = hocket("simulate", "demo", "--policy", "fifo")
+    assert result.exit_code == 0
+    assert "61 finished" in result.stdout
+
+
+def test_what_the_command_line_says_reaches_the_run() -> None:
+    args = ("simulate", "burst?jobs=8", "--policy", "fifo", "--cluster", "1x8", "--json")
+    plain, costly = told(*args), told(*args, "--switching", "start=60")
+    assert plain["overhead_share"] == 0
+    assert costly["overhead_share"] > 0
+    las = told("simulate", "demo", "--policy", "las:promote=3", "--param", "levels_gpu_s=[10, 20]", "--json")
+    assert las["params"] == {"levels_gpu_s": [10, 20], "promote": 3}
+
+
+def test_until_stops_the_clock_and_leaves_jobs_without_complaint() -> None:
+    summary = told("simulate", "demo", "--policy", "fifo", "--until", "3600", "--json")
+    assert summary["unfinished"] > 0
+    assert summary["makespan_s"] <= 3600
+
+
+def test_a_run_leaves_a_journal_a_table_of_jobs_and_figures(tmp_path: Path) -> None:
+    journal, jobs, plots = tmp_path / "run.db", tmp_path / "jobs.csv", tmp_path / "plots"
+    args = ("--journal", str(journal), "--jobs-csv", str(jobs), "--plots", str(plots))
+    summary = told("simulate", "demo", "--policy", "fifo", *args, "--json")
+    rows = list(csv.DictReader(jobs.open()))
+    assert len(rows) == 61
+    mean_s = sum(float(r["jct_s"]) for r in rows) / 61
+    assert mean_s == pytest.approx(summary["jct_mean_s"])
+    kept = SqliteJournal(journal)
+    assert kept.header.policy == "fifo"
+    assert sum(c.plan is not None for c in kept) == summary["decisions"]
+    kept.close()
+    assert {p.name for p in tmp_path.iterdir()} == {"run.db", "jobs.csv", "plots"}  # nothing half-written
+    assert len(list(plots.iterdir())) == 8
+
+
+def test_a_journal_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    path.write_bytes(b"precious")
+    message = refused("simulate", "demo", "--policy", "fifo", "--journal", str(path))
+    assert "exists already" in message
+    assert path.read_bytes() == b"precious"
+
+
+def test_jobs_that_nothing_will_happen_to_are_named_and_the_exit_code_is_3(tmp_path: Path) -> None:
+    workload = tmp_path / "stuck.toml"
+    workload.write_text(STUCK)
+    result = hocket("simulate", str(workload), "--policy", "fifo", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["unfinished"] == 1
+    assert result.stderr.startswith("hocket: unfinished: 'over-quota' is waiting: ")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("simulate", "demo", "--policy", "fiffo"), "policy 'fiffo' is unknown; did you mean 'fifo'?"),
+        (("simulate", "demo", "--policy", "las", "--param", "promot=3"), "promot"),
+        (("simulate", "demo", "--policy", "las", "--param", "promote"), "NAME=VALUE"),
+        (("simulate", "demo", "--policy", "las", "--param", "levels_gpu_s=[1"), "JSON"),
+        (("simulate", "demo", "--policy", "las", "--param", "promote=-1"), ">= 0"),
+        (("simulate", "dem", "--policy", "fifo"), "did you mean 'demo'?"),
+        (("simulate", "nope.csv", "--policy", "fifo", "--cluster", "1x1"), "nope.csv"),
+        (("simulate", "burst", "--policy", "fifo"), "--cluster"),
+        (("simulate", "demo", "--policy", "fifo", "--cluster", "4y4"), "cluster"),
+        (("simulate", "demo", "--policy", "fifo", "--beliefs", "wild"), "beliefs must be learned"),
+        (("simulate", "demo", "--policy", "fifo", "--noise", "nan"), "noise"),
+        (("simulate", "demo", "--policy", "fifo", "--until", "inf"), "--until must be a finite number"),
+        (("simulate", "demo", "--policy", "fifo", "--switching", "start"), "switching"),
+        (("simulate", "demo", "--policy", "fifo", "--speeds", "magic"), "speeds"),
+        (("simulate", "demo", "--policy", "fifo", "--jobs-csv", "/nowhere/jobs.csv"), "/nowhere/jobs.csv"),
+        (("simulate", "demo", "--policy", "fifo", "--journal", "/tmp"), "must be a file"),
+        (("simulate", "demo", "--policy", "fifo", "--plots", "/dev/null"), "must be a folder"),
+        (("simulate", "demo"), "--policy"),
+        (("simulate", "demo", "--polcy", "fifo"), "--policy"),
+        (("simulte", "demo"), "simulate"),
+        (("compare", "demo", "fifo", "lsa"), "policy 'lsa' is unknown"),
+        (("policies", "fiffo"), "did you mean 'fifo'?"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(args: tuple[str, ...], words: str) -> None:
+    assert words in refused(*args)
+
+
+def test_policies_are_listed_with_what_they_do() -> None:
+    listed = {p["name"]: p for p in told("policies", "--json")["policies"]}
+    assert {"fifo", "las"} <= listed.keys()
+    assert all(p["summary"] for p in listed.values())
+    assert "Tiresias" in hocket("policies").stdout
+
+
+def test_one_policy_is_shown_with_its_parameters() -> None:
+    shown = told("policies", "las", "--json")
+    levels, promote = shown["parameters"]
+    assert (levels["name"], levels["type"]) == ("levels_gpu_s", "tuple[float, ...]")
+    assert promote["type"] == "float, ≥ 0"
+    assert all(p["description"] for p in shown["parameters"])
+    text = hocket("policies", "las").stdout
+    assert "levels_gpu_s" in text
+    assert "no parameters" in hocket("policies", "fifo").stdout
+
+
+def test_workloads_are_listed_with_how_they_are_written() -> None:
+    names = {w["name"] for w in told("workloads", "--json")["workloads"]}
+    assert {"demo", "philly", "csv", "toml", "poisson"} <= names
+    assert "philly:" in hocket("workloads").stdout
+
+
+def test_version() -> None:
+    assert hocket("version").stdout.startswith("hocket ")
+    assert "hocket" in told("version", "--json")
+
+
+def test_hocket_alone_shows_its_commands() -> None:
+    result = hocket()
+    assert result.exit_code == 0
+    assert "simulate" in result.stdout

@@ -1,0 +1,179 @@
+"""Commands as processes: parallel runs, interrupts, terminals, and what the first look costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hocket.control.journal import SqliteJournal
+
+HOCKET = (sys.executable, "-m", "hocket")
+LONG = "poisson?jobs=60000&gap=60"  # some seconds of work
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*HOCKET, *args], capture_output=True, text=True, timeout=60)
+
+
+def begin(*args: str) -> subprocess.Popen[str]:
+    # A group of its own, so that an interrupt reaches it and its workers as Ctrl-C does, and nobody else.
+    return subprocess.Popen(
+        [*HOCKET, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def await_that(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    return out, err
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # It ended while we looked.
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_help_costs_little_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from hocket.cli.main import app\n"
+        "try: app(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numpy', 'matplotlib', 'hocket.control', 'sqlite3'} & sys.modules.keys()))"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert result.stdout.splitlines()[-1] == "[]", result
+    # Loosely: the figure itself belongs into a benchmark. 0.3 s is usual.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+
+
+def test_simulate_as_a_process_counts_the_cpu_time_of_all_of_it() -> None:
+    result = run("simulate", "demo", "--policy", "fifo", "--json")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""  # no terminal, no progress
+    summary = json.loads(result.stdout)
+    assert summary["finished"] == 61
+    assert summary["cpu_s"] > 0.05
+    assert summary["peak_rss_mib"] > 10
+
+
+def test_compare_runs_policies_and_seeds_in_parallel_and_gives_their_intervals(tmp_path: Path) -> None:
+    args = ("demo", "fifo", "las", "--seeds", "2", "--workers", "2", "--plots", str(tmp_path), "--json")
+    result = run("compare", *args)
+    assert result.returncode == 0, result.stderr
+    told: dict[str, Any] = json.loads(result.stdout)
+    assert list(told["policies"]) == ["fifo", "las"]
+    assert told["seeds"] == [0, 1]
+    runs = {(r["label"], r["summary"]["seed"]): r["summary"] for r in told["runs"]}
+    assert len(runs) == 4
+    mean = (runs["las", 0]["jct_mean_s"] + runs["las", 1]["jct_mean_s"]) / 2
+    assert told["policies"]["las"]["jct_mean_s"]["mean"] == pytest.approx(mean)
+    assert told["policies"]["las"]["jct_mean_s"]["half_width"] > 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["compare.png", "compare.svg"]
+    alone = json.loads(run("simulate", "demo", "--policy", "las", "--seed", "1", "--json").stdout)
+    assert alone["jct_mean_s"] == runs["las", 1]["jct_mean_s"]
+
+
+def test_compare_says_what_a_worker_could_not_read() -> None:
+    result = run("compare", "nope.csv", "fifo", "las", "--cluster", "1x1")
+    assert result.returncode == 2
+    assert result.stderr.startswith("hocket: nope.csv")
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_interrupted_simulation_keeps_the_journal_that_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    process = begin("simulate", LONG, "--cluster", "16x8", "--policy", "fifo", "--journal", str(path))
+    part = tmp_path / "run.db.part-wal"
+    await_that(lambda: part.exists() and part.stat().st_size > 1 << 20, process)
+    out, err = interrupted(process)
+    assert (out, err) == ("", "hocket: interrupted\n")
+    assert [p.name for p in tmp_path.iterdir()] == ["run.db"]
+    journal = SqliteJournal(path)
+    assert len(list(journal)) > 1000
+    journal.close()
+
+
+def test_an_interrupted_comparison_leaves_no_process_behind() -> None:
+    process = begin("compare", LONG, "fifo", "las", "--cluster", "16x8", "--workers", "2")
+    await_that(lambda: len(children(process.pid)) >= 2, process)
+    workers = children(process.pid)
+    out, err = interrupted(process)
+    assert (out, err) == ("", "hocket: interrupted\n")
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_workers_end_when_their_parent_is_killed() -> None:
+    process = begin("compare", LONG, "fifo", "las", "--cluster", "16x8", "--workers", "2")
+    await_that(lambda: len(children(process.pid)) >= 2, process)
+    workers = children(process.pid)
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_progress_goes_to_a_terminal_and_results_do_not_mix_with_it() -> None:
+    screen, end = pty.openpty()
+    process = subprocess.Popen(
+        [*HOCKET, "simulate", "poisson?jobs=12000", "--cluster", "16x8", "--policy", "fifo", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=end,
+        text=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    )
+    os.close(end)
+    shown = b""
+    try:
+        while chunk := os.read(screen, 65536):
+            shown += chunk
+    except OSError:
+        pass  # So a terminal says that nobody writes to it any more.
+    os.close(screen)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(out)["finished"] == 12000
+    assert re.search(rb"fifo.*/12000", shown)
+
+
+@pytest.mark.slow
+def test_the_demo_shows_a_table_and_says_where_its_plots_are(tmp_path: Path) -> None:
+    result = run("demo", "--out", str(tmp_path / "out"))
+    assert result.returncode == 0, result.stderr
+    assert "mean JCT" in result.stdout
+    assert str(tmp_path / "out" / "compare.png") in result.stdout
+    assert (tmp_path / "out" / "fifo" / "gantt.png").exists()
