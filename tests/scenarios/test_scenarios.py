@@ -40,6 +40,7 @@ from hocket.model.event import (
     JobResized,
     JobStarted,
     JobSubmitted,
+    NodeJoined,
     NodeLost,
     OwnerSet,
     StateStored,
@@ -187,12 +188,10 @@ class Script:
 
     def decide(self, snapshot: Snapshot) -> Plan:
         done = snapshot.memo or 0
-        for step, plan in self.steps:
-            if step.refused and step.when.at_s == snapshot.now_s:
-                return plan
-        plan = Plan()
         kept = [(step, plan) for step, plan in self.steps if not step.refused]
-        if done < len(kept) and kept[done][0].when.holds(snapshot):
+        tried = [plan for step, plan in self.steps if step.refused and step.when.at_s == snapshot.now_s]
+        plan = tried[0] if tried else Plan()
+        if not tried and done < len(kept) and kept[done][0].when.holds(snapshot):
             plan = kept[done][1]
             done += 1
         moments = [s.when.at_s for s, _ in kept[done:]] + [s.when.at_s for s, _ in self.steps if s.refused]
@@ -250,6 +249,8 @@ def happened(event: Event) -> str:
             return f"{name} {event.job} {event.verdict}"
         case NodeLost():
             return f"{name} {event.node}"
+        case NodeJoined():
+            return f"{name} {event.node.id}"
         case OwnerSet():
             return f"{name} {event.owner.id}"
         case _:

@@ -2,7 +2,7 @@
 
 A fresh process a run makes CPU time and peak memory those of that run alone. Processes are spawned, not forked: a
 fork of a process with threads may hang. A worker ignores Ctrl-C, which its parent answers by ending it; a worker
-whose parent is gone finds out by the next progress report, and ends itself.
+whose parent is gone ends itself.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from msgspec import Struct
 
@@ -67,8 +67,9 @@ def muster(assignments: Sequence[Assignment], workers: int, heard: Callable[[int
         while waiting or at_work:
             while waiting and len(at_work) < max(workers, 1):
                 n, assignment = waiting.pop()
-                ear, process = _sent_off(assignment)
-                at_work[ear] = (n, process)
+                with _interrupts_later():
+                    ear, process = _sent_off(assignment)
+                    at_work[ear] = (n, process)
             for ready in connection.wait(list(at_work)):
                 ear = cast("Connection", ready)
                 n, process = at_work[ear]
@@ -94,23 +95,31 @@ def _sent_off(assignment: Assignment) -> tuple[Connection, BaseProcess]:
     context = get_context("spawn")
     ear, mouth = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(mouth, assignment), daemon=True)
-    with _interrupts_ignored():
-        process.start()
+    process.start()
     mouth.close()  # Ours, that is: the worker's death is then heard as the end of the pipe.
     return ear, process
 
 
 @contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """A process inherits this: it must not print a traceback for a Ctrl-C in its first moments either."""
+def _interrupts_later() -> Iterator[None]:
+    """Let a Ctrl-C wait until a worker has begun and is known, so that it can be ended.
+
+    The worker inherits that interrupts are blocked: it must not print a traceback in its first moments either.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    came: list[int] = []
+    # Another thread may receive it, although this one blocks it: so it is caught as well.
+    handler = signal.signal(signal.SIGINT, lambda *_: came.append(1))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _received(ear: Connection, process: BaseProcess, assignment: Assignment) -> Report:
@@ -133,6 +142,7 @@ def _work(mouth: Connection, assignment: Assignment) -> None:
     from hocket.report.outcome import outcome
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     scenario = assignment.scenario
     try:
         with refusing():
@@ -149,7 +159,7 @@ def _work(mouth: Connection, assignment: Assignment) -> None:
         now = len(journal.cycles)
         ended += ended_in(journal.cycles, counted, now)
         counted = now
-        _send_or_die(mouth, Progressed(ended))
+        mouth.send(Progressed(ended))
 
     with every(_EVERY_S, tell):
         run = play(stage, journal)
@@ -157,11 +167,11 @@ def _work(mouth: Connection, assignment: Assignment) -> None:
         from hocket.report.plots import plot_run
 
         plot_run(run.account, Path(assignment.plots))
-    _send_or_die(mouth, outcome(scenario.policy, run.account, run.summary, run.stuck))
+    mouth.send(outcome(scenario.policy, run.account, run.summary, run.stuck))
 
 
-def _send_or_die(mouth: Connection, report: Any) -> None:
-    try:
-        mouth.send(report)
-    except OSError:
-        os._exit(1)  # Nobody listens any more: the parent is gone.
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)  # Whatever the run is doing: nobody wants it any more.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from math import isfinite
 
 from hocket.model.capacity import Capacity
 from hocket.model.job import Job, TaskGraph
-from hocket.model.versioned import VersionedMap
-from hocket.model.view import JobView
 
 
-def refusal(live: VersionedMap[str, JobView], job: Job, whole: Capacity) -> str:
+def refusal(live: Container[str], job: Job, whole: Capacity) -> str:
     """Why a job may not be submitted: field, rule and value; empty when it may.
 
     `whole` is the cluster as it would be with nothing on it.

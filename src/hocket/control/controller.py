@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from time import perf_counter
 
+from msgspec.structs import replace
+
 from hocket.control.admission import refusal
 from hocket.control.check import examine
 from hocket.control.diff import diff
@@ -59,7 +61,7 @@ class Controller:
         if _woken(state):
             plan, capacity, refused = self._decide(state.snapshot())
             if refused:
-                state.wake = ALWAYS
+                state.wake = replace(ALWAYS, at_s=plan.wake.at_s)
             else:
                 actions = state.start_all(plan, capacity)
                 if actions is None:

@@ -23,6 +23,7 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
     frees: list[Action] = []
     takes: list[Action] = []
     settled: list[tuple[str, str]] = []
+    stuck: dict[str, tuple[str, ...]] = {}  # tenants that run and cannot go where they shall → who is in their way
     for key in standing.unsettled:
         job_id, task = key
         view = standing.jobs.get(job_id)
@@ -47,7 +48,7 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
                     frees.append(Store(job_id, view.keep))
                 continue
             partition, tenant = wanted
-            if in_the_way(standing, job_id, partition.slices):
+            if in_the_way(standing, f"{job_id}/{task}", partition.slices):
                 if view.job.warm and not (view.prepared or view.preparing):
                     prepares.append(Prepare(job_id))
             elif not view.preparing:
@@ -58,7 +59,14 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
         if tenancy.doing is not _NOTHING:
             settled.append(key)  # Its end will be compared with the plan of that time.
             continue
-        _go_on(standing, view, tenancy, wanted, frees, takes, settled)
+        _go_on(standing, view, tenancy, wanted, frees, takes, settled, stuck)
+    if len(stuck) > 1 and (knot := _knot(stuck)):
+        # They wait for each other: one steps aside, and comes back when it can.
+        job_id, _, task = knot.partition("/")
+        view = standing.jobs[job_id]
+        held = next(t.holding for t in view.tenancies if t.task == task)
+        assert held is not None
+        frees.append(Pause(job_id, task, view.keep, held.boundary))
     if plan is not None:
         for job_id, tier in plan.checkpoints.items():
             view = standing.jobs[job_id]
@@ -76,6 +84,7 @@ def _go_on(
     frees: list[Action],
     takes: list[Action],
     settled: list[tuple[str, str]],
+    stuck: dict[str, tuple[str, ...]],
 ) -> None:
     """A tenant that runs: it stays, leaves, changes its size or its place."""
     job_id, task, held = view.job.id, tenancy.task, tenancy.holding
@@ -89,7 +98,11 @@ def _go_on(
     if same_place and tenant.replicas == held.replicas and tenant.boundary == held.boundary:
         settled.append((job_id, task))
         return
-    if in_the_way(standing, job_id, partition.slices) or _heirs_are_preparing(standing, view, task):
+    if _heirs_are_preparing(standing, view, task):
+        return
+    has = held.slices if partition.id == held.partition else ()
+    if others := in_the_way(standing, f"{job_id}/{task}", partition.slices, has):
+        stuck[f"{job_id}/{task}"] = others
         return
     to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
     if partition.id != held.partition or (to.size == held.size and not same_place):
@@ -98,6 +111,22 @@ def _go_on(
         frees.append(Resize(job_id, task, to, partition))
     else:
         takes.append(Resize(job_id, task, to, partition))
+
+
+def _knot(stuck: dict[str, tuple[str, ...]]) -> str:
+    """A tenant that waits, through others, for itself; empty if none does."""
+    left = dict(stuck)
+    while going := [who for who, others in left.items() if not any(o in left for o in others)]:
+        for who in going:
+            del left[who]
+    if not left:
+        return ""
+    seen: list[str] = []
+    who = next(iter(left))
+    while who not in seen:
+        seen.append(who)
+        who = next(o for o in left[who] if o in left)
+    return who
 
 
 def _wanted(standing: Standing, view: JobView, task: str) -> tuple[Partition, Tenant] | None:

@@ -48,7 +48,7 @@ from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Node, Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of
-from hocket.model.versioned import VersionedQueue, versioned
+from hocket.model.versioned import OpenMap, OpenQueue, VersionedQueue, versioned
 from hocket.model.view import RECENT_OBSERVATIONS, Doing, JobState, JobView, NodeView, Observation, Tenancy, Tier
 
 # A policy's order: (view, now) → what to sort by. Jobs of equal rank stand in the order of their submission.
@@ -94,17 +94,17 @@ class State:
         self.learns = learns  # keep a history of run times, and believe from it
         self.now_s = base.now_s
         self.order = order
-        self.nodes = base.nodes
-        self.owners = base.owners
-        self.usage = base.usage
-        self.jobs = base.jobs
-        self.waiting = base.waiting
-        self.placed = base.placed
-        self.partitions = base.partitions
-        self.leaving = base.leaving
+        self.nodes = OpenMap.of(base.nodes)
+        self.owners = OpenMap.of(base.owners)
+        self.usage = OpenMap.of(base.usage)
+        self.jobs = OpenMap.of(base.jobs)
+        self.waiting = OpenQueue.of(base.waiting)
+        self.placed = OpenQueue.of(base.placed)
+        self.partitions = OpenMap.of(base.partitions)
+        self.leaving = OpenMap.of(base.leaving)
         self.unsettled = base.unsettled
         self.capacity = base.capacity
-        self.history = base.history
+        self.history = OpenMap.of(base.history)
         self.memo = base.memo
         self.wake = base.wake
         self.seed = base.seed
@@ -123,9 +123,10 @@ class State:
     def snapshot(self) -> Snapshot:
         """The state at this moment, as a value."""
         return Snapshot(
-            self.now_s, self.nodes, self.owners, self.usage, self.jobs, self.waiting, self.placed, self.partitions,
-            self.leaving, self.unsettled, self.capacity, self.history, self.memo, self.wake, self.seed,
-            self.decision, self.submissions, self.arrived, self.due,
+            self.now_s, self.nodes.seal(), self.owners.seal(), self.usage.seal(), self.jobs.seal(),
+            self.waiting.seal(), self.placed.seal(), self.partitions.seal(), self.leaving.seal(), self.unsettled,
+            self.capacity, self.history.seal(), self.memo, self.wake, self.seed, self.decision, self.submissions,
+            self.arrived, self.due,
         )  # fmt: skip
 
     # -- events ---------------------------------------------------------------------------------------------
@@ -142,21 +143,21 @@ class State:
         if rank != new.rank:
             new = replace(new, rank=rank)
         job = new.job
-        self.jobs = self.jobs.set(job.id, new)
+        self.jobs.put(job.id, new)
         if old is not None:
             was_placed = bool(old.partitions)
             if was_placed == bool(new.partitions) and old.rank == rank:
                 return
             entry = (old.rank, old.number, job.id)
             if was_placed:
-                self.placed = self.placed.remove(0, entry)
+                self.placed.drop(0, entry)
             else:
-                self.waiting = self.waiting.remove(shape_of(job), entry)
+                self.waiting.drop(shape_of(job), entry)
         entry = (rank, new.number, job.id)
         if new.partitions:
-            self.placed = self.placed.add(0, entry)
+            self.placed.put(0, entry)
         else:
-            self.waiting = self.waiting.add(shape_of(job), entry)
+            self.waiting.put(shape_of(job), entry)
 
     def _submitted(self, event: JobSubmitted) -> None:
         job, at_s, beliefs = event.job, event.at_s, event.beliefs
@@ -172,7 +173,7 @@ class State:
     def _settled(self, event: JobStarted | JobResized | JobMoved) -> None:
         """A start, resize or move is done: what was coming is held."""
         job_id, task = event.job, event.task
-        view = self.jobs.get(job_id)
+        view = self.jobs.live.get(job_id)
         if view is None:
             return
         others = view.tenancies
@@ -184,7 +185,7 @@ class State:
         holding = tenancy.coming or tenancy.holding
         now = Tenancy(task, holding)
         tenancies = (now,) if len(others) == 1 else tuple(now if t is tenancy else t for t in others)
-        leaves = bool(self.leaving.data()) and f"{job_id}/{task}" in self.leaving
+        leaves = bool(self.leaving.live) and f"{job_id}/{task}" in self.leaving
         started_s = view.started_s
         settled = self._accounted(
             view,
@@ -205,7 +206,7 @@ class State:
     def _as_planned(self, job_id: str, task: str, holding: Holding | None) -> bool:
         if holding is None:
             return False
-        partition = self.partitions.get(holding.partition)
+        partition = self.partitions.live.get(holding.partition)
         if partition is None or (partition.slices is not holding.slices and partition.slices != holding.slices):
             return False
         for t in partition.tenants:
@@ -244,36 +245,36 @@ class State:
 
     def _left(self, event: JobPaused) -> None:
         job_id, task = event.job, event.task
-        view = self.jobs.get(job_id)
+        view = self.jobs.live.get(job_id)
         if view is None:
             return
         tenancies = tuple(t for t in view.tenancies if t.task != task)
-        self.leaving = self.leaving.without(f"{job_id}/{task}")
+        self.leaving.drop(f"{job_id}/{task}")
         self._put(
             view, self._accounted(view, tenancies, view.state if tenancies else _PAUSED, tier=event.tier)
         )
         if view.partitions and any(
-            t.job == job_id and t.task == task for p in view.partitions for t in self.partitions[p].tenants
+            t.job == job_id and t.task == task for p in view.partitions for t in self.partitions.live[p].tenants
         ):
             self._unsettle((job_id, task))
 
     def _over(self, event: JobEnded | JobFailed) -> None:
         """The job is in no snapshot from now on."""
         job_id = event.job
-        view = self.jobs.get(job_id)
+        view = self.jobs.live.get(job_id)
         if view is None:
             return
         entry = (view.rank, view.number, job_id)
         if view.partitions:
             self._vacate(view)
-            self.placed = self.placed.remove(0, entry)
+            self.placed.drop(0, entry)
         else:
-            self.waiting = self.waiting.remove(shape_of(view.job), entry)
-        if self.unsettled or self.leaving.data():
+            self.waiting.drop(shape_of(view.job), entry)
+        if self.unsettled or self.leaving.live:
             self._forget_tenants(view)
-        self.jobs = self.jobs.without(job_id)
+        self.jobs.drop(job_id)
         if view.size and self.learns:
-            self.history = run_time.learn(self.history, view.job, view.ran_at(self.now_s))
+            run_time.learn(self.history, view.job, view.ran_at(self.now_s))
         self.freed = True
 
     def _failed(self, event: JobFailed) -> None:
@@ -285,7 +286,7 @@ class State:
 
     def _fail(self, job_id: str, reason: str) -> None:
         """The job's run is lost; it waits again."""
-        view = self.jobs.get(job_id)
+        view = self.jobs.live.get(job_id)
         if view is None:
             return
         self.alarm = self.freed = True
@@ -305,9 +306,9 @@ class State:
 
     def _forget_tenants(self, view: JobView) -> None:
         job_id = view.job.id
-        if self.leaving.data():
+        if self.leaving.live:
             for tenancy in view.tenancies:
-                self.leaving = self.leaving.without(f"{job_id}/{tenancy.task}")
+                self.leaving.drop(f"{job_id}/{tenancy.task}")
         if self.unsettled:
             self.unsettled = tuple(key for key in self.unsettled if key[0] != job_id)
 
@@ -323,7 +324,7 @@ class State:
         """Take the job out of the partitions the plan has it in; a partition without tenants is no more."""
         job_id = view.job.id
         for pid in view.partitions:
-            partition = self.partitions[pid]
+            partition = self.partitions.live[pid]
             tenants = partition.tenants
             others = tuple(t for t in tenants if t.job != job_id) if len(tenants) > 1 else ()
             self._change_tenants(partition, others)
@@ -333,21 +334,21 @@ class State:
         if tenants:
             changed = replace(partition, tenants=tenants)
             self._count(changed, 1)
-            self.partitions = self.partitions.set(partition.id, changed)
+            self.partitions.put(partition.id, changed)
             return
         self.capacity = self.capacity.give(partition.slices)
-        self.partitions = self.partitions.without(partition.id)
+        self.partitions.drop(partition.id)
 
     def _count(self, partition: Partition, sign: int) -> None:
         """Book what the tenants use to their owners."""
         for tenant in partition.tenants:
-            job = self.jobs[tenant.job].job
+            job = self.jobs.live[tenant.job].job
             demand = job.demand
             if tenant.task:
                 demand = demand_of(job, tenant.task)
             replicas = sign * sum(tenant.replicas)
-            used = self.usage.get(job.owner) or NO_USE
-            self.usage = self.usage.set(
+            used = self.usage.live.get(job.owner) or NO_USE
+            self.usage.put(
                 job.owner,
                 Usage(
                     used.gpus + replicas * demand.gpus,
@@ -360,7 +361,7 @@ class State:
 
     def _time_passed(self, event: TimePassed) -> None:
         for job_id in event.jobs:
-            view = self.jobs.get(job_id)
+            view = self.jobs.live.get(job_id)
             if view is None:
                 continue
             if view.review_s is not None and view.review_s <= self.now_s:
@@ -371,7 +372,7 @@ class State:
                 self.judged.append(job_id)
 
     def _observed(self, event: EpochEnded | ProgressReported) -> None:
-        view = self.jobs.get(event.job)
+        view = self.jobs.live.get(event.job)
         if view is None:
             return
         seen = Observation(event.at_s, event.epoch, event.metrics)
@@ -383,15 +384,15 @@ class State:
             self.judged.append(event.job)
 
     def _prepared(self, event: JobPrepared) -> None:
-        if (view := self.jobs.get(event.job)) is not None:
+        if (view := self.jobs.live.get(event.job)) is not None:
             self._put(view, replace(view, prepared=True, preparing=False))
 
     def _saved(self, event: JobCheckpointed | StateStored) -> None:
-        if (view := self.jobs.get(event.job)) is not None:
+        if (view := self.jobs.live.get(event.job)) is not None:
             self._put(view, replace(view, tier=event.tier))
 
     def _owner_set(self, event: OwnerSet) -> None:
-        self.owners = self.owners.set(event.owner.id, event.owner)
+        self.owners.put(event.owner.id, event.owner)
         self.alarm = True
 
     def _refused(self, _event: JobRefused) -> None:
@@ -401,45 +402,46 @@ class State:
         self._node_lost(event.node, event.reason)
 
     def _node_lost(self, node: str, reason: str) -> None:
-        known = self.nodes.get(node)
+        known = self.nodes.live.get(node)
         if known is None or not known.up:
             return
         self.alarm = True
         why = f"node '{node}' was lost" + (f": {reason}" if reason else "")
-        hit = [p for p in self.partitions.values() if any(s.node == node for s in p.slices)]
-        tenants = {(t.job, t.task) for p in hit for t in p.tenants}
-        tenants |= {
+        reached = {
             (v.job.id, t.task)
             for v in self.jobs.values()
             for t in v.tenancies
             for h in (t.holding, t.coming)
             if h is not None and any(s.node == node for s in h.slices)
         }
-        for job_id, task in sorted(tenants):
+        for job_id, task in sorted(reached):
             self._evict(job_id, task, why)
+        for partition in [p for p in self.partitions.values() if any(s.node == node for s in p.slices)]:
+            for tenant in partition.tenants:
+                self._fall_back(tenant, partition.id, why)
         for who, slices in self.leaving.items():
             if any(s.node == node for s in slices):
-                self.leaving = self.leaving.without(who)
-        self.nodes = self.nodes.set(node, replace(known, up=False, use=None))
+                self.leaving.drop(who)
+        self.nodes.put(node, replace(known, up=False, use=None))
         self.capacity = self.capacity.lose(node)
 
     def _evict(self, job_id: str, task: str, why: str) -> None:
         """A tenant is gone. A job whose other tasks still run goes on; else it waits again."""
-        view = self.jobs.get(job_id)
+        view = self.jobs.live.get(job_id)
         if view is None:
             return
         if not any(t.task != task for t in view.tenancies):
             self._fail(job_id, why)
             return
         for pid in view.partitions:
-            partition = self.partitions[pid]
+            partition = self.partitions.live[pid]
             others = tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task))
             if len(others) < len(partition.tenants):
                 self._change_tenants(partition, others)
-        view = self.jobs[job_id]
+        view = self.jobs.live[job_id]
         left = tuple(p for p in view.partitions if self._is_tenant(p, job_id))
         tenancies = tuple(t for t in view.tenancies if t.task != task)
-        self.leaving = self.leaving.without(f"{job_id}/{task}")
+        self.leaving.drop(f"{job_id}/{task}")
         self._settle((job_id, task))
         self._put(
             view,
@@ -448,22 +450,45 @@ class State:
             ),
         )
 
+    def _fall_back(self, tenant: Tenant, pid: str, why: str) -> None:
+        """A tenant shall go where it cannot go any more: it stays where it is, if that is promised to nobody else."""
+        job_id, task = tenant.job, tenant.task
+        partition = self.partitions.live[pid]
+        self._change_tenants(partition, tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task)))
+        view = self.jobs.live[job_id]
+        left = tuple(p for p in view.partitions if self._is_tenant(p, job_id))
+        held = next((t.coming or t.holding for t in view.tenancies if t.task == task), None)
+        if held is not None and held.partition not in self.partitions:
+            taken: list[str] = []
+            capacity = self.capacity.exchange((), held.slices, taken)
+            if not taken:
+                back = Partition(
+                    held.partition, held.slices, (Tenant(job_id, held.replicas, task, held.boundary),)
+                )
+                self.capacity = capacity
+                self.partitions.put(back.id, back)
+                self._count(back, 1)
+                left = (*left, back.id)
+        self._put(view, replace(view, partitions=left, reason=why))
+        self._note_leaving(view)
+        self._unsettle((job_id, task))
+
     def _is_tenant(self, pid: str, job_id: str) -> bool:
-        partition = self.partitions.get(pid)
+        partition = self.partitions.live.get(pid)
         return partition is not None and any(t.job == job_id for t in partition.tenants)
 
     def _node_joined(self, event: NodeJoined) -> None:
         node = event.node
         self.alarm = self.freed = True
-        known = self.nodes.get(node.id)
+        known = self.nodes.live.get(node.id)
         if known is not None and known.node == node:
             if not known.up:
                 self.capacity = self.capacity.regain(node.id)
-            self.nodes = self.nodes.set(node.id, NodeView(node))
+            self.nodes.put(node.id, NodeView(node))
             return
         if known is not None and known.up:
             self._node_lost(node.id, "it came back with another capacity")
-        self.nodes = self.nodes.set(node.id, NodeView(node))
+        self.nodes.put(node.id, NodeView(node))
         capacity = Capacity.of(v.node for v in self.nodes.values())
         for view in self.nodes.values():
             if not view.up:
@@ -484,21 +509,21 @@ class State:
         tenants: dict[tuple[str, str], None] = {}
         places: dict[str, list[str]] = {}  # job → partitions of the plan that it is in
         for pid in plan.drop:
-            old = self.partitions[pid]
+            old = self.partitions.live[pid]
             self._count(old, -1)
-            self.partitions = self.partitions.without(pid)
+            self.partitions.drop(pid)
             for t in old.tenants:
                 places.setdefault(t.job, [])
                 tenants[t.job, t.task] = None
         for new in plan.put:
-            before = self.partitions.get(new.id)
+            before = self.partitions.live.get(new.id)
             if before is not None:
                 self._count(before, -1)
                 for t in before.tenants:
                     places.setdefault(t.job, [])
                     tenants[t.job, t.task] = None
             self._count(new, 1)
-            self.partitions = self.partitions.set(new.id, new)
+            self.partitions.put(new.id, new)
             for t in new.tenants:
                 pids = places.setdefault(t.job, [])
                 if new.id not in pids:  # Several tasks of a job may share a partition.
@@ -513,7 +538,7 @@ class State:
                 self.end(job_id, verdict, plan.reasons.get(job_id, ""))
         if plan.tiers:
             for job_id, tier in plan.tiers.items():
-                view = self.jobs[job_id]
+                view = self.jobs.live[job_id]
                 self._put(view, replace(view, keep=tier))
                 self._unsettle((job_id, ""))
 
@@ -522,13 +547,13 @@ class State:
 
         Most plans are. It does what `adopt`, `diff` and `issue` do one after another, with one new view a job.
         """
-        if plan.drop or plan.ends or plan.tiers or plan.checkpoints or self.unsettled or self.leaving.data():
+        if plan.drop or plan.ends or plan.tiers or plan.checkpoints or self.unsettled or self.leaving.live:
             return None
         starts = []
         for new in plan.put:
             if len(new.tenants) != 1 or new.id in self.partitions:
                 return None  # Someone else may have it still.
-            view = self.jobs[new.tenants[0].job]
+            view = self.jobs.live[new.tenants[0].job]
             if view.partitions or view.tenancies or view.preparing or new.tenants[0].task:
                 return None
             starts.append((new, view))
@@ -541,7 +566,7 @@ class State:
         for new, view in starts:
             tenant = new.tenants[0]
             to = Holding(new.id, new.slices, tenant.replicas, tenant.boundary)
-            self.partitions = self.partitions.set(new.id, new)
+            self.partitions.put(new.id, new)
             self._count(new, 1)
             noted = replace(
                 view, partitions=(new.id,), tenancies=(Tenancy("", None, _IS_STARTING, to),), state=_STARTING,
@@ -559,20 +584,20 @@ class State:
         taken: set[str] = set()
         for notes in (plan.memos, plan.reasons, plan.reviews):
             for job_id in notes:
-                if job_id in done or job_id in taken or (view := self.jobs.get(job_id)) is None:
+                if job_id in done or job_id in taken or (view := self.jobs.live.get(job_id)) is None:
                     continue
                 taken.add(job_id)
                 noted = replace(view, **_noted(plan, job_id))
                 if notes is plan.memos:
                     self._put(view, noted)  # Its rank may rest on its memo.
                 else:
-                    self.jobs = self.jobs.set(job_id, noted)
+                    self.jobs.put(job_id, noted)
 
     def _stand(self, plan: Plan, places: dict[str, list[str]]) -> None:
         """Stand each job where the plan has it."""
         touched: set[str] | None = None
         for job_id, pids in places.items():
-            view = self.jobs[job_id]
+            view = self.jobs.live[job_id]
             if view.partitions:
                 touched = touched or {*plan.drop, *(p.id for p in plan.put)}
                 pids = list(dict.fromkeys([*(p for p in view.partitions if p not in touched), *pids]))
@@ -582,8 +607,8 @@ class State:
 
     def end(self, job_id: str, verdict: str, reason: str) -> None:
         """The job shall be over; its resources are promised to nobody until it is."""
-        view = self.jobs[job_id]
-        tasks = {t.task for p in view.partitions for t in self.partitions[p].tenants if t.job == job_id}
+        view = self.jobs.live[job_id]
+        tasks = {t.task for p in view.partitions for t in self.partitions.live[p].tenants if t.job == job_id}
         self._vacate(view)
         self._put(view, replace(view, partitions=(), verdict=str(verdict), reason=reason or view.reason))
         self._note_leaving(view)
@@ -599,9 +624,9 @@ class State:
             if coming is not None:
                 left += self._left_behind(view, tenancy.task, coming)
             if left:
-                self.leaving = self.leaving.set(who, left)
-            elif self.leaving.data():
-                self.leaving = self.leaving.without(who)
+                self.leaving.put(who, left)
+            elif self.leaving.live:
+                self.leaving.drop(who)
 
     # -- actions that were sent out -------------------------------------------------------------------------
 
@@ -609,7 +634,7 @@ class State:
         """Write down what an executor was told, and who turned out to be as planned."""
         done = set(settled)
         for action in actions:
-            view = self.jobs[action.job]
+            view = self.jobs.live[action.job]
             match action:
                 case Start(_, task, to, _) | Resume(_, task, to, _):
                     tenancy = Tenancy(task, None, _IS_STARTING, to)
@@ -620,7 +645,7 @@ class State:
                     done.add((action.job, task))
                 case End():
                     for tenancy in view.tenancies:
-                        self._goes(self.jobs[action.job], tenancy.task, Doing.ENDING, None, _PAUSING)
+                        self._goes(self.jobs.live[action.job], tenancy.task, Doing.ENDING, None, _PAUSING)
                 case Resize(_, task, to, _):
                     self._goes(view, task, Doing.RESIZING, to, view.state)
                     done.add((action.job, task))
@@ -628,7 +653,7 @@ class State:
                     self._goes(view, task, Doing.MOVING, to, view.state)
                     done.add((action.job, task))
                 case Prepare():
-                    self.jobs = self.jobs.set(action.job, replace(view, preparing=True))
+                    self.jobs.put(action.job, replace(view, preparing=True))
                 case Checkpoint() | Store():
                     pass
                 case _:
@@ -643,7 +668,7 @@ class State:
 
     def _left_behind(self, view: JobView, task: str, held: Holding) -> tuple[Slice, ...]:
         """What the tenant holds and the plan no longer gives its partition."""
-        partition = self.partitions.get(held.partition)
+        partition = self.partitions.live.get(held.partition)
         if partition is None:
             return held.slices
         stays = any(t.job == view.job.id and t.task == task for t in partition.tenants)
@@ -665,7 +690,7 @@ class State:
         others = view.tenancies
         if others:
             others = tuple(t for t in others if t.task != task)
-        self.jobs = self.jobs.set(view.job.id, replace(view, tenancies=(*others, tenancy), state=state))
+        self.jobs.put(view.job.id, replace(view, tenancies=(*others, tenancy), state=state))
 
 
 _FOLDS: dict[type, Callable[[State, Any], None]] = {

@@ -14,28 +14,27 @@ from msgspec.structs import replace
 from hocket.model.curve import Beliefs, Estimate
 from hocket.model.job import Job
 from hocket.model.snapshot import History
-from hocket.model.versioned import VersionedMap
+from hocket.model.versioned import OpenMap
 
 _ENOUGH = 5  # ended jobs of a sort, before they are asked
 _NEW = History()
 _LOG_VARIANCE_CAP = 9.0  # beyond e^±3, two outliers would promise years
 
 
-def learn(history: VersionedMap[Any, History], job: Job, ran_s: float) -> VersionedMap[Any, History]:
-    """The history with one more ended job."""
+def learn(history: OpenMap[Any, History], job: Job, ran_s: float) -> None:
+    """Add one ended job to the history."""
     x = log(ran_s if ran_s > 1.0 else 1.0)
     size = job.sizes[-1]
     for sort in ((job.owner, size), size):
-        old = history.get(sort) or _NEW
-        history = history.set(sort, History(old.count + 1, old.log_sum + x, old.log_squares + x * x))
-    return history
+        old = history.live.get(sort) or _NEW
+        history.put(sort, History(old.count + 1, old.log_sum + x, old.log_squares + x * x))
 
 
-def believe(history: VersionedMap[Any, History], job: Job, beliefs: Beliefs) -> Beliefs:
+def believe(history: OpenMap[Any, History], job: Job, beliefs: Beliefs) -> Beliefs:
     """Beliefs with a run time at the job's largest size, if enough jobs of its sort have ended."""
     size = job.sizes[-1]
     for sort in ((job.owner, size), size):
-        seen = history.get(sort)
+        seen = history.live.get(sort)
         if seen is not None and seen.count >= _ENOUGH:
             mean = seen.log_sum / seen.count
             variance = min(max(seen.log_squares / seen.count - mean * mean, 0.0), _LOG_VARIANCE_CAP)

@@ -28,6 +28,7 @@ class Usage(Struct, frozen=True, gc=False):
 
 
 NO_USE = Usage()
+_NOTHING = Slice("")
 
 
 class History(Struct, frozen=True, gc=False):
@@ -104,10 +105,13 @@ class Snapshot(Struct, frozen=True):
     def promised(self) -> dict[str, tuple[str, ...]]:
         """Changes under way: partition → the tenants ("job/task") that still hold some of its resources."""
         found: dict[str, tuple[str, ...]] = {}
-        for job, _task in self.unsettled:
+        for job, task in self.unsettled:
             view = self.jobs.get(job)
             for pid in view.partitions if view is not None else ():
-                if held_by := in_the_way(self, job, self.partitions[pid].slices):
+                partition = self.partitions[pid]
+                if not any(t.job == job and t.task == task for t in partition.tenants):
+                    continue
+                if held_by := in_the_way(self, f"{job}/{task}", partition.slices):
                     found[pid] = held_by
         return found
 
@@ -127,8 +131,10 @@ class Standing(Protocol):
     def capacity(self) -> Capacity: ...
 
 
-def in_the_way(standing: Standing, job: str, slices: tuple[Slice, ...]) -> tuple[str, ...]:
-    """The tenants ("job/task") that are leaving and still hold what these slices need.
+def in_the_way(
+    standing: Standing, me: str, slices: tuple[Slice, ...], held: tuple[Slice, ...] = ()
+) -> tuple[str, ...]:
+    """The tenants ("job/task") that are leaving and still hold what tenant `me` needs, beside what it has already.
 
     GPUs are told apart by name. Of other resources a node may have enough beside those who leave.
     """
@@ -139,9 +145,9 @@ def in_the_way(standing: Standing, job: str, slices: tuple[Slice, ...]) -> tuple
     for wanted in slices:
         cores = mem_mib = net_mbps = 0.0
         others = []
-        for who, held in leaving.items():
-            for part in held:
-                if part.node != wanted.node or who.partition("/")[0] == job:
+        for who, parts in leaving.items():
+            for part in parts:
+                if part.node != wanted.node or who == me:
                     continue
                 if not set(part.gpus).isdisjoint(wanted.gpus):
                     found.add(who)
@@ -149,11 +155,12 @@ def in_the_way(standing: Standing, job: str, slices: tuple[Slice, ...]) -> tuple
                 mem_mib += part.mem_mib
                 net_mbps += part.net_mbps
                 others.append(who)
+        has = next((part for part in held if part.node == wanted.node), _NOTHING)
         free = standing.capacity[wanted.node]
         if (
-            (wanted.cores and cores > free.cores)
-            or (wanted.mem_mib and mem_mib > free.mem_mib)
-            or (wanted.net_mbps and net_mbps > free.net_mbps)
+            (wanted.cores > has.cores and cores > free.cores)
+            or (wanted.mem_mib > has.mem_mib and mem_mib > free.mem_mib)
+            or (wanted.net_mbps > has.net_mbps and net_mbps > free.net_mbps)
         ):
             found.update(others)
     return tuple(sorted(found))

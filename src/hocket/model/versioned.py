@@ -1,15 +1,16 @@
-"""Collections that are values, at the price of a dict.
+"""Collections that are values, at nearly the price of a dict.
 
-The newest version owns the one mutable container; an edit hands it to a new version and leaves behind how to
-undo that edit. An older version that is looked at again copies the container and undoes its way back, once,
-and stands alone from then on. So the line of states that a controller walks along costs what changed, while
-every snapshot on it stays a true value that history and what-if may keep.
+Whoever changes one holds it open, as `OpenMap` or `OpenQueue`, and edits in place; `seal()` gives its value at this
+moment, which nothing changes any more. The newest value shares the container with the open one; of every edit after
+it was sealed it keeps what stood there before, and when it is looked at again it copies the container and undoes those
+edits, once. So a line of states costs what changed, while every snapshot on it stays a true value that history and
+what-if may keep.
 
-A line of versions is cut now and then, by giving the newest a container of its own: whoever keeps an old version
-keeps the edits of a while alive with it, not those of all time.
+A line is cut now and then, by giving the open one a new container: whoever keeps an old value keeps the edits of a
+while alive with it, not those of all time.
 
-Invariant: nothing outside this file changes a container, and how to undo an edit is written down before the
-edit is made, so that a copy taken in another thread can tell that it copied a moving container, and starts over.
+Invariant: nothing outside this file changes a container, and how to undo an edit is written down before the edit is
+made, so that a copy taken in another thread can tell that it copied a moving container, and starts over.
 """
 
 from __future__ import annotations
@@ -25,87 +26,81 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _ABSENT: Any = object()
-_LONGEST_LINE = 4096  # edits, or as many as the container has entries
+_LONGEST_LINE = 4096  # values, or as many as the container has entries
 
 
 class VersionedMap(Struct, Generic[K, V], eq=False):
-    """An immutable mapping whose newest version reads and writes like a dict. Made by `versioned(...)`."""
+    """An immutable mapping. Made by `versioned(...)`, or sealed from an open one."""
 
     _data: dict[K, V]
-    _newer: VersionedMap[K, V] | None = None
-    _undo: dict[K, V] | None = None  # what the next version changed, and what stood there
+    _undo: dict[K, V] | None = None  # what was changed in the container since, and what stood there
+    _newer: VersionedMap[K, V] | None = None  # the next value that shares the container
+    _lent: bool = False  # somebody holds the container open
     _edits: int = 0  # in this line
 
     def set(self, key: K, value: V) -> VersionedMap[K, V]:
         """This mapping with one entry added or replaced."""
-        if self._newer is not None:  # A branch off an old version: it gets a container of its own.
-            return VersionedMap({**self.data(), key: value})
         data, edits = self._data, self._edits + 1
-        if edits > _LONGEST_LINE and edits > len(data):
-            return VersionedMap({**data, key: value})
-        newer = VersionedMap(data, None, None, edits)
-        self._undo = {key: data.get(key, _ABSENT)}
+        if self._undo is not None or self._lent or (edits > _LONGEST_LINE and edits > len(data)):
+            return VersionedMap({**self.data(), key: value})  # A branch, or a cut: a container of its own.
+        newer = VersionedMap(data, None, None, False, edits)
         self._newer = newer
+        self._undo = {key: data.get(key, _ABSENT)}
         data[key] = value
         return newer
 
     def update(self, changes: dict[K, V]) -> VersionedMap[K, V]:
         """This mapping with several entries added or replaced."""
-        if self._newer is not None:
+        if not changes:
+            return self
+        if self._undo is not None or self._lent:
             return VersionedMap({**self.data(), **changes})
         data = self._data
-        newer = VersionedMap(data, None, None, self._edits + 1)
-        self._undo = {key: data.get(key, _ABSENT) for key in changes}
+        newer = VersionedMap(data, None, None, False, self._edits + 1)
         self._newer = newer
+        self._undo = {key: data.get(key, _ABSENT) for key in changes}
         data.update(changes)
         return newer
 
     def without(self, key: K) -> VersionedMap[K, V]:
         """This mapping less one entry; the same mapping if it has none."""
-        if self._newer is not None:
-            rest = dict(self.data())
-            return self if rest.pop(key, _ABSENT) is _ABSENT else VersionedMap(rest)
-        data = self._data
-        if key not in data:
+        if key not in self.data():
             return self
-        newer = VersionedMap(data, None, None, self._edits + 1)
-        self._undo = {key: data[key]}
-        self._newer = newer
-        del data[key]
-        return newer
+        return VersionedMap({k: v for k, v in self.data().items() if k != key})
 
     def data(self) -> dict[K, V]:
         """The container, to read at once and neither to keep nor to change."""
-        return self._data if self._newer is None or self._undo is None else self._detach()
+        return self._detach() if self._undo else self._data
 
     def _detach(self) -> dict[K, V]:
         while True:
             line: list[VersionedMap[K, V]] = [self]
-            while (newer := line[-1]._newer) is not None and line[-1]._undo is not None:
+            while (newer := line[-1]._newer) is not None:
                 line.append(newer)
+            undone = len(line[-1]._undo or ())
             data = dict(line[-1]._data)
-            if line[-1]._newer is None or line[-1]._undo is None:
+            if line[-1]._newer is None and undone == len(line[-1]._undo or ()):
                 break  # else a writer was at work meanwhile
-        for older in reversed(line[:-1]):
-            assert older._undo is not None
-            for key, value in older._undo.items():
+        for older in reversed(line):
+            for key, value in (older._undo or {}).items():
                 if value is _ABSENT:
                     data.pop(key, None)
                 else:
                     data[key] = value
         self._data = data
-        self._undo = None
+        self._undo = self._newer = None
+        self._lent = False
         return data
 
     def __getitem__(self, key: K) -> V:
-        return (self._data if self._newer is None else self.data())[key]
+        return (self._detach() if self._undo else self._data)[key]
 
     def get(self, key: K) -> V | None:
         """The value, or None."""
-        return (self._data if self._newer is None else self.data()).get(key)
+        return (self._detach() if self._undo else self._data).get(key)
 
     def __contains__(self, key: object) -> bool:
-        return key in (self._data if self._newer is None else self.data())
+        return key in (self._detach() if self._undo else self._data)
 
     def __len__(self) -> int:
         return len(self.data())
@@ -138,7 +133,74 @@ def versioned(items: Iterable[tuple[K, V]] = ()) -> VersionedMap[K, V]:
     return VersionedMap(dict(items))
 
 
+class OpenMap(Struct, Generic[K, V], eq=False):
+    """A mapping that is being changed. Read it by `live`; `seal()` is its value at this moment."""
+
+    live: dict[K, V]  # changed by `put` and `drop` alone
+    _sealed: VersionedMap[K, V] | None = None  # the newest value
+    _undo: dict[K, V] | None = None  # … and what it needs to stay one
+    _seals: int = 0  # in this line
+
+    @staticmethod
+    def of(value: VersionedMap[K, V]) -> OpenMap[K, V]:
+        """A mapping to change, that starts as this value."""
+        return OpenMap(dict(value.data()))
+
+    def put(self, key: K, value: V) -> None:
+        """Add or replace an entry."""
+        undo = self._undo
+        if undo is not None and key not in undo:
+            undo[key] = self.live.get(key, _ABSENT)
+        self.live[key] = value
+
+    def drop(self, key: K) -> None:
+        """Remove an entry, if it is there."""
+        live, undo = self.live, self._undo
+        if key in live:
+            if undo is not None and key not in undo:
+                undo[key] = live[key]
+            del live[key]
+
+    def seal(self) -> VersionedMap[K, V]:
+        """The value at this moment; the same one as before if nothing was changed since."""
+        before = self._sealed
+        if before is not None and not self._undo:
+            return before
+        self._seals += 1
+        if self._seals > _LONGEST_LINE and self._seals > len(self.live):
+            self.live, self._seals = dict(self.live), 0
+            before = None
+        self._undo = {}
+        value = self._sealed = VersionedMap(self.live, self._undo, None, True)
+        if before is not None:
+            before._newer = value
+        return value
+
+    def get(self, key: K) -> V | None:
+        """The value, or None."""
+        return self.live.get(key)
+
+    def __getitem__(self, key: K) -> V:
+        return self.live[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.live
+
+    def data(self) -> dict[K, V]:
+        """The entries, to read at once."""
+        return self.live
+
+    def values(self) -> list[V]:
+        """The values, as a list of the caller's own."""
+        return list(self.live.values())
+
+    def items(self) -> list[tuple[K, V]]:
+        """The entries, as a list of the caller's own."""
+        return list(self.live.items())
+
+
 Entry = tuple[Any, ...]  # compares by its first items; the last is what it stands for
+Buckets = dict[K, list[Entry]]
 
 
 class VersionedQueue(Struct, Generic[K], eq=False):
@@ -146,61 +208,50 @@ class VersionedQueue(Struct, Generic[K], eq=False):
 
     _buckets: dict[K, list[Entry]]
     count: int = 0
+    _undo: list[tuple[K, Entry, bool]] | None = None  # edits of the container since, oldest first
     _newer: VersionedQueue[K] | None = None
-    _undo: tuple[K, Entry, bool] | None = None
-    _edits: int = 0
 
     def add(self, bucket: K, entry: Entry) -> VersionedQueue[K]:
         """This queue with one more entry."""
-        return self._next(bucket, entry, True)
+        buckets = _copied(self.buckets())
+        _add(buckets, bucket, entry)
+        return VersionedQueue(buckets, self.count + 1)
 
     def remove(self, bucket: K, entry: Entry) -> VersionedQueue[K]:
         """This queue less one entry, which it must have."""
-        return self._next(bucket, entry, False)
-
-    def _next(self, bucket: K, entry: Entry, adds: bool) -> VersionedQueue[K]:
-        count = self.count + 1 if adds else self.count - 1
-        edits = self._edits + 1
-        if self._newer is None and (edits <= _LONGEST_LINE or edits <= count):
-            buckets = self._buckets
-            newer = VersionedQueue(buckets, count, None, None, edits)
-            self._undo = (bucket, entry, adds)
-            self._newer = newer
-        else:
-            buckets = _copied(self.buckets())
-            newer = VersionedQueue(buckets, count)
-        _edit(buckets, bucket, entry, adds)
-        return newer
+        buckets = _copied(self.buckets())
+        _remove(buckets, bucket, entry)
+        return VersionedQueue(buckets, self.count - 1)
 
     def buckets(self) -> dict[K, list[Entry]]:
         """The sorted buckets, to read at once and neither to keep nor to change; none is empty."""
-        return self._buckets if self._newer is None or self._undo is None else self._detach()
+        return self._detach() if self._undo else self._buckets
 
     def _detach(self) -> dict[K, list[Entry]]:
         while True:
             line: list[VersionedQueue[K]] = [self]
-            while (newer := line[-1]._newer) is not None and line[-1]._undo is not None:
+            while (newer := line[-1]._newer) is not None:
                 line.append(newer)
+            undone = len(line[-1]._undo or ())
             buckets = _copied(line[-1]._buckets)
-            if line[-1]._newer is None or line[-1]._undo is None:
+            if line[-1]._newer is None and undone == len(line[-1]._undo or ()):
                 break
-        for older in reversed(line[:-1]):
-            assert older._undo is not None
-            bucket, entry, added = older._undo
-            _edit(buckets, bucket, entry, not added)
+        for older in reversed(line):
+            for bucket, entry, added in reversed(older._undo or ()):
+                (_remove if added else _add)(buckets, bucket, entry)
         self._buckets = buckets
-        self._undo = None
+        self._undo = self._newer = None
         return buckets
 
     def first(self) -> Entry | None:
         """The first entry of all, or None."""
         buckets = self.buckets()
-        return min(b[0] for b in buckets.values()) if buckets else None
+        return min([b[0] for b in buckets.values()]) if buckets else None
 
     def last(self) -> Entry | None:
         """The last entry of all, or None."""
         buckets = self.buckets()
-        return max(b[-1] for b in buckets.values()) if buckets else None
+        return max([b[-1] for b in buckets.values()]) if buckets else None
 
     def __len__(self) -> int:
         return self.count
@@ -254,7 +305,7 @@ class VersionedQueue(Struct, Generic[K], eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VersionedQueue) and self.buckets() == other.buckets()
 
-    def __ne__(self, other: object) -> bool:  # A struct's own would compare by identity.
+    def __ne__(self, other: object) -> bool:
         return not self == other
 
     __hash__ = None  # type: ignore[assignment]
@@ -263,22 +314,68 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         return f"VersionedQueue({list(self)!r})"
 
 
+class OpenQueue(Struct, Generic[K], eq=False):
+    """A queue that is being changed; `seal()` is its value at this moment."""
+
+    _buckets: dict[K, list[Entry]]
+    count: int = 0
+    _sealed: VersionedQueue[K] | None = None
+    _undo: list[tuple[K, Entry, bool]] | None = None
+    _seals: int = 0
+
+    @staticmethod
+    def of(value: VersionedQueue[K]) -> OpenQueue[K]:
+        """A queue to change, that starts as this value."""
+        return OpenQueue(_copied(value.buckets()), value.count)
+
+    def put(self, bucket: K, entry: Entry) -> None:
+        """Add an entry."""
+        if self._undo is not None:
+            self._undo.append((bucket, entry, True))
+        self.count += 1
+        _add(self._buckets, bucket, entry)
+
+    def drop(self, bucket: K, entry: Entry) -> None:
+        """Remove an entry, which must be there."""
+        if self._undo is not None:
+            self._undo.append((bucket, entry, False))
+        self.count -= 1
+        _remove(self._buckets, bucket, entry)
+
+    def seal(self) -> VersionedQueue[K]:
+        """The value at this moment; the same one as before if nothing was changed since."""
+        before = self._sealed
+        if before is not None and not self._undo:
+            return before
+        self._seals += 1
+        if self._seals > _LONGEST_LINE and self._seals > self.count:
+            self._buckets, self._seals = _copied(self._buckets), 0
+            before = None
+        self._undo = []
+        value = self._sealed = VersionedQueue(self._buckets, self.count, self._undo)
+        if before is not None:
+            before._newer = value
+        return value
+
+
 def _copied(buckets: dict[K, list[Entry]]) -> dict[K, list[Entry]]:
     return {bucket: list(entries) for bucket, entries in buckets.items()}
 
 
-def _edit(buckets: dict[K, list[Entry]], bucket: K, entry: Entry, adds: bool) -> None:
+def _add(buckets: dict[K, list[Entry]], bucket: K, entry: Entry) -> None:
     entries = buckets.get(bucket)
-    if adds:
-        if entries is None:
-            buckets[bucket] = [entry]
-        elif entries[-1] < entry:
-            entries.append(entry)
-        else:
-            insort(entries, entry)
-        return
-    at = bisect_left(entries, entry) if entries is not None else 0
-    if entries is None or at >= len(entries) or entries[at] != entry:
+    if entries is None:
+        buckets[bucket] = [entry]
+    elif entries[-1] < entry:
+        entries.append(entry)
+    else:
+        insort(entries, entry)
+
+
+def _remove(buckets: dict[K, list[Entry]], bucket: K, entry: Entry) -> None:
+    entries = buckets[bucket]
+    at = bisect_left(entries, entry)
+    if at >= len(entries) or entries[at] != entry:
         raise KeyError(entry)
     del entries[at]
     if not entries:

@@ -15,7 +15,7 @@ from hocket.model.view import JobView
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
 
-_GRACE_S = 1.0  # a job that ends when it was believed to is not looked at once more
+_GRACE_S = 60.0  # one that ends about when it was believed to is not looked at once more
 
 
 class Backfill(Params, frozen=True):

@@ -89,7 +89,7 @@ def test_a_run_leaves_a_journal_a_table_of_jobs_and_figures(tmp_path: Path) -> N
     journal, jobs, plots = tmp_path / "run.db", tmp_path / "jobs.csv", tmp_path / "plots"
     args = ("--journal", str(journal), "--jobs-csv", str(jobs), "--plots", str(plots))
     summary = told("simulate", "demo", "--policy", "fifo", *args, "--json")
-    rows = list(csv.DictReader(jobs.open()))
+    rows = list(csv.DictReader(jobs.read_text().splitlines()))
     assert len(rows) == 61
     mean_s = sum(float(r["jct_s"]) for r in rows) / 61
     assert mean_s == pytest.approx(summary["jct_mean_s"])

@@ -20,11 +20,11 @@ import pytest
 from hocket.control.journal import SqliteJournal
 
 HOCKET = (sys.executable, "-m", "hocket")
-LONG = "poisson?jobs=60000&gap=60"  # some seconds of work
+LONG = "poisson?jobs=30000&gap=60"  # some seconds of work
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*HOCKET, *args], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*HOCKET, *args], capture_output=True, text=True, timeout=120)
 
 
 def begin(*args: str) -> subprocess.Popen[str]:
@@ -44,7 +44,11 @@ def await_that(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
 
 def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    try:
+        out, err = process.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
     assert process.returncode == 130
     return out, err
 

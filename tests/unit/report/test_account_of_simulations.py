@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from hocket.executors.simulated import Simulation, simulate
@@ -35,7 +37,7 @@ def test_no_gpu_is_held_by_two_at_once(run: tuple[Simulation, Account]) -> None:
                 by_gpu.setdefault((part.node, gpu), []).append((span.since_s, span.until_s))
     for spans in by_gpu.values():
         spans.sort()
-        for (_since, until_s), (since_s, _until) in zip(spans, spans[1:], strict=False):
+        for (_since, until_s), (since_s, _until) in pairwise(spans):
             assert since_s >= until_s - 1e-6
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,9 @@ def compared(*policies: str, seeds: int = 1) -> list[Outcome]:
 
 
 def printed(table: object, width: int = 200) -> str:
-    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    with console.file:
-        console.print(table)
-        return console.export_text()
+    out = StringIO()
+    Console(width=width, file=out).print(table)
+    return out.getvalue()
 
 
 @pytest.fixture(scope="module")

@@ -34,8 +34,9 @@ from hocket.model.event import (
     StateStored,
 )
 from hocket.model.job import Job
-from hocket.model.partition import Holding, Partition
-from hocket.model.resources import Node
+from hocket.model.partition import Boundary, Holding, Partition
+from hocket.model.resources import Demand, Node
+from hocket.model.snapshot import demand_of
 from hocket.workloads.truth import Submission, Truth, Workload
 
 _IDLE_TIMERS = 10_000  # moments in a row at which only a policy's own timer rang: it waits for what never comes
@@ -57,7 +58,11 @@ class _Run(Struct, gc=False, eq=False):
     generation: int = 0  # heap entries of older generations are void
     tenancies: dict[str, _Place] = {}  # task → where it runs
     pending: dict[str, tuple[Event, _Place | None]] = {}  # task → a change under way
-    prepared: bool = False
+    deferred: tuple[Action, ...] = ()  # changes that wait for the tenant's boundary
+    length: Boundary | None = None  # of its running epochs, where the plan sets one
+    turn_s: float = 0.0  # when the present running epoch began …
+    turn_done_s: float = 0.0  # … and what had been done then
+    prepared: JobPrepared | None = None  # said, or to be said
     noise: float = 1.0
     crashes: int = 0
     verdict: str = ""
@@ -183,12 +188,18 @@ class SimulatedExecutor:
             run.crashes += 1
             self._crash(run, "it crashed", out if out is not None else self._ready)
             return
-        if truth.epochs:
+        before = run.epoch
+        if run.length is not None:
+            self._report_turn(run, out if out is not None else self._ready)
+        elif truth.epochs:
             self._report_epochs(run, out if out is not None else self._ready)
         if self._reached(run, truth.run_s):
             self._gone(run)
             (out if out is not None else self._ready).append(JobEnded(self.now_s, run.job.id, run.verdict or "finished"))
             return
+        if run.deferred and (run.epoch > before or not run.rate):
+            actions, run.deferred = run.deferred, ()
+            self.apply(actions)
         self._schedule(run)
 
     def _reached(self, run: _Run, work_s: float) -> bool:
@@ -205,10 +216,15 @@ class SimulatedExecutor:
             if truth.crashes_s and run.crashes < len(truth.crashes_s):
                 goal_s = min(goal_s, truth.crashes_s[run.crashes])
             left_s = goal_s - run.done_s
-            self._push(self.now_s + left_s / run.rate if left_s > 0 else self.now_s, run, "next")
+            at_s = self.now_s + left_s / run.rate if left_s > 0 else self.now_s
+            if run.length is not None:
+                at_s = min(at_s, self._turn_ends_s(run, run.length))
+            self._push(at_s, run, "next")
         if run.pending:
             for event, _place in run.pending.values():
                 self._push(event.at_s, run, event)
+        elif run.deferred and not run.rate:
+            self._push(self.now_s, run, "next")  # It stands still, and would never come to its boundary.
 
     def _report_epochs(self, run: _Run, out: list[Event]) -> None:
         truth = run.truth
@@ -217,22 +233,63 @@ class SimulatedExecutor:
             metrics = {truth.metric: truth.quality.at(run.epoch).mean} if truth.quality is not None else {}
             out.append(EpochEnded(self.now_s, run.job.id, run.epoch, metrics))
 
+    def _turn_ends_s(self, run: _Run, length: Boundary) -> float:
+        """When its running epoch ends, at its present speed."""
+        if length.seconds:
+            return max(self.now_s, run.turn_s + length.seconds)
+        work_s = length.batches * (run.truth.comp_s + run.truth.comm_s) - (run.done_s - run.turn_done_s)
+        return self.now_s + max(0.0, work_s) / run.rate
+
+    def _report_turn(self, run: _Run, out: list[Event]) -> None:
+        """Running epochs take the place of the job's own. Its quality is then that of the work done so far."""
+        truth = run.truth
+        assert run.length is not None
+        if not run.rate or self._turn_ends_s(run, run.length) > self.now_s + 1e-6:
+            return
+        run.epoch += 1
+        run.turn_s, run.turn_done_s = self.now_s, run.done_s
+        done = run.done_s / truth.run_s if truth.run_s else 1.0
+        metrics = {truth.metric: truth.quality.at(done * (truth.epochs or 1)).mean} if truth.quality is not None else {}
+        out.append(EpochEnded(self.now_s, run.job.id, run.epoch, metrics))
+
     def _crash(self, run: _Run, why: str, out: list[Event]) -> None:
         self._gone(run)
+        self._lose_work(run)
+        out.append(JobFailed(self.now_s, run.job.id, why))
+
+    def _lose_work(self, run: _Run) -> None:
         run.done_s = run.saved_s
         if run.truth.epochs:
             run.epoch = int(run.saved_s / run.truth.run_s * run.truth.epochs + 1e-9) if run.truth.run_s else 0
-        out.append(JobFailed(self.now_s, run.job.id, why))
 
     def _node_event(self, event: Event, out: list[Event]) -> None:
+        if isinstance(event, JobPrepared) and self._runs[event.job].prepared is not event:
+            return  # It broke before it was ready.
         out.append(event)
         if isinstance(event, NodeLost):
             for run in list(self._runs.values()):
-                places = [*run.tenancies.values(), *(p for _e, p in run.pending.values() if p is not None)]
-                if any(s.node == event.node for holding, _p in places for s in holding.slices):
-                    self._advance(run)
-                    self._gone(run)
-                    run.done_s = run.saved_s
+                self._lose_node(run, event.node)
+
+    def _lose_node(self, run: _Run, node: str) -> None:
+        """Its tenants there are gone. Others stay, and with them the work if they are all that it takes."""
+        places = [*run.tenancies.items(), *((t, p) for t, (_e, p) in run.pending.items() if p is not None)]
+        hit = {task for task, (holding, _p) in places if any(s.node == node for s in holding.slices)}
+        if not hit:
+            return
+        self._advance(run)
+        if hit >= run.tenancies.keys() | run.pending.keys():
+            self._gone(run)
+            self._lose_work(run)
+            return
+        needed = {t.partition("#")[0] for t in run.tenancies}
+        for task in hit:
+            run.pending.pop(task, None)
+            if task in run.tenancies:
+                self._leave(run, task)
+        if {t.partition("#")[0] for t in run.tenancies} < needed:
+            self._lose_work(run)
+        run.rate = self._rate(run)
+        self._schedule(run)
 
     # -- where a job runs -----------------------------------------------------------------------------------
 
@@ -240,6 +297,7 @@ class SimulatedExecutor:
         """The job runs nowhere any more."""
         if run.pending:
             run.pending.clear()
+        run.deferred = ()
         if self._tenants:
             for task in list(run.tenancies):
                 self._leave(run, task)
@@ -247,7 +305,7 @@ class SimulatedExecutor:
             run.tenancies.clear()
         run.rate = 0.0
         run.generation += 1
-        run.prepared = False
+        run.prepared = None
 
     def _leave(self, run: _Run, task: str) -> None:
         _holding, partition = run.tenancies.pop(task)
@@ -255,6 +313,8 @@ class SimulatedExecutor:
         if others is not None:
             others.pop(f"{run.job.id}/{task}", None)
             self._re_rate(partition)
+            if not others:
+                del self._tenants[partition.id]
 
     def _done(self, run: _Run, task: str, place: _Place | None) -> None:
         """A change is done: the tenant runs in its new place, or nowhere. The run is up to date."""
@@ -262,13 +322,25 @@ class SimulatedExecutor:
             self._leave(run, task)
         if place is not None:
             run.tenancies[task] = place
-            partition = place[1]
+            holding, partition = place
+            run.length = holding.boundary if holding.boundary.at == "after" and not task else None
+            run.turn_s, run.turn_done_s = self.now_s, run.done_s
             if len(partition.tenants) > 1 or (self._tenants and partition.id in self._tenants):
-                self._tenants.setdefault(partition.id, {})[f"{run.job.id}/{task}"] = run
+                self._share(partition)
                 self._re_rate(partition)
                 return
         run.rate = self._rate(run)
         self._schedule(run)
+
+    def _share(self, partition: Partition) -> None:
+        """Note who is in a partition of several, also those who had it to themselves before."""
+        sharers = self._tenants.setdefault(partition.id, {})
+        for tenant in partition.tenants:
+            other = self._runs[tenant.job]
+            held = other.tenancies.get(tenant.task)
+            if held is not None and held[0].partition == partition.id:
+                other.tenancies[tenant.task] = (held[0], partition)
+                sharers[f"{tenant.job}/{tenant.task}"] = other
 
     def _re_rate(self, partition: Partition) -> None:
         """Who shares a partition changed: so does everybody's speed in it."""
@@ -279,14 +351,13 @@ class SimulatedExecutor:
 
     def _rate(self, run: _Run) -> float:
         """A job of several tasks goes as fast as the slowest; one with a task that does not run stands still."""
-        if not run.tenancies or run.pending:
-            return 0.0
         tasks = run.job.tasks
         if tasks is None:
-            return run.noise * self._tenant_rate(run, "")
-        if {t.partition("#")[0] for t in run.tenancies} != {t.id for t in tasks.tasks}:
+            return run.noise * self._tenant_rate(run, "") if run.tenancies and not run.pending else 0.0
+        active = run.tenancies.keys() - run.pending.keys()
+        if {t.partition("#")[0] for t in active} != {t.id for t in tasks.tasks}:
             return 0.0
-        return run.noise * min(self._tenant_rate(run, task) for task in run.tenancies)
+        return run.noise * min(self._tenant_rate(run, task) for task in active)
 
     def _tenant_rate(self, run: _Run, task: str) -> float:
         holding, partition = run.tenancies[task]
@@ -296,14 +367,15 @@ class SimulatedExecutor:
         sharers = self._tenants.get(partition.id)
         if sharers is None or len(sharers) < 2:
             return own
-        tenants: list[tuple[Job, Truth, float]] = []
+        tenants: list[tuple[Demand, Truth, float]] = []
         me = 0
         for who, other in sharers.items():
             if who == f"{run.job.id}/{task}":
                 me = len(tenants)
-            place = other.tenancies[who.partition("/")[2]][0]
+            other_task = who.partition("/")[2]
+            place = other.tenancies[other_task][0]
             speed = own_speed(other.truth, place, self._kind[place.slices[0].node]) if other.job.tasks is None else 1.0
-            tenants.append((other.job, other.truth, speed))
+            tenants.append((demand_of(other.job, other_task), other.truth, speed))
         return own * shared_speed(me, tenants, partition.sharing, len(holding.slices[0].gpus))
 
     # -- actions --------------------------------------------------------------------------------------------
@@ -316,27 +388,35 @@ class SimulatedExecutor:
             match action:
                 case Start(job, task, to, partition) | Resume(job, task, to, partition):
                     takes_s = costs.start_s + (0.0 if run.prepared else costs.prepare_s)
-                    run.prepared = False
+                    run.prepared = None
                     if self._noise and not run.tenancies:
                         run.noise = exp(Random(f"{self._seed}/{job}/{run.generation}").gauss(0.0, self._noise))
                     self._change(run, task, JobStarted(self.now_s + takes_s, job, task), (to, partition), takes_s)
-                case Pause(job, task, tier, boundary):
-                    self._pause(run, JobPaused(self.now_s, job, task, tier), boundary.at == "epoch")
-                case Resize(job, task, to, partition):
+                case Pause(job, task, tier, _) if not self._deferred(run, task, action):
+                    self._advance(run)
+                    run.saved_s = run.done_s
+                    takes_s = costs.checkpoint_s + costs.stop_s
+                    self._change(run, task, JobPaused(self.now_s + takes_s, job, task, tier), None, takes_s)
+                case Resize(job, task, to, partition) if not self._deferred(run, task, action):
                     takes_s = costs.checkpoint_s + costs.stop_s + costs.start_s
                     takes_s += 0.0 if run.job.warm else costs.prepare_s
+                    held = run.tenancies[task][0]
+                    if held.slices == to.slices and held.replicas == to.replicas:
+                        takes_s = 0.0  # Only the length of its running epochs changes.
                     self._change(run, task, JobResized(self.now_s + takes_s, job, task), (to, partition), takes_s)
-                case Move(job, task, to, partition):
+                case Move(job, task, to, partition) if not self._deferred(run, task, action):
                     takes_s = costs.checkpoint_s + costs.stop_s + costs.start_s + costs.prepare_s
                     self._change(run, task, JobMoved(self.now_s + takes_s, job, task), (to, partition), takes_s)
+                case Pause() | Resize() | Move():
+                    pass
                 case End(job, verdict):
                     self._advance(run)
                     self._gone(run)
                     run.verdict = verdict
                     self._later(run, JobEnded(self.now_s + costs.stop_s, job, verdict))
                 case Prepare(job):
-                    run.prepared = True
-                    self._later(run, JobPrepared(self.now_s + costs.prepare_s, job))
+                    run.prepared = JobPrepared(self.now_s + costs.prepare_s, job)
+                    self._later(run, run.prepared)
                 case Checkpoint(job, tier, _):
                     self._advance(run)
                     run.saved_s = run.done_s
@@ -346,19 +426,20 @@ class SimulatedExecutor:
                 case _:
                     assert_never(action)
 
-    def _pause(self, run: _Run, event: JobPaused, at_epoch: bool) -> None:
-        """Leave, with what has been done saved; at the epoch's end if that is the boundary."""
+    def _deferred(self, run: _Run, task: str, action: Action) -> bool:
+        """Keep a change for the tenant's boundary, up to which it goes on; False where it may take hold now."""
+        at = run.tenancies[task][0].boundary.at
+        if at not in ("epoch", "after") or not run.rate:
+            return False
         self._advance(run)
-        costs, truth = run.truth.costs, run.truth
-        takes_s = costs.checkpoint_s + costs.stop_s
-        if at_epoch and truth.epochs and run.rate:
-            left_s = truth.run_s * (run.epoch + 1) / truth.epochs - run.done_s
-            takes_s += max(0.0, left_s) / run.rate
-            run.done_s += max(0.0, left_s)
-            self._report_epochs(run, self._ready)
-        run.saved_s = run.done_s
-        late = JobPaused(event.at_s + takes_s, event.job, event.task, event.tier)
-        self._change(run, event.task, late, None, takes_s)
+        epochs = run.truth.epochs
+        if at == "after":
+            if run.length is None or self.now_s <= run.turn_s:
+                return False
+        elif not epochs or run.done_s <= run.truth.run_s * run.epoch / epochs + 1e-6:
+            return False  # It has none, or one has just ended.
+        run.deferred += (action,)
+        return True
 
     def _change(
         self, run: _Run, task: str, event: Event, place: _Place | None, takes_s: float
@@ -370,7 +451,7 @@ class SimulatedExecutor:
             (self._begun if isinstance(event, JobStarted) else self._ready).append(event)
             return
         run.pending[task] = (event, place)
-        run.rate = 0.0
+        run.rate = self._rate(run)
         self._schedule(run)
 
     def _later(self, run: _Run, event: Event) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hocket.model.job import Job
 from hocket.model.partition import Holding, Sharing
+from hocket.model.resources import Demand
 from hocket.workloads.truth import Truth
 
 PACKING_GAIN = 0.4  # of the time of all but the longest model in a pack, what one common step saves (Pack, Fig. 2.4)
@@ -28,14 +28,14 @@ def own_speed(truth: Truth, holding: Holding, kind: str) -> float:
     return speed
 
 
-def shared_speed(me: int, tenants: Sequence[tuple[Job, Truth, float]], sharing: Sharing, gpus: int) -> float:
+def shared_speed(me: int, tenants: Sequence[tuple[Demand, Truth, float]], sharing: Sharing, gpus: int) -> float:
     """The share of its own speed that tenant `me` keeps among all tenants of the partition.
 
-    A tenant is (job, truth, own speed).
+    A tenant is (demand, truth, own speed).
     """
     if len(tenants) == 1 or sharing is Sharing.ALONE:
         return 1.0
-    phases = [(t.comp_s / s, t.comm_s / s) for _job, t, s in tenants]
+    phases = [(t.comp_s / s, t.comm_s / s) for _demand, t, s in tenants]
     alone_s = sum(phases[me])
     if sharing is Sharing.INTERLEAVED:
         # One COMP and one COMM at a time: whichever resource is busiest, or the longest iteration, sets the pace.
@@ -45,5 +45,5 @@ def shared_speed(me: int, tenants: Sequence[tuple[Job, Truth, float]], sharing: 
         steps = [c + n for c, n in phases]
         pack_s = max(steps) + (1 - PACKING_GAIN) * (sum(steps) - max(steps))
         return alone_s / pack_s
-    load = sum(job.demand.gpus * job.demand.gpu_share for job, _truth, _speed in tenants) / max(gpus, 1)
+    load = sum(demand.gpus * demand.gpu_share for demand, _truth, _speed in tenants) / max(gpus, 1)
     return 1.0 / max(1.0, load) * (1 - STACKING_LOSS) ** (len(tenants) - 1)

@@ -1,0 +1,139 @@
+"""`hocket whatif` as users type it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from hocket.cli.main import app
+from hocket.control.journal import SqliteJournal
+
+
+def hocket(*args: str) -> Any:
+    return CliRunner().invoke(app, args, env={"COLUMNS": "160"})
+
+
+def refused(*args: str) -> str:
+    result = hocket(*args)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("hocket: ")
+    assert result.stderr.count("\n") == 1
+    return str(result.stderr)
+
+
+@pytest.fixture(scope="module")
+def week(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recorded run."""
+    path = tmp_path_factory.mktemp("journal") / "week.db"
+    workload = "poisson?jobs=60&gap=200&elastic"
+    done = hocket("simulate", workload, "--cluster", "1x8", "--policy", "fifo", "--journal", str(path))
+    assert done.exit_code == 0, done.output
+    return path
+
+
+@pytest.fixture
+def spoilt(week: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be spoilt."""
+    return Path(shutil.copy(week, tmp_path / "spoilt.db"))
+
+
+def edit(path: Path, statement: str, *values: object) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute(statement, values)
+    db.close()
+
+
+def test_json_is_one_object_with_the_band_and_what_it_rests_on(week: Path) -> None:
+    result = hocket("whatif", str(week), "--policy", "fifo", "--policy", "fair", "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["recorded"]["policy"] == found["again"]["policy"] == "fifo"
+    same, other = found["whatif"]
+    assert same["jct_mean_s"] == pytest.approx(found["recorded"]["jct_mean_s"], rel=1e-6)
+    assert found["band"]["share"] == pytest.approx(0.0, abs=1e-6)
+    assert other["policy"] == "fair"
+    assert other["jct_mean_s"] != pytest.approx(same["jct_mean_s"], rel=0.01)
+    rigid, elastic = found["extrapolated"]
+    assert rigid == {}
+    assert elastic
+    assert found["unfinished"] == {}
+    assert found["speed_law"]["fitted"] is False
+
+
+def test_the_table_sets_recorded_again_and_what_if_side_by_side(week: Path) -> None:
+    text = hocket("whatif", str(week), "--policy", "fair").stdout
+    assert text.index("fifo, recorded") < text.index("fifo, run again") < text.index("fair, what if")
+    assert "band: run again, the recorded policy's mean JCT differs by 0.00%" in text
+    assert "fair rests on extrapolation for j" in text
+    assert "assumed" in text
+
+
+def test_a_run_that_was_cut_off_names_the_jobs_that_had_not_finished(tmp_path: Path) -> None:
+    path = tmp_path / "cut.db"
+    hocket("simulate", "burst?jobs=20", "--cluster", "1x8", "-p", "fifo", "--until", "1800", "--journal", str(path))
+    assert "not finished when recorded, or missed: j" in hocket("whatif", str(path), "--policy", "las").stdout
+
+
+def test_the_journal_is_left_as_it_was(week: Path) -> None:
+    before = list(SqliteJournal(week))
+    hocket("whatif", str(week), "--policy", "las")
+    assert list(SqliteJournal(week)) == before
+
+
+def test_a_journal_must_exist(tmp_path: Path) -> None:
+    path = tmp_path / "none.db"
+    assert "does not exist" in refused("whatif", str(path), "--policy", "fifo")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"this is no database\n", b"SQLite format 3\0 and then not"])
+def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.db"
+    path.write_bytes(content)
+    assert f"journal '{path}' cannot be opened" in refused("whatif", str(path), "--policy", "fifo")
+
+
+def test_a_truncated_journal_is_refused(spoilt: Path) -> None:
+    spoilt.write_bytes(spoilt.read_bytes()[: spoilt.stat().st_size // 2])
+    assert str(spoilt) in refused("whatif", str(spoilt), "--policy", "fifo")
+
+
+def test_a_cycle_that_cannot_be_read_is_named(spoilt: Path) -> None:
+    edit(spoilt, "UPDATE cycle SET value = ? WHERE n = 7", b'{"at_s": 1')
+    assert f"journal '{spoilt}', cycle 7: " in refused("whatif", str(spoilt), "--policy", "fifo")
+
+
+def test_an_event_of_an_unknown_kind_is_refused(spoilt: Path) -> None:
+    edit(spoilt, "UPDATE cycle SET value = ? WHERE n = 2", b'{"at_s": 1, "events": [{"event": "Eclipse", "at_s": 1}]}')
+    assert "Eclipse" in refused("whatif", str(spoilt), "--policy", "fifo")
+
+
+def test_a_newer_format_is_refused(spoilt: Path) -> None:
+    header = SqliteJournal(spoilt).header
+    newer = msgspec.json.encode(msgspec.structs.replace(header, format=header.format + 1))
+    edit(spoilt, "UPDATE header SET value = ?", newer)
+    assert f"has format {header.format + 1}" in refused("whatif", str(spoilt), "--policy", "fifo")
+
+
+def test_a_journal_without_jobs_has_nothing_to_run_again(spoilt: Path) -> None:
+    edit(spoilt, "DELETE FROM cycle")
+    assert "records no job" in refused("whatif", str(spoilt), "--policy", "fifo")
+
+
+def test_a_recorded_policy_that_is_gone_is_named(spoilt: Path) -> None:
+    header = SqliteJournal(spoilt).header
+    edit(spoilt, "UPDATE header SET value = ?", msgspec.json.encode(msgspec.structs.replace(header, policy="fifi")))
+    assert "policy 'fifi' is unknown; did you mean 'fifo'?" in refused("whatif", str(spoilt), "--policy", "las")
+
+
+def test_an_unknown_policy_or_parameter_is_refused_before_anything_runs(week: Path) -> None:
+    assert "did you mean 'las'?" in refused("whatif", str(week), "--policy", "lass")
+    assert "promot" in refused("whatif", str(week), "--policy", "las", "--param", "promot=2")
