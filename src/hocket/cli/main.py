@@ -12,6 +12,7 @@ from hocket.cli.compare import compare
 from hocket.cli.demo import demo
 from hocket.cli.policies import policies
 from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, InputError
+from hocket.cli.replay import replay
 from hocket.cli.simulate import simulate
 from hocket.cli.version import version
 from hocket.cli.whatif import whatif
@@ -67,6 +68,7 @@ app.command()(policies)
 app.command()(workloads)
 app.command()(demo)
 app.command()(whatif)
+app.command()(replay)
 app.command()(version)
 
 

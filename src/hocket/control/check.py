@@ -6,10 +6,11 @@ It looks at what the plan changes, not at what exists.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf, isfinite
 
 from hocket.model.capacity import Capacity
 from hocket.model.job import Job
-from hocket.model.partition import BOUNDARIES, Partition, Sharing, Tenant
+from hocket.model.partition import BOUNDARIES, Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
 from hocket.model.snapshot import NO_USE, Snapshot, demand_of
@@ -39,6 +40,10 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
         for does, jobs in (("ends", plan.ends), ("keeps the state of", plan.tiers), ("checkpoints", plan.checkpoints)):
             found += [f"the plan {does} job '{j}', which is not live" for j in jobs if j not in snapshot.jobs]
         found += [f"job '{j}' ends without a reason" for j in plan.ends if j not in plan.reasons]
+    if plan.reviews:
+        found += [f"job '{j}' is to be looked at again at {t} s" for j, t in plan.reviews.items() if not isfinite(t)]
+    if plan.wake.at_s is not None and not isfinite(plan.wake.at_s):
+        found.append(f"the policy is to be woken at {plan.wake.at_s} s")
     return found, capacity
 
 
@@ -55,6 +60,8 @@ def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
     for pid in plan.drop:
         if pid not in snapshot.partitions:
             found.append(f"the plan drops partition '{pid}', which does not exist")
+    if len(dropped) < len(plan.drop):
+        found.append(f"the plan drops partition '{next(p for p in plan.drop if plan.drop.count(p) > 1)}' twice")
     seen: set[str] = set()
     tenants: dict[tuple[str, str], str] = {}
     for partition in plan.put:
@@ -106,17 +113,30 @@ def _tenant(snapshot: Snapshot, plan: Plan, partition: Partition, tenant: Tenant
         if job.tasks is None or job.tasks.task(tenant.task) is None:
             found.append(f"job '{job.id}' has no task '{tenant.task}'")
             return
+        if sum(replicas) < 1:
+            found.append(f"tenant {_name(tenant)} has no replica in partition '{partition.id}'")
     elif (size := sum(replicas)) not in job.sizes:
         found.append(f"job '{job.id}' runs at sizes {_listed(job.sizes)}, the plan gives it {size}")
     at = tenant.boundary.at
-    if at != "now" and at not in BOUNDARIES:
-        found.append(f"tenant {_name(tenant)} has boundary '{at}', which is none of {', '.join(BOUNDARIES)}")
+    if at != "now":
+        if at not in BOUNDARIES:
+            found.append(f"tenant {_name(tenant)} has boundary '{at}', which is none of {', '.join(BOUNDARIES)}")
+        elif at == "after" and not _sets_a_length(tenant.boundary):
+            found.append(
+                f"tenant {_name(tenant)} has boundary 'after' {tenant.boundary.seconds:g} seconds and "
+                f"{tenant.boundary.batches} batches, of which one must be above 0"
+            )
     if job.max_nodes and sum(1 for r in replicas if r) > job.max_nodes:
         found.append(f"job '{job.id}' may span {job.max_nodes} nodes, the plan spreads it over {len(replicas)}")
     demand = demand_of(job, tenant.task) if tenant.task else job.demand
     for i, part in enumerate(partition.slices):
         if replicas[i]:
             _holds(snapshot, partition, job, demand, tenant, part, replicas[i], found)
+
+
+def _sets_a_length(boundary: Boundary) -> bool:
+    seconds, batches = boundary.seconds, boundary.batches
+    return isfinite(seconds) and seconds >= 0 and batches >= 0 and (seconds > 0) != (batches > 0)
 
 
 def _holds(
@@ -217,6 +237,14 @@ def _capacity(snapshot: Snapshot, plan: Plan, found: list[str]) -> Capacity:
             back += old.slices
             out += new.slices
     problems: list[str] = []
+    for part in out:
+        if not (0 <= part.cores < inf and 0 <= part.mem_mib < inf and 0 <= part.net_mbps < inf):
+            problems.append(
+                f"node '{part.node}' cannot give {part.cores:g} cores, {part.mem_mib:g} MiB of memory and "
+                f"{part.net_mbps:g} Mbps of network"
+            )
+            out = []
+            break
     capacity = snapshot.capacity.exchange(back, out, problems)
     for problem in problems:
         whose = [f"'{p.id}'" for p in taking if any(f"node '{s.node}'" in problem for s in p.slices)]

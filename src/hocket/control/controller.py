@@ -41,8 +41,10 @@ class Controller:
     def cycle(self, now_s: float, events: Sequence[Event]) -> list[Action]:
         """One pass, from what happened to what is to be done."""
         # 1. Facts: a submission that breaks a rule becomes a refusal; a moment that was asked for is a fact too.
-        events = self._facts(now_s, events)
+        return self.advance(now_s, self._facts(now_s, events))
 
+    def advance(self, now_s: float, events: Sequence[Event]) -> list[Action]:
+        """The rest of the pass, from facts; a replay takes them from a journal."""
         # 2. Fold.
         state = self.state
         state.begin()

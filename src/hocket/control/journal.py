@@ -40,8 +40,9 @@ class SqliteJournal:
             raise JournalError(f"journal '{self.path}' does not exist")
         if header is not None and self.path.exists() and self.path.stat().st_size:
             raise JournalError(f"journal '{self.path}' exists already; a run begins a new one")
-        self._encode = msgspec.json.Encoder(order="deterministic").encode
-        self._decode = msgspec.json.Decoder(Cycle).decode
+        # Not JSON, which has no word for the NaN that a diverging job reports.
+        self._encode = msgspec.msgpack.Encoder(order="deterministic").encode
+        self._decode = msgspec.msgpack.Decoder(Cycle).decode
         try:
             self._db = sqlite3.connect(self.path, isolation_level=None)
             if header is not None:
@@ -49,12 +50,12 @@ class SqliteJournal:
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._db.execute("CREATE TABLE header (value BLOB NOT NULL)")
                 self._db.execute("CREATE TABLE cycle (n INTEGER PRIMARY KEY, value BLOB NOT NULL)")
-                self._db.execute("INSERT INTO header VALUES (?)", (self._encode(header),))
+                self._db.execute("INSERT INTO header VALUES (?)", (msgspec.json.encode(header),))
                 self.header = header
             else:
-                (value,) = self._db.execute("SELECT value FROM header").fetchone()
+                (value,) = self._db.execute("SELECT value FROM header").fetchone() or (b"",)
                 self.header = msgspec.json.decode(value, type=Header)
-        except (sqlite3.Error, msgspec.MsgspecError, TypeError) as error:
+        except (sqlite3.Error, msgspec.MsgspecError) as error:
             raise JournalError(f"journal '{self.path}' cannot be opened: {error}") from error
         if self.header.format > FORMAT:
             raise JournalError(
@@ -80,13 +81,16 @@ class SqliteJournal:
     def __iter__(self) -> Iterator[Cycle]:
         n = 0
         try:
-            for n, value in self._db.execute("SELECT n, value FROM cycle ORDER BY n"):
+            for n, value in self._db.execute("SELECT n, value FROM cycle ORDER BY n"):  # noqa: B007 - in the error
                 yield self._decode(value)
         except (sqlite3.Error, msgspec.MsgspecError) as error:
             raise JournalError(f"journal '{self.path}', cycle {n}: {error}") from error
 
     def __len__(self) -> int:
-        (count,) = self._db.execute("SELECT count(*) FROM cycle").fetchone()
+        try:
+            (count,) = self._db.execute("SELECT count(*) FROM cycle").fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"journal '{self.path}' cannot be read: {error}") from error
         return int(count)
 
     def close(self) -> None:

@@ -44,6 +44,7 @@ from hocket.model.event import (
     StateStored,
     TimePassed,
 )
+from hocket.model.job import ONE_GPU
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Node, Slice, gpu_ids, gpu_mask
@@ -343,21 +344,17 @@ class State:
         """Book what the tenants use to their owners."""
         for tenant in partition.tenants:
             job = self.jobs.live[tenant.job].job
-            demand = job.demand
-            if tenant.task:
-                demand = demand_of(job, tenant.task)
+            demand = demand_of(job, tenant.task) if tenant.task else job.demand
             replicas = sign * sum(tenant.replicas)
-            used = self.usage.live.get(job.owner) or NO_USE
-            self.usage.put(
-                job.owner,
-                Usage(
-                    used.gpus + replicas * demand.gpus,
-                    used.cores + replicas * demand.cores,
-                    used.mem_mib + replicas * demand.mem_mib,
-                    used.jobs + sign,
-                    used.net_mbps + replicas * demand.net_mbps,
-                ),
-            )
+            used = self.usage.live.get(job.owner, NO_USE)
+            gpus = used.gpus + replicas * demand.gpus
+            if demand is ONE_GPU:
+                now = Usage(gpus, used.cores, used.mem_mib, used.jobs + sign, used.net_mbps)
+            else:
+                cores, mem_mib = used.cores + replicas * demand.cores, used.mem_mib + replicas * demand.mem_mib
+                net_mbps = used.net_mbps + replicas * demand.net_mbps
+                now = Usage(gpus, cores, mem_mib, used.jobs + sign, net_mbps)
+            self.usage.put(job.owner, now)
 
     def _time_passed(self, event: TimePassed) -> None:
         for job_id in event.jobs:
@@ -623,7 +620,7 @@ class State:
             left = self._left_behind(view, tenancy.task, holding) if holding is not None else ()
             if coming is not None:
                 left += self._left_behind(view, tenancy.task, coming)
-            if left:
+            if any(s.gpus or s.cores or s.mem_mib or s.net_mbps for s in left):  # Some jobs ask for nothing.
                 self.leaving.put(who, left)
             elif self.leaving.live:
                 self.leaving.drop(who)
@@ -717,9 +714,12 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
 def _noted(plan: Plan, job_id: str) -> dict[str, Any]:
     """What the plan says about one job, as fields of its view."""
     noted: dict[str, Any] = {}
-    for field, notes in (("reason", plan.reasons), ("memo", plan.memos), ("review_s", plan.reviews)):
-        if notes and job_id in notes:
-            noted[field] = notes[job_id]
+    if (reason := plan.reasons.get(job_id)) is not None:
+        noted["reason"] = reason
+    if (review_s := plan.reviews.get(job_id)) is not None:
+        noted["review_s"] = review_s
+    if plan.memos and job_id in plan.memos:
+        noted["memo"] = plan.memos[job_id]
     return noted
 
 

@@ -6,6 +6,7 @@ The gate for owners' quotas is here, once for all policies: a job whose owner ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
 from typing import Any
 
 from hocket.model.capacity import Capacity, Shape, shape_of
@@ -24,8 +25,8 @@ class Draft:
     """Starts from the present plan; `start` and `pause` change it; `plan()` is the result."""
 
     __slots__ = (
-        "_capacity", "_drop", "_limited", "_no_room", "_put", "_taken", "_usage", "memos", "over_quota", "reasons", "reviews",
-        "snapshot",
+        "_capacity", "_displaced", "_drop", "_limited", "_line", "_made_way", "_no_room", "_put", "_taken", "_usage",
+        "memos", "over_quota", "reasons", "reviews", "snapshot",
     )  # fmt: skip
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -40,6 +41,9 @@ class Draft:
         self._no_room: set[Shape] = set()
         self._limited = bool(snapshot.owners.data())
         self._usage: dict[str, Usage] = {}  # of owners whose usage the draft changed
+        self._displaced: list[JobView] = []  # and not yet back in line
+        self._line: list[tuple[tuple[Any, ...], int, JobView]] = []  # those displaced that are
+        self._made_way: set[str] = set()
         self.over_quota = 0  # jobs that were passed over
 
     @property
@@ -100,6 +104,26 @@ class Draft:
         for view in sorted(views, key=lambda v: (v.rank, v.number)) if len(views) > 1 else views:
             if self.admits(view):
                 yield view
+
+    def in_line(
+        self, waiting: Iterator[JobView], rank: Callable[[JobView], tuple[Any, ...]]
+    ) -> Iterator[JobView]:
+        """Waiting jobs in the policy's order and, as waiting jobs of this rank, those displaced on the way.
+
+        So what a displaced job leaves over, or can still have elsewhere, is given away in the same plan.
+        """
+        view = next(waiting, None)
+        while view is not None or self._displaced or self._line:
+            for late in self._displaced:
+                heappush(self._line, (rank(late), late.number, late))
+            self._displaced.clear()
+            if self._line and (view is None or self._line[0][:2] < (view.rank, view.number)):
+                late = heappop(self._line)[2]
+                if self.admits(late):
+                    yield late
+            elif view is not None:
+                yield view
+                view = next(waiting, None)
 
     def pass_over(self, view: JobView) -> None:
         """Leave the job waiting, and all others of its shape."""
@@ -165,8 +189,8 @@ class Draft:
         given = 0  # how many of those going are given back in `capacity`
         for victim in victims:
             slices = self.slices_of(victim)
-            if not slices:
-                continue
+            if not slices or victim.job.id in self._made_way:
+                continue  # Nobody makes way twice in one plan.
             going.append((victim, slices))
             gpus += sum(len(part.gpus) for part in slices)
             if gpus < needs:
@@ -186,6 +210,8 @@ class Draft:
                 del going[i]
         for victim, _slices in going:
             self.pause(victim, paused)
+            self._displaced.append(victim)
+            self._made_way.add(victim.job.id)
         self.start(view, started, size, boundary)
         return [victim for victim, _slices in going]
 

@@ -5,13 +5,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hocket.model.capacity import Layout, shape_of
+from hocket.model.capacity import Layout
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
-from hocket.policies.shares import Lanes, Shares, Totals, richer, serve
+from hocket.policies.shares import Lanes, Shares, Totals, displace_richer, serve
 
 
 class Drf(Params, frozen=True):
@@ -49,6 +49,7 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
     shares = Shares(snapshot, _totals(snapshot.capacity.layout, snapshot.capacity.up))
     lanes = Lanes(draft)
     started: list[JobView] = []
+    gone: list[JobView] = []
     retry_s: list[float] = []
 
     def may_go(victim: JobView) -> bool:
@@ -57,25 +58,21 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
         retry_s.append((victim.since_s if victim.size else snapshot.now_s) + params.quantum_s)
         return False
 
-    def give(view: JobView) -> bool:
+    def give(view: JobView, displaces: bool = params.preempt) -> bool:
         why = f"starts: '{view.job.owner}' has the least dominant share"
         if draft.start(view, why, view.job.sizes[0]):
             started.append(view)
             return True
-        if params.preempt:
-            taken = list(richer(draft, shares, view, may_go))
-            paused = draft.displace(view, taken, f"paused: '{view.job.owner}' has a smaller share", why)
-            for victim in taken:
-                if victim not in paused:
-                    shares.add(victim.job, draft.size_of(victim))
-            if paused:
-                return True
-            lanes.close(view.job.owner)
-        else:
-            lanes.close_shape(shape_of(view.job))
+        if displaces and (paused := displace_richer(draft, shares, view, may_go, why)):
+            gone.extend(paused)
+            return True
+        lanes.close(view.job.owner)
         return False
 
-    left = serve(shares, lanes, give) or draft.paused > 0
+    left = serve(shares, lanes, give)
+    if gone:  # They, and whoever was too large before, may fit in what was left over.
+        lanes = Lanes(draft, gone)
+        left = serve(shares, lanes, lambda view: give(view, displaces=False))
     for view in sorted(started, key=lambda v: (shares.level(v.job.owner), v.number)):
         for size in view.job.sizes[1:]:
             if not draft.resize(view, size, draft.reasons[view.job.id]):

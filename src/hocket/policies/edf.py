@@ -34,7 +34,7 @@ def rank(view: JobView, _now_s: float, _params: Edf) -> tuple[float]:
     return (deadline_s(view),)
 
 
-@policy("edf", params=Edf, order=rank, paper="Liu and Layland, JACM'73")
+@policy("edf", params=Edf, order=rank, paper="Liu and Layland, JACM'73", reads_beliefs=False)
 def decide(snapshot: Snapshot, params: Edf) -> Plan:
     """Whoever must be done first runs first; running jobs with later deadlines make way, the latest first.
 
@@ -43,8 +43,8 @@ def decide(snapshot: Snapshot, params: Edf) -> Plan:
     """
     draft = Draft(snapshot)
     waiting = False
-    for view in draft.candidates():
-        why = "starts: no deadline is nearer" if view.rank[0] < inf else "starts: no deadline needs its place"
+    for view in draft.in_line(draft.candidates(), lambda v: v.rank):
+        why = "goes on in what is left" if view.partitions else "starts: no earlier deadline needs its place"
         if draft.start(view, why):
             continue
         paused = f"paused: '{view.job.id}' has an earlier deadline"

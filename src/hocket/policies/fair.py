@@ -11,7 +11,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
-from hocket.policies.shares import Lanes, Shares, placed_of, richer, serve
+from hocket.policies.shares import Lanes, Shares, displace_richer, placed_of, serve
 
 _GPUS = (1.0, 0.0, 0.0, 0.0)  # a level is GPUs over weight
 
@@ -43,7 +43,9 @@ def decide(snapshot: Snapshot, params: Fair) -> Plan:
     """
     draft = Draft(snapshot)
     turn = _Turn(draft, params)
-    left = serve(turn.shares, turn.lanes, turn.give) or draft.paused > 0
+    left = serve(turn.shares, turn.lanes, turn.give)
+    if turn.gone:
+        left = turn.fill()
     turn.grow()
     if left:
         draft.reasons["*"] = "waits: owners with fewer GPUs for their weight come first, or it does not fit"
@@ -64,6 +66,8 @@ class _Turn:
             jobs[e[-1]] for o in self.snapshot.usage for e in placed_of(self.snapshot, o, before=(o, True))
         ]
         self.started: list[JobView] = []
+        self.gone: list[JobView] = []
+        self.full = False  # no more room shall be made
         self.no_place: set[Shape] = set()  # nobody with more has enough for these; who comes later has more himself
         self.retry_s: list[float] = []  # when a quantum ends that stood in the way
         self.hungry = False  # an elastic job could use more
@@ -73,8 +77,8 @@ class _Turn:
         why = f"starts: '{view.job.owner}' has the fewest GPUs for its weight"
         if (
             self.draft.start(view, why, view.job.sizes[0])
-            or self._shrink(view, why)
-            or (self.params.preempt and self._displace(view, why))
+            or (not self.full and self._shrink(view, why))
+            or (not self.full and self.params.preempt and self._displace(view, why))
         ):
             self.started.append(view)
             return True
@@ -115,20 +119,21 @@ class _Turn:
 
     def _displace(self, view: JobView, why: str) -> bool:
         """Pause jobs of owners that have more, and will have more without them."""
-        draft, shares, shape = self.draft, self.shares, shape_of(view.job)
-        if shape in self.no_place:
+        if (shape := shape_of(view.job)) in self.no_place:
             return False
-        taken = list(richer(draft, shares, view, self._settled))
-        reason = f"paused: '{view.job.owner}' has fewer GPUs for its weight"
-        paused = draft.displace(view, taken, reason, why)
-        for victim in taken:
-            if victim not in paused:
-                shares.add(victim.job, draft.size_of(victim))
+        paused = displace_richer(self.draft, self.shares, view, self._settled, why)
+        self.gone += paused
         if paused:
             self.no_place.clear()
         else:
             self.no_place.add(shape)
         return bool(paused)
+
+    def fill(self) -> bool:
+        """Let those who had to go, and whoever was too large before, have what was left over."""
+        self.lanes = Lanes(self.draft, self.gone)
+        self.full = True
+        return serve(self.shares, self.lanes, self.give)
 
     def grow(self) -> None:
         """Give what is left to elastic jobs, a size at a time, to whoever has least."""

@@ -1,6 +1,7 @@
 """Least attained service, in discrete levels, as Tiresias has it."""
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta
@@ -63,13 +64,14 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     lowest = last[0][0] if last is not None else 0
     free = draft.free_gpus
     # Those who did not fit before fit now only if room was gained, or someone sank below them.
-    if free != snapshot.memo or risen or (first is not None and first[0][0] < sunk):
+    room = [free, len(snapshot.placed)]  # the latter, for what ends may have had no GPUs
+    if room != snapshot.memo or risen or (first is not None and first[0][0] < sunk):
         tries = draft.candidates(
             lambda shape, entry: type(shape) is int and shape > free and entry[0][0] >= lowest
         )
     else:
         tries = draft.only(snapshot.arrived)
-    for view in tries:
+    for view in draft.in_line(iter(tries), lambda v: v.rank):
         fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
         if (fits and draft.start(view, "starts: least service first")) or (
             view.rank[0] < lowest and _take_place(draft, view, params)
@@ -79,34 +81,30 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             _review_at_next_level(draft, view, params)
         else:
             draft.pass_over(view)
-    waiting = len(snapshot.waiting) > draft.started or draft.over_quota
-    return draft.plan(Wake(freed_gpus=1 if waiting else None, epoch=False), memo=draft.free_gpus)
+    waiting = len(snapshot.waiting) + draft.paused > draft.started or draft.over_quota
+    room = [draft.free_gpus, len(snapshot.placed) + draft.started - draft.paused]
+    memo = None if draft.over_quota else room
+    return draft.plan(Wake(freed_gpus=1 if waiting else None, epoch=False), memo=memo)
 
 
 def _take_place(draft: Draft, view: JobView, params: Las) -> bool:
     """Pause the lowest jobs below this one, as many as it needs and no more."""
-    snapshot, job, mine = draft.snapshot, view.job, view.rank[0]
-    missing = job.sizes[0] * job.demand.gpus - draft.free_gpus
-    victims: list[tuple[JobView, int]] = []
-    for entry in snapshot.placed.backwards():
-        if missing <= 0 or entry[0][0] <= mine:
-            break  # Enough, or none left below: equals are not swapped.
-        victim = snapshot.jobs[entry[-1]]
-        if gpus := draft.gpus_of(victim):
-            victims.append((victim, gpus))
-            missing -= gpus
-    if missing > 0 or not victims:
-        return False
-    for victim, gpus in reversed(victims[:]):
-        if missing + gpus <= 0:  # The others suffice: those highest up stay.
-            victims.remove((victim, gpus))
-            missing += gpus
-    for victim, _gpus in victims:
-        draft.pause(victim, f"paused: '{job.id}' has had less service")
+    now_s = draft.snapshot.now_s
+    paused, started = f"paused: '{view.job.id}' has had less service", "starts: less service than those that make way"
+    victims = draft.displace(view, _below(draft.snapshot, view), paused, started)
+    for victim in victims:
         if params.promote and victim.size:
-            starved_s = params.promote * victim.ran_at(snapshot.now_s)
-            draft.reviews[victim.job.id] = snapshot.now_s + starved_s + _SLACK_GPU_S
-    return draft.start(view, f"starts: less service than {len(victims)} that make way")
+            starved_s = params.promote * victim.ran_at(now_s)
+            draft.reviews[victim.job.id] = now_s + starved_s + _SLACK_GPU_S
+    return bool(victims)
+
+
+def _below(snapshot: Snapshot, view: JobView) -> Iterator[JobView]:
+    """Placed jobs on lower levels, the lowest first; equals are not swapped."""
+    for entry in snapshot.placed.backwards():
+        if entry[0][0] <= view.rank[0]:
+            return
+        yield snapshot.jobs[entry[-1]]
 
 
 def _review_at_next_level(draft: Draft, view: JobView, params: Las) -> None:

@@ -34,9 +34,9 @@ def decide(snapshot: Snapshot, params: RoundRobin) -> Plan:
     """
     draft, now_s = Draft(snapshot), snapshot.now_s
     first, since_s = None, now_s
-    for view in draft.candidates():
+    for view in draft.in_line(draft.candidates(), lambda _view: (now_s,)):
         job_id = view.job.id
-        started = draft.start(view, "starts: it is its turn")
+        started = draft.start(view, "goes on in what is left" if view.partitions else "starts: it is its turn")
         if not started and first is None:
             why = f"paused: its turn is over, '{job_id}' is next"
             victims = draft.displace(view, _over(snapshot), why, "starts: it is its turn")

@@ -6,11 +6,12 @@ For policies whose ranks begin with the owner, so that an owner's jobs stand tog
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Any
 
-from hocket.model.capacity import Shape
+from hocket.model.capacity import Shape, shape_of
 from hocket.model.job import Job
 from hocket.model.snapshot import NO_USE, Snapshot
 from hocket.model.versioned import Entry
@@ -73,9 +74,12 @@ class Shares:
 
 
 class Lanes:
-    """Waiting jobs by owner and shape, without a look at more than the first of each."""
+    """Waiting jobs by owner and shape, without a look at more than the first of each.
 
-    def __init__(self, draft: Draft) -> None:
+    `late` are jobs that the draft has paused: they stand behind the others of their owner.
+    """
+
+    def __init__(self, draft: Draft, late: Iterable[JobView] = ()) -> None:
         self._draft = draft
         self._lanes: dict[str, list[list[Any]]] = {}  # owner → [shape, entries, at, end]
         for shape, entries in draft.snapshot.waiting.buckets().items():
@@ -85,6 +89,9 @@ class Lanes:
                 end = bisect_right(entries, owner, at, last, key=_owner)
                 self._lanes.setdefault(owner, []).append([shape, entries, at, end])
                 at = end
+        for view in late:
+            entry = ((view.job.owner, inf), view.number, view.job.id)
+            self._lanes.setdefault(view.job.owner, []).append([shape_of(view.job), [entry], 0, 1])
 
     def owners(self) -> list[str]:
         """Those who wait for something."""
@@ -99,10 +106,10 @@ class Lanes:
                 lanes.remove(lane)
                 lanes.insert(0, lane)
             view = self._draft.snapshot.jobs[lane[1][lane[2]][-1]]
-            if self._draft.admits(view):
+            if self._draft.size_of(view) or view.verdict:
+                self.advance(owner)  # It has something already, or is being ended.
+            elif self._draft.admits(view):
                 return view
-            if view.verdict:
-                self.advance(owner)
             else:
                 del lanes[0]  # Others of its shape are turned down alike.
         return None
@@ -125,7 +132,7 @@ class Lanes:
 
 
 def serve(shares: Shares, lanes: Lanes, give: Callable[[JobView], bool]) -> bool:
-    """Progressive filling: again and again the owner with the least gets its next job. True when somebody is left.
+    """Progressive filling: again and again the owner with the least gets its next job. True when some wait on.
 
     `give` places a job, or closes a lane of its owner and returns False.
     """
@@ -177,3 +184,16 @@ def richer(
                 yield victim
                 heappush(line, (-shares.level(owner), owner))
                 break
+
+
+def displace_richer(
+    draft: Draft, shares: Shares, view: JobView, may_go: Callable[[JobView], bool], why: str
+) -> list[JobView]:
+    """Start the job in the place of richer owners' jobs, and count; who had to go."""
+    taken = list(richer(draft, shares, view, may_go))
+    paused = draft.displace(view, taken, f"paused: '{view.job.owner}' has less for its weight", why)
+    going = {victim.job.id for victim in paused}
+    for victim in taken:
+        if victim.job.id not in going:
+            shares.add(victim.job, draft.size_of(victim))
+    return paused

@@ -31,8 +31,13 @@ def rank(view: JobView, now_s: float, _params: Srtf) -> tuple[float]:
     if view.partitions:
         left = view.remaining_s(now_s, view.size)
         return (inf if left is None else now_s + left,)
+    return (_needs_s(view, now_s),)
+
+
+def _needs_s(view: JobView, now_s: float) -> float:
+    # At its smallest size, the only one it can be sure of: else two elastic jobs might displace each other for ever.
     left = view.remaining_s(now_s, view.job.sizes[0])
-    return (inf if left is None else left,)
+    return inf if left is None else left
 
 
 @policy("srtf", params=Srtf, order=rank)
@@ -40,7 +45,7 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     """Whoever is believed to be done soonest runs; those with longer left make way, the longest first.
 
     Jobs of which nothing is believed come last. A job that outlives its belief is reviewed then, and believed to need
-    as long again as it has run. Elastic jobs start at the largest size that is free and keep it.
+    as long again as it has run. Elastic jobs start at the largest size that is free and keep it until they make way.
     """
     draft = Draft(snapshot)
     for job_id in snapshot.due:
@@ -48,8 +53,8 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
         if view.partitions and view.rank[0] < inf:
             draft.reviews[job_id] = view.rank[0] + _GRACE_S
     waiting = False
-    for view in draft.candidates():
-        why = "starts: shortest remaining time first"
+    for view in draft.in_line(draft.candidates(), lambda v: (_needs_s(v, snapshot.now_s),)):
+        why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
         if draft.start(view, why) or draft.displace(
             view, _longer(snapshot, view, params), f"paused: '{view.job.id}' is believed to be done sooner", why
         ):
@@ -66,7 +71,7 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
 
 def _longer(snapshot: Snapshot, view: JobView, params: Srtf) -> Iterator[JobView]:
     """The placed jobs that have longer left than this one, by more than the hysteresis; the longest first."""
-    enough_s = view.rank[0] * (1 + params.hysteresis)
+    enough_s = _needs_s(view, snapshot.now_s) * (1 + params.hysteresis)
     for entry in snapshot.placed.backwards():
         if entry[0][0] - snapshot.now_s <= enough_s or enough_s == inf:
             return

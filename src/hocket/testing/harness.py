@@ -143,7 +143,7 @@ class Harness:
 
     def _still(self, action: Action) -> bool:
         """Will the world still answer? A job that is over or has failed takes its changes with it."""
-        view = self.controller.state.jobs.get(action.job)
+        view = self.snapshot.jobs.get(action.job)
         if view is None:
             return False
         match action:

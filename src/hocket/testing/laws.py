@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from hocket.control.check import examine
 from hocket.executors.simulated import BeliefMode
 from hocket.model.capacity import Capacity, shape_of
+from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.versioned import VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
 from hocket.policies.registry import BoundPolicy
 from hocket.testing.harness import Ran, simulated
 from hocket.workloads.truth import Workload
@@ -157,34 +157,30 @@ def _used(snapshot: Snapshot, partitions: list[Partition]) -> Mapping[str, list[
 
 
 def works_or_says_why_not(snapshot: Snapshot, plan: Plan) -> None:
-    """No job waits while there is room for it, unless a reason names the job for which the room is kept.
-
-    Where the plan pauses somebody, the policy may fill the gap when it is there; it must be woken then.
-    """
-    if plan.drop or _shrinks(snapshot, plan):
-        if plan.wake.freed_gpus is None or plan.wake.freed_gpus > 1:
-            raise Broken("the plan pauses or shrinks jobs, and does not want to hear when they have gone")
+    """No job waits while the plan leaves room for it, unless a reason names the job for which the room is kept."""
+    capacity, partitions = examine(snapshot, plan)[1], snapshot.partitions_of(plan)
+    if any(f"'{view.job.id}'" in plan.reasons.get("*", "") for view in snapshot.jobs.values()):
         return
-    capacity = examine(snapshot, plan)[1]
-    # Where jobs are changing over, the policy may wait until they have.
-    placed = {t.job for p in plan.put for t in p.tenants}
-    excused = any(f"'{view.job.id}'" in plan.reasons.get("*", "") for view in snapshot.jobs.values())
-    after = Draft(snapshot)
-    for partition in plan.put:
-        for tenant in partition.tenants:
-            if tenant.job in snapshot.jobs and not snapshot.jobs[tenant.job].partitions and not tenant.task:
-                after._book(snapshot.jobs[tenant.job].job, sum(tenant.replicas), 1)
+    have = {t.job for p in partitions for t in p.tenants}
+    used = _used(snapshot, partitions)
     for view in snapshot.jobs.values():
-        if view.partitions or view.job.id in placed or view.job.id in plan.ends or not after.admits(view):
+        job = view.job
+        if job.id in have or job.id in plan.ends or view.verdict or job.tasks is not None:
             continue
-        if excused or view.job.id in plan.reasons:
+        if plan.reasons.get(job.id, "").startswith("waits") or not _within_quota(snapshot, job, used[job.owner]):
             continue
-        if capacity.place(view.job, view.job.sizes[0]) is not None:
-            raise Broken(f"job '{view.job.id}' waits while there is room for it, and no reason says why: {plan}")
+        if capacity.place(job, job.sizes[0]) is not None:
+            raise Broken(f"job '{job.id}' waits while there is room for it, and no reason says why: {plan}")
 
 
-def _shrinks(snapshot: Snapshot, plan: Plan) -> bool:
-    return any((old := snapshot.partitions.get(p.id)) is not None and old.gpus > p.gpus for p in plan.put)
+def _within_quota(snapshot: Snapshot, job: Job, used: list[float]) -> bool:
+    owner = snapshot.owners.get(job.owner)
+    if owner is None:
+        return True
+    demand, size = job.demand, job.sizes[0]
+    more = (demand.gpus * size, demand.cores * size, demand.mem_mib * size, 1)
+    limits = (owner.max_gpus, owner.max_cores, owner.max_mem_mib, owner.max_jobs)
+    return all(not limit or u + m <= limit for limit, u, m in zip(limits, used, more, strict=True))
 
 
 def reasons_are_given(snapshot: Snapshot, plan: Plan) -> None:

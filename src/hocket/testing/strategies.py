@@ -66,7 +66,7 @@ def jobs(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> Job:
     if rich and not plain:
         demand = Demand(
             draw(st.sampled_from([0, 1, 1, 2])),
-            draw(st.sampled_from([0.0, 0.1, 1.0, 4.0])),
+            draw(st.sampled_from([0.1, 1.0, 4.0])),
             draw(st.sampled_from([0.0, 1000.0, 16_000.0])),
             draw(st.sampled_from([0.0, 100.0])),
         )
@@ -90,7 +90,7 @@ def jobs(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> Job:
         warm=draw(st.booleans()),
     )
     if refusal(versioned(), found, Capacity.of(cluster)):
-        return Job(name, found.owner, sizes=(1,), demand=Demand(1 if any(n.gpus for n in cluster) else 0))
+        return Job(name, found.owner, sizes=(1,), demand=Demand(1) if any(n.gpus for n in cluster) else Demand(0, 1.0))
     return found
 
 

@@ -133,10 +133,10 @@ def test_jobs_that_missed_their_criterion_are_named() -> None:
 
 
 def test_a_job_that_was_given_a_time_is_given_it_again() -> None:
-    timed = submission(job("timed", 1, 2, criterion=parse("for 10m")), run_s=1e6)
+    timed = submission(job("timed", 1, 2, criterion=parse("for 10m")), run_s=1e6, costs=Costs(start_s=5.0))
     _run, then, rebuilt = recorded(workload(timed), cluster("1x2"))
     again = run_again(rebuilt, find("fifo").bound(), 0)
-    assert jcts(again.account) == jcts(then) == {"timed": pytest.approx(600.0)}
+    assert jcts(again.account) == jcts(then) == {"timed": pytest.approx(605.0)}
 
 
 def test_a_refused_job_is_not_run_again() -> None:

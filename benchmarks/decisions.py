@@ -1,0 +1,86 @@
+"""How long one decision takes, by policy and by how many jobs wait; and the cycle around it.
+
+The cluster is full. In each cycle one job ends and another comes, so the queue keeps its length.
+"""
+
+from __future__ import annotations
+
+from math import log
+from random import Random
+from time import perf_counter
+
+from msgspec import Struct
+
+from benchmarks.machine import median
+from hocket.control.controller import Controller
+from hocket.control.journal import MemoryJournal
+from hocket.control.ports import Header
+from hocket.control.state import empty
+from hocket.model.event import Event, JobEnded, JobSubmitted
+from hocket.model.job import Job
+from hocket.policies import BoundPolicy, policies
+from hocket.testing.builders import cluster, submitted
+from hocket.testing.harness import done
+
+# One decision of MLFS at 1,860 jobs takes its authors 40 to 54 ms: the project's design notes, section 8.
+PEER_MS, PEER_QUEUE, GOAL_MS = 40.0, 1860, 5.0
+
+
+class Decisions(Struct, frozen=True):
+    """One policy before one queue."""
+
+    policy: str
+    waiting: int
+    asked: int
+    decision_ms: float  # median
+    decision_p99_ms: float
+    cycle_ms: float  # median: fold, decide, check, diff and journal
+    ratio: float | None  # how many times faster than MLFS's published decision; at its queue length only
+
+
+def decisions(quick: bool) -> list[Decisions]:
+    """Every policy, before queues of several lengths."""
+    lengths, turns = ((50, 200), 10) if quick else ((100, PEER_QUEUE, 10_000), 200)
+    return [_decisions(p.bound(), n, turns) for p in policies().values() for n in lengths]
+
+
+def _decisions(bound: BoundPolicy, waiting: int, turns: int) -> Decisions:
+    dice = Random("benchmarks")
+    nodes = cluster("160x8")
+    controller = Controller(empty(nodes), bound.decide, bound.order, MemoryJournal(Header(bound.policy.name)))
+    made = 0
+
+    def newcomer(at_s: float) -> JobSubmitted:
+        nonlocal made
+        made += 1
+        gpus = dice.choices((1, 2, 4, 8), (87, 2, 5, 6))[0]
+        job = Job(f"j{made}", f"team{dice.randrange(15)}", sizes=(gpus,))
+        return submitted(job, at_s, round(dice.lognormvariate(log(1200.0), 1.5), 3))
+
+    def cycle(at_s: float, *events: Event) -> None:
+        """One pass, and those that follow from what it begins."""
+        actions = controller.cycle(at_s, events)
+        while actions:
+            actions = controller.cycle(at_s, [done(a, at_s) for a in actions])
+
+    now_s = 0.0
+    while (missing := waiting - len(controller.snapshot.waiting)) > 0:
+        now_s += 1.0
+        cycle(now_s, *(newcomer(now_s) for _ in range(missing)))
+    before = len(controller.decision_s)
+    cycles = []
+    for _ in range(turns):
+        now_s += 5.0
+        running = [v.job.id for v in controller.snapshot.jobs.values() if v.size]
+        events = (JobEnded(now_s, dice.choice(running)), newcomer(now_s))
+        began = perf_counter()
+        actions = controller.cycle(now_s, events)
+        cycles.append(perf_counter() - began)
+        while actions:
+            actions = controller.cycle(now_s, [done(a, now_s) for a in actions])
+    took_ms = sorted(s * 1e3 for s in controller.decision_s[before:])
+    middle = median(took_ms)
+    return Decisions(
+        bound.policy.name, waiting, len(took_ms), middle, took_ms[int(0.99 * (len(took_ms) - 1))],
+        median(cycles) * 1e3, PEER_MS / middle if waiting == PEER_QUEUE else None,
+    )  # fmt: skip

@@ -1,0 +1,138 @@
+"""Decide again: a journal's facts are folded as they were, and every plan is compared with the recorded one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from hocket.control.changes import changes
+from hocket.control.controller import Controller
+from hocket.control.journal import JournalError
+from hocket.control.ports import Cycle, Header
+from hocket.control.state import empty
+from hocket.model.plan import Plan
+from hocket.model.snapshot import Snapshot
+from hocket.policies.registry import BoundPolicy
+
+
+class Side(Struct, frozen=True):
+    """One of two plans that differ. A policy that was not asked has none."""
+
+    asked: bool
+    changes: dict[str, str] = {}  # tenant → what becomes of it
+    reasons: dict[str, str] = {}
+    refused: tuple[str, ...] = ()
+    plan: Plan | None = None
+
+
+class Difference(Struct, frozen=True):
+    """Where a replay leaves the record."""
+
+    cycle: int  # counted from 1, as the journal's rows are
+    at_s: float
+    fields: tuple[str, ...]  # of the plan, that differ
+    recorded: Side
+    now: Side
+
+
+class Replay(Struct, frozen=True):
+    """What a replay came to: all the same, or the first difference, at which it stops."""
+
+    cycles: int
+    decisions: int  # that were the same
+    difference: Difference | None = None
+
+
+class PolicyBroke(RuntimeError):
+    """A policy raised where it had decided before; says at which cycle."""
+
+
+def replay(
+    header: Header, cycles: Iterable[Cycle], policy: BoundPolicy, done: Callable[[int], None] = lambda _cycles: None
+) -> Replay:
+    """Fold the cycles of a journal, decide wherever a plan is recorded, and stop at the first that differs.
+
+    `done` is told how many cycles are behind it, now and then.
+    """
+    kept = _Last(header)
+    asked: list[Snapshot] = []
+
+    def decide(snapshot: Snapshot) -> Plan:
+        asked[:] = [snapshot]
+        try:
+            return policy.decide(snapshot)
+        except Exception as error:
+            name = type(error).__name__
+            raise PolicyBroke(
+                f"policy '{policy.policy.name}' at {snapshot.now_s:g} s: {name}: {error}"
+            ) from error
+
+    start = empty(header.nodes, header.seed)
+    controller = Controller(start, decide, policy.order, kept, policy.policy.reads_beliefs)
+    decisions = n = 0
+    for n, recorded in enumerate(cycles, 1):
+        asked.clear()
+        try:
+            controller.advance(recorded.at_s, recorded.events)
+        except (LookupError, ValueError, StopIteration) as error:
+            raise JournalError(
+                f"cycle {n:,} at {recorded.at_s:g} s: its events contradict what went before: {error}"
+            ) from error
+        now = kept.cycle
+        fields = _differing(recorded, now)
+        if fields:
+            snapshot = asked[0] if asked else controller.snapshot
+            difference = Difference(n, recorded.at_s, fields, _side(snapshot, recorded), _side(snapshot, now))
+            return Replay(n, decisions, difference)
+        decisions += recorded.plan is not None
+        if n % 256 == 0:
+            done(n)
+    return Replay(n, decisions)
+
+
+class _Last:
+    """A journal that forgets all but the last cycle."""
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self.cycle = Cycle(0.0, ())
+
+    def append(self, cycle: Cycle) -> None:
+        """Keep this one."""
+        self.cycle = cycle
+
+    def __iter__(self) -> Iterator[Cycle]:
+        return iter([self.cycle])
+
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_DECODER = msgspec.msgpack.Decoder(Plan)
+
+
+def encoded(plan: Plan) -> bytes:
+    """A plan, byte for byte as it comes back from a journal."""
+    return _ENCODER.encode(_DECODER.decode(_ENCODER.encode(plan)))
+
+
+def _differing(recorded: Cycle, now: Cycle) -> tuple[str, ...]:
+    """The fields of the plan that differ; empty when the two are the same."""
+    one, other = recorded.plan, now.plan
+    if one is None or other is None:
+        return () if one is other else ("asked",)
+    if _ENCODER.encode(one) != _ENCODER.encode(other) and encoded(one) != encoded(other):
+        pairs = [(name, getattr(one, name), getattr(other, name)) for name in Plan.__struct_fields__]
+        return tuple(name for name, a, b in pairs if _plain(a) != _plain(b))
+    return () if recorded.refused == now.refused else ("refused",)
+
+
+def _plain(value: object) -> bytes:
+    return _ENCODER.encode(msgspec.to_builtins(value))
+
+
+def _side(snapshot: Snapshot, cycle: Cycle) -> Side:
+    plan = cycle.plan
+    if plan is None:
+        return Side(False)
+    return Side(True, changes(snapshot, plan), dict(plan.reasons), cycle.refused, plan)
