@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from hocket.cli.compare import compare
+from hocket.cli.decide import decide
 from hocket.cli.demo import demo
 from hocket.cli.policies import policies
 from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, InputError
@@ -69,6 +70,7 @@ app.command()(workloads)
 app.command()(demo)
 app.command()(whatif)
 app.command()(replay)
+app.command()(decide)
 app.command()(version)
 
 

@@ -29,25 +29,29 @@ def replay(
 
     Exit code 1 says that there is one.
     """
+    import msgspec
+
     from hocket.cli.refusal import refusing
     from hocket.cli.scenario import bound_policy
-    from hocket.control.journal import SqliteJournal
-    from hocket.policies.registry import find
+    from hocket.control.journal import JournalError, SqliteJournal
+    from hocket.control.replay import PolicyBrokeError
 
     with refusing():
         kept = SqliteJournal(journal)
         try:
             header = kept.header
-            if policy is not None or param:
-                bound = bound_policy(policy or header.policy, param or ())
-            else:
-                bound = find(header.policy).bound(header.params)
+            own = [f"{name}={msgspec.json.encode(value).decode()}" for name, value in header.params.items()]
+            bound = bound_policy(policy or header.policy, [*([] if policy else own), *(param or ())])
             found = _watched(kept, bound)
+        except PolicyBrokeError as error:
+            typer.echo(f"hocket: {error}", err=True)
+            raise typer.Exit(DIFFERENT) from error
+        except JournalError as error:
+            named = str(journal) in str(error)
+            raise JournalError(str(error) if named else f"journal '{journal}', {error}") from error
         finally:
             kept.close()
     if as_json:
-        import msgspec
-
         same = found.difference is None
         told = {"journal": str(journal), "policy": bound.policy.name, "params": bound.settings, "same": same}
         print(msgspec.json.encode(told | msgspec.to_builtins(found)).decode())
@@ -111,9 +115,7 @@ def _told(found: Replay, bound: BoundPolicy) -> str:
 def _lines(side: Side) -> list[str]:
     if not side.asked or side.plan is None:
         return ["  the policy was not asked"]
-    found = [
-        f"  {who}: {change}{_reason(side, who.partition('/')[0])}" for who, change in sorted(side.changes.items())
-    ]
+    found = [f"  {who}: {change}{_reason(side, who.partition('/')[0])}" for who, change in sorted(side.changes.items())]
     jobs = {who.partition("/")[0] for who in side.changes}
     found += [f"  {job}: {why}" for job, why in sorted(side.reasons.items()) if job not in jobs]
     found += [f"  refused: {words}" for words in side.refused]

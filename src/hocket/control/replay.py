@@ -45,7 +45,7 @@ class Replay(Struct, frozen=True):
     difference: Difference | None = None
 
 
-class PolicyBroke(RuntimeError):
+class PolicyBrokeError(RuntimeError):
     """A policy raised where it had decided before; says at which cycle."""
 
 
@@ -54,8 +54,10 @@ def replay(
 ) -> Replay:
     """Fold the cycles of a journal, decide wherever a plan is recorded, and stop at the first that differs.
 
-    `done` is told how many cycles are behind it, now and then.
+    Plans are compared byte for byte. Of another policy than the recorded one, only what its plans do is compared: it
+    has other notes, and waits for other things. `done` is told how many cycles are behind it, now and then.
     """
+    differing = _differing if policy.policy.name == header.policy else _doing_other
     kept = _Last(header)
     asked: list[Snapshot] = []
 
@@ -65,9 +67,7 @@ def replay(
             return policy.decide(snapshot)
         except Exception as error:
             name = type(error).__name__
-            raise PolicyBroke(
-                f"policy '{policy.policy.name}' at {snapshot.now_s:g} s: {name}: {error}"
-            ) from error
+            raise PolicyBrokeError(f"policy '{policy.policy.name}' at {snapshot.now_s:g} s: {name}: {error}") from error
 
     start = empty(header.nodes, header.seed)
     controller = Controller(start, decide, policy.order, kept, policy.policy.reads_beliefs)
@@ -81,7 +81,7 @@ def replay(
                 f"cycle {n:,} at {recorded.at_s:g} s: its events contradict what went before: {error}"
             ) from error
         now = kept.cycle
-        fields = _differing(recorded, now)
+        fields = differing(recorded, now)
         if fields:
             snapshot = asked[0] if asked else controller.snapshot
             difference = Difference(n, recorded.at_s, fields, _side(snapshot, recorded), _side(snapshot, now))
@@ -125,6 +125,15 @@ def _differing(recorded: Cycle, now: Cycle) -> tuple[str, ...]:
         pairs = [(name, getattr(one, name), getattr(other, name)) for name in Plan.__struct_fields__]
         return tuple(name for name, a, b in pairs if _plain(a) != _plain(b))
     return () if recorded.refused == now.refused else ("refused",)
+
+
+_DEEDS = ("put", "drop", "ends", "checkpoints", "tiers")
+_NOTHING = Plan()
+
+
+def _doing_other(recorded: Cycle, now: Cycle) -> tuple[str, ...]:
+    one, other = recorded.plan or _NOTHING, now.plan or _NOTHING
+    return tuple(name for name in _DEEDS if _plain(getattr(one, name)) != _plain(getattr(other, name)))
 
 
 def _plain(value: object) -> bytes:

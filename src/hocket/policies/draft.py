@@ -68,8 +68,9 @@ class Draft:
 
     @property
     def started(self) -> int:
-        """How many partitions the draft puts."""
-        return len(self._put)
+        """How many partitions the draft adds; those that only change are not counted."""
+        present = self.snapshot.partitions.data()
+        return sum(pid not in present for pid in self._put)
 
     @property
     def paused(self) -> int:

@@ -23,7 +23,12 @@ class Drf(Params, frozen=True):
 
 def rank(view: JobView, _now_s: float, _params: Drf) -> tuple[str, float]:
     """Owner by owner: waiting jobs by submission, placed ones by their start."""
-    return view.job.owner, view.since_s if view.partitions else view.submitted_s
+    return view.job.owner, _since_s(view) if view.partitions else view.submitted_s
+
+
+def _since_s(view: JobView) -> float:
+    """When the plan placed the job: its memo."""
+    return view.since_s if view.memo is None else float(view.memo)
 
 
 @lru_cache(maxsize=16)
@@ -53,10 +58,10 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
     retry_s: list[float] = []
 
     def may_go(victim: JobView) -> bool:
-        if victim.size and victim.since_s + params.quantum_s <= snapshot.now_s:
-            return True
-        retry_s.append((victim.since_s if victim.size else snapshot.now_s) + params.quantum_s)
-        return False
+        at_s = _since_s(victim) + params.quantum_s
+        if at_s > snapshot.now_s:
+            retry_s.append(at_s)
+        return at_s <= snapshot.now_s
 
     def give(view: JobView, displaces: bool = params.preempt) -> bool:
         why = f"starts: '{view.job.owner}' has the least dominant share"
@@ -77,6 +82,8 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
         for size in view.job.sizes[1:]:
             if not draft.resize(view, size, draft.reasons[view.job.id]):
                 break
+    if params.preempt:
+        draft.memos = {job_id: snapshot.now_s for job_id in draft.reasons}
     if left:
         draft.reasons["*"] = "waits: owners with a smaller dominant share come first, or it does not fit"
     wake = Wake(freed_gpus=1 if left or draft.over_quota else None, epoch=False, at_s=min(retry_s, default=None))

@@ -29,8 +29,13 @@ def rank(view: JobView, _now_s: float, _params: Fair) -> tuple[str, float, float
     """Owner by owner: waiting jobs by weight and submission; placed ones elastic first, then by their start."""
     job = view.job
     if view.partitions:
-        return job.owner, len(job.sizes) == 1, view.since_s
+        return job.owner, len(job.sizes) == 1, _since_s(view)
     return job.owner, -job.weight, view.submitted_s
+
+
+def _since_s(view: JobView) -> float:
+    """When the plan last placed or resized the job: its memo."""
+    return view.since_s if view.memo is None else float(view.memo)
 
 
 @policy("fair", params=Fair, order=rank, paper="max-min fairness, Bertsekas and Gallager", reads_beliefs=False)
@@ -49,6 +54,7 @@ def decide(snapshot: Snapshot, params: Fair) -> Plan:
     turn.grow()
     if left:
         draft.reasons["*"] = "waits: owners with fewer GPUs for their weight come first, or it does not fit"
+    draft.memos = {p: snapshot.now_s for p in draft.reasons if p != "*"}
     at_s = min(turn.retry_s, default=None)
     wake = Wake(freed_gpus=1 if left or turn.hungry or draft.over_quota else None, epoch=False, at_s=at_s)
     return draft.plan(wake)
@@ -160,12 +166,11 @@ class _Turn:
                     heappush(line, (self._least_first(view, more), number, view, more))
 
     def _settled(self, view: JobView) -> bool:
-        """Has the job had its quantum? If not, ask again when it has."""
-        quantum_s, now_s = self.params.quantum_s, self.snapshot.now_s
-        if view.size and view.since_s + quantum_s <= now_s:
-            return True
-        self.retry_s.append((view.since_s if view.size else now_s) + quantum_s)
-        return False
+        """Has the job had its quantum since the plan placed or resized it? If not, ask again when it has."""
+        at_s = _since_s(view) + self.params.quantum_s
+        if at_s > self.snapshot.now_s:
+            self.retry_s.append(at_s)
+        return at_s <= self.snapshot.now_s
 
     def _least_first(self, view: JobView, size: int) -> tuple[float, float]:
         return self.shares.level(view.job.owner), size * view.job.demand.gpus / view.job.weight

@@ -71,7 +71,7 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
         )
     else:
         tries = draft.only(snapshot.arrived)
-    for view in draft.in_line(iter(tries), lambda v: v.rank):
+    for view in tries:
         fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
         if (fits and draft.start(view, "starts: least service first")) or (
             view.rank[0] < lowest and _take_place(draft, view, params)
@@ -81,6 +81,10 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             _review_at_next_level(draft, view, params)
         else:
             draft.pass_over(view)
+    if draft.paused:  # Whoever fits, those paused too, gets what was left over.
+        for view in draft.in_line(draft.candidates(), lambda v: v.rank):
+            if not draft.size_of(view) and draft.start(view, "starts: least service first"):
+                _review_at_next_level(draft, view, params)
     waiting = len(snapshot.waiting) + draft.paused > draft.started or draft.over_quota
     room = [draft.free_gpus, len(snapshot.placed) + draft.started - draft.paused]
     memo = None if draft.over_quota else room

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from hocket.control.check import examine
 from hocket.executors.simulated import BeliefMode
-from hocket.model.capacity import Capacity, shape_of
+from hocket.model.capacity import Capacity, Layout, shape_of
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing
 from hocket.model.plan import Plan
@@ -287,13 +287,11 @@ def rebuilt(snapshot: Snapshot, names: Mapping[str, str] | None = None) -> Snaps
             placed = placed.add(0, entry)
         else:
             waiting = waiting.add(shape_of(view.job), entry)
-    capacity = Capacity.of(node for node, _free in snapshot.capacity)
-    for node in snapshot.nodes.values():
-        if not node.up:
-            capacity = capacity.lose(node.node.id)
     partitions = table(snapshot.partitions, lambda p: _as_read(_renamed(p, new)))
-    for partition in partitions.values():
-        capacity = capacity.take(partition.slices)
+    free = snapshot.capacity
+    nodes, frees = zip(*free, strict=True) if len(snapshot.nodes) else ((), ())
+    # To the last bit, which giving and taking in another order would not keep.
+    capacity = Capacity(Layout(nodes), versioned(enumerate(frees)), free._by_count, free.gpus, free.up)
     leaving = {_renamed_tenant(who, new): slices for who, slices in snapshot.leaving.items()}
     return replace(
         snapshot,

@@ -65,7 +65,6 @@ class _Run(Struct, gc=False, eq=False):
     prepared: JobPrepared | None = None  # said, or to be said
     noise: float = 1.0
     crashes: int = 0
-    verdict: str = ""
 
 
 class SimulatedExecutor:
@@ -125,11 +124,11 @@ class SimulatedExecutor:
             if at_s is None:
                 self._idle += 1
             if self._idle > _IDLE_TIMERS or (self._until_s is not None and until_s > self._until_s):
-                return None
+                return self._last_moment(out)
             self.now_s = max(until_s, self.now_s)
             return self.now_s, out
         if at_s is None or (self._until_s is not None and at_s > self._until_s):
-            return (self.now_s, out) if out else None
+            return self._last_moment(out)
         self._idle = 0
         self.now_s = at_s
         while n < len(submissions) and submissions[n].at_s <= at_s:
@@ -144,6 +143,13 @@ class SimulatedExecutor:
             elif generation == run.generation:
                 self._due(run, what, out)
         return at_s, out
+
+    def _last_moment(self, out: list[Event]) -> tuple[float, Sequence[Event]] | None:
+        """What is left to say; a run that is cut short lasts until it is cut."""
+        if self._until_s is not None and self.now_s < self._until_s and self._runs:
+            self.now_s = self._until_s
+            return self.now_s, out
+        return (self.now_s, out) if out else None
 
     def _push(self, at_s: float, run: _Run | None, what: str | Event) -> None:
         self._pushed += 1
@@ -195,7 +201,8 @@ class SimulatedExecutor:
             self._report_epochs(run, out if out is not None else self._ready)
         if self._reached(run, truth.run_s):
             self._gone(run)
-            (out if out is not None else self._ready).append(JobEnded(self.now_s, run.job.id, run.verdict or "finished"))
+            del self._runs[run.job.id]
+            (out if out is not None else self._ready).append(JobEnded(self.now_s, run.job.id))
             return
         if run.deferred and (run.epoch > before or not run.rate):
             actions, run.deferred = run.deferred, ()
@@ -263,12 +270,16 @@ class SimulatedExecutor:
             run.epoch = int(run.saved_s / run.truth.run_s * run.truth.epochs + 1e-9) if run.truth.run_s else 0
 
     def _node_event(self, event: Event, out: list[Event]) -> None:
-        if isinstance(event, JobPrepared) and self._runs[event.job].prepared is not event:
+        if isinstance(event, JobPrepared) and not self._still_prepares(event):
             return  # It broke before it was ready.
         out.append(event)
         if isinstance(event, NodeLost):
             for run in list(self._runs.values()):
                 self._lose_node(run, event.node)
+
+    def _still_prepares(self, event: JobPrepared) -> bool:
+        run = self._runs.get(event.job)
+        return run is not None and run.prepared is event
 
     def _lose_node(self, run: _Run, node: str) -> None:
         """Its tenants there are gone. Others stay, and with them the work if they are all that it takes."""
@@ -336,9 +347,9 @@ class SimulatedExecutor:
         """Note who is in a partition of several, also those who had it to themselves before."""
         sharers = self._tenants.setdefault(partition.id, {})
         for tenant in partition.tenants:
-            other = self._runs[tenant.job]
-            held = other.tenancies.get(tenant.task)
-            if held is not None and held[0].partition == partition.id:
+            other = self._runs.get(tenant.job)
+            held = other.tenancies.get(tenant.task) if other is not None else None
+            if other is not None and held is not None and held[0].partition == partition.id:
                 other.tenancies[tenant.task] = (held[0], partition)
                 sharers[f"{tenant.job}/{tenant.task}"] = other
 
@@ -383,7 +394,9 @@ class SimulatedExecutor:
     def apply(self, actions: Iterable[Action]) -> None:
         """Begin to make these true; each takes the time that the truth says."""
         for action in actions:
-            run = self._runs[action.job]
+            run = self._runs.get(action.job)
+            if run is None:
+                continue  # It ended in this very moment; the event is on its way.
             costs = run.truth.costs
             match action:
                 case Start(job, task, to, partition) | Resume(job, task, to, partition):
@@ -412,7 +425,7 @@ class SimulatedExecutor:
                 case End(job, verdict):
                     self._advance(run)
                     self._gone(run)
-                    run.verdict = verdict
+                    del self._runs[job]
                     self._later(run, JobEnded(self.now_s + costs.stop_s, job, verdict))
                 case Prepare(job):
                     run.prepared = JobPrepared(self.now_s + costs.prepare_s, job)

@@ -1,0 +1,244 @@
+"""A snapshot as a document: versioned JSON that people and programs write, and `hocket decide` reads.
+
+What follows from the rest may be left out: a job that a partition names and that says nothing else runs there as
+planned. `to_document` leaves the same things out, so that people can read what it writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from math import isfinite
+from typing import Any
+
+import msgspec
+from msgspec import NODEFAULT, Struct
+from msgspec.inspect import DictType, Field, StructType, Type, UnionType, VarTupleType, type_info
+
+from hocket.model.entries import (
+    FORMAT,
+    Document,
+    HistoryEntry,
+    JobEntry,
+    JobSpec,
+    NodeEntry,
+    ObservationEntry,
+    OwnerEntry,
+)
+from hocket.model.job import Job
+from hocket.model.rebuild import SAME, DocumentError, from_document, planned, shown
+from hocket.model.snapshot import History, Snapshot
+from hocket.model.view import JobState, JobView
+
+__all__ = [
+    "Document",
+    "DocumentError",
+    "decode",
+    "encode",
+    "from_document",
+    "plain",
+    "readable",
+    "schema",
+    "to_document",
+]
+
+_WIDTH = 110
+
+# -- text ---------------------------------------------------------------------------------------------------
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a document."""
+    found: dict[str, Any] = msgspec.json.schema(Document)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Hocket snapshot", **found}
+
+
+def encode(document: Document) -> str:
+    """Readable JSON, without what is as by default."""
+    return readable(plain(document, keep=("format",)))
+
+
+def readable(value: Any, indent: int = 0) -> str:
+    """JSON of plain data, in which whatever is short stands on one line."""
+    short = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if not isinstance(value, dict | list) or len(short) + indent <= _WIDTH:
+        return short
+    pad = " " * (indent + 2)
+    if isinstance(value, list):
+        lines = [pad + readable(item, indent + 2) for item in value]
+    else:
+        lines = [f"{pad}{json.dumps(k, ensure_ascii=False)}: {readable(v, indent + 2)}" for k, v in value.items()]
+    opens, closes = ("[", "]") if isinstance(value, list) else ("{", "}")
+    return f"{opens}\n" + ",\n".join(lines) + f"\n{' ' * indent}{closes}"
+
+
+def plain(value: Any, keep: tuple[str, ...] = ()) -> Any:
+    """Plain data, without fields that have their default but for those to keep."""
+    if isinstance(value, Struct):
+        if value.__struct_config__.array_like:
+            return [plain(getattr(value, f.name)) for f in msgspec.structs.fields(value)]
+        return {
+            f.encode_name: plain(getattr(value, f.name))
+            for f in msgspec.structs.fields(value)
+            if f.name in keep or f.required or getattr(value, f.name) != _default(f)
+        }
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    if field.default is not NODEFAULT:
+        return field.default
+    return field.default_factory() if field.default_factory is not NODEFAULT else NODEFAULT
+
+
+def decode(text: bytes | str) -> Document:
+    """The document that this JSON is. Raises DocumentError."""
+    try:
+        raw = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DocumentError(f"snapshot: {_located(str(error), text)}") from error
+    except RecursionError as error:
+        raise DocumentError("snapshot: it must not be nested so deeply") from error
+    if not isinstance(raw, dict):
+        raise DocumentError(f"snapshot: it must be a JSON object, not {shown(raw)}")
+    if raw.get("format") != FORMAT or isinstance(raw.get("format"), bool):
+        given = shown(raw["format"]) if "format" in raw else "missing"
+        raise DocumentError(f"snapshot: format must be {FORMAT}, which is what this hocket reads, and is {given}")
+    for path in _unknown(raw, type_info(Document), ""):
+        raise DocumentError(f"snapshot: {path} is no field that a snapshot has")
+    try:
+        return msgspec.convert(raw, Document)
+    except msgspec.ValidationError as error:
+        raise DocumentError(f"snapshot: {_with_value(str(error), raw)}") from error
+
+
+def _located(message: str, text: bytes | str) -> str:
+    """`JSON is malformed: … (byte 12)` with a line and a column."""
+    found = re.search(r"\(byte (\d+)\)", message)
+    if found is None:
+        return message
+    data = text.encode() if isinstance(text, str) else text
+    before = data[: int(found[1])]
+    line, column = before.count(b"\n") + 1, len(before) - (before.rfind(b"\n") + 1) + 1
+    return f"line {line}, column {column}: {message[: found.start()].strip()}"
+
+
+def _unknown(raw: Any, kind: Type, path: str) -> Iterator[str]:
+    """Where the data has a field that its type has not; values of our own types would pass over it in silence."""
+    if isinstance(kind, UnionType):
+        for option in map(_bare, kind.types):
+            if isinstance(option, VarTupleType) if isinstance(raw, list) else isinstance(option, StructType | DictType):
+                yield from _unknown(raw, option, path)
+                return
+    elif isinstance(kind, StructType) and isinstance(raw, dict):
+        fields: dict[str, Field] = {field.encode_name: field for field in kind.fields}
+        for key, value in raw.items():
+            here = f"{path}.{key}" if path else str(key)
+            if key not in fields:
+                yield here
+            else:
+                yield from _unknown(value, _bare(fields[key].type), here)
+    elif isinstance(kind, DictType) and isinstance(raw, dict):
+        for key, value in raw.items():
+            yield from _unknown(value, _bare(kind.value_type), f"{path}.{key}")
+    elif isinstance(kind, VarTupleType) and isinstance(raw, list):
+        for n, value in enumerate(raw):
+            yield from _unknown(value, _bare(kind.item_type), f"{path}[{n}]")
+
+
+def _bare(kind: Type) -> Type:
+    while isinstance(kind, msgspec.inspect.Metadata):
+        kind = kind.type
+    return kind
+
+
+_PATH = re.compile(r"^(?P<rule>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
+
+
+def _with_value(message: str, raw: Any) -> str:
+    """msgspec's message as field, rule and value."""
+    found = _PATH.match(message)
+    assert found is not None
+    path, value = found["path"] or "", raw
+    for step in re.findall(r"[^.\[\]]+", path):
+        if isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
+        else:
+            return f"{path}: {found['rule']}"
+    rule = found["rule"].replace("`", "").split(", got ")[0]
+    rule = rule[:1].lower() + rule[1:]
+    return f"{path or 'it'}: {rule}" + ("" if rule.startswith("object missing") else f", not {shown(value)}")
+
+
+# -- values -------------------------------------------------------------------------------------------------
+
+
+def to_document(snapshot: Snapshot, policy: str = "", about: str = "") -> Document:
+    """A snapshot, taken under a policy, as a document."""
+    return Document(
+        FORMAT,
+        snapshot.now_s,
+        tuple(
+            NodeEntry(n.id, n.gpus, n.gpu_kind, n.gpu_mem_mib, n.cores, n.mem_mib, n.net_mbps, view.up, view.use)
+            for view in snapshot.nodes.values()
+            for n in (view.node,)
+        ),
+        tuple(_entry(snapshot, view) for view in sorted(snapshot.jobs.values(), key=lambda v: v.number)),
+        tuple(snapshot.partitions.values()),
+        tuple(
+            OwnerEntry(o.id, o.weight, o.max_gpus, o.max_cores, o.max_mem_mib, o.max_jobs)
+            for o in snapshot.owners.values()
+        ),
+        about,
+        policy,
+        dict(snapshot.leaving.items()),
+        snapshot.unsettled,
+        snapshot.memo,
+        snapshot.wake,
+        snapshot.seed,
+        snapshot.decision,
+        snapshot.submissions,
+        snapshot.arrived,
+        snapshot.due,
+        tuple(_history_entry(key, seen) for key, seen in snapshot.history.items()),
+    )
+
+
+def _entry(snapshot: Snapshot, view: JobView) -> JobEntry:
+    as_planned = view.state is JobState.RUNNING and set(view.tenancies) == set(
+        planned(view.id, [snapshot.partitions[p] for p in view.partitions])
+    )
+    same = {name: getattr(view, name) for name in SAME}
+    seen = tuple(
+        ObservationEntry(o.at_s, o.epoch, {k: v if isfinite(v) else None for k, v in o.metrics.items()})
+        for o in view.observations
+    )
+    one_place = len(view.tenancies) == 1
+    return JobEntry(
+        _spec(view.job),
+        number=view.number,
+        state=None if as_planned else view.state,
+        tenancies=None if as_planned and one_place else view.tenancies,
+        partitions=None if len(view.partitions) < 2 else view.partitions,
+        since_s=view.since_s,
+        observations=seen,
+        rank=view.rank or None,
+        **same,
+    )
+
+
+def _spec(job: Job) -> JobSpec:
+    fields = {f.name: getattr(job, f.name) for f in msgspec.structs.fields(Job)}
+    return JobSpec(**fields | {"criterion": None if job.criterion is None else str(job.criterion)})
+
+
+def _history_entry(key: Any, seen: History) -> HistoryEntry:
+    owner, size = key if isinstance(key, tuple) else (None, key)
+    return HistoryEntry(size, seen.count, seen.log_sum, seen.log_squares, owner)

@@ -1,0 +1,174 @@
+"""The entries of a snapshot document, field by field: what may stand in it, and what each means."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta, Struct
+
+from hocket.model.curve import NO_BELIEFS, Beliefs
+from hocket.model.job import ONE_GPU, Kind, TaskGraph
+from hocket.model.partition import Partition
+from hocket.model.plan import ALWAYS, Wake
+from hocket.model.resources import Demand, Slice
+from hocket.model.view import NO_COSTS, Costs, JobState, Tenancy, Tier, Use
+
+FORMAT = 1
+
+Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
+Amount: TypeAlias = Annotated[float, Meta(ge=0)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+Size: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^/]*$")]
+
+
+class NodeEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """One machine and its capacity."""
+
+    id: Name
+    gpus: Annotated[int, Meta(ge=0, le=1024, description="numbered from 0")] = 0
+    gpu_kind: str = ""
+    gpu_mem_mib: Annotated[float, Meta(ge=0, description="of each GPU")] = 0.0
+    cores: Amount = 0.0
+    mem_mib: Amount = 0.0
+    net_mbps: Amount = 0.0
+    up: Annotated[bool, Meta(description="false while it is lost")] = True
+    use: Annotated[Use | None, Meta(description="what was measured")] = None
+
+
+class OwnerEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A user or team with a weight or quota of its own; 0 stands for no limit."""
+
+    id: Annotated[str, Meta(max_length=200)]
+    weight: Annotated[float, Meta(gt=0)] = 1.0
+    max_gpus: Count = 0
+    max_cores: Amount = 0.0
+    max_mem_mib: Amount = 0.0
+    max_jobs: Annotated[int, Meta(ge=0, description="placed at once")] = 0
+
+
+class JobSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the user submitted."""
+
+    id: Name
+    owner: Annotated[str, Meta(max_length=200, description="user or team that quotas and shares count against")] = ""
+    kind: Kind = Kind.TRAINING
+    command: tuple[str, ...] = ()
+    demand: Annotated[Demand, Meta(description="of one replica; a replica never spans two nodes")] = ONE_GPU
+    sizes: Annotated[
+        tuple[Size, ...], Meta(min_length=1, max_length=4096, description="replicas it can run with, ascending")
+    ] = (1,)
+    max_nodes: Annotated[int, Meta(ge=0, description="how many nodes it may span; 0 for any number")] = 0
+    gpu_kinds: Annotated[tuple[str, ...], Meta(description="those it accepts; empty for any")] = ()
+    gpu_mem_mib: Annotated[float, Meta(ge=0, description="the least that each GPU must have")] = 0.0
+    weight: Annotated[float, Meta(gt=0)] = 1.0
+    priority: Annotated[int, Meta(description="larger goes first where a policy honours it")] = 0
+    urgency: Annotated[int, Meta(ge=0, le=10, description="0 when not stated")] = 0
+    deadline_s: Annotated[float | None, Meta(description="counted from submission")] = None
+    criterion: Annotated[
+        str | None,
+        Meta(
+            description="when it is done: 'acc >= 95% within 1h', 'acc changes < 0.001 within 30 epochs', 'for 2h'; "
+            "null when its process ends by itself"
+        ),
+    ] = None
+    tasks: Annotated[TaskGraph | None, Meta(description="of a partitioned model")] = None
+    warm: Annotated[bool, Meta(description="can be prepared before it has its resources")] = False
+    model: Annotated[str, Meta(description="the name under which profiles know it")] = ""
+
+
+class ObservationEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a job reported at one moment; null is a number that was none, as of a job that diverged."""
+
+    at_s: float
+    epoch: int
+    metrics: dict[str, float | None]
+
+
+class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A job as the policy may know it."""
+
+    job: JobSpec
+    about: Annotated[str, Meta(description="for the reader; no policy sees it")] = ""
+    submitted_s: Seconds = 0.0
+    number: Annotated[int | None, Meta(description="of its submission, breaks ties; its place in the list if null")] = (
+        None
+    )
+    state: Annotated[
+        JobState | None, Meta(description="running where a partition names it, else waiting or paused, if null")
+    ] = None
+    tenancies: Annotated[
+        tuple[Tenancy, ...] | None, Meta(description="what it holds in fact; what the partitions say, if null")
+    ] = None
+    partitions: Annotated[
+        tuple[str, ...] | None, Meta(description="in the order in which it got them; by their ids, if null")
+    ] = None
+    since_s: Annotated[
+        Seconds | None,
+        Meta(description="up to when the next three are summed; now for a job that runs, else its submission, if null"),
+    ] = None
+    waited_s: Seconds = 0.0
+    ran_s: Seconds = 0.0
+    attained_gpu_s: Seconds = 0.0
+    done_s: Annotated[float, Meta(ge=0, description="work done, in seconds at the reference size")] = 0.0
+    started_s: Annotated[float | None, Meta(description="first start")] = None
+    starts: Count = 0
+    failures: Count = 0
+    prepared: bool = False
+    preparing: bool = False
+    tier: Annotated[Tier, Meta(description="where its saved state is")] = Tier.NONE
+    keep: Annotated[Tier, Meta(description="where the plan wants it while the job is paused")] = Tier.DISK
+    epoch: Count = 0
+    observations: Annotated[tuple[ObservationEntry, ...], Meta(description="the most recent, oldest first")] = ()
+    use: Use | None = None
+    beliefs: Annotated[Beliefs, Meta(description="run_s: seconds from start to end at the reference size")] = NO_BELIEFS
+    costs: Annotated[Costs, Meta(description="how long each step of a switch takes")] = NO_COSTS
+    memo: Annotated[Any, Meta(description="the policy's own")] = None
+    review_s: float | None = None
+    verdict: Annotated[str, Meta(description="it is being ended for this")] = ""
+    reason: Annotated[str, Meta(description="of its present standing")] = ""
+    rank: Annotated[
+        tuple[Any, ...] | None, Meta(description="in the order of `policy`; reckoned anew for any other")
+    ] = None
+
+
+class HistoryEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """Run times of ended jobs of one size, and one owner if it is named."""
+
+    size: Size
+    count: Count
+    log_sum: float
+    log_squares: float
+    owner: str | None = None
+
+
+class Document(Struct, frozen=True, forbid_unknown_fields=True):
+    """All that a policy may know at one moment."""
+
+    format: Annotated[int, Meta(description="of this document", ge=FORMAT, le=FORMAT)]
+    now_s: Annotated[float, Meta(ge=0, description="the moment; every time is in seconds on the same clock")]
+    nodes: Annotated[tuple[NodeEntry, ...], Meta(max_length=1_000_000)]
+    jobs: tuple[JobEntry, ...] = ()
+    partitions: Annotated[
+        tuple[Partition, ...], Meta(description="the present plan: who shall have what; disjoint")
+    ] = ()
+    owners: tuple[OwnerEntry, ...] = ()
+    about: Annotated[str, Meta(description="for the reader; no policy sees it")] = ""
+    policy: Annotated[str, Meta(description="in whose order the ranks are")] = ""
+    leaving: Annotated[
+        dict[str, tuple[Slice, ...]], Meta(description="'job/task' → what it still holds beyond its plan")
+    ] = {}
+    unsettled: Annotated[
+        tuple[tuple[str, str], ...], Meta(description="[job, task] whose plan is not yet carried out")
+    ] = ()
+    memo: Annotated[Any, Meta(description="the policy's own, from its last plan")] = None
+    wake: Annotated[Wake, Meta(description="what the policy waits for")] = ALWAYS
+    seed: int = 0
+    decision: Annotated[int, Meta(ge=0, description="how many went before")] = 0
+    submissions: Annotated[int | None, Meta(description="how many there were in all; as many as jobs if null")] = None
+    arrived: Annotated[
+        tuple[str, ...] | None,
+        Meta(description="submitted since the last decision; all that wait, if null and there was none"),
+    ] = None
+    due: Annotated[tuple[str, ...], Meta(description="jobs whose review came since the last decision")] = ()
+    history: tuple[HistoryEntry, ...] = ()

@@ -1,0 +1,70 @@
+"""The documents speak of what is there: links, files, folders, commands, and the example as it runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "hocket"
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *DECISIONS]
+COMMAND = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )?hocket ([a-z]+)", re.MULTILINE)
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+    gone = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    assert not gone
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_nothing_names_the_machine_it_was_written_on(page: Path) -> None:
+    found = re.findall(r"(?<![\w$.])/(?:home|root|work|tmp|Users)/\S*|\.\./shared\S*", page.read_text(encoding="utf-8"))
+    assert not found
+
+
+def test_the_readme_shows_commands_that_exist() -> None:
+    from hocket.cli.main import app
+
+    there = {c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands}
+    shown = set(COMMAND.findall(text("README.md")))
+    assert {"simulate", "compare", "policies", "whatif"} <= shown <= there
+
+
+def test_the_readme_names_every_make_target() -> None:
+    targets = set(re.findall(r"^([a-z]+):.*## ", text("Makefile"), re.MULTILINE)) - {"clean"}
+    assert {t for t in targets if f"make {t}" not in text("README.md")} == set()
+
+
+def test_the_example_stands_in_contributing_as_it_is() -> None:
+    assert f"```python\n{text('examples/policies/smallest.py')}```" in text("CONTRIBUTING.md")
+
+
+def test_the_code_map_has_every_folder_and_no_file_that_is_gone() -> None:
+    page = text("ARCHITECTURE.md")
+    folders = {p.parent.name for p in SRC.glob("*/__init__.py")}
+    assert {f for f in folders if f"**`{f}/" not in page} == set()
+    files = set(re.findall(r"`(?:[a-z]+/)*([a-z_]+\.py)`", page))
+    assert files - {p.name for p in SRC.rglob("*.py")} == set()
+
+
+def test_every_policy_is_in_the_changelog() -> None:
+    there = {p.stem for p in (SRC / "policies").glob("*.py") if '@policy("' in p.read_text(encoding="utf-8")}
+    assert {name for name in there if f"`{name}`" not in text("CHANGELOG.md")} == set()
+
+
+def test_decisions_are_numbered_dated_and_say_why() -> None:
+    assert [p.name[:4] for p in DECISIONS] == [f"{n:04d}" for n in range(1, len(DECISIONS) + 1)]
+    for page in DECISIONS:
+        lines = page.read_text(encoding="utf-8").splitlines()
+        assert lines[0].startswith(f"# {page.name[:4]} ")
+        assert re.match(r"\d{4}-\d\d-\d\d · ", lines[2]), f"{page.name} has no date"
+        assert [line for line in lines if line.startswith("## ")] == ["## Context", "## Decision", "## Consequences"]
