@@ -62,7 +62,7 @@ def text(m: Measured) -> str:
     if m.decisions:
         lines += [
             "",
-            "DECISIONS (ms; a full 160x8 cluster; each cycle one job ends and one comes)",
+            "DECISIONS (ms of wall time; a full 160x8 cluster; each cycle one job ends and one comes)",
             *_decisions(m.decisions),
         ]
     if m.summing is not None and m.journalling is not None:

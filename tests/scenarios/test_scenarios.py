@@ -4,7 +4,7 @@ what was told and what happened is as the file says.
 A scenario is a TOML file: `nodes`, `owners`, `jobs` (when, the job, the truth about it), `faults`, `plans` (the
 script), `looks` (what must be so after the last cycle up to a moment) and `story`. In the story a line is an event, a
 plan of the script by its number (`= 2`), a plan that was refused (`! words`) or an action (`> words`), each after its
-time. Partitions name whole nodes as plain text; boundaries are `now`, `step`, `epoch`, `after 30s`, `after 500 batches`.
+time. Partitions name whole nodes as plain text; boundaries are `now`, `step`, `epoch`, `after 30s`, `after 9 batches`.
 
 After every cycle the state is sound, and a book that is kept from actions and events alone, beside the state, agrees
 with it: no GPU is held by two partitions, and no node gives more than it has.
@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
+from hocket.control.replay import replay
 from hocket.control.state import empty
 from hocket.executors.simulated import SimulatedExecutor
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
@@ -52,6 +53,7 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Node, Slice
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Costs, Doing, Tier
+from hocket.policies.registry import Params, Policy
 from hocket.testing.invariants import broken_invariants
 from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
@@ -214,7 +216,9 @@ def place(to: Holding) -> str:
         gpus = f" gpu {','.join(map(str, part.gpus))}" if part.gpus else ""
         parts.append(f"{part.node}{gpus} x{replicas}")
     boundary = to.boundary
-    length = f" {boundary.seconds:g}s" if boundary.seconds else f" {boundary.batches} batches" if boundary.batches else ""
+    length = (
+        f" {boundary.seconds:g}s" if boundary.seconds else f" {boundary.batches} batches" if boundary.batches else ""
+    )
     until = "" if boundary.at == "now" else f" until {boundary.at}{length}"
     return f"{to.partition}: {' + '.join(parts)}{until}"
 
@@ -369,7 +373,9 @@ def tell(scenario: Scenario, costs: Costs | None = None) -> Telling:
         Submission(c.at_s, job_of(dict(c.job)), c.truth if costs is None else replace(c.truth, costs=costs))
         for c in scenario.jobs
     ]
-    workload = Workload(scenario.title, tuple(submissions), owners=tuple(scenario.owners), faults=tuple(scenario.faults))
+    workload = Workload(
+        scenario.title, tuple(submissions), owners=tuple(scenario.owners), faults=tuple(scenario.faults)
+    )
     script = Script(scenario)
     journal = MemoryJournal(Header("script", nodes=tuple(scenario.nodes)))
     controller = Controller(empty(scenario.nodes), script.decide, by_submission, journal)
@@ -434,6 +440,15 @@ def test_the_story_is_as_written(name: str) -> None:
     for look in scenario.looks:
         check(look, telling)
     assert telling.busy_cycles > 0, "no cycle ran while a change was under way: the scenario shows too little"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_journal_replays_to_the_same_plans(name: str) -> None:
+    scenario = scenario_of(name)
+    journal = tell(scenario).journal
+    script = Policy("script", lambda s, _p: Script(scenario).decide(s), Params, None, "", "", __file__)
+    found = replay(journal.header, journal, script.bound())
+    assert (found.difference, found.cycles) == (None, len(journal))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,7 +19,9 @@ MOST_BYTES = 1 << 28  # of a snapshot: what is larger is no snapshot
 def decide(
     snapshot: Annotated[
         str | None,
-        typer.Argument(metavar="SNAPSHOT", help="A snapshot in JSON, or - for standard input; with --example: a policy."),
+        typer.Argument(
+            metavar="SNAPSHOT", help="A snapshot in JSON, or - for standard input; with --example: a policy."
+        ),
     ] = None,
     policy: Annotated[
         str | None,
@@ -136,6 +138,6 @@ def _decided(snapshot: Snapshot, bound: BoundPolicy) -> dict[str, Any]:
     if not violations:
         state = State(snapshot, bound.order)
         state.adopt(plan, capacity)
-        actions, _settled = diff(state, plan)
+        actions, _settled = diff(state.snapshot(), plan)
         told["actions"] = [{"action": type(a).__name__, **plain(a)} for a in actions]
     return told

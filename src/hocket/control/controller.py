@@ -15,8 +15,9 @@ from hocket.control.ports import Cycle, Executor, Journal
 from hocket.control.state import Order, State
 from hocket.control.verdict import next_verdict_s, verdict
 from hocket.model.action import Action
-from hocket.model.capacity import Capacity, shape_of
+from hocket.model.capacity import Capacity
 from hocket.model.event import Event, JobRefused, JobSubmitted, NodeJoined, TimePassed
+from hocket.model.job import Job
 from hocket.model.plan import ALWAYS, Plan
 from hocket.model.snapshot import Snapshot
 
@@ -36,7 +37,7 @@ class Controller:
         self.refused_plans = 0
         self._timers: list[tuple[float, str]] = []  # (when, job); stale ones are passed over when they come
         self._whole = Capacity.of(v.node for v in snapshot.nodes.values())
-        self._fits: set[object] = set()
+        self._fits: dict[tuple[int, ...], Job] = {}  # sizes → a job that was admitted with them
 
     def cycle(self, now_s: float, events: Sequence[Event]) -> list[Action]:
         """One pass, from what happened to what is to be done."""
@@ -89,11 +90,13 @@ class Controller:
 
     def _facts(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
         facts: list[Event] = []
+        new: set[str] = set()  # ids that came with these events
         for event in events:
             if isinstance(event, JobSubmitted):
-                if reason := self._refusal(event, facts):
+                if reason := self._refusal(event.job, new):
                     facts.append(JobRefused(event.at_s, event.job.id, reason))
                     continue
+                new.add(event.job.id)
             elif isinstance(event, NodeJoined):
                 self._cluster_grows(event)
             facts.append(event)
@@ -107,16 +110,25 @@ class Controller:
             facts.append(TimePassed(now_s))
         return facts
 
-    def _refusal(self, event: JobSubmitted, before: list[Event]) -> str:
-        job = event.job
-        shape = shape_of(job)
-        if shape in self._fits and type(shape) is int and job.id not in self.state.jobs:
-            return ""  # the common case: a job like others before it
-        if any(isinstance(e, JobSubmitted) and e.job.id == job.id for e in before):
-            return f"job '{job.id}': id must be unique, and a live job has it already"
+    def _refusal(self, job: Job, new: set[str]) -> str:
+        job_id = job.id
+        if job_id in new or job_id in self.state.jobs:
+            return f"job '{job_id}': id must be unique, and a live job has it already"
+        like = self._fits.get(job.sizes)
+        if (
+            like is not None
+            and (like.demand is job.demand or like.demand == job.demand)
+            and like.weight == job.weight
+            and job.deadline_s is None
+            and not (job.urgency or job.tasks or job.gpu_kinds or job.gpu_mem_mib or job.max_nodes)
+            and job_id.isprintable()
+            and "/" not in job_id
+            and 0 < len(job_id) <= 200
+        ):
+            return ""  # the common case: a job like another before it, and nothing else about it that could be wrong
         reason = refusal(self.state.jobs, job, self._whole)
-        if not reason:
-            self._fits.add(shape)
+        if not reason and job.tasks is None:
+            self._fits[job.sizes] = job
         return reason
 
     def _cluster_grows(self, event: NodeJoined) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from math import isfinite
 from typing import Any
@@ -27,7 +28,7 @@ from hocket.model.entries import (
     OwnerEntry,
 )
 from hocket.model.job import Job
-from hocket.model.rebuild import SAME, DocumentError, from_document, planned, shown
+from hocket.model.rebuild import INFINITIES, SAME, DocumentError, from_document, planned, shown
 from hocket.model.snapshot import History, Snapshot
 from hocket.model.view import JobState, JobView
 
@@ -44,6 +45,7 @@ __all__ = [
 ]
 
 _WIDTH = 110
+_LARGEST = sys.float_info.max
 
 # -- text ---------------------------------------------------------------------------------------------------
 
@@ -87,6 +89,8 @@ def plain(value: Any, keep: tuple[str, ...] = ()) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None if value != value else max(-_LARGEST, min(value, _LARGEST))  # JSON has no infinity.
     return value
 
 
@@ -174,7 +178,8 @@ def _with_value(message: str, raw: Any) -> str:
             return f"{path}: {found['rule']}"
     rule = found["rule"].replace("`", "").split(", got ")[0]
     rule = rule[:1].lower() + rule[1:]
-    return f"{path or 'it'}: {rule}" + ("" if rule.startswith("object missing") else f", not {shown(value)}")
+    where = f"{path}: " if path else ""
+    return where + rule + ("" if rule.startswith("object missing") else f", not {shown(value)}")
 
 
 # -- values -------------------------------------------------------------------------------------------------
@@ -229,9 +234,16 @@ def _entry(snapshot: Snapshot, view: JobView) -> JobEntry:
         partitions=None if len(view.partitions) < 2 else view.partitions,
         since_s=view.since_s,
         observations=seen,
-        rank=view.rank or None,
+        rank=tuple(_open(r) for r in view.rank) or None,
         **same,
     )
+
+
+def _open(value: Any) -> Any:
+    """A part of a rank; many policies rank what they know nothing of as infinite, for which JSON has no word."""
+    if isinstance(value, tuple):
+        return [_open(v) for v in value]
+    return next((word for word, infinite in INFINITIES.items() if value == infinite), value)
 
 
 def _spec(job: Job) -> JobSpec:

@@ -128,7 +128,8 @@ class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
     verdict: Annotated[str, Meta(description="it is being ended for this")] = ""
     reason: Annotated[str, Meta(description="of its present standing")] = ""
     rank: Annotated[
-        tuple[Any, ...] | None, Meta(description="in the order of `policy`; reckoned anew for any other")
+        tuple[Any, ...] | None,
+        Meta(description="in the order of `policy`, '∞' for infinity; reckoned anew for any other"),
     ] = None
 
 

@@ -28,7 +28,9 @@ class Decider(Protocol):
 
 def example(policy: Decider | None = None) -> Document:
     """The first of our examples on which the policy changes something; without a policy, the first."""
-    for document in (training(), queries()) if policy is not None else ():
+    if policy is None:
+        return training()
+    for document in (training(), queries()):
         plan = policy.decide(from_document(document, policy.order))
         if plan.put or plan.drop or plan.ends or plan.tiers or plan.checkpoints:
             return document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from math import nan
+from math import inf, nan
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,6 +21,7 @@ from hocket.model.versioned import Entry, VersionedMap, VersionedQueue, versione
 from hocket.model.view import JobState, JobView, NodeView, Observation, Tenancy, Tier
 
 Order: TypeAlias = Callable[[JobView, float], tuple[Any, ...]]
+INFINITIES = {"∞": inf, "-∞": -inf}  # as they stand in ranks
 
 
 class DocumentError(ValueError):
@@ -144,6 +145,7 @@ def _partitions(
     """The partitions, and for each job those that name it."""
     _distinct([p.id for p in document.partitions], "partitions", "ids")
     named: dict[str, list[Partition]] = {}
+    seen: dict[tuple[str, str], str] = {}
     for partition in document.partitions:
         field = f"partition '{partition.id}'"
         _check_slices(partition.slices, field, nodes)
@@ -153,6 +155,10 @@ def _partitions(
             _require(len(names) == 1, field, "is for one tenant alone", names)
         for tenant in partition.tenants:
             _check_replicas(tenant.replicas, len(partition.slices), f"{field}: tenant '{tenant.job}'")
+            who = (tenant.job, tenant.task)
+            if who in seen:
+                raise DocumentError(f"snapshot: {field}: tenant '{tenant.job}' is in partition '{seen[who]}' already")
+            seen[who] = partition.id
             known = named.setdefault(tenant.job, [])
             if partition not in known:
                 known.append(partition)
@@ -238,7 +244,9 @@ def _job(spec: JobSpec) -> Job:
 
 def _frozen(value: Any) -> Any:
     """Ranks are tuples all through, or they would not compare."""
-    return tuple(_frozen(v) for v in value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(_frozen(v) for v in value)
+    return INFINITIES.get(value, value) if isinstance(value, str) else value
 
 
 def _check_view(view: JobView, now_s: float, field: str) -> None:
@@ -280,7 +288,6 @@ def _check_view(view: JobView, now_s: float, field: str) -> None:
 
 def _check_tenants(partitions: tuple[Partition, ...], views: list[JobView]) -> None:
     jobs = {v.id: v.job for v in views}
-    seen: dict[tuple[str, str], str] = {}
     for partition in partitions:
         for tenant in partition.tenants:
             field, job = f"partition '{partition.id}'", jobs.get(tenant.job)
@@ -288,9 +295,6 @@ def _check_tenants(partitions: tuple[Partition, ...], views: list[JobView]) -> N
                 raise DocumentError(f"snapshot: {field}: a tenant must be one of the jobs, not '{tenant.job}'")
             if tenant.task and (job.tasks is None or job.tasks.task(tenant.task) is None):
                 raise DocumentError(f"snapshot: {field}: job '{job.id}' has no task '{tenant.task}'")
-            other = seen.setdefault((tenant.job, tenant.task), partition.id)
-            if other != partition.id:
-                raise DocumentError(f"snapshot: {field}: tenant '{tenant.job}' is in partition '{other}' already")
 
 
 def _capacity(nodes: VersionedMap[str, NodeView], partitions: tuple[Partition, ...]) -> Capacity:

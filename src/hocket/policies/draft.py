@@ -90,6 +90,10 @@ class Draft:
             elif self.admits(view):
                 yield view
 
+    def too_large(self, shape: Shape, _first: Entry) -> bool:
+        """Does a shape need more GPUs than are free as the draft stands?"""
+        return type(shape) is int and shape > self.free_gpus
+
     def admits(self, view: JobView) -> bool:
         """May this waiting job be placed at all, as the draft stands?"""
         if view.verdict or view.job.tasks is not None:
@@ -184,6 +188,37 @@ class Draft:
         job, size = view.job, view.job.sizes[0]
         if self._limited and not self.within_quota(job, size):
             return []
+        if type(shape_of(job)) is int:  # Any GPUs will do, so counting them is enough.
+            going = self._enough(victims, size - self.free_gpus)
+        else:
+            going = self._in_the_way(victims, job, size)
+        for victim in going:
+            self.pause(victim, paused)
+            self._displaced.append(victim)
+            self._made_way.add(victim.job.id)
+        if going:
+            self.start(view, started, size, boundary)
+        return going
+
+    def _enough(self, victims: Iterable[JobView], missing: int) -> list[JobView]:
+        """As many of the victims as have the missing GPUs; of those the last to come stay if the others suffice."""
+        going: list[tuple[JobView, int]] = []
+        for victim in victims:
+            if missing <= 0:
+                break
+            gpus = self.gpus_of(victim)
+            if gpus and victim.job.id not in self._made_way:  # Nobody makes way twice in one plan.
+                going.append((victim, gpus))
+                missing -= gpus
+        if missing > 0:
+            return []
+        for i in range(len(going) - 2, -1, -1):
+            if missing + going[i][1] <= 0:
+                missing += going.pop(i)[1]
+        return [victim for victim, _gpus in going]
+
+    def _in_the_way(self, victims: Iterable[JobView], job: Job, size: int) -> list[JobView]:
+        """As many of the victims as it takes for the job to fit somewhere; of those, whoever is not in the way stays."""
         needs, capacity = size * job.demand.gpus, self.capacity
         going: list[tuple[JobView, tuple[Slice, ...]]] = []
         gpus = capacity.gpus
@@ -191,7 +226,7 @@ class Draft:
         for victim in victims:
             slices = self.slices_of(victim)
             if not slices or victim.job.id in self._made_way:
-                continue  # Nobody makes way twice in one plan.
+                continue
             going.append((victim, slices))
             gpus += sum(len(part.gpus) for part in slices)
             if gpus < needs:
@@ -204,16 +239,10 @@ class Draft:
         else:
             return []
         for i in range(len(going) - 2, -1, -1):
-            kept = capacity
-            kept = kept.take(going[i][1])
+            kept = capacity.take(going[i][1])
             if kept.gpus >= needs and kept.place(job, size) is not None:
                 capacity = kept
                 del going[i]
-        for victim, _slices in going:
-            self.pause(victim, paused)
-            self._displaced.append(victim)
-            self._made_way.add(victim.job.id)
-        self.start(view, started, size, boundary)
         return [victim for victim, _slices in going]
 
     def slices_of(self, view: JobView) -> tuple[Slice, ...]:
@@ -324,6 +353,9 @@ class Draft:
 
     def plan(self, wake: Wake = ALWAYS, memo: Any = None, ends: dict[str, str] | None = None) -> Plan:
         """The plan as it stands."""
+        if self.over_quota and self._drop:
+            # Those who leave give their owners' quota back: ask again in the next cycle, whatever it brings.
+            wake = Wake(wake.arrival, wake.freed_gpus, wake.epoch, self.snapshot.now_s)
         return Plan(
             tuple(self._put.values()),
             tuple(self._drop),

@@ -63,21 +63,21 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
             retry_s.append(at_s)
         return at_s <= snapshot.now_s
 
-    def give(view: JobView, displaces: bool = params.preempt) -> bool:
+    def give(view: JobView) -> bool:
         why = f"starts: '{view.job.owner}' has the least dominant share"
         if draft.start(view, why, view.job.sizes[0]):
             started.append(view)
             return True
-        if displaces and (paused := displace_richer(draft, shares, view, may_go, why)):
+        if params.preempt and (paused := displace_richer(draft, shares, view, may_go, why)):
             gone.extend(paused)
             return True
         lanes.close(view.job.owner)
         return False
 
-    left = serve(shares, lanes, give)
-    if gone:  # They, and whoever was too large before, may fit in what was left over.
-        lanes = Lanes(draft, gone)
-        left = serve(shares, lanes, lambda view: give(view, displaces=False))
+    left, went = serve(shares, lanes, give), 0
+    while len(gone) > went:  # They, and whoever was too large before, may fit in what was left over.
+        went, lanes = len(gone), Lanes(draft, gone)
+        left = serve(shares, lanes, give)
     for view in sorted(started, key=lambda v: (shares.level(v.job.owner), v.number)):
         for size in view.job.sizes[1:]:
             if not draft.resize(view, size, draft.reasons[view.job.id]):

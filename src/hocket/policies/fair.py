@@ -48,9 +48,7 @@ def decide(snapshot: Snapshot, params: Fair) -> Plan:
     """
     draft = Draft(snapshot)
     turn = _Turn(draft, params)
-    left = serve(turn.shares, turn.lanes, turn.give)
-    if turn.gone:
-        left = turn.fill()
+    left = turn.serve()
     turn.grow()
     if left:
         draft.reasons["*"] = "waits: owners with fewer GPUs for their weight come first, or it does not fit"
@@ -73,18 +71,27 @@ class _Turn:
         ]
         self.started: list[JobView] = []
         self.gone: list[JobView] = []
-        self.full = False  # no more room shall be made
+        self.made_room = False
         self.no_place: set[Shape] = set()  # nobody with more has enough for these; who comes later has more himself
         self.retry_s: list[float] = []  # when a quantum ends that stood in the way
         self.hungry = False  # an elastic job could use more
+
+    def serve(self) -> bool:
+        """Serve until nothing changes: what a shrunk or displaced job leaves over may be enough for another."""
+        left = serve(self.shares, self.lanes, self.give)
+        while self.made_room:
+            self.made_room = False
+            self.lanes = Lanes(self.draft, self.gone)
+            left = serve(self.shares, self.lanes, self.give)
+        return left
 
     def give(self, view: JobView) -> bool:
         """Start the job where there is room, or where room can be made."""
         why = f"starts: '{view.job.owner}' has the fewest GPUs for its weight"
         if (
             self.draft.start(view, why, view.job.sizes[0])
-            or (not self.full and self._shrink(view, why))
-            or (not self.full and self.params.preempt and self._displace(view, why))
+            or self._shrink(view, why)
+            or (self.params.preempt and self._displace(view, why))
         ):
             self.started.append(view)
             return True
@@ -117,6 +124,8 @@ class _Turn:
             if less > donor.job.sizes[0]:
                 heappush(line, (self._most_first(donor, less), number, donor, less))
             if draft.start(view, why, view.job.sizes[0]):
+                self.made_room = True
+                self.no_place.clear()
                 return True
         draft.restore(saved)
         for job, back in shrunk:
@@ -129,17 +138,12 @@ class _Turn:
             return False
         paused = displace_richer(self.draft, self.shares, view, self._settled, why)
         self.gone += paused
-        if paused:
-            self.no_place.clear()
-        else:
+        if not paused:
             self.no_place.add(shape)
-        return bool(paused)
-
-    def fill(self) -> bool:
-        """Let those who had to go, and whoever was too large before, have what was left over."""
-        self.lanes = Lanes(self.draft, self.gone)
-        self.full = True
-        return serve(self.shares, self.lanes, self.give)
+            return False
+        self.made_room = True
+        self.no_place.clear()
+        return True
 
     def grow(self) -> None:
         """Give what is left to elastic jobs, a size at a time, to whoever has least."""

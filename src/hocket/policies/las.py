@@ -81,10 +81,16 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             _review_at_next_level(draft, view, params)
         else:
             draft.pass_over(view)
-    if draft.paused:  # Whoever fits, those paused too, gets what was left over.
-        for view in draft.in_line(draft.candidates(), lambda v: v.rank):
-            if not draft.size_of(view) and draft.start(view, "starts: least service first"):
+    if draft.paused and (draft.free_gpus or not all(type(shape) is int for shape in snapshot.waiting.buckets())):
+        # Whoever fits, those paused too, gets what was left over.
+        for view in draft.in_line(draft.candidates(draft.too_large), lambda v: v.rank):
+            if draft.size_of(view):
+                continue  # It started above.
+            fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
+            if fits and draft.start(view, "starts: least service first"):
                 _review_at_next_level(draft, view, params)
+            else:
+                draft.pass_over(view)
     waiting = len(snapshot.waiting) + draft.paused > draft.started or draft.over_quota
     room = [draft.free_gpus, len(snapshot.placed) + draft.started - draft.paused]
     memo = None if draft.over_quota else room

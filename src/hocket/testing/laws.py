@@ -209,12 +209,15 @@ def memos_survive_json(plan: Plan) -> None:
 
 
 def times_are_to_come(snapshot: Snapshot, plan: Plan) -> None:
-    """Moments that a policy asks for are finite and not over; else it would be asked for ever."""
+    """Moments that a policy asks for are finite and not over; else it would be asked for ever.
+
+    To be asked "at" this very moment means in the next cycle, whatever it brings.
+    """
     for job_id, at_s in plan.reviews.items():
         if not isfinite(at_s) or at_s <= snapshot.now_s or job_id not in snapshot.jobs:
             raise Broken(f"the plan wants to look at job '{job_id}' at {at_s}, and it is {snapshot.now_s}")
     at_s = plan.wake.at_s
-    if at_s is not None and not (isfinite(at_s) and at_s > snapshot.now_s):
+    if at_s is not None and not (isfinite(at_s) and at_s >= snapshot.now_s):
         raise Broken(f"the plan wants to be asked at {at_s}, and it is {snapshot.now_s}")
 
 

@@ -1,0 +1,171 @@
+"""Deciding again what was decided: recorded journals, every policy, and a policy that was changed."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hocket.control.journal import JournalError, MemoryJournal, SqliteJournal
+from hocket.control.ports import Cycle
+from hocket.control.replay import PolicyBrokeError, Replay, encoded, replay
+from hocket.executors.simulated import parse_beliefs, simulate
+from hocket.model.event import JobSubmitted
+from hocket.model.job import Job
+from hocket.model.plan import Plan
+from hocket.model.snapshot import Snapshot
+from hocket.policies import find, policies
+from hocket.policies.registry import BoundPolicy
+from hocket.workloads.cluster import parse_cluster
+from hocket.workloads.demo import demo
+from hocket.workloads.truth import Fault, Workload
+
+FOLDER = Path(__file__).parent
+RECORDED = sorted(path.name.removesuffix(".db.xz") for path in FOLDER.glob("*.db.xz"))
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    path = folder / f"{name}.db"
+    path.write_bytes(lzma.decompress((FOLDER / f"{name}.db.xz").read_bytes()))
+    return path
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_journal_is_decided_as_it_was(name: str, tmp_path: Path) -> None:
+    journal = SqliteJournal(unpacked(name, tmp_path))
+    found = replay(journal.header, journal, find(name).bound(journal.header.params))
+    recorded = sum(1 for cycle in journal if cycle.plan is not None)
+    journal.close()
+    assert found == Replay(found.cycles, recorded), "if the policy was changed on purpose: tests/replay/record.py"
+    assert recorded > 20
+
+
+def test_recorded_journals_are_small() -> None:
+    assert RECORDED
+    assert all((FOLDER / f"{name}.db.xz").stat().st_size < 100_000 for name in RECORDED)
+
+
+def ran(name: str, **settings: Any) -> tuple[MemoryJournal, BoundPolicy]:
+    bound = find(name).bound()
+    nodes = parse_cluster("4x4")
+    whole = demo(5)
+    workload = Workload("demo", whole.submissions, owners=whole.owners, faults=(Fault(4000.0, "n002", 6000.0),))
+    simulation = simulate(workload, nodes, bound, until_s=9000.0, **settings)
+    assert isinstance(simulation.journal, MemoryJournal)
+    return simulation.journal, bound
+
+
+@pytest.mark.parametrize("name", sorted(policies()))
+@pytest.mark.parametrize("beliefs", ["learned", "noisy:0.3"])
+def test_every_policy_decides_again_as_it_did(name: str, beliefs: str) -> None:
+    journal, bound = ran(name, beliefs=parse_beliefs(beliefs), noise=0.2, seed=3)
+    found = replay(journal.header, journal, bound)
+    assert found == Replay(len(journal), sum(1 for cycle in journal if cycle.plan is not None))
+    assert found.decisions > 20
+
+
+def changed(bound: BoundPolicy, at: int, change: Any) -> BoundPolicy:
+    """The policy, with something else for its decision of that number."""
+
+    def decide(snapshot: Snapshot) -> Plan:
+        plan = bound.decide(snapshot)
+        return change(plan) if snapshot.decision == at else plan  # type: ignore[no-any-return]
+
+    return replace(bound, decide=decide)
+
+
+def other_reason(plan: Plan) -> Plan:
+    return replace(plan, reasons={**plan.reasons, "*": "changed on purpose"})
+
+
+def cycle_of(journal: MemoryJournal, decision: int) -> int:
+    """The number of the cycle in which that decision was made."""
+    with_plan = [n for n, cycle in enumerate(journal, 1) if cycle.plan is not None and not cycle.refused]
+    return with_plan[decision]
+
+
+@pytest.mark.parametrize("decision", [0, 7, 20])
+def test_a_changed_policy_is_found_at_the_cycle_where_it_decides_otherwise(decision: int) -> None:
+    journal, bound = ran("fifo")
+    found = replay(journal.header, journal, changed(bound, decision, other_reason))
+    assert found.decisions == decision
+    difference = found.difference
+    assert difference is not None
+    assert difference.cycle == cycle_of(journal, decision)
+    assert difference.at_s == journal.cycles[difference.cycle - 1].at_s
+    assert difference.fields == ("reasons",)
+    assert difference.now.reasons["*"] == "changed on purpose"
+    assert difference.recorded.reasons.get("*") != "changed on purpose"
+
+
+def test_a_difference_tells_what_each_plan_changes() -> None:
+    journal, bound = ran("fifo")
+    decision = next(
+        d for d in range(40) if (plan := journal.cycles[cycle_of(journal, d) - 1].plan) is not None and plan.put
+    )
+    found = replay(journal.header, journal, changed(bound, decision, lambda plan: replace(plan, put=())))
+    difference = found.difference
+    assert difference is not None
+    assert "put" in difference.fields
+    assert any(change.startswith("gets ") for change in difference.recorded.changes.values())
+    assert difference.now.changes == {}
+
+
+def test_a_plan_that_would_now_be_refused_differs() -> None:
+    journal, bound = ran("fifo")
+    found = replay(journal.header, journal, changed(bound, 5, lambda plan: replace(plan, drop=("nowhere",))))
+    assert found.difference is not None
+    assert found.difference.now.refused == ("the plan drops partition 'nowhere', which does not exist",)
+
+
+def test_another_policy_is_compared_by_what_it_does() -> None:
+    journal, _bound = ran("fifo")
+    found = replay(journal.header, journal, find("srtf").bound())
+    assert found.difference is not None
+    assert set(found.difference.fields) <= {"put", "drop", "ends", "checkpoints", "tiers"}
+    same = replay(journal.header, journal.cycles[: found.difference.cycle - 1], find("srtf").bound())
+    assert same.difference is None
+
+
+def test_a_policy_that_is_asked_otherwise_differs() -> None:
+    journal, bound = ran("fifo")
+    at = next(n for n, cycle in enumerate(journal, 1) if n > 50 and cycle.plan is not None)
+    cycles = [replace(c, plan=None) if n == at else c for n, c in enumerate(journal, 1)]
+    found = replay(journal.header, cycles, bound)
+    assert found.difference is not None
+    assert (found.difference.cycle, found.difference.fields) == (at, ("asked",))
+    assert not found.difference.recorded.asked
+
+
+def test_a_policy_that_breaks_is_named() -> None:
+    journal, bound = ran("fifo")
+
+    def broken(_plan: Plan) -> Plan:
+        raise ZeroDivisionError("by nought")
+
+    with pytest.raises(PolicyBrokeError, match=r"policy 'fifo' at [\d.]+ s: ZeroDivisionError: by nought"):
+        replay(journal.header, journal, changed(bound, 3, broken))
+
+
+def test_a_fact_that_no_run_can_have_recorded_is_refused_by_its_cycle() -> None:
+    journal, bound = ran("fifo")
+    strange = Cycle(1.0, (JobSubmitted(1.0, Job("none", sizes=())),))
+    with pytest.raises(JournalError, match="cycle 4 at 1 s: its events contradict what went before: "):
+        replay(journal.header, [*journal.cycles[:3], strange], bound)
+
+
+def test_the_encoding_is_that_of_a_plan_that_came_back() -> None:
+    assert encoded(Plan(reviews={"a": 5})) == encoded(Plan(reviews={"a": 5.0}))
+    assert encoded(Plan(memo=(1, 2))) == encoded(Plan(memo=[1, 2]))
+    assert encoded(Plan(memo={"b": 1, "a": 2})) == encoded(Plan(memo={"a": 2, "b": 1}))
+    assert encoded(Plan(memo=1)) != encoded(Plan(memo=2))
+
+
+def test_progress_is_told_now_and_then() -> None:
+    journal, bound = ran("fifo")
+    told: list[int] = []
+    replay(journal.header, journal, bound, told.append)
+    assert told == list(range(256, len(journal) + 1, 256))

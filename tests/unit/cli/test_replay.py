@@ -1,0 +1,108 @@
+"""`hocket replay` as users type it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from hocket.cli.main import app
+from hocket.control.journal import SqliteJournal
+from hocket.control.ports import Cycle
+
+
+def hocket(*args: str) -> Any:
+    return CliRunner().invoke(app, args)
+
+
+def refused(*args: str) -> str:
+    result = hocket(*args)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("hocket: ")
+    assert result.stderr.count("\n") == 1
+    return str(result.stderr)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("journal") / "run.db"
+    done = hocket("simulate", "demo", "--policy", "las:promote=4", "--until", "9000", "--journal", str(path))
+    assert done.exit_code in (0, 3), done.output
+    return path
+
+
+@pytest.fixture
+def spoilt(recorded: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(recorded, tmp_path / "spoilt.db"))
+
+
+def edit(path: Path, statement: str, *values: object) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute(statement, values)
+    db.close()
+
+
+def test_all_the_same(recorded: Path) -> None:
+    result = hocket("replay", str(recorded))
+    assert result.exit_code == 0, result.output
+    assert "decisions, all the same (las, " in result.stdout
+
+
+def test_json_is_one_object(recorded: Path) -> None:
+    found = json.loads(hocket("replay", str(recorded), "--json").stdout)
+    assert found["same"] is True
+    assert found["difference"] is None
+    assert found["params"]["promote"] == 4.0
+    assert found["decisions"] > 10
+
+
+def test_a_changed_plan_is_shown_with_both_sides(spoilt: Path) -> None:
+    journal = SqliteJournal(spoilt)
+    number, cycle = next((n, c) for n, c in enumerate(journal, 1) if c.plan is not None and c.plan.put)
+    journal.close()
+    assert cycle.plan is not None
+    other = Cycle(cycle.at_s, cycle.events, msgspec.structs.replace(cycle.plan, put=()))
+    edit(spoilt, "UPDATE cycle SET value = ? WHERE n = ?", msgspec.msgpack.encode(other), number)
+    result = hocket("replay", str(spoilt))
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"cycle {number:,} at {cycle.at_s:,g} s: the plan differs in put, after ")
+    before, _, now = result.stdout.partition("\nnow:\n")
+    assert " gets " in now
+    assert " gets " not in before
+
+
+def test_other_parameters_go_over_the_recorded_ones(recorded: Path) -> None:
+    result = hocket("replay", str(recorded), "--param", "levels_gpu_s=[600]", "--json")
+    found = json.loads(result.stdout)
+    assert found["params"] == {"levels_gpu_s": [600.0], "promote": 4.0}
+    assert result.exit_code == 1
+
+
+def test_another_policy_decides_otherwise(recorded: Path) -> None:
+    result = hocket("replay", str(recorded), "--policy", "srtf")
+    assert result.exit_code == 1
+    assert "(srtf)" in result.stdout
+
+
+def test_bad_journals_are_refused_in_one_line(spoilt: Path, tmp_path: Path) -> None:
+    assert "does not exist" in refused("replay", str(tmp_path / "none.db"))
+    assert "did you mean 'las'?" in refused("replay", str(spoilt), "--policy", "lass")
+    edit(spoilt, "UPDATE cycle SET value = ? WHERE n = 7", b"\x81")
+    assert f"journal '{spoilt}', cycle 7: " in refused("replay", str(spoilt))
+    spoilt.write_bytes(spoilt.read_bytes()[:5000])
+    assert str(spoilt) in refused("replay", str(spoilt))
+    spoilt.write_bytes(b"nothing of the kind" * 99)
+    assert "cannot be opened" in refused("replay", str(spoilt))
+
+
+def test_a_journal_that_contradicts_itself_names_file_and_cycle(spoilt: Path) -> None:
+    strange = {"at_s": 0.0, "events": [{"event": "JobSubmitted", "at_s": 0.0, "job": {"id": "x", "sizes": []}}]}
+    edit(spoilt, "UPDATE cycle SET value = ? WHERE n = 2", msgspec.msgpack.encode(strange))
+    assert f"journal '{spoilt}', cycle 2 at 0 s: " in refused("replay", str(spoilt))

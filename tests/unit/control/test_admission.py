@@ -1,0 +1,134 @@
+"""A job that breaks a rule is refused with field, rule and value; the others go on."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import pytest
+
+from hocket.control.admission import faults, refusal
+from hocket.control.controller import Controller
+from hocket.control.journal import MemoryJournal
+from hocket.control.ports import Header
+from hocket.control.state import empty
+from hocket.model.capacity import Capacity
+from hocket.model.event import JobRefused, JobSubmitted, NodeJoined
+from hocket.model.job import Edge, Job, Task, TaskGraph
+from hocket.model.plan import Plan
+from hocket.model.resources import Demand, Node
+from hocket.model.versioned import versioned
+from hocket.model.view import JobView
+
+WHOLE = Capacity.of([Node("n0", 8, "v100", 16_000.0, 16.0, 64_000.0), Node("n1", 4, "p100", 8_000.0, 16.0, 64_000.0)])
+NOBODY = versioned()
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"id": ""}, "id must be 1 to 200 printable characters without '/', not ''"),
+    ({"id": "a/b"}, "id must be 1 to 200 printable characters without '/', not 'a/b'"),
+    ({"id": "a\n"}, "id must be 1 to 200 printable characters without '/', not 'a\\n'"),
+    ({"sizes": ()}, "sizes must name at least one size"),
+    ({"sizes": (0,)}, "sizes must be positive and ascending, not [0]"),
+    ({"sizes": (2, 2)}, "sizes must be positive and ascending, not [2, 2]"),
+    ({"sizes": (2, 1)}, "sizes must be positive and ascending, not [2, 1]"),
+    ({"demand": Demand(-1)}, "demand.gpus must be a finite number from 0 up, not -1"),
+    ({"demand": Demand(1, nan)}, "demand.cores must be a finite number from 0 up, not nan"),
+    ({"demand": Demand(1, 0, inf)}, "demand.mem_mib must be a finite number from 0 up, not inf"),
+    ({"demand": Demand(1, 0, 0, -5)}, "demand.net_mbps must be a finite number from 0 up, not -5"),
+    ({"demand": Demand(1, gpu_share=0)}, "demand.gpu_share must be above 0 and at most 1, not 0"),
+    ({"demand": Demand(1, gpu_share=1.5)}, "demand.gpu_share must be above 0 and at most 1, not 1.5"),
+    ({"gpu_mem_mib": -1.0}, "gpu_mem_mib must be a finite number from 0 up, not -1.0"),
+    ({"max_nodes": -1}, "max_nodes must be a finite number from 0 up, not -1"),
+    ({"weight": 0.0}, "weight must be a finite number above 0, not 0.0"),
+    ({"weight": nan}, "weight must be a finite number above 0, not nan"),
+    ({"urgency": 11}, "urgency must be from 1 to 10, or 0 for none, not 11"),
+    ({"deadline_s": 0.0}, "deadline_s must be a finite number above 0, not 0.0"),
+    ({"tasks": TaskGraph(())}, "tasks must name at least one task"),
+    (
+        {"tasks": TaskGraph((Task("a#2", Demand(1)),))},
+        "tasks: a task's id must be non-empty and without '#' and '/', not 'a#2'",
+    ),
+    (
+        {"tasks": TaskGraph((Task("t", Demand(1)), Task("t", Demand(1))))},
+        "tasks: ids must be distinct, and 't' stands twice",
+    ),
+    (
+        {"tasks": TaskGraph((Task("t", Demand(1)),), (Edge("t", "u"),))},
+        "tasks: an edge names task 'u', which is not there",
+    ),
+    (
+        {"tasks": TaskGraph((Task("t", Demand(1)), Task("u", Demand(1))), (Edge("t", "u", -1.0),))},
+        "tasks: an edge's mib must be a finite number from 0 up, not -1.0",
+    ),
+    (
+        {"tasks": TaskGraph((Task("t", Demand(1)), Task("u", Demand(1))), (Edge("t", "u"), Edge("u", "t")))},
+        "tasks: the graph must have no cycle, and ['t', 'u'] are in one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), BAD, ids=[w[:40] for _f, w in BAD])
+def test_a_fault_is_named_with_field_rule_and_value(fields: dict[str, Any], words: str) -> None:
+    job = Job(**{"id": "j", **fields})
+    assert words in list(faults(job))
+    assert refusal(NOBODY, job, WHOLE).endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("job", "wanted", "largest"),
+    [
+        (Job("j", sizes=(13,)), "13 GPUs", 12),
+        (Job("j", sizes=(9,), max_nodes=1), "9 GPUs", 8),
+        (Job("j", sizes=(5,), gpu_kinds=("p100",)), "5 GPUs", 4),
+        (Job("j", sizes=(9,), gpu_mem_mib=12_000.0), "9 GPUs", 8),
+        (Job("j", sizes=(3,), demand=Demand(gpus=4, cores=9.0)), "12 GPUs", 8),
+        (Job("j", sizes=(5,), demand=Demand(cores=8.0)), "5 replicas", 4),
+        (Job("j", gpu_kinds=("a100",)), "1 GPUs", 0),
+    ],
+)
+def test_a_job_larger_than_the_cluster_is_told_the_largest_that_fits(job: Job, wanted: str, largest: int) -> None:
+    words = f"its smallest needs {wanted}, the largest that fits is {largest}"
+    assert refusal(NOBODY, job, WHOLE) == f"job 'j': sizes must fit the cluster; {words}"
+
+
+def test_a_task_must_fit_a_node() -> None:
+    job = Job("j", tasks=TaskGraph((Task("t", Demand(1)), Task("huge", Demand(9)))))
+    assert "task 'huge' must fit a node" in refusal(NOBODY, job, WHOLE)
+
+
+def test_an_id_is_taken_while_its_job_lives() -> None:
+    live = versioned([("j", JobView(Job("j"), 0, 0.0))])
+    assert refusal(live, Job("j"), WHOLE) == "job 'j': id must be unique, and a live job has it already"
+    assert refusal(NOBODY, Job("j"), WHOLE) == ""
+
+
+def controller() -> Controller:
+    nodes = [Node("n0", 2)]
+    return Controller(empty(nodes), lambda _s: Plan(), lambda _v, _t: (), MemoryJournal(Header("none")))
+
+
+def test_a_refusal_is_a_fact_and_the_others_go_on() -> None:
+    cycles = controller()
+    cycles.cycle(
+        0.0, [JobSubmitted(0.0, Job("big", sizes=(3,))), JobSubmitted(0.0, Job("a")), JobSubmitted(0.0, Job("a"))]
+    )
+    (cycle,) = cycles.journal
+    assert [type(e) for e in cycle.events] == [JobRefused, JobSubmitted, JobRefused]
+    assert list(cycles.snapshot.jobs) == ["a"]
+
+
+@pytest.mark.parametrize(("fields", "words"), BAD, ids=[w[:40] for _f, w in BAD])
+def test_a_fault_is_found_after_a_good_job_like_it(fields: dict[str, Any], words: str) -> None:
+    cycles = controller()
+    job = Job(**{"id": "j", **fields})
+    cycles.cycle(0.0, [JobSubmitted(0.0, Job("good", sizes=job.sizes)), JobSubmitted(0.0, job)])
+    (cycle,) = cycles.journal
+    assert isinstance(cycle.events[1], JobRefused)
+    assert cycle.events[1].reason.endswith(words)
+
+
+def test_a_cluster_that_grows_takes_what_it_refused() -> None:
+    cycles = controller()
+    cycles.cycle(0.0, [JobSubmitted(0.0, Job("a", sizes=(3,)))])
+    cycles.cycle(1.0, [NodeJoined(1.0, Node("n1", 2)), JobSubmitted(1.0, Job("a", sizes=(3,)))])
+    assert list(cycles.snapshot.jobs) == ["a"]
