@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from math import isfinite
 from typing import Any
@@ -45,7 +44,7 @@ __all__ = [
 ]
 
 _WIDTH = 110
-_LARGEST = sys.float_info.max
+_LARGEST = 1.7976931348623157e308  # the largest number that is finite
 
 # -- text ---------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ class DocumentError(ValueError):
 
 
 def shown(value: Any) -> str:
+    """A value as an error names it: JSON, and not too much of it."""
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 60 else f"{text[:57]}…"
 

@@ -461,7 +461,8 @@ class SimulatedExecutor:
         self._advance(run)
         if takes_s <= 0:
             self._done(run, task, place)
-            (self._begun if isinstance(event, JobStarted) else self._ready).append(event)
+            rides = isinstance(event, JobStarted) and run.job.criterion is None  # A criterion may count from the start.
+            (self._begun if rides else self._ready).append(event)
             return
         run.pending[task] = (event, place)
         run.rate = self._rate(run)

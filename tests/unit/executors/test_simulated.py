@@ -1,0 +1,35 @@
+"""Rules of the simulated world that no scenario tells."""
+
+from hocket.executors.simulated import simulate
+from hocket.model.criterion import parse
+from hocket.model.event import JobEnded, JobRefused, JobSubmitted
+from hocket.model.job import Job
+from hocket.model.resources import Node
+from hocket.policies import find
+from hocket.workloads import Submission, Truth, Workload
+
+
+def events_of(submissions, kind, **options):
+    workload = Workload("test", tuple(submissions))
+    run = simulate(workload, [Node("n0", 2)], find("fifo").bound(), **options)
+    return [e for cycle in run.journal for e in cycle.events if isinstance(e, kind)]
+
+
+def test_a_job_that_starts_at_once_is_ended_when_its_time_is_up():
+    job = Job("a", criterion=parse("for 10m"))
+    (end,) = events_of([Submission(5.0, job, Truth(1e6))], JobEnded)
+    assert (end.at_s, end.verdict) == (605.0, "attained")
+
+
+def test_a_name_may_be_used_again_once_its_job_is_over():
+    submissions = [Submission(at_s, Job("a"), Truth(10.0)) for at_s in (0.0, 5.0, 20.0)]
+    assert [e.at_s for e in events_of(submissions, JobEnded)] == [10.0, 30.0]
+    assert [e.at_s for e in events_of(submissions, JobRefused)] == [5.0]
+
+
+def test_a_run_that_is_cut_lasts_until_it_is_cut():
+    workload = Workload("test", (Submission(0.0, Job("a"), Truth(1e6)),))
+    run = simulate(workload, [Node("n0", 2)], find("fifo").bound(), until_s=3600.0)
+    assert run.final.now_s == 3600.0
+    assert run.final.jobs["a"].ran_at(run.final.now_s) == 3600.0
+    assert [type(e) for e in list(run.journal)[0].events] == [JobSubmitted]
