@@ -22,9 +22,7 @@ from hocket.workloads import (
 from hocket.workloads.table import _by_csv, _regular
 
 VALID = {
-    "philly": (
-        b"job_idx,submit_s,num_gpus,wall_run_s,vc\n0,0,1,3613033,\n1,266,8,0,6214e9\n2,266.5,2,10,11cb48\n"
-    ),
+    "philly": (b"job_idx,submit_s,num_gpus,wall_run_s,vc\n0,0,1,3613033,\n1,266,8,0,6214e9\n2,266.5,2,10,11cb48\n"),
     "pollux": (
         b"workload,name,time,application,num_replicas,batch_size\n"
         b"workload-1,cifar10-0,107,cifar10,6,2048\nworkload-1,ncf-2,135,ncf,1,32768\n"
@@ -218,9 +216,7 @@ SPECS = [
 @settings(max_examples=300, deadline=None)
 @given(
     spec=st.text(max_size=30)
-    | st.tuples(st.sampled_from(SPECS), EDITS).map(
-        lambda t: edited(t[0].encode(), t[1]).decode(errors="replace")
-    )
+    | st.tuples(st.sampled_from(SPECS), EDITS).map(lambda t: edited(t[0].encode(), t[1]).decode(errors="replace"))
 )
 def test_a_spec_is_read_or_refused(spec):
     # Jobs are limited here, not in the product: a fuzzer soon finds `jobs=2000000`.
@@ -233,10 +229,7 @@ def test_a_spec_is_read_or_refused(spec):
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    text=st.text(max_size=30)
-    | EDITS.map(lambda e: edited(b"prepare=20,start=10s", e).decode(errors="replace"))
-)
+@given(text=st.text(max_size=30) | EDITS.map(lambda e: edited(b"prepare=20,start=10s", e).decode(errors="replace")))
 def test_switching_and_speeds_are_read_or_refused(text):
     for read in (parse_switching, parse_speeds):
         try:
@@ -270,11 +263,7 @@ def test_a_cluster_text_is_read_or_refused(text):
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters='",\r\n\0'), max_size=5)
 
 
-@given(
-    st.integers(1, 4).flatmap(
-        lambda w: st.lists(st.lists(CELLS, min_size=w, max_size=w), min_size=1, max_size=5)
-    )
-)
+@given(st.integers(1, 4).flatmap(lambda w: st.lists(st.lists(CELLS, min_size=w, max_size=w), min_size=1, max_size=5)))
 def test_splitting_a_table_at_once_agrees_with_the_csv_module(rows):
     text = "\n".join(",".join(row) for row in rows)
     try:

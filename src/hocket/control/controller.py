@@ -27,9 +27,7 @@ Decide = Callable[[Snapshot], Plan]  # a policy with its parameters bound
 class Controller:
     """Owns the state; everything it does with it is pure but for the journal."""
 
-    def __init__(
-        self, snapshot: Snapshot, decide: Decide, order: Order, journal: Journal, learns: bool = True
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, decide: Decide, order: Order, journal: Journal, learns: bool = True) -> None:
         self.state = State(snapshot, order, learns)
         self.decide = decide
         self.journal = journal
@@ -192,4 +190,3 @@ def run(controller: Controller, executor: Executor) -> None:
         actions = controller.cycle(*moment)
         if actions:
             executor.apply(actions)
-

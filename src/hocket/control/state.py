@@ -86,9 +86,31 @@ class State:
     """What the controller knows, as it changes; `snapshot()` is its value at this moment."""
 
     __slots__ = (
-        "alarm", "arrived", "capacity", "decision", "due", "epoch_ended", "freed", "history", "jobs", "judged",
-        "leaving", "learns", "memo", "nodes", "now_s", "order", "owners", "partitions", "placed", "seed", "submissions",
-        "unsettled", "usage", "waiting", "wake",
+        "alarm",
+        "arrived",
+        "capacity",
+        "decision",
+        "due",
+        "epoch_ended",
+        "freed",
+        "history",
+        "jobs",
+        "judged",
+        "learns",
+        "leaving",
+        "memo",
+        "nodes",
+        "now_s",
+        "order",
+        "owners",
+        "partitions",
+        "placed",
+        "seed",
+        "submissions",
+        "unsettled",
+        "usage",
+        "waiting",
+        "wake",
     )  # fmt: skip
 
     def __init__(self, base: Snapshot, order: Order, learns: bool = True) -> None:
@@ -215,9 +237,7 @@ class State:
                 return t.replicas == holding.replicas and t.boundary == holding.boundary
         return False
 
-    def _accounted(
-        self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState, **changes: Any
-    ) -> JobView:
+    def _accounted(self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState, **changes: Any) -> JobView:
         """The view with its times summed up to now, and what it runs on from now on."""
         now_s = self.now_s
         past = now_s - view.since_s
@@ -251,9 +271,7 @@ class State:
             return
         tenancies = tuple(t for t in view.tenancies if t.task != task)
         self.leaving.drop(f"{job_id}/{task}")
-        self._put(
-            view, self._accounted(view, tenancies, view.state if tenancies else _PAUSED, tier=event.tier)
-        )
+        self._put(view, self._accounted(view, tenancies, view.state if tenancies else _PAUSED, tier=event.tier))
         if view.partitions and any(
             t.job == job_id and t.task == task for p in view.partitions for t in self.partitions.live[p].tenants
         ):
@@ -442,9 +460,7 @@ class State:
         self._settle((job_id, task))
         self._put(
             view,
-            self._accounted(
-                view, tenancies, view.state, partitions=left, failures=view.failures + 1, reason=why
-            ),
+            self._accounted(view, tenancies, view.state, partitions=left, failures=view.failures + 1, reason=why),
         )
 
     def _fall_back(self, tenant: Tenant, pid: str, why: str) -> None:
@@ -459,9 +475,7 @@ class State:
             taken: list[str] = []
             capacity = self.capacity.exchange((), held.slices, taken)
             if not taken:
-                back = Partition(
-                    held.partition, held.slices, (Tenant(job_id, held.replicas, task, held.boundary),)
-                )
+                back = Partition(held.partition, held.slices, (Tenant(job_id, held.replicas, task, held.boundary),))
                 self.capacity = capacity
                 self.partitions.put(back.id, back)
                 self._count(back, 1)

@@ -42,4 +42,3 @@ def believe(history: OpenMap[Any, History], job: Job, beliefs: Beliefs) -> Belie
             spread = expected * sqrt(exp(variance) - 1)
             return replace(beliefs, run_s=Estimate(expected, spread), reference_size=job.sizes[-1])
     return beliefs
-

@@ -330,9 +330,7 @@ class Capacity(Struct, eq=False):
             ids = gpu_ids(mask)[:gpus]
         if demand.gpus_only:
             return Slice(node, ids)
-        return Slice(
-            node, ids, demand.cores * replicas, demand.mem_mib * replicas, demand.net_mbps * replicas
-        )
+        return Slice(node, ids, demand.cores * replicas, demand.mem_mib * replicas, demand.net_mbps * replicas)
 
     def largest(self, job: Job) -> int:
         """The largest of the job's sizes that fits in here, 0 for none."""

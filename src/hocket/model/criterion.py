@@ -87,9 +87,7 @@ class Goal(Struct, frozen=True, gc=False, tag="goal"):
     def __post_init__(self) -> None:
         _check_metric(self.metric)
         if self.relation not in (">=", "<="):
-            raise ValueError(
-                f"goal for {self.metric!r}: the relation must be '>=' or '<=', not {self.relation!r}"
-            )
+            raise ValueError(f"goal for {self.metric!r}: the relation must be '>=' or '<=', not {self.relation!r}")
         if not isfinite(self.target):
             raise ValueError(f"goal for {self.metric!r}: the target must be finite, not {self.target!r}")
 
@@ -157,9 +155,7 @@ def limit_of(criterion: Criterion) -> Limit | None:
     return criterion.limit if isinstance(criterion, RunTime) else criterion.deadline
 
 
-def judge(
-    criterion: Criterion, history: Sequence[tuple[int, float]], epochs_done: int, elapsed_s: float
-) -> Outcome:
+def judge(criterion: Criterion, history: Sequence[tuple[int, float]], epochs_done: int, elapsed_s: float) -> Outcome:
     """Where a job stands that has run `elapsed_s` and reported these (epoch, value) pairs, oldest first.
 
     An epoch is numbered by how many are done at its end, so the first is 1; of several values for one epoch
@@ -251,16 +247,12 @@ def _shortened(text: str, length: int) -> str:
 
 
 def _is_metric(name: str) -> bool:
-    return (
-        len(name) <= MAX_METRIC and re.fullmatch(_METRIC, name) is not None and name.lower() not in RESERVED
-    )
+    return len(name) <= MAX_METRIC and re.fullmatch(_METRIC, name) is not None and name.lower() not in RESERVED
 
 
 def _check_metric(name: str) -> None:
     if not _is_metric(name):
-        raise ValueError(
-            f"metric {_shortened(name, MAX_METRIC)!r} must be {_METRIC_RULE} and no reserved word"
-        )
+        raise ValueError(f"metric {_shortened(name, MAX_METRIC)!r} must be {_METRIC_RULE} and no reserved word")
 
 
 class _Token(NamedTuple):

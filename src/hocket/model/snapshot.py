@@ -13,7 +13,7 @@ from hocket.model.job import Job, Owner
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Plan, Wake
 from hocket.model.resources import Demand, Slice
-from hocket.model.versioned import VersionedMap, VersionedQueue
+from hocket.model.versioned import OpenMap, VersionedMap, VersionedQueue
 from hocket.model.view import JobView, NodeView
 
 
@@ -120,20 +120,18 @@ class Standing(Protocol):
     """What is planned and what is held: a snapshot, or the state it is taken of."""
 
     @property
-    def jobs(self) -> VersionedMap[str, JobView]: ...
+    def jobs(self) -> VersionedMap[str, JobView] | OpenMap[str, JobView]: ...
     @property
-    def partitions(self) -> VersionedMap[str, Partition]: ...
+    def partitions(self) -> VersionedMap[str, Partition] | OpenMap[str, Partition]: ...
     @property
-    def leaving(self) -> VersionedMap[str, tuple[Slice, ...]]: ...
+    def leaving(self) -> VersionedMap[str, tuple[Slice, ...]] | OpenMap[str, tuple[Slice, ...]]: ...
     @property
     def unsettled(self) -> tuple[tuple[str, str], ...]: ...
     @property
     def capacity(self) -> Capacity: ...
 
 
-def in_the_way(
-    standing: Standing, me: str, slices: tuple[Slice, ...], held: tuple[Slice, ...] = ()
-) -> tuple[str, ...]:
+def in_the_way(standing: Standing, me: str, slices: tuple[Slice, ...], held: tuple[Slice, ...] = ()) -> tuple[str, ...]:
     """The tenants ("job/task") that are leaving and still hold what tenant `me` needs, beside what it has already.
 
     GPUs are told apart by name. Of other resources a node may have enough beside those who leave.

@@ -85,9 +85,7 @@ class Draft:
         jobs = self.snapshot.jobs
         for entry in self.snapshot.waiting.skipping(self._no_room.__contains__, hopeless):
             view = jobs[entry[-1]]
-            if not self._limited and not view.verdict and view.job.tasks is None:
-                yield view
-            elif self.admits(view):
+            if (not self._limited and not view.verdict and view.job.tasks is None) or self.admits(view):
                 yield view
 
     def too_large(self, shape: Shape, _first: Entry) -> bool:
@@ -110,9 +108,7 @@ class Draft:
             if self.admits(view):
                 yield view
 
-    def in_line(
-        self, waiting: Iterator[JobView], rank: Callable[[JobView], tuple[Any, ...]]
-    ) -> Iterator[JobView]:
+    def in_line(self, waiting: Iterator[JobView], rank: Callable[[JobView], tuple[Any, ...]]) -> Iterator[JobView]:
         """Waiting jobs in the policy's order and, as waiting jobs of this rank, those displaced on the way.
 
         So what a displaced job leaves over, or can still have elsewhere, is given away in the same plan.
@@ -218,7 +214,7 @@ class Draft:
         return [victim for victim, _gpus in going]
 
     def _in_the_way(self, victims: Iterable[JobView], job: Job, size: int) -> list[JobView]:
-        """As many of the victims as it takes for the job to fit somewhere; of those, whoever is not in the way stays."""
+        """As many of the victims as it takes for the job to fit; of those, whoever is not in the way stays."""
         needs, capacity = size * job.demand.gpus, self.capacity
         going: list[tuple[JobView, tuple[Slice, ...]]] = []
         gpus = capacity.gpus
@@ -266,16 +262,17 @@ class Draft:
         return partition.size_of(view.job.id) if partition is not None else 0
 
     def saved(self) -> Saved:
-        """The draft as it stands, to come back to."""
+        """The draft as it stands, to come back to once."""
         return (
             self.capacity, dict(self.reasons), dict(self.reviews), dict(self.memos), dict(self._put),
-            dict(self._drop), dict(self._usage),
+            dict(self._drop), dict(self._usage), list(self._displaced), set(self._made_way),
         )  # fmt: skip
 
     def restore(self, saved: Saved) -> None:
         """Forget all changes since then."""
         (
-            self.capacity, self.reasons, self.reviews, self.memos, self._put, self._drop, self._usage
+            self.capacity, self.reasons, self.reviews, self.memos, self._put, self._drop, self._usage,
+            self._displaced, self._made_way,
         ) = saved  # fmt: skip
 
     def gpus_of(self, view: JobView) -> int:

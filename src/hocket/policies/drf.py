@@ -11,7 +11,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
-from hocket.policies.shares import Lanes, Shares, Totals, displace_richer, serve
+from hocket.policies.shares import Lanes, Shares, Totals, displace_richer, placed_s, serve
 
 
 class Drf(Params, frozen=True):
@@ -23,12 +23,7 @@ class Drf(Params, frozen=True):
 
 def rank(view: JobView, _now_s: float, _params: Drf) -> tuple[str, float]:
     """Owner by owner: waiting jobs by submission, placed ones by their start."""
-    return view.job.owner, _since_s(view) if view.partitions else view.submitted_s
-
-
-def _since_s(view: JobView) -> float:
-    """When the plan placed the job: its memo."""
-    return view.since_s if view.memo is None else float(view.memo)
+    return view.job.owner, placed_s(view) if view.partitions else view.submitted_s
 
 
 @lru_cache(maxsize=16)
@@ -57,20 +52,16 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
     gone: list[JobView] = []
     retry_s: list[float] = []
 
-    def may_go(victim: JobView) -> bool:
-        at_s = _since_s(victim) + params.quantum_s
-        if at_s > snapshot.now_s:
-            retry_s.append(at_s)
-        return at_s <= snapshot.now_s
-
     def give(view: JobView) -> bool:
         why = f"starts: '{view.job.owner}' has the least dominant share"
         if draft.start(view, why, view.job.sizes[0]):
             started.append(view)
             return True
-        if params.preempt and (paused := displace_richer(draft, shares, view, may_go, why)):
+        if params.preempt:
+            paused = displace_richer(draft, shares, view, params.quantum_s, why, retry_s)
             gone.extend(paused)
-            return True
+            if paused:
+                return True
         lanes.close(view.job.owner)
         return False
 
@@ -83,8 +74,10 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
             if not draft.resize(view, size, draft.reasons[view.job.id]):
                 break
     if params.preempt:
-        draft.memos = {job_id: snapshot.now_s for job_id in draft.reasons}
+        draft.memos = dict.fromkeys(draft.reasons, snapshot.now_s)
     if left:
         draft.reasons["*"] = "waits: owners with a smaller dominant share come first, or it does not fit"
-    wake = Wake(freed_gpus=1 if left or draft.over_quota else None, epoch=False, at_s=min(retry_s, default=None))
+    # Who starts now may be the one to make way for the next: ask again at once after any exchange.
+    at_s = snapshot.now_s if gone else min(retry_s, default=None)
+    wake = Wake(freed_gpus=1 if left or draft.over_quota else None, epoch=False, at_s=at_s)
     return draft.plan(wake)

@@ -11,7 +11,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
-from hocket.policies.shares import Lanes, Shares, displace_richer, placed_of, serve
+from hocket.policies.shares import Lanes, Shares, displace_richer, placed_of, placed_s, serve
 
 _GPUS = (1.0, 0.0, 0.0, 0.0)  # a level is GPUs over weight
 
@@ -20,22 +20,15 @@ class Fair(Params, frozen=True):
     preempt: Annotated[
         bool, Meta(description="whether running jobs of an owner with more make way for one with less")
     ] = True
-    quantum_s: Annotated[
-        float, Meta(ge=0, description="how long a job runs before it may be paused, or grow")
-    ] = 600.0
+    quantum_s: Annotated[float, Meta(ge=0, description="how long a job runs before it may be paused, or grow")] = 600.0
 
 
 def rank(view: JobView, _now_s: float, _params: Fair) -> tuple[str, float, float]:
     """Owner by owner: waiting jobs by weight and submission; placed ones elastic first, then by their start."""
     job = view.job
     if view.partitions:
-        return job.owner, len(job.sizes) == 1, _since_s(view)
+        return job.owner, len(job.sizes) == 1, placed_s(view)
     return job.owner, -job.weight, view.submitted_s
-
-
-def _since_s(view: JobView) -> float:
-    """When the plan last placed or resized the job: its memo."""
-    return view.since_s if view.memo is None else float(view.memo)
 
 
 @policy("fair", params=Fair, order=rank, paper="max-min fairness, Bertsekas and Gallager", reads_beliefs=False)
@@ -53,7 +46,8 @@ def decide(snapshot: Snapshot, params: Fair) -> Plan:
     if left:
         draft.reasons["*"] = "waits: owners with fewer GPUs for their weight come first, or it does not fit"
     draft.memos = {p: snapshot.now_s for p in draft.reasons if p != "*"}
-    at_s = min(turn.retry_s, default=None)
+    # Who starts now may be the one to make way for the next: ask again at once after any exchange.
+    at_s = snapshot.now_s if turn.exchanged else min(turn.retry_s, default=None)
     wake = Wake(freed_gpus=1 if left or turn.hungry or draft.over_quota else None, epoch=False, at_s=at_s)
     return draft.plan(wake)
 
@@ -66,12 +60,10 @@ class _Turn:
         self.shares = Shares(self.snapshot, _GPUS)
         self.lanes = Lanes(draft)
         jobs = self.snapshot.jobs
-        self.elastic = [
-            jobs[e[-1]] for o in self.snapshot.usage for e in placed_of(self.snapshot, o, before=(o, True))
-        ]
+        self.elastic = [jobs[e[-1]] for o in self.snapshot.usage for e in placed_of(self.snapshot, o, before=(o, True))]
         self.started: list[JobView] = []
         self.gone: list[JobView] = []
-        self.made_room = False
+        self.made_room = self.exchanged = False
         self.no_place: set[Shape] = set()  # nobody with more has enough for these; who comes later has more himself
         self.retry_s: list[float] = []  # when a quantum ends that stood in the way
         self.hungry = False  # an elastic job could use more
@@ -124,7 +116,7 @@ class _Turn:
             if less > donor.job.sizes[0]:
                 heappush(line, (self._most_first(donor, less), number, donor, less))
             if draft.start(view, why, view.job.sizes[0]):
-                self.made_room = True
+                self.made_room = self.exchanged = True
                 self.no_place.clear()
                 return True
         draft.restore(saved)
@@ -136,12 +128,12 @@ class _Turn:
         """Pause jobs of owners that have more, and will have more without them."""
         if (shape := shape_of(view.job)) in self.no_place:
             return False
-        paused = displace_richer(self.draft, self.shares, view, self._settled, why)
+        paused = displace_richer(self.draft, self.shares, view, self.params.quantum_s, why, self.retry_s)
         self.gone += paused
         if not paused:
             self.no_place.add(shape)
             return False
-        self.made_room = True
+        self.made_room = self.exchanged = True
         self.no_place.clear()
         return True
 
@@ -171,7 +163,7 @@ class _Turn:
 
     def _settled(self, view: JobView) -> bool:
         """Has the job had its quantum since the plan placed or resized it? If not, ask again when it has."""
-        at_s = _since_s(view) + self.params.quantum_s
+        at_s = placed_s(view) + self.params.quantum_s
         if at_s > self.snapshot.now_s:
             self.retry_s.append(at_s)
         return at_s <= self.snapshot.now_s

@@ -66,9 +66,7 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     # Those who did not fit before fit now only if room was gained, or someone sank below them.
     room = [free, len(snapshot.placed)]  # the latter, for what ends may have had no GPUs
     if room != snapshot.memo or risen or (first is not None and first[0][0] < sunk):
-        tries = draft.candidates(
-            lambda shape, entry: type(shape) is int and shape > free and entry[0][0] >= lowest
-        )
+        tries = draft.candidates(lambda shape, entry: type(shape) is int and shape > free and entry[0][0] >= lowest)
     else:
         tries = draft.only(snapshot.arrived)
     for view in tries:

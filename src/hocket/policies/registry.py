@@ -168,7 +168,8 @@ def _scan(folders: tuple[str, ...]) -> None:
 def _load(path: Path) -> None:
     name = f"hocket_policies_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

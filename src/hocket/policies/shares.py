@@ -162,24 +162,35 @@ def placed_of(snapshot: Snapshot, owner: str, before: tuple[Any, ...] | None = N
     return entries[at : bisect_right(entries, owner, at, key=_owner)]
 
 
-def richer(
-    draft: Draft, shares: Shares, view: JobView, may_go: Callable[[JobView], bool]
-) -> Iterator[JobView]:
-    """Placed jobs whose owners, even without them, have more than this job's owner has now.
+def placed_s(view: JobView) -> float:
+    """When the plan last placed or resized the job: its memo, for policies that keep that there."""
+    return view.since_s if view.memo is None else float(view.memo)
 
-    From the owner with most first, its last job first. What comes out is counted as gone.
+
+def richer(draft: Draft, shares: Shares, view: JobView) -> Iterator[JobView]:
+    """Placed jobs whose owners, even without them, have more than this job's owner has now; they count as gone.
+
+    From the owner with most first: of its jobs the smallest that alone makes enough room, else the largest.
     """
     mine, snapshot = shares.level(view.job.owner), draft.snapshot
+    missing = view.job.sizes[0] * view.job.demand.gpus - draft.free_gpus
+
+    def last_to_go(victim: JobView) -> tuple[bool, int, int]:
+        gpus = draft.gpus_of(victim)
+        return gpus >= missing, -gpus if gpus >= missing else gpus, victim.number
+
     line = [(-level, owner) for owner in snapshot.usage if (level := shares.level(owner)) > mine]
     heapify(line)
-    jobs: dict[str, list[Entry]] = {}
+    jobs: dict[str, list[JobView]] = {}
     while line:
         _level, owner = heappop(line)
-        left = jobs.setdefault(owner, placed_of(snapshot, owner) if owner not in jobs else [])
+        if owner not in jobs:
+            jobs[owner] = sorted((snapshot.jobs[e[-1]] for e in placed_of(snapshot, owner)), key=last_to_go)
+        left = jobs[owner]
         while left:
-            victim = snapshot.jobs[left.pop()[-1]]
+            victim = left.pop()
             size = draft.size_of(victim)
-            if size and shares.level_with(victim.job, -size) > mine and may_go(victim):
+            if size and shares.level_with(victim.job, -size) > mine:
                 shares.add(victim.job, -size)
                 yield victim
                 heappush(line, (-shares.level(owner), owner))
@@ -187,11 +198,20 @@ def richer(
 
 
 def displace_richer(
-    draft: Draft, shares: Shares, view: JobView, may_go: Callable[[JobView], bool], why: str
+    draft: Draft, shares: Shares, view: JobView, quantum_s: float, why: str, retry_s: list[float]
 ) -> list[JobView]:
-    """Start the job in the place of richer owners' jobs, and count; who had to go."""
-    taken = list(richer(draft, shares, view, may_go))
+    """Start the job in the place of richer owners' jobs, and count; who had to go.
+
+    They are chosen whether or not they have had their quantum. If one has not, nothing happens, and the time when all
+    have is written to `retry_s`: so what happens does not depend on when the policy is asked.
+    """
+    saved, taken = draft.saved(), list(richer(draft, shares, view))
     paused = draft.displace(view, taken, f"paused: '{view.job.owner}' has less for its weight", why)
+    ready_s = max((placed_s(victim) + quantum_s for victim in paused), default=0.0)
+    if ready_s > draft.snapshot.now_s:
+        retry_s.append(ready_s)
+        draft.restore(saved)
+        paused = []
     going = {victim.job.id for victim in paused}
     for victim in taken:
         if victim.job.id not in going:

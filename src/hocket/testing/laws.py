@@ -1,9 +1,9 @@
 """The laws for policies, as functions to call on your own: each raises `Broken` with what it found.
 
-    from hocket.policies import find
-    from hocket.testing import laws
-    laws.hold(find("mine").bound(), snapshot)             # every law of one decision
-    laws.hold_in_a_run(find("mine").bound(), workload, nodes)  # and those of a whole run
+from hocket.policies import find
+from hocket.testing import laws
+laws.hold(find("mine").bound(), snapshot)             # every law of one decision
+laws.hold_in_a_run(find("mine").bound(), workload, nodes)  # and those of a whole run
 """
 
 from __future__ import annotations
@@ -157,7 +157,12 @@ def _used(snapshot: Snapshot, partitions: list[Partition]) -> Mapping[str, list[
 
 
 def works_or_says_why_not(snapshot: Snapshot, plan: Plan) -> None:
-    """No job waits while the plan leaves room for it, unless a reason names the job for which the room is kept."""
+    """No job waits while the plan leaves room for it, unless a reason names the job for which the room is kept.
+
+    Or the policy wants to be asked again in the very next cycle.
+    """
+    if plan.wake.at_s == snapshot.now_s:
+        return
     capacity, partitions = examine(snapshot, plan)[1], snapshot.partitions_of(plan)
     if any(f"'{view.job.id}'" in plan.reasons.get("*", "") for view in snapshot.jobs.values()):
         return

@@ -34,7 +34,9 @@ from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
 OWNERS = ("ana", "bo", "cy")
 KINDS = ("v100", "p100")
-_seconds = st.one_of(st.sampled_from([0.0, 1.0, 10.0, 100.0, 3600.0]), st.floats(0.1, 20_000).map(lambda x: round(x, 2)))
+_seconds = st.one_of(
+    st.sampled_from([0.0, 1.0, 10.0, 100.0, 3600.0]), st.floats(0.1, 20_000).map(lambda x: round(x, 2))
+)
 
 
 @st.composite

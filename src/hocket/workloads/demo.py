@@ -56,9 +56,7 @@ def demo(seed: int = 0) -> Workload:
     """61 jobs over six hours."""
     dice = Random(f"{seed}/demo")
     submissions = [
-        _submission(f"{family.model}-{n + 1}", family, dice)
-        for family in FAMILIES
-        for n in range(family.jobs)
+        _submission(f"{family.model}-{n + 1}", family, dice) for family in FAMILIES for n in range(family.jobs)
     ]
     return Workload("demo", tuple(sorted(submissions, key=lambda s: s.at_s)), parse_cluster(CLUSTER), OWNERS)
 

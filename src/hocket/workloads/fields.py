@@ -83,9 +83,7 @@ class Fields:
         if len(entries) > limit:
             self.fail(name, f"must have at most {limit} entries, not {len(entries)}")
         try:
-            return tuple(
-                rule.of_text(e) if self._from_text and isinstance(e, str) else rule.of(e) for e in entries
-            )
+            return tuple(rule.of_text(e) if self._from_text and isinstance(e, str) else rule.of(e) for e in entries)
         except BrokenRuleError as broken:
             each = "entries parted by ';', each" if self._from_text else "a list, each entry"
             self.fail(name, f"must be {each} {broken}, not {shown(value)}")
@@ -118,9 +116,7 @@ class Fields:
         words = tuple(known)
         if not isinstance(value, str) or value not in words:
             listed = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-            self.fail(
-                name, f"must be {listed}, {'and is missing' if value is None else f'not {shown(value)}'}"
-            )
+            self.fail(name, f"must be {listed}, {'and is missing' if value is None else f'not {shown(value)}'}")
         return value
 
     def raw(self, name: str) -> object:

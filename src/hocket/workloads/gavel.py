@@ -169,9 +169,7 @@ def _decoded(path: str) -> dict[str, dict[str, dict[str, Any]]]:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise WorkloadError(f"{plain(path)}: the file must be Gavel's JSON, but: {error}") from None
     except RecursionError:
-        raise WorkloadError(
-            f"{plain(path)}: the file must be Gavel's JSON, but is nested too deeply"
-        ) from None
+        raise WorkloadError(f"{plain(path)}: the file must be Gavel's JSON, but is nested too deeply") from None
 
 
 def _entry(path: str, kind: str, key: str, measured: dict[str, Any]) -> tuple[str, int, float]:
@@ -182,6 +180,4 @@ def _entry(path: str, kind: str, key: str, measured: dict[str, Any]) -> tuple[st
     try:
         return match[1], int(match[2]), Number().of(measured.get("null"))
     except BrokenRuleError as broken:
-        raise WorkloadError(
-            f"{where} {shown(key)}: null must be {broken}, not {shown(measured.get('null'))}"
-        ) from None
+        raise WorkloadError(f"{where} {shown(key)}: null must be {broken}, not {shown(measured.get('null'))}") from None

@@ -116,9 +116,7 @@ def at_load(workload: Workload, gpus: int, load: float) -> Workload:
             f"not {load:g} on {gpus} GPUs of {work_s:g} GPU-seconds over {last_s:g} s"
         )
     factor = work_s / (gpus * last_s * load)
-    return replace(
-        workload, submissions=tuple(replace(s, at_s=s.at_s * factor) for s in workload.submissions)
-    )
+    return replace(workload, submissions=tuple(replace(s, at_s=s.at_s * factor) for s in workload.submissions))
 
 
 def _time(submission: Submission) -> float:

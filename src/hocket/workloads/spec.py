@@ -77,9 +77,7 @@ def _resolved(spec: str) -> tuple[Source, str, Fields]:
             raise WorkloadError(f"{where}: {path} must be followed by a path, as {by_name[path].example}")
         return by_name[path], "", options
     hint = did_you_mean(name if colon else path, by_name)
-    raise WorkloadError(
-        f"{where}: must be READER:PATH, a path that ends in .csv, .csv.gz or .toml, or a name{hint}"
-    )
+    raise WorkloadError(f"{where}: must be READER:PATH, a path that ends in .csv, .csv.gz or .toml, or a name{hint}")
 
 
 def _philly(path: str, options: Fields, _seed: int) -> Workload:

@@ -47,9 +47,7 @@ class LawSpeeds(Struct, frozen=True):
         job, truth = submission.job, submission.truth
         if job.sizes == (truth.reference_size,) and truth.speed is None:
             return submission  # It has one size, and so one speed.
-        return replace(
-            submission, truth=replace(truth, speed=self.law.curve(job.sizes, truth.reference_size))
-        )
+        return replace(submission, truth=replace(truth, speed=self.law.curve(job.sizes, truth.reference_size)))
 
 
 def parse_speeds(text: str) -> Speeds:

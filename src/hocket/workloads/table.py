@@ -18,9 +18,7 @@ T = TypeVar("T")
 class Table:
     """The columns of one file, all of one length. Blank lines do not count."""
 
-    def __init__(
-        self, path: str, text: str, cells: dict[str, list[str]], numbers: Sequence[int] | None = None
-    ) -> None:
+    def __init__(self, path: str, text: str, cells: dict[str, list[str]], numbers: Sequence[int] | None = None) -> None:
         self.path = path
         self.cells = cells
         self._text = text
@@ -121,9 +119,7 @@ def _by_csv(path: str, text: str) -> dict[str, list[str]]:
             elif len(cells) == len(header):
                 rows.append(cells)
             else:
-                raise WorkloadError(
-                    f"{where}: the row must have {len(header)} fields as its header, not {len(cells)}"
-                )
+                raise WorkloadError(f"{where}: the row must have {len(header)} fields as its header, not {len(cells)}")
     except csv.Error as error:
         where = f"{plain(path)} line {max(reader.line_num, 1)}"
         raise WorkloadError(f"{where}: the line must be CSV, but: {error}") from None

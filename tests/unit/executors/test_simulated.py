@@ -32,4 +32,4 @@ def test_a_run_that_is_cut_lasts_until_it_is_cut():
     run = simulate(workload, [Node("n0", 2)], find("fifo").bound(), until_s=3600.0)
     assert run.final.now_s == 3600.0
     assert run.final.jobs["a"].ran_at(run.final.now_s) == 3600.0
-    assert [type(e) for e in list(run.journal)[0].events] == [JobSubmitted]
+    assert [type(e) for e in next(iter(run.journal)).events] == [JobSubmitted]

@@ -50,7 +50,5 @@ def test_a_bad_text_is_refused_at_its_position(text, message):
 def test_a_bad_cluster_file_is_refused_with_its_line(tmp_path):
     path = tmp_path / "cluster.toml"
     path.write_text("[[nodes]]\ncount = 4\ngpu = 8\n")
-    with pytest.raises(
-        WorkloadError, match=r"line 3: node number 1: unknown key 'gpu' \(did you mean 'gpus'\?\)"
-    ):
+    with pytest.raises(WorkloadError, match=r"line 3: node number 1: unknown key 'gpu' \(did you mean 'gpus'\?\)"):
         parse_cluster(str(path))

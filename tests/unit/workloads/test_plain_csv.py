@@ -27,10 +27,7 @@ def test_every_column_reaches_the_job_or_its_truth(jobs):
         "id,submit_s,run_s,gpus,sizes,owner,cores,mem_mib,net_mbps,weight,priority,deadline_s,gpu_kinds,"
         "criterion,epochs,max_nodes,model,metric,quality,speed,urgency,warm,gpu_mem_mib"
     )
-    row = (
-        "a,0,60,2,1;2;4,ann,4,512,10,2.5,-1,1h,v100;p100,"
-        "acc >= 90%,3,1,lm,acc,0.5;0.7;0.9,law:0.1,3,yes,16000"
-    )
+    row = "a,0,60,2,1;2;4,ann,4,512,10,2.5,-1,1h,v100;p100,acc >= 90%,3,1,lm,acc,0.5;0.7;0.9,law:0.1,3,yes,16000"
     (only,) = jobs(f"{header}\n{row}\n").submissions
     job, truth = only.job, only.truth
     assert job.demand == Demand(1, 4.0, 512.0, 10.0)

@@ -426,16 +426,16 @@ class SimulatedExecutor:
                     self._advance(run)
                     self._gone(run)
                     del self._runs[job]
-                    self._later(run, JobEnded(self.now_s + costs.stop_s, job, verdict))
+                    self._later(JobEnded(self.now_s + costs.stop_s, job, verdict))
                 case Prepare(job):
                     run.prepared = JobPrepared(self.now_s + costs.prepare_s, job)
-                    self._later(run, run.prepared)
+                    self._later(run.prepared)
                 case Checkpoint(job, tier, _):
                     self._advance(run)
                     run.saved_s = run.done_s
-                    self._later(run, JobCheckpointed(self.now_s + costs.checkpoint_s, job, tier))
+                    self._later(JobCheckpointed(self.now_s + costs.checkpoint_s, job, tier))
                 case Store(job, tier):
-                    self._later(run, StateStored(self.now_s + costs.checkpoint_s, job, tier))
+                    self._later(StateStored(self.now_s + costs.checkpoint_s, job, tier))
                 case _:
                     assert_never(action)
 
@@ -454,9 +454,7 @@ class SimulatedExecutor:
         run.deferred += (action,)
         return True
 
-    def _change(
-        self, run: _Run, task: str, event: Event, place: _Place | None, takes_s: float
-    ) -> None:
+    def _change(self, run: _Run, task: str, event: Event, place: _Place | None, takes_s: float) -> None:
         """Make a change true, at once or when its time has passed; the job stands still meanwhile."""
         self._advance(run)
         if takes_s <= 0:
@@ -468,7 +466,7 @@ class SimulatedExecutor:
         run.rate = self._rate(run)
         self._schedule(run)
 
-    def _later(self, run: _Run, event: Event) -> None:
+    def _later(self, event: Event) -> None:
         """Report an event that changes nothing about where the job runs."""
         if event.at_s <= self.now_s:
             self._ready.append(event)
