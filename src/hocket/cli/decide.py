@@ -107,6 +107,7 @@ def _read(source: str, bound: BoundPolicy) -> Snapshot:
 
 def _decided(snapshot: Snapshot, bound: BoundPolicy) -> dict[str, Any]:
     """The plan, what it changes, and what would be done about it now."""
+    from hocket.control.adopt import adopt
     from hocket.control.changes import changes
     from hocket.control.check import examine
     from hocket.control.diff import diff
@@ -137,7 +138,7 @@ def _decided(snapshot: Snapshot, bound: BoundPolicy) -> dict[str, Any]:
     }
     if not violations:
         state = State(snapshot, bound.order)
-        state.adopt(plan, capacity)
+        adopt(state, plan, capacity)
         actions, _settled = diff(state.snapshot(), plan)
         told["actions"] = [{"action": type(a).__name__, **plain(a)} for a in actions]
     return told

@@ -9,8 +9,10 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from hocket.control.admission import refusal
+from hocket.control.adopt import adopt, end_job, issue, start_all
 from hocket.control.check import examine
 from hocket.control.diff import diff
+from hocket.control.fold import fold
 from hocket.control.ports import Cycle, Executor, Journal
 from hocket.control.state import Order, State
 from hocket.control.verdict import next_verdict_s, verdict
@@ -48,7 +50,7 @@ class Controller:
         state = self.state
         state.begin()
         for event in events:
-            state.fold(event)
+            fold(state, event)
         state.now_s = now_s
 
         # 3. Criteria that were decided end their jobs, whatever the policy.
@@ -64,9 +66,9 @@ class Controller:
             if refused:
                 state.wake = replace(ALWAYS, at_s=plan.wake.at_s)
             else:
-                actions = state.start_all(plan, capacity)
+                actions = start_all(state, plan, capacity)
                 if actions is None:
-                    state.adopt(plan, capacity)
+                    adopt(state, plan, capacity)
                 for job_id, at_s in plan.reviews.items():
                     heappush(self._timers, (at_s, job_id))
 
@@ -75,7 +77,7 @@ class Controller:
             actions = []
             if state.unsettled or (plan is not None and plan.checkpoints):
                 actions, settled = diff(state, None if refused else plan)
-                state.issue(actions, settled)
+                issue(state, actions, settled)
 
         # 6. Written down before anything is done.
         self.journal.append(Cycle(now_s, tuple(events), plan, refused))
@@ -141,7 +143,7 @@ class Controller:
         if view is None or view.verdict:
             return
         if (found := verdict(view, state.now_s)) is not None:
-            state.end(job_id, *found)
+            end_job(state, job_id, *found)
             state.freed = True
         elif (at_s := next_verdict_s(view, state.now_s)) is not None:
             heappush(self._timers, (at_s, job_id))

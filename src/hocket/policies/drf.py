@@ -49,7 +49,6 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
     shares = Shares(snapshot, _totals(snapshot.capacity.layout, snapshot.capacity.up))
     lanes = Lanes(draft)
     started: list[JobView] = []
-    gone: list[JobView] = []
     retry_s: list[float] = []
 
     def give(view: JobView) -> bool:
@@ -57,18 +56,12 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
         if draft.start(view, why, view.job.sizes[0]):
             started.append(view)
             return True
-        if params.preempt:
-            paused = displace_richer(draft, shares, view, params.quantum_s, why, retry_s)
-            gone.extend(paused)
-            if paused:
-                return True
+        if params.preempt and displace_richer(draft, shares, view, params.quantum_s, why, retry_s):
+            return True
         lanes.close(view.job.owner)
         return False
 
-    left, went = serve(shares, lanes, give), 0
-    while len(gone) > went:  # They, and whoever was too large before, may fit in what was left over.
-        went, lanes = len(gone), Lanes(draft, gone)
-        left = serve(shares, lanes, give)
+    left = serve(shares, lanes, give) or draft.paused > 0
     for view in sorted(started, key=lambda v: (shares.level(v.job.owner), v.number)):
         for size in view.job.sizes[1:]:
             if not draft.resize(view, size, draft.reasons[view.job.id]):
@@ -78,6 +71,6 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
     if left:
         draft.reasons["*"] = "waits: owners with a smaller dominant share come first, or it does not fit"
     # Who starts now may be the one to make way for the next: ask again at once after any exchange.
-    at_s = snapshot.now_s if gone else min(retry_s, default=None)
+    at_s = snapshot.now_s if draft.paused else min(retry_s, default=None)
     wake = Wake(freed_gpus=1 if left or draft.over_quota else None, epoch=False, at_s=at_s)
     return draft.plan(wake)

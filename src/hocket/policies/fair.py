@@ -41,7 +41,7 @@ def decide(snapshot: Snapshot, params: Fair) -> Plan:
     """
     draft = Draft(snapshot)
     turn = _Turn(draft, params)
-    left = turn.serve()
+    left = serve(turn.shares, turn.lanes, turn.give) or draft.paused > 0
     turn.grow()
     if left:
         draft.reasons["*"] = "waits: owners with fewer GPUs for their weight come first, or it does not fit"
@@ -62,20 +62,10 @@ class _Turn:
         jobs = self.snapshot.jobs
         self.elastic = [jobs[e[-1]] for o in self.snapshot.usage for e in placed_of(self.snapshot, o, before=(o, True))]
         self.started: list[JobView] = []
-        self.gone: list[JobView] = []
-        self.made_room = self.exchanged = False
+        self.exchanged = False
         self.no_place: set[Shape] = set()  # nobody with more has enough for these; who comes later has more himself
         self.retry_s: list[float] = []  # when a quantum ends that stood in the way
         self.hungry = False  # an elastic job could use more
-
-    def serve(self) -> bool:
-        """Serve until nothing changes: what a shrunk or displaced job leaves over may be enough for another."""
-        left = serve(self.shares, self.lanes, self.give)
-        while self.made_room:
-            self.made_room = False
-            self.lanes = Lanes(self.draft, self.gone)
-            left = serve(self.shares, self.lanes, self.give)
-        return left
 
     def give(self, view: JobView) -> bool:
         """Start the job where there is room, or where room can be made."""
@@ -116,7 +106,7 @@ class _Turn:
             if less > donor.job.sizes[0]:
                 heappush(line, (self._most_first(donor, less), number, donor, less))
             if draft.start(view, why, view.job.sizes[0]):
-                self.made_room = self.exchanged = True
+                self.exchanged = True
                 self.no_place.clear()
                 return True
         draft.restore(saved)
@@ -129,11 +119,10 @@ class _Turn:
         if (shape := shape_of(view.job)) in self.no_place:
             return False
         paused = displace_richer(self.draft, self.shares, view, self.params.quantum_s, why, self.retry_s)
-        self.gone += paused
         if not paused:
             self.no_place.add(shape)
             return False
-        self.made_room = self.exchanged = True
+        self.exchanged = True
         self.no_place.clear()
         return True
 

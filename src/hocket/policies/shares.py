@@ -6,12 +6,11 @@ For policies whose ranks begin with the owner, so that an owner's jobs stand tog
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from math import inf
 from typing import Any
 
-from hocket.model.capacity import Shape, shape_of
+from hocket.model.capacity import Shape
 from hocket.model.job import Job
 from hocket.model.snapshot import NO_USE, Snapshot
 from hocket.model.versioned import Entry
@@ -74,12 +73,9 @@ class Shares:
 
 
 class Lanes:
-    """Waiting jobs by owner and shape, without a look at more than the first of each.
+    """Waiting jobs by owner and shape, without a look at more than the first of each."""
 
-    `late` are jobs that the draft has paused: they stand behind the others of their owner.
-    """
-
-    def __init__(self, draft: Draft, late: Iterable[JobView] = ()) -> None:
+    def __init__(self, draft: Draft) -> None:
         self._draft = draft
         self._lanes: dict[str, list[list[Any]]] = {}  # owner → [shape, entries, at, end]
         for shape, entries in draft.snapshot.waiting.buckets().items():
@@ -89,9 +85,6 @@ class Lanes:
                 end = bisect_right(entries, owner, at, last, key=_owner)
                 self._lanes.setdefault(owner, []).append([shape, entries, at, end])
                 at = end
-        for view in late:
-            entry = ((view.job.owner, inf), view.number, view.job.id)
-            self._lanes.setdefault(view.job.owner, []).append([shape_of(view.job), [entry], 0, 1])
 
     def owners(self) -> list[str]:
         """Those who wait for something."""
@@ -106,8 +99,8 @@ class Lanes:
                 lanes.remove(lane)
                 lanes.insert(0, lane)
             view = self._draft.snapshot.jobs[lane[1][lane[2]][-1]]
-            if self._draft.size_of(view) or view.verdict:
-                self.advance(owner)  # It has something already, or is being ended.
+            if view.verdict:
+                self.advance(owner)
             elif self._draft.admits(view):
                 return view
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from hocket.control.fold import fold
 from hocket.control.state import State, empty
 from hocket.model.curve import NO_BELIEFS, Beliefs, Estimate
 from hocket.model.event import Event, JobSubmitted
@@ -63,7 +64,7 @@ def snapshot(
     """What the real fold makes of these events."""
     state = State(empty(nodes), order)
     for event in events:
-        state.fold(event)
+        fold(state, event)
     if now_s is not None:
         state.now_s = now_s
     return state.snapshot()

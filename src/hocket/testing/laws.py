@@ -21,9 +21,11 @@ from msgspec.structs import replace
 from hocket.control.check import examine
 from hocket.executors.simulated import BeliefMode
 from hocket.model.capacity import Capacity, Layout, shape_of
+from hocket.model.document import decode, encode, to_document
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing
 from hocket.model.plan import Plan
+from hocket.model.rebuild import from_document
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.versioned import VersionedMap, VersionedQueue, versioned
@@ -81,6 +83,9 @@ def decides_alike_again(bound: BoundPolicy, snapshot: Snapshot, same: Snapshot, 
         raise Broken("asked twice with one snapshot, the policy gives two plans")
     if (again := bound.decide(same)) != plan:
         raise Broken(f"asked with an equal snapshot, the policy gives another plan: {plan} and {again}")
+    read = from_document(decode(encode(to_document(snapshot))))
+    if (again := bound.decide(read)) != plan:
+        raise Broken(f"asked with the snapshot from a file, the policy gives another plan: {plan} and {again}")
 
 
 def passes_the_check(snapshot: Snapshot, plan: Plan) -> None:

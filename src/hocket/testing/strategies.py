@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.control.admission import refusal
 from hocket.model import criterion
@@ -133,7 +134,7 @@ def workloads(draw: st.DrawFn, cluster: Sequence[Node], most: int = 12, *, fault
         epochs = draw(st.sampled_from([0, 0, 3]))
         if epochs and draw(st.booleans()):
             text = draw(st.sampled_from(["for 300s", "loss <= 0.1 within 900s", "loss <= 0.1 within 2 epochs"]))
-            job = _with_criterion(job, text)
+            job = replace(job, criterion=criterion.parse(text))
         truth = Truth(
             draw(_seconds),
             draw(st.sampled_from(job.sizes)),
@@ -150,12 +151,6 @@ def workloads(draw: st.DrawFn, cluster: Sequence[Node], most: int = 12, *, fault
         node, from_s = draw(st.sampled_from([n.id for n in cluster])), draw(st.sampled_from([5.0, 150.0]))
         lost.append(Fault(from_s, node, from_s + draw(st.sampled_from([1.0, 500.0]))))
     return Workload("drawn", tuple(submissions), owners=tuple(owned.values()), faults=tuple(lost))
-
-
-def _with_criterion(job: Job, text: str) -> Job:
-    from msgspec.structs import replace
-
-    return replace(job, criterion=criterion.parse(text))
 
 
 class Step(Struct, frozen=True):

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from hocket.control.adopt import adopt, end_job
 from hocket.control.check import examine, violations
+from hocket.control.fold import fold
 from hocket.control.state import State, empty
 from hocket.model.event import JobSubmitted, OwnerSet
 from hocket.model.job import Job, Owner, Task, TaskGraph
@@ -46,15 +48,15 @@ def snapshot() -> Snapshot:
     from hocket.model.event import NodeLost
 
     state = State(empty(NODES), lambda _view, _now_s: ())
-    state.fold(OwnerSet(0.0, Owner("ana", max_gpus=3, max_cores=10.0, max_mem_mib=900.0, max_jobs=1)))
+    fold(state, OwnerSet(0.0, Owner("ana", max_gpus=3, max_cores=10.0, max_mem_mib=900.0, max_jobs=1)))
     for job in JOBS:
-        state.fold(JobSubmitted(0.0, job))
-    state.fold(NodeLost(0.0, "lost"))
+        fold(state, JobSubmitted(0.0, job))
+    fold(state, NodeLost(0.0, "lost"))
     plan = Plan((alone("a", Slice("n", (0, 1)), replicas=(2,)),), reasons={"*": "first"})
     found, capacity = examine(state.snapshot(), plan)
     assert found == []
-    state.adopt(plan, capacity)
-    state.end("over", "stopped", "its user said so")
+    adopt(state, plan, capacity)
+    end_job(state, "over", "stopped", "its user said so")
     return state.snapshot()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from hocket.control.adopt import adopt, issue
 from hocket.control.check import examine
 from hocket.control.diff import diff
+from hocket.control.fold import fold
 from hocket.control.state import State, empty
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import JobPaused, JobPrepared, JobStarted, JobSubmitted
@@ -19,7 +21,7 @@ from hocket.model.view import Tier
 def state_of(*jobs: Job, nodes: int = 4, gpus: int = 2) -> State:
     state = State(empty([Node(f"n{i}", gpus) for i in range(nodes)]), lambda _view, _now_s: ())
     for job in jobs:
-        state.fold(JobSubmitted(0.0, job))
+        fold(state, JobSubmitted(0.0, job))
     return state
 
 
@@ -32,7 +34,7 @@ def planned(state: State, *put: Partition, drop: tuple[str, ...] = (), **more: A
     plan = Plan(put, drop, **{"reasons": {"*": "so"}, **more})
     found, capacity = examine(state.snapshot(), plan)
     assert found == []
-    state.adopt(plan, capacity)
+    adopt(state, plan, capacity)
     return told(state, plan)
 
 
@@ -40,13 +42,13 @@ def told(state: State, plan: Plan | None = None) -> list[Action]:
     before = state.snapshot()
     actions, settled = diff(before, plan)
     assert (actions, settled) == diff(before, plan), "diff is pure"
-    state.issue(actions, settled)
+    issue(state, actions, settled)
     return actions
 
 
 def running(state: State, *put: Partition) -> State:
     for action in planned(state, *put):
-        state.fold(JobStarted(0.0, action.job))
+        fold(state, JobStarted(0.0, action.job))
     assert told(state) == []
     return state
 
@@ -90,10 +92,10 @@ def test_first_prepare_then_what_frees_then_what_takes() -> None:
         ("Resize", "grow"),
         ("Start", "new"),
     ]
-    state.fold(JobPrepared(1.0, "warm"))
+    fold(state, JobPrepared(1.0, "warm"))
     assert told(state) == [Pause("leave")]
     assert told(state) == [], "it was told already"
-    state.fold(JobPaused(2.0, "leave"))
+    fold(state, JobPaused(2.0, "leave"))
     assert kinds(told(state)) == [("Start", "warm")]
 
 
@@ -124,7 +126,7 @@ def test_another_place_of_the_same_size_is_a_move() -> None:
 def test_a_paused_job_resumes_and_its_state_goes_where_the_plan_wants_it() -> None:
     state = running(state_of(Job("a")), on("a", "n0", 0))
     assert planned(state, drop=("a",), tiers={"a": Tier.MEMORY}) == [Pause("a", tier=Tier.MEMORY)]
-    state.fold(JobPaused(1.0, "a", tier=Tier.MEMORY))
+    fold(state, JobPaused(1.0, "a", tier=Tier.MEMORY))
     assert told(state) == []
     assert planned(state, tiers={"a": Tier.DISK}) == [Store("a", Tier.DISK)]
     (action,) = planned(state, on("a", "n1", 0))
@@ -151,7 +153,7 @@ def test_a_ring_of_movers_is_broken_by_one_of_them_stepping_aside() -> None:
     assert len(actions) == 1
     assert isinstance(actions[0], Pause)
     assert told(state) == [], "one is enough"
-    state.fold(JobPaused(1.0, actions[0].job))
+    fold(state, JobPaused(1.0, actions[0].job))
     assert kinds(told(state))[0][0] == "Move"
 
 

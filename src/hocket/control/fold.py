@@ -1,0 +1,343 @@
+"""The fold: what each event changes in the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from hocket.control.state import State
+from hocket.estimators import run_time
+from hocket.model.capacity import Capacity, shape_of
+from hocket.model.event import (
+    EpochEnded,
+    Event,
+    JobCheckpointed,
+    JobEnded,
+    JobFailed,
+    JobMoved,
+    JobPaused,
+    JobPrepared,
+    JobRefused,
+    JobResized,
+    JobStarted,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+    OwnerSet,
+    ProgressReported,
+    StateStored,
+    TimePassed,
+)
+from hocket.model.partition import Holding, Partition, Sharing, Tenant
+from hocket.model.view import RECENT_OBSERVATIONS, Doing, JobState, JobView, NodeView, Observation, Tenancy, Tier
+
+_WAITING, _STARTING, _RUNNING = JobState.WAITING, JobState.STARTING, JobState.RUNNING
+_PAUSING, _PAUSED = JobState.PAUSING, JobState.PAUSED
+_NOTHING, _IS_STARTING, _NONE = Doing.NOTHING, Doing.STARTING, Tier.NONE
+_ALONE = Sharing.ALONE
+
+
+def fold(state: State, event: Event) -> None:
+    """Take one fact in, at its own time."""
+    if event.at_s > state.now_s:
+        state.now_s = event.at_s
+    _FOLDS[type(event)](state, event)
+
+
+def _submitted(state: State, event: JobSubmitted) -> None:
+    job, at_s, beliefs = event.job, event.at_s, event.beliefs
+    if state.learns and beliefs.run_s is None:
+        beliefs = run_time.believe(state.history, job, beliefs)
+    view = JobView(job, state.submissions, at_s, _WAITING, at_s, beliefs=beliefs, costs=event.costs)
+    state.submissions += 1
+    state.arrived += (job.id,)
+    state.put_view(None, view)
+    if job.criterion is not None:
+        state.judged.append(job.id)
+
+
+def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
+    """A start, resize or move is done: what was coming is held."""
+    job_id, task = event.job, event.task
+    view = state.jobs.live.get(job_id)
+    if view is None:
+        return
+    others = view.tenancies
+    for tenancy in others:
+        if tenancy.task == task:
+            break
+    else:
+        return
+    holding = tenancy.coming or tenancy.holding
+    now = Tenancy(task, holding)
+    tenancies = (now,) if len(others) == 1 else tuple(now if t is tenancy else t for t in others)
+    leaves = bool(state.leaving.live) and f"{job_id}/{task}" in state.leaving
+    started_s = view.started_s
+    settled = state.accounted(
+        view,
+        tenancies,
+        _RUNNING,
+        started_s=state.now_s if started_s is None else started_s,
+        starts=view.starts + (tenancy.doing is _IS_STARTING),
+        prepared=False,
+    )
+    state.put_view(view, settled)
+    if leaves:
+        state.note_leaving(settled)  # The plan may have changed again since.
+    if view.job.criterion is not None:
+        state.judged.append(job_id)
+    if not _as_planned(state, job_id, task, holding):
+        state.unsettle((job_id, task))
+
+
+def _as_planned(state: State, job_id: str, task: str, holding: Holding | None) -> bool:
+    if holding is None:
+        return False
+    partition = state.partitions.live.get(holding.partition)
+    if partition is None or (partition.slices is not holding.slices and partition.slices != holding.slices):
+        return False
+    for t in partition.tenants:
+        if t.job == job_id and t.task == task:
+            return t.replicas == holding.replicas and t.boundary == holding.boundary
+    return False
+
+
+def _left(state: State, event: JobPaused) -> None:
+    job_id, task = event.job, event.task
+    view = state.jobs.live.get(job_id)
+    if view is None:
+        return
+    tenancies = tuple(t for t in view.tenancies if t.task != task)
+    state.leaving.drop(f"{job_id}/{task}")
+    state.put_view(view, state.accounted(view, tenancies, view.state if tenancies else _PAUSED, tier=event.tier))
+    if view.partitions and any(
+        t.job == job_id and t.task == task for p in view.partitions for t in state.partitions.live[p].tenants
+    ):
+        state.unsettle((job_id, task))
+
+
+def _over(state: State, event: JobEnded | JobFailed) -> None:
+    """The job is in no snapshot from now on."""
+    job_id = event.job
+    view = state.jobs.live.get(job_id)
+    if view is None:
+        return
+    entry = (view.rank, view.number, job_id)
+    if view.partitions:
+        state.vacate(view)
+        state.placed.drop(0, entry)
+    else:
+        state.waiting.drop(shape_of(view.job), entry)
+    if state.unsettled or state.leaving.live:
+        _forget_tenants(state, view)
+    state.jobs.drop(job_id)
+    if view.size and state.learns:
+        run_time.learn(state.history, view.job, view.ran_at(state.now_s))
+    state.freed = True
+
+
+def _failed(state: State, event: JobFailed) -> None:
+    state.alarm = True
+    if event.final:
+        _over(state, event)
+    else:
+        _fail(state, event.job, event.reason)
+
+
+def _fail(state: State, job_id: str, reason: str) -> None:
+    """The job's run is lost; it waits again."""
+    view = state.jobs.live.get(job_id)
+    if view is None:
+        return
+    state.alarm = state.freed = True
+    state.vacate(view)
+    _forget_tenants(state, view)
+    now = state.accounted(
+        view,
+        (),
+        _WAITING if view.tier is Tier.NONE else _PAUSED,
+        failures=view.failures + 1,
+        partitions=(),
+        prepared=False,
+        preparing=False,
+        reason=f"failed: {reason}",
+    )
+    state.put_view(view, now)
+
+
+def _forget_tenants(state: State, view: JobView) -> None:
+    job_id = view.job.id
+    if state.leaving.live:
+        for tenancy in view.tenancies:
+            state.leaving.drop(f"{job_id}/{tenancy.task}")
+    if state.unsettled:
+        state.unsettled = tuple(key for key in state.unsettled if key[0] != job_id)
+
+
+def _time_passed(state: State, event: TimePassed) -> None:
+    for job_id in event.jobs:
+        view = state.jobs.live.get(job_id)
+        if view is None:
+            continue
+        if view.review_s is not None and view.review_s <= state.now_s:
+            state.alarm = True
+            state.due += (job_id,)
+            state.put_view(view, replace(view, review_s=None))
+        if view.job.criterion is not None:
+            state.judged.append(job_id)
+
+
+def _observed(state: State, event: EpochEnded | ProgressReported) -> None:
+    view = state.jobs.live.get(event.job)
+    if view is None:
+        return
+    seen = Observation(event.at_s, event.epoch, event.metrics)
+    recent = (*view.observations, seen)[-RECENT_OBSERVATIONS:]
+    use = event.use if isinstance(event, ProgressReported) and event.use is not None else view.use
+    state.put_view(view, replace(view, epoch=max(view.epoch, seen.epoch), observations=recent, use=use))
+    state.epoch_ended = True
+    if view.job.criterion is not None:
+        state.judged.append(event.job)
+
+
+def _prepared(state: State, event: JobPrepared) -> None:
+    if (view := state.jobs.live.get(event.job)) is not None:
+        state.put_view(view, replace(view, prepared=True, preparing=False))
+
+
+def _saved(state: State, event: JobCheckpointed | StateStored) -> None:
+    if (view := state.jobs.live.get(event.job)) is not None:
+        state.put_view(view, replace(view, tier=event.tier))
+
+
+def _owner_set(state: State, event: OwnerSet) -> None:
+    state.owners.put(event.owner.id, event.owner)
+    state.alarm = True
+
+
+def _refused(state: State, _event: JobRefused) -> None:
+    pass  # It never became a job; the journal knows.
+
+
+def _node_gone(state: State, event: NodeLost) -> None:
+    _node_lost(state, event.node, event.reason)
+
+
+def _node_lost(state: State, node: str, reason: str) -> None:
+    known = state.nodes.live.get(node)
+    if known is None or not known.up:
+        return
+    state.alarm = True
+    why = f"node '{node}' was lost" + (f": {reason}" if reason else "")
+    reached = {
+        (v.job.id, t.task)
+        for v in state.jobs.values()
+        for t in v.tenancies
+        for h in (t.holding, t.coming)
+        if h is not None and any(s.node == node for s in h.slices)
+    }
+    for job_id, task in sorted(reached):
+        _evict(state, job_id, task, why)
+    for partition in [p for p in state.partitions.values() if any(s.node == node for s in p.slices)]:
+        for tenant in partition.tenants:
+            _fall_back(state, tenant, partition.id, why)
+    for who, slices in state.leaving.items():
+        if any(s.node == node for s in slices):
+            state.leaving.drop(who)
+    state.nodes.put(node, replace(known, up=False, use=None))
+    state.capacity = state.capacity.lose(node)
+
+
+def _evict(state: State, job_id: str, task: str, why: str) -> None:
+    """A tenant is gone. A job whose other tasks still run goes on; else it waits again."""
+    view = state.jobs.live.get(job_id)
+    if view is None:
+        return
+    if not any(t.task != task for t in view.tenancies):
+        _fail(state, job_id, why)
+        return
+    for pid in view.partitions:
+        partition = state.partitions.live[pid]
+        others = tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task))
+        if len(others) < len(partition.tenants):
+            state.change_tenants(partition, others)
+    view = state.jobs.live[job_id]
+    left = tuple(p for p in view.partitions if _is_tenant(state, p, job_id))
+    tenancies = tuple(t for t in view.tenancies if t.task != task)
+    state.leaving.drop(f"{job_id}/{task}")
+    state.settle((job_id, task))
+    state.put_view(
+        view,
+        state.accounted(view, tenancies, view.state, partitions=left, failures=view.failures + 1, reason=why),
+    )
+
+
+def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
+    """A tenant shall go where it cannot go any more: it stays where it is, if that is promised to nobody else."""
+    job_id, task = tenant.job, tenant.task
+    partition = state.partitions.live[pid]
+    state.change_tenants(partition, tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task)))
+    view = state.jobs.live[job_id]
+    left = tuple(p for p in view.partitions if _is_tenant(state, p, job_id))
+    held = next((t.coming or t.holding for t in view.tenancies if t.task == task), None)
+    if held is not None and held.partition not in state.partitions:
+        taken: list[str] = []
+        capacity = state.capacity.exchange((), held.slices, taken)
+        if not taken:
+            back = Partition(held.partition, held.slices, (Tenant(job_id, held.replicas, task, held.boundary),))
+            state.capacity = capacity
+            state.partitions.put(back.id, back)
+            state.count(back, 1)
+            left = (*left, back.id)
+    state.put_view(view, replace(view, partitions=left, reason=why))
+    state.note_leaving(view)
+    state.unsettle((job_id, task))
+
+
+def _is_tenant(state: State, pid: str, job_id: str) -> bool:
+    partition = state.partitions.live.get(pid)
+    return partition is not None and any(t.job == job_id for t in partition.tenants)
+
+
+def _node_joined(state: State, event: NodeJoined) -> None:
+    node = event.node
+    state.alarm = state.freed = True
+    known = state.nodes.live.get(node.id)
+    if known is not None and known.node == node:
+        if not known.up:
+            state.capacity = state.capacity.regain(node.id)
+        state.nodes.put(node.id, NodeView(node))
+        return
+    if known is not None and known.up:
+        _node_lost(state, node.id, "it came back with another capacity")
+    state.nodes.put(node.id, NodeView(node))
+    capacity = Capacity.of(v.node for v in state.nodes.values())
+    for view in state.nodes.values():
+        if not view.up:
+            capacity = capacity.lose(view.node.id)
+    for partition in state.partitions.values():
+        capacity = capacity.take(partition.slices)
+    state.capacity = capacity
+
+
+_FOLDS: dict[type, Callable[[State, Any], None]] = {
+    JobSubmitted: _submitted,
+    JobRefused: _refused,
+    JobPrepared: _prepared,
+    JobStarted: _settled,
+    JobResized: _settled,
+    JobMoved: _settled,
+    JobCheckpointed: _saved,
+    JobPaused: _left,
+    StateStored: _saved,
+    ProgressReported: _observed,
+    EpochEnded: _observed,
+    JobEnded: _over,
+    JobFailed: _failed,
+    NodeJoined: _node_joined,
+    NodeLost: _node_gone,
+    OwnerSet: _owner_set,
+    TimePassed: _time_passed,
+}
