@@ -8,24 +8,109 @@ from hocket.policies import find, policies
 from hocket.testing import laws
 from hocket.testing import strategies as some
 
-quick = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+decisions = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-runs = settings(quick, max_examples=25)
+runs = settings(decisions, max_examples=30)
+
+# Policies at their defaults, and these with knobs turned to where more can happen.
+VARIANTS = {
+    "backfill": [{"depth": 2}],
+    "drf": [{"preempt": True}, {"preempt": True, "quantum_s": 0}],
+    "edf": [{"preempt": False}],
+    "fair": [{"preempt": False}, {"quantum_s": 0}],
+    "las": [{"promote": 1.0}, {"levels_gpu_s": [1, 10, 100]}],
+    "round_robin": [{"quantum_s": 50}],
+    "srtf": [{"hysteresis": 0}],
+}
+CASES = [
+    pytest.param(name, knobs, id=name + "".join(f"-{k}={v}" for k, v in knobs.items()))
+    for name in policies()
+    for knobs in [{}, *VARIANTS.get(name, [])]
+]
 
 
-@pytest.mark.parametrize("name", policies())
-@quick
+@pytest.mark.parametrize(("name", "knobs"), CASES)
+@decisions
 @given(data=st.data())
-def test_every_decision_keeps_the_laws(name, data):
-    bound = find(name).bound()
+def test_every_decision_keeps_the_laws(name, knobs, data):
+    bound = find(name).bound(knobs)
     for snapshot in data.draw(some.snapshots(bound)):
         laws.hold(bound, snapshot)
 
 
-@pytest.mark.parametrize("name", policies())
+@pytest.mark.parametrize(("name", "knobs"), CASES)
 @runs
 @given(data=st.data())
-def test_every_run_keeps_the_laws(name, data):
+def test_every_run_keeps_the_laws(name, knobs, data):
     cluster = data.draw(some.nodes())
-    laws.hold_in_a_run(find(name).bound(), data.draw(some.workloads(cluster)), cluster)
+    laws.hold_in_a_run(find(name).bound(knobs), data.draw(some.workloads(cluster)), cluster)
+
+
+BROKEN = {
+    "uses what is not there": """
+    draft = Draft(snapshot)
+    for view in snapshot.jobs.values():
+        draft.reasons[view.job.id] = "starts"
+        draft._put[view.job.id] = Partition(view.job.id, (Slice("n0", (0,)),), (Tenant(view.job.id, (1,)),))
+    return draft.plan()
+""",
+    "waits for no reason": "    return Draft(snapshot).plan()",
+    "gives no reason": """
+    draft = Draft(snapshot)
+    for view in draft.candidates():
+        draft.start(view, "")
+    return draft.plan()
+""",
+    "goes by names": """
+    draft = Draft(snapshot)
+    for view in sorted(draft.candidates(), key=lambda v: v.job.id):
+        draft.start(view, "starts")
+    return draft.plan()
+""",
+    "throws its own dice": """
+    draft = Draft(snapshot)
+    for view in draft.candidates():
+        if random() < 0.5:
+            draft.start(view, "starts")
+    draft.reasons["*"] = "waits: the dice are for 'j0'"
+    return draft.plan()
+""",
+    "remembers what JSON does not": """
+    draft = Draft(snapshot)
+    for view in draft.candidates():
+        draft.start(view, "starts")
+    return draft.plan(memo=(1, 2))
+""",
+    "forgets to be woken": """
+    draft = Draft(snapshot)
+    for view in draft.candidates():
+        draft.start(view, "starts")
+    return draft.plan(Wake(freed_gpus=None))
+""",
+}
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
+def test_the_laws_find_a_policy_that_breaks_them(body):
+    from random import Random
+
+    from hocket.model import Partition, Slice, Tenant, Wake
+    from hocket.policies import Draft, Params, Policy
+    from hocket.testing.builders import cluster, job, snapshot, submission, submitted, workload
+
+    scope = {"Draft": Draft, "Partition": Partition, "Slice": Slice, "Tenant": Tenant, "Wake": Wake}
+    scope["random"] = Random(1).random
+    exec("def decide(snapshot, params):\n" + body, scope)
+    bound = Policy("broken", scope["decide"], Params, None, "", "", "").bound()
+    jobs = [job(f"j{i}", 1 + i % 3) for i in (3, 1, 2, 0)]
+    nodes = cluster("1x4")
+
+    def keep_all_laws():
+        laws.hold(bound, snapshot(nodes, *(submitted(j) for j in jobs)))
+        laws.hold_in_a_run(bound, workload(*(submission(j, i) for i, j in enumerate(jobs))), nodes)
+
+    with pytest.raises(AssertionError):
+        keep_all_laws()

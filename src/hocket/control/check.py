@@ -238,7 +238,9 @@ def _capacity(snapshot: Snapshot, plan: Plan, found: list[str]) -> Capacity:
             out += new.slices
     problems: list[str] = []
     for part in out:
-        if not (0 <= part.cores < inf and 0 <= part.mem_mib < inf and 0 <= part.net_mbps < inf):
+        if (part.cores or part.mem_mib or part.net_mbps) and not (
+            0 <= part.cores < inf and 0 <= part.mem_mib < inf and 0 <= part.net_mbps < inf
+        ):
             problems.append(
                 f"node '{part.node}' cannot give {part.cores:g} cores, {part.mem_mib:g} MiB of memory and "
                 f"{part.net_mbps:g} Mbps of network"

@@ -70,7 +70,8 @@ def from_document(document: Document, order: Order | None = None) -> Snapshot:
         for job_id in ids:
             _require(job_id in jobs, field, "must name jobs of the snapshot", job_id)
     for who, slices in document.leaving.items():
-        _check_slices(slices, f"leaving.{who}", nodes)
+        for part in slices:  # one by one: of a node, a tenant may leave both what it has and what was to come
+            _check_slices((part,), f"leaving.{who}", nodes)
     arrived = document.arrived
     if arrived is None:
         arrived = tuple(v.id for v in views if not v.partitions) if not document.decision else ()

@@ -20,7 +20,7 @@ _GRACE_S = 60.0  # one that ends about when it was believed to is not looked at 
 
 class Backfill(Params, frozen=True):
     depth: Annotated[
-        int, Meta(ge=0, description="how many jobs behind the first in line are looked at; 0: all of them")
+        int, Meta(ge=0, description="give up after so many that may not overtake the first in line; 0: never")
     ] = 0
 
 
@@ -57,19 +57,19 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     head: JobView | None = None
     reservation: Reservation | None = None
     started: list[tuple[float, str]] = []  # by this draft: (believed end, job)
-    looked_at = 0
+    passed_over = 0
     for view in draft.candidates():
+        if params.depth and passed_over == params.depth:
+            break
         if head is None:
             if draft.start(view, "starts: it is first in line"):
                 started.append((_started(draft, view), view.job.id))
             else:
                 head = view
             continue
-        looked_at += 1
-        if params.depth and looked_at > params.depth:
-            break
         if draft.capacity.place(view.job, view.job.sizes[0]) is None:
             draft.pass_over(view)
+            passed_over += 1
             continue
         if reservation is None:  # Not before it is asked for: mostly nothing is free anyway.
             reservation = _reserve(draft, head, started)
@@ -82,6 +82,8 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
             if begun:
                 _started(draft, view)
                 break
+        else:
+            passed_over += 1
     if head is not None:
         draft.reasons["*"] = f"waits: '{head.job.id}' is first in line and must not be delayed"
     return draft.plan(Wake(freed_gpus=1 if head is not None or draft.over_quota else None, epoch=False))

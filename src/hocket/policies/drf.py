@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from hocket.model.capacity import Layout
+from hocket.model.capacity import Layout, shape_of
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
@@ -58,7 +58,10 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
             return True
         if params.preempt and displace_richer(draft, shares, view, params.quantum_s, why, retry_s):
             return True
-        lanes.close(view.job.owner)
+        if params.preempt:
+            lanes.close(view.job.owner)
+        else:
+            lanes.close_shape(shape_of(view.job))
         return False
 
     left = serve(shares, lanes, give) or draft.paused > 0
@@ -70,7 +73,8 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
         draft.memos = dict.fromkeys(draft.reasons, snapshot.now_s)
     if left:
         draft.reasons["*"] = "waits: owners with a smaller dominant share come first, or it does not fit"
-    # Who starts now may be the one to make way for the next: ask again at once after any exchange.
-    at_s = snapshot.now_s if draft.paused else min(retry_s, default=None)
+    # Who has just got something may now have enough to make way for those left: ask again at once.
+    again = left and draft.memos
+    at_s = snapshot.now_s if again else min(retry_s, default=None)
     wake = Wake(freed_gpus=1 if left or draft.over_quota else None, epoch=False, at_s=at_s)
     return draft.plan(wake)

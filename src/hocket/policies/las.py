@@ -55,10 +55,12 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     for job_id in snapshot.due:
         view = jobs[job_id]
         if view.partitions:
-            _review_at_next_level(draft, view, params)
+            _review_at_next_level(draft, view, view.gpus, params)
             sunk = max(sunk, view.rank[0])
         else:
             risen = True
+    if not len(snapshot.waiting):
+        return draft.plan(Wake(freed_gpus=None, epoch=False), memo=[draft.free_gpus, len(snapshot.placed)])
     first = snapshot.waiting.first()
     last = snapshot.placed.last()
     lowest = last[0][0] if last is not None else 0
@@ -76,7 +78,7 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
         ):
             if _starved(view, now_s, params):
                 draft.memos[view.job.id] = view.attained_at(now_s)
-            _review_at_next_level(draft, view, params)
+            _review_at_next_level(draft, view, draft.gpus_of(view), params)
         else:
             draft.pass_over(view)
     if draft.paused and (draft.free_gpus or not all(type(shape) is int for shape in snapshot.waiting.buckets())):
@@ -86,7 +88,7 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
                 continue  # It started above.
             fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
             if fits and draft.start(view, "starts: least service first"):
-                _review_at_next_level(draft, view, params)
+                _review_at_next_level(draft, view, draft.gpus_of(view), params)
             else:
                 draft.pass_over(view)
     waiting = len(snapshot.waiting) + draft.paused > draft.started or draft.over_quota
@@ -115,12 +117,11 @@ def _below(snapshot: Snapshot, view: JobView) -> Iterator[JobView]:
         yield snapshot.jobs[entry[-1]]
 
 
-def _review_at_next_level(draft: Draft, view: JobView, params: Las) -> None:
-    """Ask for a look at the moment in which it will sink."""
+def _review_at_next_level(draft: Draft, view: JobView, gpus: int, params: Las) -> None:
+    """Ask for a look at the moment in which it will sink, on so many GPUs."""
     now_s = draft.snapshot.now_s
     served = view.attained_at(now_s) - draft.memos.get(view.job.id, view.memo or 0.0)
     at = bisect_right(params.levels_gpu_s, served + _SLACK_GPU_S)
-    gpus = draft.gpus_of(view)
     if at < len(params.levels_gpu_s) and gpus:
         draft.reviews[view.job.id] = now_s + (params.levels_gpu_s[at] - served) / gpus
 

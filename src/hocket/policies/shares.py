@@ -62,6 +62,16 @@ class Shares:
         used = self._of(job.owner)
         return max((u + replicas * m) * r for u, m, r in zip(used, more, rates, strict=True)) / self.weight(job.owner)
 
+    def gpus_above(self, level: float) -> float:
+        """How many GPUs, at most, owners above a level can lose and still be above it."""
+        gpus = 0.0
+        for owner in self._snapshot.usage:
+            if self.level(owner) > level:
+                gpus += self._of(owner)[0]
+                if not any(self._rates[1:]):  # Nothing but GPUs keeps it there.
+                    gpus -= level * self.weight(owner) / self._rates[0]
+        return gpus
+
     def add(self, job: Job, replicas: int) -> None:
         """Count so many replicas more, or less."""
         demand, used = job.demand, self._of(job.owner)
@@ -198,8 +208,17 @@ def displace_richer(
     They are chosen whether or not they have had their quantum. If one has not, nothing happens, and the time when all
     have is written to `retry_s`: so what happens does not depend on when the policy is asked.
     """
-    saved, taken = draft.saved(), list(richer(draft, shares, view))
-    paused = draft.displace(view, taken, f"paused: '{view.job.owner}' has less for its weight", why)
+    missing = view.job.sizes[0] * view.job.demand.gpus - draft.free_gpus
+    if missing > shares.gpus_above(shares.level(view.job.owner)):
+        return []
+    saved, taken = draft.saved(), list[JobView]()
+
+    def chosen() -> Iterator[JobView]:
+        for victim in richer(draft, shares, view):
+            taken.append(victim)
+            yield victim
+
+    paused = draft.displace(view, chosen(), f"paused: '{view.job.owner}' has less for its weight", why)
     ready_s = max((placed_s(victim) + quantum_s for victim in paused), default=0.0)
     if ready_s > draft.snapshot.now_s:
         retry_s.append(ready_s)

@@ -1,0 +1,147 @@
+"""Versioned collections behave like plain copies: every version, old or branched off, stays what it was."""
+
+from bisect import insort
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hocket.model import versioned as module
+from hocket.model.versioned import OpenMap, OpenQueue, VersionedMap, VersionedQueue, versioned
+
+some = settings(max_examples=200, deadline=None)
+keys = st.integers(0, 5)
+# Which version, what is done to it, with what.
+edits = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["set", "without", "update", "read"]), keys), max_size=30)
+entries = st.tuples(st.tuples(st.integers(0, 2)), st.integers(0, 30))
+
+
+def same_map(value: VersionedMap[int, int], plain: dict[int, int]) -> None:
+    assert value.data() == plain
+    assert len(value) == len(plain)
+    assert sorted(value) == sorted(plain)
+    assert sorted(value.items()) == sorted(plain.items())
+    assert all(value[k] == v and value.get(k) == v and k in value for k, v in plain.items())
+    assert value == versioned(plain.items())
+    assert not (value != versioned(plain.items()))
+    assert value.get(99) is None
+
+
+@some
+@given(edits)
+def test_a_map_and_all_its_versions_equal_plain_dicts(steps):
+    versions = [(versioned([(0, -1)]), {0: -1})]
+    for n, (which, what, key) in enumerate(steps):
+        value, plain = versions[which % len(versions)]
+        if what == "set":
+            versions.append((value.set(key, n), {**plain, key: n}))
+        elif what == "update":
+            versions.append((value.update({key: n, 5 - key: n}), {**plain, key: n, 5 - key: n}))
+        elif what == "without":
+            versions.append((value.without(key), {k: v for k, v in plain.items() if k != key}))
+        else:
+            same_map(value, plain)
+    for value, plain in versions:
+        same_map(value, plain)
+
+
+open_edits = st.lists(
+    st.tuples(st.sampled_from(["put", "put", "drop", "seal", "read", "branch"]), keys, st.integers(0, 30)), max_size=40
+)
+
+
+@some
+@given(open_edits, st.sampled_from([3, 4096]))
+def test_what_an_open_map_sealed_never_changes(steps, longest):
+    was, module._LONGEST_LINE = module._LONGEST_LINE, longest
+    try:
+        live, plain = OpenMap.of(versioned([(0, -1)])), {0: -1}
+        sealed = []
+        for n, (what, key, which) in enumerate(steps):
+            if what == "put":
+                live.put(key, n)
+                plain[key] = n
+            elif what == "drop":
+                live.drop(key)
+                plain.pop(key, None)
+            elif what == "seal":
+                sealed.append((live.seal(), dict(plain)))
+            elif sealed:
+                value, then = sealed[which % len(sealed)]
+                if what == "branch":
+                    sealed.append((value.set(key, n), {**then, key: n}))
+                same_map(value, then)
+            assert live.live == plain
+        for value, then in sealed:
+            same_map(value, then)
+    finally:
+        module._LONGEST_LINE = was
+
+
+def same_queue(value: VersionedQueue[int], plain: dict[int, list]) -> None:
+    everything = sorted(e for b in plain.values() for e in b)
+    assert list(value) == everything
+    assert list(value.backwards()) == everything[::-1]
+    assert len(value) == len(everything)
+    assert value.first() == (everything[0] if everything else None)
+    assert value.last() == (everything[-1] if everything else None)
+    assert value.buckets() == {b: es for b, es in plain.items() if es}
+    assert list(value.skipping(lambda b: b == 1)) == sorted(e for b, es in plain.items() if b != 1 for e in es)
+
+
+@some
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["put", "put", "drop", "seal", "read", "branch"]), st.integers(0, 2), entries, keys),
+        max_size=40,
+    ),
+    st.sampled_from([2, 4096]),
+)
+def test_what_an_open_queue_sealed_never_changes(steps, longest):
+    was, module._LONGEST_LINE = module._LONGEST_LINE, longest
+    try:
+        live, plain = OpenQueue.of(VersionedQueue({})), {}
+        sealed = []
+        for what, bucket, entry, which in steps:
+            there = plain.setdefault(bucket, [])
+            if what == "put" and entry not in there:
+                live.put(bucket, entry)
+                insort(there, entry)
+            elif what == "drop" and there:
+                gone = there.pop(which % len(there))
+                live.drop(bucket, gone)
+            elif what == "seal":
+                sealed.append((live.seal(), {b: list(es) for b, es in plain.items()}))
+            elif sealed:
+                value, then = sealed[which % len(sealed)]
+                if what == "branch":
+                    new = {b: list(es) for b, es in then.items()}
+                    insort(new.setdefault(bucket, []), entry)
+                    sealed.append((value.add(bucket, entry), new))
+                    sealed.append((value.add(bucket, entry).remove(bucket, entry), then))
+                same_queue(value, then)
+        for value, then in sealed:
+            same_queue(value, then)
+    finally:
+        module._LONGEST_LINE = was
+
+
+@some
+@given(st.lists(st.tuples(st.integers(0, 3), entries), unique_by=lambda x: x[1]), st.lists(st.integers(0, 3)))
+def test_a_bucket_that_is_skipped_on_the_way_gives_nothing_more(items, skipped):
+    queue: VersionedQueue[int] = VersionedQueue({})
+    for bucket, entry in items:
+        queue = queue.add(bucket, entry)
+    bucket_of = {entry: bucket for bucket, entry in items}
+    closed: set[int] = set()
+    to_close, seen, expected = list(skipped), [], []
+    for entry in queue.skipping(closed.__contains__):
+        seen.append(entry)
+        if to_close:
+            closed.add(to_close.pop(0))
+    to_close, closed = list(skipped), set()
+    for entry in sorted(bucket_of):
+        if bucket_of[entry] not in closed:
+            expected.append(entry)
+            if to_close:
+                closed.add(to_close.pop(0))
+    assert seen == expected
