@@ -44,9 +44,9 @@ def simulated(jobs, gpus):
     return [ends[str(i)] for i in range(len(jobs))]
 
 
-traces = st.lists(
-    st.tuples(st.integers(0, 50), st.integers(1, 6), st.integers(0, 60)), min_size=1, max_size=60
-).map(lambda rows: [(float(at), size, float(run)) for at, size, run in sorted(rows, key=lambda row: row[0])])
+traces = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 6), st.integers(0, 60)), min_size=1, max_size=60).map(
+    lambda rows: [(float(at), size, float(run)) for at, size, run in sorted(rows, key=lambda row: row[0])]
+)
 
 
 @settings(deadline=None)

@@ -11,7 +11,9 @@ from hocket.model.versioned import OpenMap, OpenQueue, VersionedMap, VersionedQu
 some = settings(max_examples=200, deadline=None)
 keys = st.integers(0, 5)
 # Which version, what is done to it, with what.
-edits = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["set", "without", "update", "read"]), keys), max_size=30)
+edits = st.lists(
+    st.tuples(st.integers(0, 30), st.sampled_from(["set", "without", "update", "read"]), keys), max_size=30
+)
 entries = st.tuples(st.tuples(st.integers(0, 2)), st.integers(0, 30))
 
 
@@ -22,7 +24,7 @@ def same_map(value: VersionedMap[int, int], plain: dict[int, int]) -> None:
     assert sorted(value.items()) == sorted(plain.items())
     assert all(value[k] == v and value.get(k) == v and k in value for k, v in plain.items())
     assert value == versioned(plain.items())
-    assert not (value != versioned(plain.items()))
+    assert (value != versioned(plain.items())) is False
     assert value.get(99) is None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -63,13 +63,13 @@ class Slice(Struct, frozen=True, gc=False):
     net_mbps: float = 0.0
 
 
-@cache
+@lru_cache(maxsize=4096)  # of one huge node, hardly two masks are alike
 def gpu_ids(mask: int) -> tuple[int, ...]:
     """The GPUs of a bit mask, lowest first. Equal masks share one tuple."""
     return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def gpu_mask(ids: tuple[int, ...]) -> int:
     """The bit mask of a tuple of GPUs."""
     mask = 0

@@ -170,9 +170,9 @@ class OpenMap(Struct, Generic[K, V], eq=False):
         if self._seals > _LONGEST_LINE and self._seals > len(self.live):
             self.live, self._seals = dict(self.live), 0
             before = None
-        self._undo = {}
+        undo, self._undo = self._undo, {}
         value = self._sealed = VersionedMap(self.live, self._undo, None, True)
-        if before is not None:
+        if before is not None and before._undo is undo:  # else it was looked at, and stands alone
             before._newer = value
         return value
 
@@ -351,9 +351,9 @@ class OpenQueue(Struct, Generic[K], eq=False):
         if self._seals > _LONGEST_LINE and self._seals > self.count:
             self._buckets, self._seals = _copied(self._buckets), 0
             before = None
-        self._undo = []
+        undo, self._undo = self._undo, []
         value = self._sealed = VersionedQueue(self._buckets, self.count, self._undo)
-        if before is not None:
+        if before is not None and before._undo is undo:  # else it was looked at, and stands alone
             before._newer = value
         return value
 

@@ -12,10 +12,9 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Slice, gpu_ids
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.believed import end_s, left_s, watch, watch_again
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
-
-_GRACE_S = 60.0  # one that ends about when it was believed to is not looked at once more
 
 
 class Backfill(Params, frozen=True):
@@ -34,11 +33,8 @@ class Reservation(Struct):
 
 
 def rank(view: JobView, now_s: float, _params: Backfill) -> tuple[float, ...]:
-    """Waiting jobs stand in the order of submission, placed ones in the order of their believed ends.
-
-    A believed end does not move while a job runs. At that time the job is reviewed, and so ranked anew.
-    """
-    return (now_s + _left_s(view, now_s, view.size),) if view.partitions else ()
+    """Waiting jobs stand in the order of submission, placed ones in the order of their believed ends."""
+    return (end_s(view, now_s),) if view.partitions else ()
 
 
 @policy("backfill", params=Backfill, order=rank, paper="EASY, Lifka, JSSPP'95")
@@ -50,10 +46,7 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     job without a belief counts as endless. Jobs that outlive a belief are believed to need as long again.
     """
     draft, now_s = Draft(snapshot), snapshot.now_s
-    for job_id in snapshot.due:
-        view = snapshot.jobs[job_id]
-        if view.partitions and view.rank[0] < inf:
-            draft.reviews[job_id] = view.rank[0] + _GRACE_S
+    watch_again(draft)
     head: JobView | None = None
     reservation: Reservation | None = None
     started: list[tuple[float, str]] = []  # by this draft: (believed end, job)
@@ -63,7 +56,7 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
             break
         if head is None:
             if draft.start(view, "starts: it is first in line"):
-                started.append((_started(draft, view), view.job.id))
+                started.append((watch(draft, view, _switch_s(view)), view.job.id))
             else:
                 head = view
             continue
@@ -74,13 +67,13 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
         if reservation is None:  # Not before it is asked for: mostly nothing is free anyway.
             reservation = _reserve(draft, head, started)
         for size in reversed(view.job.sizes):
-            switch_s = view.costs.prepare_s + view.costs.start_s
-            if now_s + switch_s + _left_s(view, now_s, size) <= reservation.at_s:
+            done_s = now_s + _switch_s(view) + left_s(view, now_s, size)
+            if done_s <= reservation.at_s and done_s < inf:
                 begun = draft.start(view, f"starts: it is done before '{head.job.id}' can start", size)
             else:
                 begun = _beside(draft, view, size, reservation, f"starts: it is not in the way of '{head.job.id}'")
             if begun:
-                _started(draft, view)
+                watch(draft, view, _switch_s(view))
                 break
         else:
             passed_over += 1
@@ -89,31 +82,22 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     return draft.plan(Wake(freed_gpus=1 if head is not None or draft.over_quota else None, epoch=False))
 
 
-def _left_s(view: JobView, now_s: float, size: int) -> float:
-    left = view.remaining_s(now_s, size)
-    return inf if left is None else left
-
-
-def _started(draft: Draft, view: JobView) -> float:
-    """Ask for a look at the job when it should have ended; its believed end."""
-    end_s = draft.snapshot.now_s + _left_s(view, draft.snapshot.now_s, draft.size_of(view))
-    if end_s < inf:
-        draft.reviews[view.job.id] = end_s + _GRACE_S
-    return end_s
+def _switch_s(view: JobView) -> float:
+    return view.costs.prepare_s + view.costs.start_s
 
 
 def _reserve(draft: Draft, head: JobView, started: list[tuple[float, str]]) -> Reservation:
     """Let what is placed end in the believed order until the first in line fits."""
     snapshot, job, size = draft.snapshot, head.job, head.job.sizes[0]
     capacity, needs = draft.capacity, size * job.demand.gpus
-    for end_s, job_id in merge(_ends(snapshot), sorted(started)):
-        if end_s == inf:
+    for then_s, job_id in merge(_ends(snapshot), sorted(started)):
+        if then_s == inf:
             break
         capacity = capacity.give(draft.slices_of(snapshot.jobs[job_id]))
         if capacity.gpus >= needs and (places := capacity.place(job, size)) is not None:
             slices = capacity.slices(job, places)
             capacity = capacity.take(slices)
-            return Reservation(max(end_s, snapshot.now_s), tuple(s.node for s in slices), capacity, set())
+            return Reservation(max(then_s, snapshot.now_s), tuple(s.node for s in slices), capacity, set())
     return Reservation(inf, (), capacity, set())
 
 

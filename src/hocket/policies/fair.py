@@ -96,7 +96,10 @@ class _Turn:
         heapify(line)
         saved, shrunk = draft.saved(), []
         while line:
-            _key, number, donor, size = heappop(line)
+            key, number, donor, size = heappop(line)
+            if (now := self._most_first(donor, size)) != key:
+                heappush(line, (now, number, donor, size))  # Its owner has less than when it was put there.
+                continue
             less = donor.job.sizes[donor.job.sizes.index(size) - 1]
             if donor.job.owner != owner and shares.level_with(donor.job, less - size) <= mine:
                 continue
@@ -138,7 +141,10 @@ class _Turn:
         heapify(line)
         self.hungry = bool(line)
         while line:
-            _key, number, view, size = heappop(line)
+            key, number, view, size = heappop(line)
+            if (now := self._least_first(view, size)) != key:
+                heappush(line, (now, number, view, size))  # Its owner has more than when it was put there.
+                continue
             more = view.job.sizes[view.job.sizes.index(size) + 1]
             if (more - size) * view.job.demand.gpus > draft.free_gpus:
                 continue

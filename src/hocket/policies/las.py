@@ -72,6 +72,8 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     else:
         tries = draft.only(snapshot.arrived)
     for view in tries:
+        if draft.paused and view.rank[0] >= lowest:
+            break  # It displaces nobody, and stands in one line with those paused for what is left over.
         fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
         if (fits and draft.start(view, "starts: least service first")) or (
             view.rank[0] < lowest and _take_place(draft, view, params)

@@ -9,10 +9,9 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.believed import end_s, left_s, watch, watch_again
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
-
-_GRACE_S = 60.0  # one that ends about when it was believed to is not looked at once more
 
 
 class Srtf(Params, frozen=True):
@@ -28,16 +27,14 @@ def rank(view: JobView, now_s: float, _params: Srtf) -> tuple[float]:
     What a waiting job needs does not change, nor does the end of one that runs, while what is left of it does. So
     both queues stay in the right order though nobody touches them, and `end - now` is what a placed job has left.
     """
-    if view.partitions:
-        left = view.remaining_s(now_s, view.size)
-        return (inf if left is None else now_s + left,)
-    return (_needs_s(view, now_s),)
+    return (end_s(view, now_s) if view.partitions else _needs_s(view, now_s),)
 
 
 def _needs_s(view: JobView, now_s: float) -> float:
+    if not view.partitions and view.memo is not None and "needs_s" in view.memo:
+        return float(view.memo["needs_s"])  # as it was told to leave; until it has, it gets a little further
     # At its smallest size, the only one it can be sure of: else two elastic jobs might displace each other for ever.
-    left = view.remaining_s(now_s, view.job.sizes[0])
-    return inf if left is None else left
+    return left_s(view, now_s, view.job.sizes[0])
 
 
 @policy("srtf", params=Srtf, order=rank)
@@ -48,21 +45,20 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     as long again as it has run. Elastic jobs start at the largest size that is free and keep it until they make way.
     """
     draft = Draft(snapshot)
-    for job_id in snapshot.due:
-        view = snapshot.jobs[job_id]
-        if view.partitions and view.rank[0] < inf:
-            draft.reviews[job_id] = view.rank[0] + _GRACE_S
+    watch_again(draft)
     waiting = False
     for view in draft.in_line(draft.candidates(), lambda v: (_needs_s(v, snapshot.now_s),)):
         why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
-        if draft.start(view, why) or draft.displace(
-            view, _longer(snapshot, view, params), f"paused: '{view.job.id}' is believed to be done sooner", why
-        ):
-            left_s = view.remaining_s(snapshot.now_s, draft.size_of(view))
-            if left_s is not None:
-                draft.reviews[view.job.id] = snapshot.now_s + left_s + _GRACE_S
-        else:
-            waiting = True
+        if not draft.start(view, why):
+            paused = f"paused: '{view.job.id}' is believed to be done sooner"
+            victims = draft.displace(view, _longer(snapshot, view, params), paused, why)
+            for victim in victims:
+                needs_s = _needs_s(victim, snapshot.now_s)
+                draft.memos[victim.job.id] = {"needs_s": needs_s} if needs_s < inf else None
+            if not victims:
+                waiting = True
+                continue
+        watch(draft, view)
     waiting = waiting or draft.paused > 0
     if waiting:
         draft.reasons["*"] = "waits: those that run are believed to be done sooner, or it does not fit"

@@ -157,8 +157,8 @@ def _more_than_planned(snapshot: Snapshot, job_id: str, tenancy: Tenancy) -> set
             continue
         partition = snapshot.partitions.get(held.partition)
         if partition is not None and partition.sharing is Sharing.ALONE:
-            if (partition.tenants[0].job, partition.tenants[0].task) != (job_id, tenancy.task):
-                partition = None  # It is another's by now.
+            tenant = partition.tenants[0]
+            partition = partition if (tenant.job, tenant.task) == (job_id, tenancy.task) else None  # another's by now
         planned = {s.node: s for s in partition.slices} if partition is not None else {}
         for part in held.slices:
             kept = planned.get(part.node)

@@ -226,9 +226,9 @@ def times_are_to_come(snapshot: Snapshot, plan: Plan) -> None:
     for job_id, at_s in plan.reviews.items():
         if not isfinite(at_s) or at_s <= snapshot.now_s or job_id not in snapshot.jobs:
             raise Broken(f"the plan wants to look at job '{job_id}' at {at_s}, and it is {snapshot.now_s}")
-    at_s = plan.wake.at_s
-    if at_s is not None and not (isfinite(at_s) and at_s >= snapshot.now_s):
-        raise Broken(f"the plan wants to be asked at {at_s}, and it is {snapshot.now_s}")
+    again_s = plan.wake.at_s
+    if again_s is not None and not (isfinite(again_s) and again_s >= snapshot.now_s):
+        raise Broken(f"the plan wants to be asked at {again_s}, and it is {snapshot.now_s}")
 
 
 def names_mean_nothing(bound: BoundPolicy, snapshot: Snapshot, plan: Plan) -> None:

@@ -1,0 +1,9 @@
+"""Hypothesis draws the same examples in every CI run, so that a commit is red for what it changed; elsewhere it roams."""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, deadline=None)
+if os.environ.get("CI"):
+    settings.load_profile("ci")

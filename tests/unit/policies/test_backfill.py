@@ -1,0 +1,80 @@
+"""EASY backfilling: later jobs start early, and never delay the first in line."""
+
+from hocket.model.action import Start
+from hocket.policies import find
+from hocket.testing.builders import cluster, job, submission, submitted, workload
+from hocket.testing.harness import Harness, simulated
+
+
+def started(harness: Harness) -> list[str]:
+    return [a.job for a in harness.log if isinstance(a, Start)]
+
+
+def line(*events, nodes="1x4", **knobs) -> Harness:
+    harness = Harness.of(find("backfill").bound(knobs), cluster(nodes))
+    for event in events:
+        harness.tell(event)
+        harness.settle()
+    return harness
+
+
+def test_a_short_job_slips_in_before_the_first_in_line():
+    harness = line(submitted(job("a", 3), 0, 100), submitted(job("b", 4), 1, 50), submitted(job("c"), 2, 90))
+    assert started(harness) == ["a", "c"]
+    assert "before 'b' can start" in harness.snapshot.jobs["c"].reason
+
+
+def test_a_long_job_does_not():
+    harness = line(submitted(job("a", 3), 0, 100), submitted(job("b", 4), 1, 50), submitted(job("c"), 2, 200))
+    assert started(harness) == ["a"]
+    assert "'b' is first in line" in harness.asked[-1][1].reasons["*"]
+
+
+def test_a_long_job_may_run_beside_the_reservation():
+    harness = line(submitted(job("a", 3), 0, 100), submitted(job("b", 3), 1, 50), submitted(job("c"), 2, 1e6))
+    assert started(harness) == ["a", "c"]
+    assert "not in the way of 'b'" in harness.snapshot.jobs["c"].reason
+
+
+def test_beside_the_reservation_counts_by_node():
+    # b needs a whole node and will have n0, where 'a' ends first: what is free on n0 is not spare.
+    a, x, b = job("a", 3), job("x", 3), job("b", 4, max_nodes=1)
+    harness = line(
+        submitted(a, 0, 100), submitted(x, 0, 500), submitted(b, 1, 50), submitted(job("c"), 2, 1e6), nodes="2x4"
+    )
+    assert started(harness) == ["a", "x", "c"]
+    assert harness.snapshot.partitions["c"].slices[0].node == harness.snapshot.partitions["x"].slices[0].node
+
+
+def test_a_job_without_a_belief_counts_as_endless():
+    harness = line(
+        submitted(job("a", 3)), submitted(job("b", 4), 1, 50), submitted(job("c"), 2), submitted(job("d"), 3, 9)
+    )
+    assert started(harness) == ["a", "d"]  # Nobody knows when b can start: d will be gone by then, c may not.
+
+
+def test_an_elastic_job_is_cut_to_what_does_not_delay():
+    elastic = job("c", 1, 2)
+    harness = line(submitted(job("a", 2), 0, 100), submitted(job("b", 3), 1, 50), submitted(elastic, 2, 1000))
+    assert started(harness) == ["a", "c"]
+    assert harness.snapshot.jobs["c"].size == 1
+
+
+def test_a_job_that_outlives_its_belief_is_believed_to_need_as_long_again():
+    harness = line(submitted(job("a", 3), 0, 100), submitted(job("b", 4), 1, 50))
+    harness.tell(at_s=160)  # the review, a minute after its believed end
+    harness.tell(submitted(job("c"), 170, 100))
+    assert started(harness) == ["a", "c"]
+
+
+def test_depth_bounds_how_far_it_looks():
+    events = [submitted(job("a", 3), 0, 100), submitted(job("b", 4), 1, 50)]
+    events += [submitted(job(f"long{i}"), 2, 1e6) for i in range(3)] + [submitted(job("short"), 3, 5)]
+    assert started(line(*events)) == ["a", "short"]
+    assert started(line(*events, depth=2)) == ["a"]
+
+
+def test_with_true_beliefs_the_first_in_line_is_never_later_than_under_fifo():
+    jobs = [submission(job(f"j{i}", 1 + i * 7 % 4), i * 10, 37 + i * 53 % 200) for i in range(40)]
+    ends = {p: simulated(find(p).bound(), workload(*jobs), cluster("1x4")).ended for p in ("fifo", "backfill")}
+    assert sum(t for t, _v in ends["backfill"].values()) < sum(t for t, _v in ends["fifo"].values())

@@ -1,0 +1,140 @@
+"""srtf, edf and round robin: who makes way for whom, and who does not."""
+
+from hocket.model.action import Move, Pause, Resize, Resume, Start
+from hocket.model.criterion import parse
+from hocket.model.event import JobEnded
+from hocket.policies import find
+from hocket.testing.builders import cluster, job, submitted
+from hocket.testing.harness import Harness
+
+
+def after(policy: str, *events, nodes="1x4", **knobs) -> Harness:
+    harness = Harness.of(find(policy).bound(knobs), cluster(nodes))
+    for event in events:
+        harness.tell(event)
+        harness.settle()
+    return harness
+
+
+def did(harness: Harness, kind) -> list[str]:
+    return [a.job for a in harness.log if isinstance(a, kind)]
+
+
+def test_srtf_pauses_who_has_longest_left():
+    harness = after(
+        "srtf", submitted(job("a", 2), 0, 500), submitted(job("b", 2), 0, 900), submitted(job("c", 2), 10, 60)
+    )
+    assert did(harness, Pause) == ["b"]
+    assert did(harness, Start) == ["a", "b", "c"]
+
+
+def test_srtf_compares_what_is_left_now_not_what_was_left_at_the_start():
+    harness = after("srtf", submitted(job("a", 4), 0, 500), submitted(job("b", 4), 450, 100))
+    assert did(harness, Pause) == []  # a has 50 s left
+
+
+def test_srtf_swaps_nobody_for_less_than_the_hysteresis():
+    events = submitted(job("a", 4), 0, 105), submitted(job("b", 4), 0.5, 100)
+    assert did(after("srtf", *events), Pause) == []
+    assert did(after("srtf", *events, hysteresis=0), Pause) == ["a"]
+
+
+def test_srtf_puts_jobs_of_which_nothing_is_believed_last():
+    harness = after("srtf", submitted(job("a", 4)), submitted(job("b", 4), 1, 1e5))
+    assert did(harness, Pause) == ["a"]
+
+
+def test_srtf_gives_a_displaced_elastic_job_what_is_left_over():
+    harness = after("srtf", submitted(job("a", 1, 2, 4), 0, 900), submitted(job("b", 1), 1, 10))
+    assert did(harness, Pause) == []
+    assert did(harness, Resize) == ["a"]
+    assert (harness.snapshot.jobs["a"].size, harness.snapshot.jobs["b"].size) == (2, 1)
+
+
+def test_srtf_reviews_a_job_that_outlived_its_belief():
+    harness = after("srtf", submitted(job("a", 4), 0, 100), submitted(job("b", 4), 50, 120))
+    assert did(harness, Pause) == []
+    harness.tell(at_s=160)  # a is believed to need another 160 s
+    assert did(harness, Pause) == ["a"]
+
+
+def test_edf_pauses_the_latest_deadline():
+    harness = after(
+        "edf",
+        submitted(job("none", 1)),
+        submitted(job("late", 2, deadline_s=900.0)),
+        submitted(job("soon", 1, deadline_s=100.0)),
+        submitted(job("urgent", 2, deadline_s=50.0), 10),
+    )
+    # What has no deadline goes first, but alone it does not suffice; with 'late' it is not needed.
+    assert did(harness, Pause) == ["late"]
+
+
+def test_edf_counts_the_deadline_of_a_criterion():
+    harness = after(
+        "edf",
+        submitted(job("a", 4, deadline_s=900.0)),
+        submitted(job("b", 4, criterion=parse("acc >= 90% within 60s")), 5),
+    )
+    assert did(harness, Pause) == ["a"]
+    run_time = after(
+        "edf", submitted(job("a", 4, deadline_s=900.0)), submitted(job("b", 4, criterion=parse("for 60s")), 5)
+    )
+    assert did(run_time, Pause) == []  # "for 60s" says how long, not until when
+
+
+def test_edf_without_preemption_waits():
+    events = submitted(job("a", 4, deadline_s=900.0)), submitted(job("b", 4, deadline_s=9.0), 5)
+    assert did(after("edf", *events, preempt=False), Pause) == []
+
+
+def test_round_robin_lets_each_have_its_turn():
+    harness = after("round_robin", submitted(job("a", 4)), submitted(job("b", 4), 10), submitted(job("c", 4), 20))
+    turns = []
+    for at_s in (1800, 3600, 5400, 7200):
+        assert harness.controller.next_timer_s() == at_s
+        harness.tell(at_s=at_s)
+        harness.settle()
+        turns += [v.job.id for v in harness.snapshot.jobs.values() if v.size]
+    assert turns == ["b", "c", "a", "b"]
+
+
+def test_round_robin_leaves_a_job_alone_while_nobody_waits():
+    harness = after("round_robin", submitted(job("a", 4)))
+    assert harness.controller.next_timer_s() is None
+    harness.tell(submitted(job("b", 4), 5000))
+    harness.settle()
+    assert did(harness, Pause) == ["a"]  # Its turn was long over.
+
+
+def test_round_robin_keeps_room_for_a_large_job_that_has_waited_a_turn():
+    harness = after(
+        "round_robin",
+        *(submitted(job(f"a{i}")) for i in range(4)),
+        submitted(job("large", 4), 10),
+        submitted(job("b"), 20),
+        quantum_s=100,
+    )
+    harness.tell(JobEnded(50, "a0"))
+    harness.settle()
+    assert harness.snapshot.jobs["b"].size == 1  # free, and 'large' has not waited long
+    harness.tell(submitted(job("c"), 100), at_s=110)
+    harness.settle()
+    harness.tell(JobEnded(120, "a1"))
+    harness.settle()
+    assert harness.snapshot.jobs["c"].size == 0
+    assert "'large' has waited a whole turn" in harness.asked[-1][1].reasons["*"]
+    harness.tell(at_s=150)
+    harness.settle()
+    assert harness.snapshot.jobs["large"].size == 4
+
+
+def test_nobody_is_paused_for_a_job_that_would_not_fit_anyway():
+    for policy in ("srtf", "edf", "las"):
+        nodes = [*cluster("1x4", gpu_kind="v100"), *[n for n in cluster("2x1", gpu_kind="p100") if n.id == "n1"]]
+        harness = Harness.of(find(policy).bound(), nodes)
+        harness.tell(submitted(job("a", 4), 0, 1e6), submitted(job("p", 1, gpu_kinds=("p100",)), 0, 5))
+        harness.settle()
+        harness.tell(submitted(job("b", 1, gpu_kinds=("p100",), deadline_s=500.0), 4000, 50))
+        harness.settle()
+        assert not {"a"} & set(did(harness, Pause) + did(harness, Move) + did(harness, Resume)), policy
