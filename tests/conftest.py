@@ -1,4 +1,4 @@
-"""Hypothesis draws the same examples in every CI run, so that a commit is red for what it changed; elsewhere it roams."""
+"""Hypothesis draws the same examples in every CI run: a commit is red for what it changed. Elsewhere it roams."""
 
 import os
 

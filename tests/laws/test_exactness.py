@@ -1,4 +1,4 @@
-"""Strict FIFO on one pool is a queue that can be computed in a dozen lines; the simulator gives the same, to the second."""
+"""Strict FIFO on one pool is a queue that a dozen lines compute; the simulator gives the same, to the second."""
 
 import os
 from heapq import heappop, heappush

@@ -47,7 +47,7 @@ def decide(snapshot: Snapshot, params: Fair) -> Plan:
         draft.reasons["*"] = "waits: owners with fewer GPUs for their weight come first, or it does not fit"
     draft.memos = {p: snapshot.now_s for p in draft.reasons if p != "*"}
     # Who has just got something may now have enough to make way for those left: ask again at once.
-    again = turn.exchanged or (left and turn.started)
+    again = turn.exchanged or (left and draft.memos)
     at_s = snapshot.now_s if again else min(turn.retry_s, default=None)
     wake = Wake(freed_gpus=1 if left or turn.hungry or draft.over_quota else None, epoch=False, at_s=at_s)
     return draft.plan(wake)
