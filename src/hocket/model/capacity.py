@@ -332,10 +332,6 @@ class Capacity(Struct, eq=False):
             return Slice(node, ids)
         return Slice(node, ids, demand.cores * replicas, demand.mem_mib * replicas, demand.net_mbps * replicas)
 
-    def largest(self, job: Job) -> int:
-        """The largest of the job's sizes that fits in here, 0 for none."""
-        return next((size for size in reversed(job.sizes) if self.place(job, size) is not None), 0)
-
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Capacity)

@@ -200,7 +200,6 @@ class OpenMap(Struct, Generic[K, V], eq=False):
 
 
 Entry = tuple[Any, ...]  # compares by its first items; the last is what it stands for
-Buckets = dict[K, list[Entry]]
 
 
 class VersionedQueue(Struct, Generic[K], eq=False):
