@@ -15,8 +15,8 @@ from hocket.control.state import empty
 from hocket.executors.simulated import simulate
 from hocket.model.job import Job
 from hocket.policies import find
-from hocket.report.account import account
-from hocket.report.summary import summarise
+from hocket.reports.account import account
+from hocket.reports.summary import summarise
 from hocket.testing.builders import cluster, submitted
 from hocket.workloads import load
 

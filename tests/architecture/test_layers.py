@@ -15,7 +15,7 @@ SRC = Path(__file__).parents[2] / "src" / "hocket"
 # From the top to the bottom. Those of one row may not import each other either.
 ROWS = (
     ("cli", "dashboard"),
-    ("service", "report"),
+    ("service", "reports"),
     ("tune",),
     ("executors",),
     ("control",),
@@ -34,9 +34,10 @@ HEAVY = {
     "duckdb": ("runtimes/query",),
     "highspy": ("policies",),
     "kubernetes": ("executors/kubernetes",),
-    "matplotlib": ("report",),
+    "matplotlib": ("reports",),
     "numba": ("policies", "estimators"),
-    "numpy": ("report", "policies", "estimators", "runtimes", "tune"),
+    "numpy": ("reports", "policies", "estimators", "runtimes", "tune"),
+    "psycopg": ("control/journal", "testing"),
     "pyspark": ("runtimes/query",),
     "ray": ("executors/ray",),
     "scipy": ("policies", "estimators"),
@@ -54,7 +55,12 @@ IMPURE_NAMES = {"input", "open", "print", "sys.exit", "sys.stdin", "sys.stdout",
 EXCEPTIONS = {
     "model/snapshot.py": {"random"},  # `dice()`, seeded by the run and the decision
     "control/controller.py": {"time"},  # how long a decision took; no decision sees it
-    "control/journal.py": {"sqlite3", "pathlib"},  # the effect itself
+    "control/journal/forked.py": {"os"},  # what children must not keep
+    "control/journal/holder.py": {"datetime", "os", "socket"},  # who, where, since when
+    "control/journal/lock_file.py": {"os", "pathlib"},  # the effect itself
+    "control/journal/open.py": {"pathlib"},  # the effect itself
+    "control/journal/postgresql.py": {"os", "time"},  # how long to wait for a server that is away
+    "control/journal/sqlite.py": {"sqlite3", "pathlib"},  # the effect itself
     "policies/registry.py": {"importlib", "os", "pathlib"},  # finding policies, before any is asked
 }
 

@@ -25,7 +25,7 @@ from hocket.cli.options import (
 
 if TYPE_CHECKING:
     from hocket.cli.crew import Assignment
-    from hocket.report.outcome import Outcome
+    from hocket.reports.outcome import Outcome
 
 
 def compare(
@@ -75,7 +75,7 @@ def compare(
     outcomes = carried_out(assignments, workers)
     drawn: list[Path] = []
     if plots is not None:
-        from hocket.report.plots import plot_comparison
+        from hocket.reports.plots import plot_comparison
 
         drawn = plot_comparison(outcomes, plots)
     if as_json:
@@ -117,7 +117,7 @@ def carried_out(assignments: Sequence[Assignment], workers: int = 0) -> list[Out
 def print_comparison(outcomes: Sequence[Outcome], drawn: Sequence[Path]) -> None:
     """The table, and where the figures are."""
     from hocket.cli.console import console
-    from hocket.report.table import comparison_table
+    from hocket.reports.table import comparison_table
 
     page = console()
     page.print(comparison_table(outcomes, page.width))
@@ -138,7 +138,7 @@ def exit_if_stuck(outcomes: Sequence[Outcome]) -> None:
 
 def _told(workload: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Every run, and for every policy the mean of each number over its seeds with its 95 % interval."""
-    from hocket.report.spread import spread
+    from hocket.reports.spread import spread
 
     groups: dict[str, list[Outcome]] = {}
     for o in outcomes:

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from hocket.cli.refusal import InputError
 from hocket.cli.scenario import Scenario
-from hocket.report.outcome import Outcome
+from hocket.reports.outcome import Outcome
 
 _EVERY_S = 0.25
 
@@ -139,7 +139,7 @@ def _work(mouth: Connection, assignment: Assignment) -> None:
     from hocket.cli.scenario import ended_in, play, staged
     from hocket.cli.watch import every
     from hocket.control.journal import MemoryJournal
-    from hocket.report.outcome import outcome
+    from hocket.reports.outcome import outcome
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -164,7 +164,7 @@ def _work(mouth: Connection, assignment: Assignment) -> None:
     with every(_EVERY_S, tell):
         run = play(stage, journal)
     if assignment.plots is not None:
-        from hocket.report.plots import plot_run
+        from hocket.reports.plots import plot_run
 
         plot_run(run.account, Path(assignment.plots))
     mouth.send(outcome(scenario.policy, run.account, run.summary, run.stuck))

@@ -23,7 +23,7 @@ def demo(
     from hocket.cli.refusal import refusing
     from hocket.cli.scenario import Scenario
     from hocket.policies.registry import policies
-    from hocket.report.plots import plot_comparison
+    from hocket.reports.plots import plot_comparison
     from hocket.workloads import cluster_text, load
 
     with refusing():

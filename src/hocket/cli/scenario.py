@@ -21,8 +21,8 @@ from hocket.executors.simulated import BeliefMode, Simulation, parse_beliefs, si
 from hocket.model.event import JobEnded, JobRefused
 from hocket.model.resources import Node
 from hocket.policies.registry import BoundPolicy, find
-from hocket.report.account import Account, account
-from hocket.report.summary import Effort, Summary, summarise
+from hocket.reports.account import Account, account
+from hocket.reports.summary import Effort, Summary, summarise
 from hocket.workloads import (
     Workload,
     WorkloadError,

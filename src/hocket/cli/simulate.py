@@ -67,13 +67,13 @@ def simulate(
     run = _played(stage, journal)
     if jobs_csv is not None:
         from hocket.cli.files import whole
-        from hocket.report.jobs_csv import write_jobs
+        from hocket.reports.jobs_csv import write_jobs
 
         with whole(jobs_csv) as out:
             write_jobs(run.account, out)
     drawn: list[Path] = []
     if plots is not None:
-        from hocket.report.plots import plot_run
+        from hocket.reports.plots import plot_run
 
         drawn = plot_run(run.account, plots)
     _print(run, drawn, as_json)
@@ -118,7 +118,7 @@ def _print(run: Run, drawn: list[Path], as_json: bool) -> None:
         print(msgspec.json.encode(run.summary).decode())
         return
     from hocket.cli.console import console
-    from hocket.report.table import summary_table
+    from hocket.reports.table import summary_table
 
     page = console()
     page.print(summary_table(run.summary))

@@ -10,8 +10,8 @@ import typer
 from hocket.cli.options import AsJson, Params, policy_names
 
 if TYPE_CHECKING:
-    from hocket.report.account import Account
-    from hocket.report.whatif import Band, Rebuilt, WhatIf
+    from hocket.reports.account import Account
+    from hocket.reports.whatif import Band, Rebuilt, WhatIf
 
 
 def whatif(
@@ -31,9 +31,9 @@ def whatif(
     from hocket.cli.scenario import bound_policy, few_collections
     from hocket.cli.watch import bars
     from hocket.control.journal import SqliteJournal
-    from hocket.report.account import account
-    from hocket.report.summary import summarise
-    from hocket.report.whatif import band, rebuild, run_again
+    from hocket.reports.account import account
+    from hocket.reports.summary import summarise
+    from hocket.reports.whatif import band, rebuild, run_again
 
     with refusing():
         policies = [bound_policy(name, param or ()) for name in policy]
@@ -75,10 +75,10 @@ def whatif(
 
 def _print(recorded: Account, again: WhatIf, others: list[WhatIf], rebuilt: Rebuilt, compared: Band) -> None:
     from hocket.cli.console import console
-    from hocket.report.outcome import outcome
-    from hocket.report.summary import summarise
-    from hocket.report.table import comparison_table
-    from hocket.report.whatif import names
+    from hocket.reports.outcome import outcome
+    from hocket.reports.summary import summarise
+    from hocket.reports.table import comparison_table
+    from hocket.reports.whatif import names
 
     page = console()
     policy = recorded.header.policy

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.report.fairness import Sort, due_shares
+from hocket.reports.fairness import Sort, due_shares
 
 GPUS_ONLY = (10.0, 0.0, 0.0, 0.0)
 

@@ -28,8 +28,8 @@ from hocket.model.partition import EPOCH, Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Node, Slice
 from hocket.model.view import Costs
-from hocket.report.account import Account, account
-from hocket.report.summary import Summary, quantile, summarise
+from hocket.reports.account import Account, account
+from hocket.reports.summary import Summary, quantile, summarise
 
 NODE = Node("n0", gpus=2)
 NAMED_BY_THE_DESIGN = [

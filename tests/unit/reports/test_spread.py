@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.report.spread import Spread, spread
+from hocket.reports.spread import Spread, spread
 
 
 def test_one_run_has_no_interval() -> None:

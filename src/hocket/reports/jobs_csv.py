@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from typing import TextIO
 
-from hocket.report.account import Account, JobRecord
+from hocket.reports.account import Account, JobRecord
 
 COLUMNS = (
     *(

@@ -21,8 +21,8 @@ from hocket.model.event import EpochEnded, JobSubmitted, NodeJoined, NodeLost, O
 from hocket.model.job import Owner
 from hocket.model.plan import Verdict
 from hocket.policies.registry import BoundPolicy
-from hocket.report.account import Account, JobRecord, account
-from hocket.report.summary import Summary, quantile, summarise
+from hocket.reports.account import Account, JobRecord, account
+from hocket.reports.summary import Summary, quantile, summarise
 from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from hocket.model.plan import Verdict
 from hocket.model.resources import RESOURCES
-from hocket.report.account import Account
-from hocket.report.fairness import fairness_loss, total, vector_of
+from hocket.reports.account import Account
+from hocket.reports.fairness import fairness_loss, total, vector_of
 
 
 class Effort(Struct, frozen=True):

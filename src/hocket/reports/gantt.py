@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from hocket.model.resources import Node
-from hocket.report.account import Account, Span
+from hocket.reports.account import Account, Span
 
 MAX_ROWS = 64
 MAX_BARS = 6000

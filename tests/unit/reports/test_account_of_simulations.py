@@ -8,9 +8,9 @@ import pytest
 
 from hocket.executors.simulated import Simulation, simulate
 from hocket.policies.registry import find
-from hocket.report.account import Account, account
-from hocket.report.series import series
-from hocket.report.summary import summarise, utilisation
+from hocket.reports.account import Account, account
+from hocket.reports.series import series
+from hocket.reports.summary import summarise, utilisation
 from hocket.workloads import load
 
 

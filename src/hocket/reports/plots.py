@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hocket.report.account import Account
-from hocket.report.duration import spoken, unit_for
-from hocket.report.gantt import Chart, chart
-from hocket.report.outcome import Outcome
-from hocket.report.palette import STYLE, colour, dash, ink_on
-from hocket.report.series import Series, jct_curve, series
-from hocket.report.spread import spread
+from hocket.reports.account import Account
+from hocket.reports.duration import spoken, unit_for
+from hocket.reports.gantt import Chart, chart
+from hocket.reports.outcome import Outcome
+from hocket.reports.palette import STYLE, colour, dash, ink_on
+from hocket.reports.series import Series, jct_curve, series
+from hocket.reports.spread import spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,13 +12,13 @@ from hocket.executors.simulated import simulate
 from hocket.model.job import Job
 from hocket.model.resources import Demand, Node
 from hocket.policies.registry import find
-from hocket.report.account import Account, account
-from hocket.report.duration import digits, spoken, unit_for
-from hocket.report.gantt import chart
-from hocket.report.outcome import Outcome, outcome
-from hocket.report.plots import plot_comparison, plot_run
-from hocket.report.summary import summarise
-from hocket.report.table import comparison_table, summary_table
+from hocket.reports.account import Account, account
+from hocket.reports.duration import digits, spoken, unit_for
+from hocket.reports.gantt import chart
+from hocket.reports.outcome import Outcome, outcome
+from hocket.reports.plots import plot_comparison, plot_run
+from hocket.reports.summary import summarise
+from hocket.reports.table import comparison_table, summary_table
 from hocket.workloads import Submission, Truth, Workload, load
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from hocket.report.account import Account
-from hocket.report.series import Series, jct_curve, series
-from hocket.report.summary import Summary
+from hocket.reports.account import Account
+from hocket.reports.series import Series, jct_curve, series
+from hocket.reports.summary import Summary
 
 
 class Outcome(Struct, frozen=True):

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from hocket.model.job import Job
 from hocket.model.resources import Demand, Node
-from hocket.report.account import Account, Span
+from hocket.reports.account import Account, Span
 
 MOMENTS = 300
 _EPSILON = 1e-12

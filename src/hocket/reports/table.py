@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hocket.report.duration import digits, spoken
-from hocket.report.outcome import Outcome
-from hocket.report.spread import Spread, spread
-from hocket.report.summary import Summary
+from hocket.reports.duration import digits, spoken
+from hocket.reports.outcome import Outcome
+from hocket.reports.spread import Spread, spread
+from hocket.reports.summary import Summary
 
 if TYPE_CHECKING:
     from rich.table import Table

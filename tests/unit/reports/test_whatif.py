@@ -11,8 +11,8 @@ from hocket.model.job import Owner
 from hocket.model.resources import Node
 from hocket.model.view import Costs
 from hocket.policies.registry import find
-from hocket.report.account import Account, account
-from hocket.report.whatif import Rebuilt, band, names, rebuild, run_again
+from hocket.reports.account import Account, account
+from hocket.reports.whatif import Rebuilt, band, names, rebuild, run_again
 from hocket.testing.builders import cluster, job, submission, workload
 from hocket.workloads import load
 from hocket.workloads.truth import Fault, Workload

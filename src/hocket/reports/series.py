@@ -9,9 +9,9 @@ from math import inf
 from msgspec import Struct
 
 from hocket.model.resources import RESOURCES
-from hocket.report.account import Account, Span
-from hocket.report.fairness import Vector, total, vector_of
-from hocket.report.summary import quantile
+from hocket.reports.account import Account, Span
+from hocket.reports.fairness import Vector, total, vector_of
+from hocket.reports.summary import quantile
 
 INTERVALS = 300
 
