@@ -43,9 +43,9 @@ def test_the_state_folded_again_from_the_journal_equals_the_live_one(data):
     harness, cluster = driven(data)
     kept = [msgspec.json.decode(msgspec.json.encode(c), type=Cycle) for c in harness.journal.cycles]
     live = harness.controller
-    again = Controller(
-        empty(cluster, live.state.seed), live.decide, live.state.order, MemoryJournal(harness.journal.header)
-    )
+    journal = MemoryJournal(harness.journal.header)
+    start = empty(cluster, live.state.seed)
+    again = Controller(start, live.decide, live.state.order, journal, shifts=live.state.shifts)
     for cycle in kept:
         # The timers are the controller's own: they ring again by themselves.
         again.cycle(cycle.at_s, [e for e in cycle.events if not isinstance(e, TimePassed)])

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from hocket.control.state import State
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.capacity import Capacity
-from hocket.model.partition import Holding
+from hocket.model.partition import Holding, Partition
 from hocket.model.plan import Plan
+from hocket.model.snapshot import in_the_way
 from hocket.model.view import Doing, JobState, JobView, Tenancy, Tier
 
 # Members of an enum cost a look-up each time; these stand on hot paths.
 _RUNNING, _STARTING, _PAUSING = JobState.RUNNING, JobState.STARTING, JobState.PAUSING
-_NOTHING, _IS_STARTING, _NONE = Doing.NOTHING, Doing.STARTING, Tier.NONE
+_NOTHING, _IS_STARTING, _IS_PAUSING, _NONE = Doing.NOTHING, Doing.STARTING, Doing.PAUSING, Tier.NONE
 
 
 def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
@@ -63,42 +64,78 @@ def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
             state.unsettle((job_id, ""))
 
 
-def start_all(state: State, plan: Plan, capacity: Capacity) -> list[Action] | None:
-    """Adopt a plan that only gives waiting jobs something, and begin all of it; None if this is no such plan.
+def carry_out(state: State, plan: Plan, capacity: Capacity) -> list[Action] | None:
+    """Adopt a plan that only starts waiting jobs, in the place of running ones or not; None if this is no such plan.
 
     Most plans are. It does what `adopt`, `diff` and `issue` do one after another, with one new view a job.
     """
-    if plan.drop or plan.ends or plan.tiers or plan.checkpoints or state.unsettled or state.leaving.live:
+    if plan.ends or plan.tiers or plan.checkpoints or state.unsettled or state.leaving.live:
         return None
-    starts = []
-    for new in plan.put:
-        if len(new.tenants) != 1 or new.id in state.partitions:
-            return None  # Someone else may have it still.
-        view = state.jobs.live[new.tenants[0].job]
-        if view.partitions or view.tenancies or view.preparing or new.tenants[0].task:
+    jobs, partitions = state.jobs.live, state.partitions.live
+    going: list[tuple[Partition, JobView]] = []
+    for pid in plan.drop:
+        old = partitions[pid]
+        if len(old.tenants) != 1:
             return None
-        starts.append((new, view))
+        view = jobs[old.tenants[0].job]
+        if len(view.tenancies) != 1 or len(view.partitions) != 1:
+            return None
+        tenancy = view.tenancies[0]
+        if tenancy.doing is not _NOTHING or tenancy.task or tenancy.holding.slices is not old.slices:  # type: ignore[union-attr]
+            return None  # Something is under way for it.
+        going.append((old, view))
+    coming: list[tuple[Partition, JobView]] = []
+    for new in plan.put:
+        if len(new.tenants) != 1 or new.id in partitions:
+            return None  # Someone else may have it still.
+        tenant = new.tenants[0]
+        view = jobs[tenant.job]
+        if view.partitions or view.tenancies or view.preparing or tenant.task or (going and view.job.warm):
+            return None
+        coming.append((new, view))
     state.memo = plan.memo
     state.wake = plan.wake
     state.decision += 1
     state.arrived = state.due = ()
     state.capacity = capacity
     actions: list[Action] = []
-    for new, view in starts:
-        tenant = new.tenants[0]
-        to = Holding(new.id, new.slices, tenant.replicas, tenant.boundary)
+    for old, view in going:
+        state.count(old, -1)
+        state.partitions.drop(old.id)
+        actions.append(_pause(state, plan, view))
+    for new, view in coming:
         state.partitions.put(new.id, new)
         state.count(new, 1)
+        tenant = new.tenants[0]
+        if going and in_the_way(state, "", new.slices):
+            state.put_view(view, replace(view, partitions=(new.id,), **_noted(plan, tenant.job)))
+            state.unsettled += ((tenant.job, ""),)
+            continue
+        to = Holding(new.id, new.slices, tenant.replicas, tenant.boundary)
         noted = replace(
             view, partitions=(new.id,), tenancies=(Tenancy("", None, _IS_STARTING, to),), state=_STARTING,
             **_noted(plan, tenant.job),
         )  # fmt: skip
         state.put_view(view, noted)
+        state.foresee_start(noted, to)
         actions.append((Start if view.tier is _NONE else Resume)(tenant.job, "", to, new))
-    started = {action.job for action in actions}
-    if plan.memos or plan.reasons.keys() != started or not plan.reviews.keys() <= started:
-        _take_notes(state, plan, started)
+    if plan.memos or plan.reviews or len(plan.reasons) != len(going) + len(coming) or "*" in plan.reasons:
+        _take_notes(state, plan, {view.job.id for _partition, view in (*going, *coming)})
     return actions
+
+
+def _pause(state: State, plan: Plan, view: JobView) -> Pause:
+    """A job leaves the only place it has; what it holds is in others' way until it has."""
+    job_id = view.job.id
+    holding = view.tenancies[0].holding
+    assert holding is not None
+    tenancies = (Tenancy("", holding, _IS_PAUSING),)
+    state.put_view(view, replace(view, partitions=(), tenancies=tenancies, state=_PAUSING, **_noted(plan, job_id)))
+    for part in holding.slices:
+        if part.gpus or part.cores or part.mem_mib or part.net_mbps:  # Some jobs ask for nothing.
+            state.leaving.put(f"{job_id}/", holding.slices)
+            break
+    return Pause(job_id, "", view.keep, holding.boundary)
 
 
 def _take_notes(state: State, plan: Plan, done: Container[str]) -> None:
@@ -149,6 +186,8 @@ def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, 
             case Start(_, task, to, _) | Resume(_, task, to, _):
                 tenancy = Tenancy(task, None, _IS_STARTING, to)
                 _doing(state, view, task, tenancy, _RUNNING if view.size else _STARTING)
+                if not view.size:
+                    state.foresee_start(view, to)
                 done.add((action.job, task))
             case Pause(_, task, _, _):
                 _goes(state, view, task, Doing.PAUSING, None, _PAUSING)

@@ -14,6 +14,7 @@ from hocket.model.partition import BOUNDARIES, Boundary, Partition, Sharing, Ten
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
 from hocket.model.snapshot import NO_USE, Snapshot, demand_of
+from hocket.model.view import JobView
 
 OVERSUBSCRIPTION = 2.0  # how much of a GPU's time, cores or network stacked tenants may ask for; memory: never
 _ALONE, _STACKED = Sharing.ALONE, Sharing.STACKED
@@ -50,15 +51,16 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
 def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
     if len(plan.put) == 1 and not plan.drop and len(plan.put[0].tenants) == len(plan.put[0].slices) == 1:
         # The commonest plan by far: one job gets something on one node.
-        (partition,) = plan.put
-        (tenant,) = partition.tenants
+        partition = plan.put[0]
+        tenant = partition.tenants[0]
         view = snapshot.jobs.get(tenant.job)
         if view is None or not view.partitions:
-            _tenant(snapshot, plan, partition, tenant, found)
+            _tenant(snapshot, plan, partition, tenant, view, found)
             return
+    jobs, partitions = snapshot.jobs.data(), snapshot.partitions.data()
     dropped = set(plan.drop)
     for pid in plan.drop:
-        if pid not in snapshot.partitions:
+        if pid not in partitions:
             found.append(f"the plan drops partition '{pid}', which does not exist")
     if len(dropped) < len(plan.drop):
         found.append(f"the plan drops partition '{next(p for p in plan.drop if plan.drop.count(p) > 1)}' twice")
@@ -80,25 +82,26 @@ def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
             if key in tenants:
                 found.append(f"tenant {_name(tenant)} is in partitions '{tenants[key]}' and '{pid}'")
             tenants[key] = pid
-            _tenant(snapshot, plan, partition, tenant, found)
+            _tenant(snapshot, plan, partition, tenant, jobs.get(tenant.job), found)
         if len(partition.tenants) > 1:
             if partition.sharing is _ALONE:
                 names = ", ".join(f"'{t.job}'" for t in partition.tenants)
                 found.append(f"partition '{pid}' is for one tenant alone and has {names}")
             found += _shared(snapshot, partition)
     for (job, task), pid in tenants.items():
-        view = snapshot.jobs.get(job)
+        view = jobs.get(job)
         if view is None or not view.partitions:
             continue
         for other in view.partitions:
             if other not in seen and other not in dropped:
-                there = snapshot.partitions[other].tenants
+                there = partitions[other].tenants
                 if any(t.job == job and t.task == task for t in there):
                     found.append(f"tenant '{job}{'/' + task if task else ''}' is in partitions '{other}' and '{pid}'")
 
 
-def _tenant(snapshot: Snapshot, plan: Plan, partition: Partition, tenant: Tenant, found: list[str]) -> None:
-    view = snapshot.jobs.get(tenant.job)
+def _tenant(
+    snapshot: Snapshot, plan: Plan, partition: Partition, tenant: Tenant, view: JobView | None, found: list[str]
+) -> None:
     if view is None or view.verdict or tenant.job in plan.ends:
         found.append(f"partition '{partition.id}' has tenant '{tenant.job}', which is not live")
         return
@@ -220,7 +223,7 @@ def _shared(snapshot: Snapshot, partition: Partition) -> Iterator[str]:
 
 def _capacity(snapshot: Snapshot, plan: Plan, found: list[str]) -> Capacity:
     """Everything that is given up is given back before anything is taken."""
-    partitions = snapshot.partitions
+    partitions = snapshot.partitions.data()
     back: list[Slice] = []
     for pid in plan.drop:
         if (gone := partitions.get(pid)) is not None:
@@ -255,19 +258,23 @@ def _capacity(snapshot: Snapshot, plan: Plan, found: list[str]) -> Capacity:
 
 
 def _reasons(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
-    reasons = plan.reasons
+    reasons, partitions = plan.reasons, snapshot.partitions.data()
     standing: set[str] = set()
     for new in plan.put:
-        old = snapshot.partitions.get(new.id)
+        old = partitions.get(new.id)
         if old is None:
-            standing.update([t.job for t in new.tenants if t.job not in reasons])
+            for t in new.tenants:
+                if t.job not in reasons:
+                    standing.add(t.job)
         elif old.slices == new.slices:
             standing.update(t.job for t in set(old.tenants) ^ set(new.tenants))
         else:
             standing.update(t.job for t in (*old.tenants, *new.tenants))
     for pid in plan.drop:
-        if (gone := snapshot.partitions.get(pid)) is not None:
-            standing.update(t.job for t in gone.tenants)
+        if (gone := partitions.get(pid)) is not None:
+            for t in gone.tenants:
+                if t.job not in reasons:
+                    standing.add(t.job)
     if standing:
         for job in sorted(standing - reasons.keys()):
             found.append(f"job '{job}' changes its standing without a reason")

@@ -9,12 +9,12 @@ from time import perf_counter
 from msgspec.structs import replace
 
 from hocket.control.admission import refusal
-from hocket.control.adopt import adopt, end_job, issue, start_all
+from hocket.control.adopt import adopt, carry_out, end_job, issue
 from hocket.control.check import examine
 from hocket.control.diff import diff
 from hocket.control.fold import fold
 from hocket.control.ports import Cycle, Executor, Journal
-from hocket.control.state import Order, State
+from hocket.control.state import Order, Shifts, State
 from hocket.control.verdict import next_verdict_s, verdict
 from hocket.model.action import Action
 from hocket.model.capacity import Capacity
@@ -29,8 +29,17 @@ Decide = Callable[[Snapshot], Plan]  # a policy with its parameters bound
 class Controller:
     """Owns the state; everything it does with it is pure but for the journal."""
 
-    def __init__(self, snapshot: Snapshot, decide: Decide, order: Order, journal: Journal, learns: bool = True) -> None:
-        self.state = State(snapshot, order, learns)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        decide: Decide,
+        order: Order,
+        journal: Journal,
+        learns: bool = True,
+        shifts: Shifts | None = None,
+        counts: bool = True,
+    ) -> None:
+        self.state = State(snapshot, order, learns, shifts, counts)
         self.decide = decide
         self.journal = journal
         self.decision_s: list[float] = []  # how long each decision took
@@ -44,14 +53,15 @@ class Controller:
         # 1. Facts: a submission that breaks a rule becomes a refusal; a moment that was asked for is a fact too.
         return self.advance(now_s, self._facts(now_s, events))
 
-    def advance(self, now_s: float, events: Sequence[Event]) -> list[Action]:
-        """The rest of the pass, from facts; a replay takes them from a journal."""
+    def advance(self, now_s: float, events: Sequence[Event], recorded: Cycle | None = None) -> list[Action]:
+        """The rest of the pass, from facts; a replay takes them from a journal, a restore the decision too."""
         # 2. Fold.
         state = self.state
         state.begin()
-        for event in events:
-            fold(state, event)
+        fold(state, *events)
         state.now_s = now_s
+        if state.shifting and state.shifting[0][0] <= now_s:
+            state.shift()
 
         # 3. Criteria that were decided end their jobs, whatever the policy.
         for job_id in state.judged:
@@ -61,12 +71,12 @@ class Controller:
         plan: Plan | None = None
         refused: tuple[str, ...] = ()
         actions: list[Action] | None = None
-        if _woken(state):
-            plan, capacity, refused = self._decide(state.snapshot())
+        if _woken(state) if recorded is None else recorded.plan is not None:
+            plan, capacity, refused = self._decide(state.snapshot(), recorded)
             if refused:
                 state.wake = replace(ALWAYS, at_s=plan.wake.at_s)
             else:
-                actions = start_all(state, plan, capacity)
+                actions = carry_out(state, plan, capacity)
                 if actions is None:
                     adopt(state, plan, capacity)
                 for job_id, at_s in plan.reviews.items():
@@ -89,6 +99,20 @@ class Controller:
         return self.state.snapshot()
 
     def _facts(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
+        for event in events:
+            kind = type(event)
+            if kind is JobSubmitted or kind is NodeJoined:
+                events = self._admitted(events)
+                break
+        timers = self._timers
+        if timers and timers[0][0] <= now_s:
+            due: dict[str, None] = {}
+            while timers and timers[0][0] <= now_s:
+                due[heappop(timers)[1]] = None
+            return [*events, TimePassed(now_s, tuple(due))]
+        return events or (TimePassed(now_s),)
+
+    def _admitted(self, events: Sequence[Event]) -> list[Event]:
         facts: list[Event] = []
         new: set[str] = set()  # ids that came with these events
         for event in events:
@@ -100,14 +124,6 @@ class Controller:
             elif isinstance(event, NodeJoined):
                 self._cluster_grows(event)
             facts.append(event)
-        timers = self._timers
-        if timers and timers[0][0] <= now_s:
-            due: dict[str, None] = {}
-            while timers and timers[0][0] <= now_s:
-                due[heappop(timers)[1]] = None
-            facts.append(TimePassed(now_s, tuple(due)))
-        elif not facts:
-            facts.append(TimePassed(now_s))
         return facts
 
     def _refusal(self, job: Job, new: set[str]) -> str:
@@ -148,7 +164,10 @@ class Controller:
         elif (at_s := next_verdict_s(view, state.now_s)) is not None:
             heappush(self._timers, (at_s, job_id))
 
-    def _decide(self, snapshot: Snapshot) -> tuple[Plan, Capacity, tuple[str, ...]]:
+    def _decide(self, snapshot: Snapshot, recorded: Cycle | None) -> tuple[Plan, Capacity, tuple[str, ...]]:
+        if recorded is not None and recorded.plan is not None:
+            self.refused_plans += bool(recorded.refused)
+            return recorded.plan, examine(snapshot, recorded.plan)[1], recorded.refused
         began = perf_counter()
         plan = self.decide(snapshot)
         self.decision_s.append(perf_counter() - began)
@@ -163,6 +182,10 @@ class Controller:
         at_s = state.wake.at_s
         if at_s is not None and at_s <= state.now_s:
             at_s = None
+        if state.shifting and state.waiting.count and state.wake.overtaken:
+            shift_s = state.shifting[0][0]
+            if at_s is None or shift_s < at_s:
+                at_s = shift_s
         while timers:
             due_s, job_id = timers[0]
             view = state.jobs.get(job_id)
@@ -182,6 +205,8 @@ def _woken(state: State) -> bool:
     if state.arrived and wake.arrival:
         return True
     if state.freed and wake.freed_gpus is not None and (wake.freed_gpus <= 1 or state.capacity.gpus >= wake.freed_gpus):
+        return True
+    if state.fell_to is not None and wake.overtaken and (first := state.waiting.first()) and state.fell_to > first[0]:
         return True
     return state.epoch_ended and wake.epoch
 

@@ -39,11 +39,12 @@ _NOTHING, _IS_STARTING, _NONE = Doing.NOTHING, Doing.STARTING, Tier.NONE
 _ALONE = Sharing.ALONE
 
 
-def fold(state: State, event: Event) -> None:
-    """Take one fact in, at its own time."""
-    if event.at_s > state.now_s:
-        state.now_s = event.at_s
-    _FOLDS[type(event)](state, event)
+def fold(state: State, *events: Event) -> None:
+    """Take facts in, each at its own time."""
+    for event in events:
+        if event.at_s > state.now_s:
+            state.now_s = event.at_s
+        _FOLDS[type(event)](state, event)
 
 
 def _submitted(state: State, event: JobSubmitted) -> None:
@@ -133,6 +134,9 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
     if state.unsettled or state.leaving.live:
         _forget_tenants(state, view)
     state.jobs.drop(job_id)
+    state.shift_s.pop(job_id, None)
+    if state.due and job_id in state.due:
+        state.due = tuple(j for j in state.due if j != job_id)
     if view.size and state.learns:
         run_time.learn(state.history, view.job, view.ran_at(state.now_s))
     state.freed = True
@@ -213,7 +217,7 @@ def _saved(state: State, event: JobCheckpointed | StateStored) -> None:
 
 
 def _owner_set(state: State, event: OwnerSet) -> None:
-    state.owners.put(event.owner.id, event.owner)
+    state.set_owner(event.owner)
     state.alarm = True
 
 

@@ -70,7 +70,7 @@ def replay(
             raise PolicyBrokeError(f"policy '{policy.policy.name}' at {snapshot.now_s:g} s: {name}: {error}") from error
 
     start = empty(header.nodes, header.seed)
-    controller = Controller(start, decide, policy.order, kept, policy.policy.reads_beliefs)
+    controller = Controller(start, decide, policy.order, kept, **policy.needs)
     decisions = n = 0
     for n, recorded in enumerate(cycles, 1):
         asked.clear()

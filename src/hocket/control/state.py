@@ -7,12 +7,13 @@ Each field of `State` is open to change; a snapshot is their values at one momen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 from typing import Any
 
 from msgspec.structs import replace
 
 from hocket.model.capacity import Capacity, shape_of
-from hocket.model.job import ONE_GPU
+from hocket.model.job import ONE_GPU, Owner
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.resources import Node, Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of
@@ -21,6 +22,8 @@ from hocket.model.view import Doing, JobState, JobView, NodeView, Tenancy, Tier
 
 # A policy's order: (view, now) → what to sort by. Jobs of equal rank stand in the order of their submission.
 Order = Callable[[JobView, float], tuple[Any, ...]]
+# (view, now) → when that changes next, if the job goes on as it does.
+Shifts = Callable[[JobView, float], float | None]
 
 # Members of an enum cost a look-up each time; these stand on hot paths.
 _WAITING, _STARTING, _RUNNING = JobState.WAITING, JobState.STARTING, JobState.RUNNING
@@ -56,9 +59,11 @@ class State:
         "alarm",
         "arrived",
         "capacity",
+        "counts",
         "decision",
         "due",
         "epoch_ended",
+        "fell_to",
         "freed",
         "history",
         "jobs",
@@ -73,6 +78,9 @@ class State:
         "partitions",
         "placed",
         "seed",
+        "shift_s",
+        "shifting",
+        "shifts",
         "submissions",
         "unsettled",
         "usage",
@@ -80,10 +88,19 @@ class State:
         "wake",
     )  # fmt: skip
 
-    def __init__(self, base: Snapshot, order: Order, learns: bool = True) -> None:
+    def __init__(
+        self,
+        base: Snapshot,
+        order: Order,
+        learns: bool = True,
+        shifts: Shifts | None = None,
+        counts: bool = True,
+    ) -> None:
         self.learns = learns  # keep a history of run times, and believe from it
+        self.counts = counts or bool(base.owners.data())  # keep owners' usage: somebody reads it
         self.now_s = base.now_s
         self.order = order
+        self.shifts = shifts
         self.nodes = OpenMap.of(base.nodes)
         self.owners = OpenMap.of(base.owners)
         self.usage = OpenMap.of(base.usage)
@@ -102,12 +119,19 @@ class State:
         self.submissions = base.submissions
         self.arrived = base.arrived
         self.due = base.due
+        self.shifting: list[tuple[float, str]] = []  # (when, job) whose rank changes then; stale ones do no harm
+        self.shift_s: dict[str, float] = {}  # the last of them by job
+        if shifts is not None:
+            for view in self.jobs.live.values():
+                if view.size:
+                    self.await_shift(view)
         self.begin()
 
     def begin(self) -> None:
         """A new cycle: nothing has happened in it yet."""
         # What happened, for the question whether the policy wants to be asked.
         self.freed = self.epoch_ended = self.alarm = False
+        self.fell_to: tuple[Any, ...] | None = None  # the last rank to which time alone moved a placed job
         self.judged: list[str] = []  # jobs whose criterion may have been decided
 
     def snapshot(self) -> Snapshot:
@@ -126,6 +150,8 @@ class State:
             new = replace(new, rank=rank)
         job = new.job
         self.jobs.put(job.id, new)
+        if new.size and self.shifts is not None and (old is None or old.since_s != new.since_s or old.rank != rank):
+            self.await_shift(new)
         if old is not None:
             was_placed = bool(old.partitions)
             if was_placed == bool(new.partitions) and old.rank == rank:
@@ -140,6 +166,37 @@ class State:
             self.placed.put(0, entry)
         else:
             self.waiting.put(shape_of(job), entry)
+
+    def await_shift(self, view: JobView) -> None:
+        """Look at a running job again when its rank changes."""
+        assert self.shifts is not None
+        at_s, job_id = self.shifts(view, self.now_s), view.job.id
+        if at_s is not None and self.shift_s.get(job_id) != at_s:
+            self.shift_s[job_id] = at_s
+            heappush(self.shifting, (at_s, job_id))
+
+    def foresee_start(self, view: JobView, to: Holding) -> None:
+        """A job is told to start: if that takes no time, its rank may change before anybody says that it runs."""
+        if self.shifts is not None:
+            self.await_shift(replace(view, size=to.size, gpus=to.gpus, since_s=self.now_s))
+
+    def shift(self) -> None:
+        """Stand running jobs where time alone has moved them."""
+        shifting, now_s = self.shifting, self.now_s
+        while shifting and shifting[0][0] <= now_s:
+            at_s, job_id = heappop(shifting)
+            if self.shift_s.get(job_id) == at_s:
+                del self.shift_s[job_id]
+            view = self.jobs.live.get(job_id)
+            if view is None or not view.size:
+                continue
+            self.put_view(view, view)
+            rank = self.jobs.live[job_id].rank
+            if rank == view.rank:
+                continue
+            self.due += (job_id,)
+            if view.partitions and (self.fell_to is None or rank > self.fell_to):
+                self.fell_to = rank
 
     def accounted(self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState, **changes: Any) -> JobView:
         """The view with its times summed up to now, and what it runs on from now on."""
@@ -200,6 +257,8 @@ class State:
 
     def count(self, partition: Partition, sign: int) -> None:
         """Book what the tenants use to their owners."""
+        if not self.counts:
+            return
         for tenant in partition.tenants:
             job = self.jobs.live[tenant.job].job
             demand = demand_of(job, tenant.task) if tenant.task else job.demand
@@ -213,6 +272,14 @@ class State:
                 net_mbps = used.net_mbps + replicas * demand.net_mbps
                 now = Usage(gpus, cores, mem_mib, used.jobs + sign, net_mbps)
             self.usage.put(job.owner, now)
+
+    def set_owner(self, owner: Owner) -> None:
+        """Give an owner a weight or quota. From the first on, usage is counted: quotas are held against it."""
+        self.owners.put(owner.id, owner)
+        if not self.counts:
+            self.counts = True
+            for partition in self.partitions.live.values():
+                self.count(partition, 1)
 
     def note_leaving(self, view: JobView) -> None:
         """Write down what the job's tenants hold in fact beyond what the plan gives them."""

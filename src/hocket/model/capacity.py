@@ -132,16 +132,19 @@ class Capacity(Struct, eq=False):
             yield node, self._free[i]
 
     def _with(self, changes: dict[int, Free], up: int) -> Capacity:
-        counts, gpus, free = None, self.gpus, self._free
+        gpus, free, by_count = self.gpus, self._free, self._by_count
+        counts: list[int] | None = None
         for i, now in changes.items():
-            before, after = free[i].gpus.bit_count(), now.gpus.bit_count()
-            if before != after:
-                counts = counts or list(self._by_count)
+            had, has = free[i].gpus, now.gpus
+            if had != has:
+                before, after = had.bit_count(), has.bit_count()
+                if counts is None:
+                    counts = list(by_count)
                 bit = 1 << i
                 counts[before] ^= bit
                 counts[after] ^= bit
                 gpus += after - before
-        return Capacity(self.layout, free.update(changes), tuple(counts) if counts else self._by_count, gpus, up)
+        return Capacity(self.layout, free.update(changes), by_count if counts is None else tuple(counts), gpus, up)
 
     def take(self, slices: Sequence[Slice]) -> Capacity:
         """This capacity less what a partition takes."""
@@ -168,12 +171,12 @@ class Capacity(Struct, eq=False):
             if i is None or not up >> i & 1:
                 continue
             free = changes.get(i) or free_of[i]
-            changes[i] = Free(
-                free.gpus | gpu_mask(part.gpus),
-                free.cores + part.cores,
-                free.mem_mib + part.mem_mib,
-                free.net_mbps + part.net_mbps,
-            )
+            gpus = free.gpus | gpu_mask(part.gpus)
+            if part.cores or part.mem_mib or part.net_mbps:
+                cores, mem_mib = free.cores + part.cores, free.mem_mib + part.mem_mib
+                changes[i] = Free(gpus, cores, mem_mib, free.net_mbps + part.net_mbps)
+            else:
+                changes[i] = Free(gpus, free.cores, free.mem_mib, free.net_mbps)
         for part in out:
             i = index.get(part.node)
             if i is None or not up >> i & 1:
@@ -181,22 +184,20 @@ class Capacity(Struct, eq=False):
                 continue
             free = changes.get(i) or free_of[i]
             mask = gpu_mask(part.gpus)
-            now = Free(
-                free.gpus & ~mask,
-                free.cores - part.cores,
-                free.mem_mib - part.mem_mib,
-                free.net_mbps - part.net_mbps,
-            )
-            if (
-                mask & ~free.gpus
-                or now.cores < -_TOLERANCE
-                or now.mem_mib < -_TOLERANCE
-                or now.net_mbps < -_TOLERANCE
-                or mask.bit_count() != len(part.gpus)
-            ):
+            if mask & ~free.gpus or mask.bit_count() != len(part.gpus):
                 found.append(_conflict(self.layout.nodes[i], free, part))
-                continue
-            changes[i] = now
+            elif part.cores or part.mem_mib or part.net_mbps:
+                cores, mem_mib, net_mbps = (
+                    free.cores - part.cores,
+                    free.mem_mib - part.mem_mib,
+                    free.net_mbps - part.net_mbps,
+                )
+                if cores < -_TOLERANCE or mem_mib < -_TOLERANCE or net_mbps < -_TOLERANCE:
+                    found.append(_conflict(self.layout.nodes[i], free, part))
+                else:
+                    changes[i] = Free(free.gpus ^ mask, cores, mem_mib, net_mbps)
+            else:
+                changes[i] = Free(free.gpus ^ mask, free.cores, free.mem_mib, free.net_mbps)
         return self._with(changes, up) if changes else self
 
     def _exchange_gpus(self, part: Slice, gives: bool, found: list[str]) -> Capacity:

@@ -31,6 +31,7 @@ class Wake(Struct, frozen=True, gc=False):
     freed_gpus: int | None = 1  # once so many GPUs are free; 1 also for any freed resource; None: never
     epoch: bool = True  # a job reached an epoch's end, or reported progress
     at_s: float | None = None
+    overtaken: bool = True  # time alone has moved a placed job behind one that waits
 
 
 ALWAYS = Wake()

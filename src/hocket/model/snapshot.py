@@ -12,7 +12,7 @@ from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Plan, Wake
-from hocket.model.resources import Demand, Slice
+from hocket.model.resources import Demand, Slice, gpu_mask
 from hocket.model.versioned import OpenMap, VersionedMap, VersionedQueue
 from hocket.model.view import JobView, NodeView
 
@@ -45,7 +45,7 @@ class Snapshot(Struct, frozen=True):
     now_s: float
     nodes: VersionedMap[str, NodeView]
     owners: VersionedMap[str, Owner]  # those with a weight or quota of their own
-    usage: VersionedMap[str, Usage]  # by owner, as planned
+    usage: VersionedMap[str, Usage]  # by owner, as planned; kept for quotas, and for a policy that reads it
     jobs: VersionedMap[str, JobView]  # live ones
     waiting: VersionedQueue[Shape]  # entries (rank, number, id) of jobs that the plan gives nothing
     placed: VersionedQueue[int]  # likewise, of those it gives something
@@ -141,27 +141,37 @@ def in_the_way(standing: Standing, me: str, slices: tuple[Slice, ...], held: tup
         return ()
     found = set()
     for wanted in slices:
-        cores = mem_mib = net_mbps = 0.0
-        others = []
+        node, gpus = wanted.node, wanted.gpus
         for who, parts in leaving.items():
             for part in parts:
-                if part.node != wanted.node or who == me:
-                    continue
-                if not set(part.gpus).isdisjoint(wanted.gpus):
+                if part.node == node and who != me and gpu_mask(part.gpus) & gpu_mask(gpus):
                     found.add(who)
+        if wanted.cores or wanted.mem_mib or wanted.net_mbps:
+            found |= _beside(standing, leaving, me, wanted, held)
+    return tuple(sorted(found)) if found else ()
+
+
+def _beside(
+    standing: Standing, leaving: dict[str, tuple[Slice, ...]], me: str, wanted: Slice, held: tuple[Slice, ...]
+) -> set[str]:
+    """Those leaving a node without whom it has not enough of what comes in amounts."""
+    cores = mem_mib = net_mbps = 0.0
+    others = set()
+    for who, parts in leaving.items():
+        for part in parts:
+            if part.node == wanted.node and who != me:
                 cores += part.cores
                 mem_mib += part.mem_mib
                 net_mbps += part.net_mbps
-                others.append(who)
-        has = next((part for part in held if part.node == wanted.node), _NOTHING)
-        free = standing.capacity[wanted.node]
-        if (
-            (wanted.cores > has.cores and cores > free.cores)
-            or (wanted.mem_mib > has.mem_mib and mem_mib > free.mem_mib)
-            or (wanted.net_mbps > has.net_mbps and net_mbps > free.net_mbps)
-        ):
-            found.update(others)
-    return tuple(sorted(found))
+                others.add(who)
+    has = next((part for part in held if part.node == wanted.node), _NOTHING)
+    free = standing.capacity[wanted.node]
+    short = (
+        (wanted.cores > has.cores and cores > free.cores)
+        or (wanted.mem_mib > has.mem_mib and mem_mib > free.mem_mib)
+        or (wanted.net_mbps > has.net_mbps and net_mbps > free.net_mbps)
+    )
+    return others if short else set()
 
 
 def demand_of(job: Job, task: str) -> Demand:

@@ -244,8 +244,7 @@ class VersionedQueue(Struct, Generic[K], eq=False):
 
     def first(self) -> Entry | None:
         """The first entry of all, or None."""
-        buckets = self.buckets()
-        return min([b[0] for b in buckets.values()]) if buckets else None
+        return _first(self.buckets())
 
     def last(self) -> Entry | None:
         """The last entry of all, or None."""
@@ -341,6 +340,10 @@ class OpenQueue(Struct, Generic[K], eq=False):
         self.count -= 1
         _remove(self._buckets, bucket, entry)
 
+    def first(self) -> Entry | None:
+        """The first entry of all, or None."""
+        return _first(self._buckets)
+
     def seal(self) -> VersionedQueue[K]:
         """The value at this moment; the same one as before if nothing was changed since."""
         before = self._sealed
@@ -359,6 +362,10 @@ class OpenQueue(Struct, Generic[K], eq=False):
 
 def _copied(buckets: dict[K, list[Entry]]) -> dict[K, list[Entry]]:
     return {bucket: list(entries) for bucket, entries in buckets.items()}
+
+
+def _first(buckets: dict[K, list[Entry]]) -> Entry | None:
+    return min([entries[0] for entries in buckets.values()]) if buckets else None
 
 
 def _add(buckets: dict[K, list[Entry]], bucket: K, entry: Entry) -> None:

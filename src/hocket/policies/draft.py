@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
+from msgspec.structs import replace
+
 from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.job import Job
 from hocket.model.partition import NOW, Boundary, Partition, Tenant
@@ -69,8 +71,12 @@ class Draft:
     @property
     def started(self) -> int:
         """How many partitions the draft adds; those that only change are not counted."""
-        present = self.snapshot.partitions.data()
-        return sum(pid not in present for pid in self._put)
+        if not self._put:
+            return 0
+        present, started = self.snapshot.partitions.data(), 0
+        for pid in self._put:
+            started += pid not in present
+        return started
 
     @property
     def paused(self) -> int:
@@ -352,7 +358,7 @@ class Draft:
         """The plan as it stands."""
         if self.over_quota and self._drop:
             # Those who leave give their owners' quota back: ask again in the next cycle, whatever it brings.
-            wake = Wake(wake.arrival, wake.freed_gpus, wake.epoch, self.snapshot.now_s)
+            wake = replace(wake, at_s=self.snapshot.now_s)
         return Plan(
             tuple(self._put.values()),
             tuple(self._drop),

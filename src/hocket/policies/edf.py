@@ -34,7 +34,7 @@ def rank(view: JobView, _now_s: float, _params: Edf) -> tuple[float]:
     return (deadline_s(view),)
 
 
-@policy("edf", params=Edf, order=rank, paper="Liu and Layland, JACM'73", reads_beliefs=False)
+@policy("edf", params=Edf, order=rank, paper="Liu and Layland, JACM'73", reads_beliefs=False, reads_usage=False)
 def decide(snapshot: Snapshot, params: Edf) -> Plan:
     """Whoever must be done first runs first; running jobs with later deadlines make way, the latest first.
 

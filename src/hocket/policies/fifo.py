@@ -6,7 +6,7 @@ from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
 
 
-@policy("fifo", reads_beliefs=False)
+@policy("fifo", reads_beliefs=False, reads_usage=False)
 def decide(snapshot: Snapshot, _params: Params) -> Plan:
     """Strictly in order of submission: nobody overtakes a job that waits, however small."""
     draft = Draft(snapshot)

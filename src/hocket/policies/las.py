@@ -41,7 +41,18 @@ def rank(view: JobView, now_s: float, params: Las) -> tuple[int, float]:
     return level, view.submitted_s if started is None else started
 
 
-@policy("las", params=Las, order=rank, paper="Tiresias, NSDI'19", reads_beliefs=False)
+def next_level(view: JobView, now_s: float, params: Las) -> float | None:
+    """When the job will sink, on the GPUs that it has."""
+    served = view.attained_at(now_s) - (view.memo or 0.0)
+    at = bisect_right(params.levels_gpu_s, served + _SLACK_GPU_S)
+    if at == len(params.levels_gpu_s) or not view.gpus:
+        return None
+    return now_s + (params.levels_gpu_s[at] - served) / view.gpus
+
+
+@policy(
+    "las", params=Las, order=rank, shifts=next_level, paper="Tiresias, NSDI'19", reads_beliefs=False, reads_usage=False
+)
 def decide(snapshot: Snapshot, params: Las) -> Plan:
     """Least attained service first, in levels; a job on a higher level takes the place of lower ones.
 
@@ -55,19 +66,17 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     for job_id in snapshot.due:
         view = jobs[job_id]
         if view.partitions:
-            _review_at_next_level(draft, view, view.gpus, params)
             sunk = max(sunk, view.rank[0])
         else:
             risen = True
-    if not len(snapshot.waiting):
-        return draft.plan(Wake(freed_gpus=None, epoch=False), memo=[draft.free_gpus, len(snapshot.placed)])
-    first = snapshot.waiting.first()
+    if not snapshot.waiting.count:
+        return draft.plan(Wake(freed_gpus=None, epoch=False), memo=_room(draft))
     last = snapshot.placed.last()
     lowest = last[0][0] if last is not None else 0
     free = draft.free_gpus
     # Those who did not fit before fit now only if room was gained, or someone sank below them.
-    room = [free, len(snapshot.placed)]  # the latter, for what ends may have had no GPUs
-    if room != snapshot.memo or risen or (first is not None and first[0][0] < sunk):
+    sunk_below = sunk > 0 and (first := snapshot.waiting.first()) is not None and first[0][0] < sunk
+    if sunk_below or risen or _room(draft) != snapshot.memo:
         tries = draft.candidates(lambda shape, entry: type(shape) is int and shape > free and entry[0][0] >= lowest)
     else:
         tries = draft.only(snapshot.arrived)
@@ -78,9 +87,8 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
         if (fits and draft.start(view, "starts: least service first")) or (
             view.rank[0] < lowest and _take_place(draft, view, params)
         ):
-            if _starved(view, now_s, params):
+            if params.promote and _starved(view, now_s, params):
                 draft.memos[view.job.id] = view.attained_at(now_s)
-            _review_at_next_level(draft, view, draft.gpus_of(view), params)
         else:
             draft.pass_over(view)
     if draft.paused and (draft.free_gpus or not all(type(shape) is int for shape in snapshot.waiting.buckets())):
@@ -89,14 +97,19 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             if draft.size_of(view):
                 continue  # It started above.
             fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
-            if fits and draft.start(view, "starts: least service first"):
-                _review_at_next_level(draft, view, draft.gpus_of(view), params)
-            else:
+            if not (fits and draft.start(view, "starts: least service first")):
                 draft.pass_over(view)
-    waiting = len(snapshot.waiting) + draft.paused > draft.started or draft.over_quota
-    room = [draft.free_gpus, len(snapshot.placed) + draft.started - draft.paused]
-    memo = None if draft.over_quota else room
-    return draft.plan(Wake(freed_gpus=1 if waiting else None, epoch=False), memo=memo)
+    if draft.over_quota:
+        return draft.plan(Wake(freed_gpus=1, epoch=False))
+    waiting = snapshot.waiting.count + draft.paused > draft.started
+    return draft.plan(Wake(freed_gpus=1 if waiting else None, epoch=False), memo=_room(draft))
+
+
+def _room(draft: Draft) -> list[int]:
+    """What tells that room was gained since: free GPUs, placed jobs (some have none), nodes (likewise)."""
+    snapshot = draft.snapshot
+    placed = snapshot.placed.count + draft.started - draft.paused
+    return [draft.free_gpus, placed, snapshot.capacity.up.bit_count()]
 
 
 def _take_place(draft: Draft, view: JobView, params: Las) -> bool:
@@ -119,14 +132,5 @@ def _below(snapshot: Snapshot, view: JobView) -> Iterator[JobView]:
         yield snapshot.jobs[entry[-1]]
 
 
-def _review_at_next_level(draft: Draft, view: JobView, gpus: int, params: Las) -> None:
-    """Ask for a look at the moment in which it will sink, on so many GPUs."""
-    now_s = draft.snapshot.now_s
-    served = view.attained_at(now_s) - draft.memos.get(view.job.id, view.memo or 0.0)
-    at = bisect_right(params.levels_gpu_s, served + _SLACK_GPU_S)
-    if at < len(params.levels_gpu_s) and gpus:
-        draft.reviews[view.job.id] = now_s + (params.levels_gpu_s[at] - served) / gpus
-
-
 def _starved(view: JobView, now_s: float, params: Las) -> bool:
-    return bool(params.promote) and not view.size and now_s - view.since_s >= params.promote * view.ran_s > 0
+    return not view.size and now_s - view.since_s >= params.promote * view.ran_s > 0

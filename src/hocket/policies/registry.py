@@ -15,6 +15,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import entry_points
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 P = TypeVar("P", bound=Params)
 Decide = Callable[[Snapshot, Any], Plan]
 Order = Callable[[JobView, float, Any], tuple[Any, ...]]
+Shifts = Callable[[JobView, float, Any], float | None]
 
 
 class UnknownPolicy(KeyError):
@@ -57,6 +59,8 @@ class Policy(Struct, frozen=True):
     summary: str
     source: str
     reads_beliefs: bool = True
+    shifts: Shifts | None = None
+    reads_usage: bool = True
 
     def bound(self, settings: dict[str, Any] | None = None) -> BoundPolicy:
         """The policy with its parameters, which may come as text from a command line."""
@@ -65,8 +69,9 @@ class Policy(Struct, frozen=True):
         except msgspec.ValidationError as error:
             known = ", ".join(f.name for f in msgspec.structs.fields(self.params)) or "none"
             raise PolicyError(f"policy '{self.name}': {error} (its parameters: {known})") from error
-        order = partial(_by, self.order, params) if self.order is not None else _by_submission
-        return BoundPolicy(self, params, partial(_with, self.decide, params), order)
+        order = _bound(self.order, params) if self.order is not None else _by_submission
+        shifts = _bound(self.shifts, params) if self.shifts is not None else None
+        return BoundPolicy(self, params, _bound(self.decide, params), order, shifts)
 
 
 class BoundPolicy(Struct, frozen=True):
@@ -76,6 +81,12 @@ class BoundPolicy(Struct, frozen=True):
     params: Params
     decide: Callable[[Snapshot], Plan]
     order: Callable[[JobView, float], tuple[Any, ...]]
+    shifts: Callable[[JobView, float], float | None] | None = None
+
+    @property
+    def needs(self) -> dict[str, Any]:
+        """What it wants the state to keep for it, as a controller takes it."""
+        return {"learns": self.policy.reads_beliefs, "counts": self.policy.reads_usage, "shifts": self.shifts}
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -84,12 +95,9 @@ class BoundPolicy(Struct, frozen=True):
         return settings
 
 
-def _with(decide: Decide, params: Params, snapshot: Snapshot) -> Plan:
-    return decide(snapshot, params)
-
-
-def _by(order: Order, params: Params, view: JobView, now_s: float) -> tuple[Any, ...]:
-    return order(view, now_s, params)
+def _bound(function: Callable[..., Any], params: Params) -> Callable[..., Any]:
+    """The function with its last argument given, by name: that costs no call of its own."""
+    return partial(function, **{list(signature(function).parameters)[-1]: params})
 
 
 _SAME: tuple[Any, ...] = ()
@@ -108,13 +116,17 @@ def policy(
     *,
     params: type[Params] = Params,
     order: Order | None = None,
+    shifts: Shifts | None = None,
     paper: str = "",
     reads_beliefs: bool = True,
+    reads_usage: bool = True,
 ) -> Callable[[Decide], Decide]:
     """Register a policy where it is defined.
 
-    `order` ranks jobs: both queues of the snapshot are kept in it, and re-sorted only where an event touched. For a
-    policy that reads no beliefs none are learned.
+    `order` ranks jobs: both queues of the snapshot are kept in it, and re-sorted only where an event touched. `shifts`
+    says when a running job's rank changes next if it goes on as it does; then it is re-sorted too, without a decision.
+    For a policy that reads no beliefs none are learned; for one that reads no owners' usage it is not summed up, but
+    where quotas need it.
     """
 
     def register(decide: Decide) -> Decide:
@@ -124,7 +136,9 @@ def policy(
             raise PolicyError(f"policy '{name}' is defined in {known.source} and in {source}")
         doc = (decide.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
         summary = " ".join(doc.split())
-        _REGISTRY[name] = Policy(name, decide, params, order, paper, summary, source, reads_beliefs)
+        _REGISTRY[name] = Policy(
+            name, decide, params, order, paper, summary, source, reads_beliefs, shifts, reads_usage
+        )
         return decide
 
     return register

@@ -37,7 +37,7 @@ def _needs_s(view: JobView, now_s: float) -> float:
     return left_s(view, now_s, view.job.sizes[0])
 
 
-@policy("srtf", params=Srtf, order=rank)
+@policy("srtf", params=Srtf, order=rank, reads_usage=False)
 def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     """Whoever is believed to be done soonest runs; those with longer left make way, the longest first.
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header, Journal
-from hocket.control.state import Order, empty
+from hocket.control.state import Order, Shifts, empty
 from hocket.executors.simulated import BeliefMode, SimulatedExecutor
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
@@ -83,19 +83,20 @@ class Harness:
         *,
         seed: int = 0,
         may_be_refused: bool = False,
+        shifts: Shifts | None = None,
     ) -> None:
         self.asked: list[tuple[Snapshot, Plan]] = []
         self.log: list[Action] = []
         self.pending: list[Action] = []
         self.journal = MemoryJournal(Header("test", nodes=tuple(nodes), seed=seed))
         self._decide, self._may_be_refused = decide, may_be_refused
-        self.controller = Controller(empty(nodes, seed), self._ask, order, self.journal)
+        self.controller = Controller(empty(nodes, seed), self._ask, order, self.journal, shifts=shifts)
         self.now_s = 0.0
 
     @staticmethod
     def of(bound: BoundPolicy, nodes: Sequence[Node], *, seed: int = 0) -> Harness:
         """A harness for a registered policy."""
-        return Harness(bound.decide, nodes, bound.order, seed=seed)
+        return Harness(bound.decide, nodes, bound.order, seed=seed, shifts=bound.shifts)
 
     def _ask(self, snapshot: Snapshot) -> Plan:
         plan = self._decide(snapshot)
@@ -189,7 +190,7 @@ def simulated(
         journal = MemoryJournal(Header(bound.policy.name, bound.settings, tuple(nodes), seed))
     start = empty(nodes, seed)
     kind = _Eager if eager else Controller
-    controller = kind(start, bound.decide, bound.order, journal)
+    controller = kind(start, bound.decide, bound.order, journal, shifts=bound.shifts)
     executor = SimulatedExecutor(workload, nodes, seed=seed, beliefs=beliefs, noise=noise)
     ended: dict[str, tuple[float, str]] = {}
     cycles, now_s, since = 0, -1.0, 0
@@ -214,8 +215,10 @@ def simulated(
 class _Eager(Controller):
     """Asks in every cycle. The moment a policy asked for still comes."""
 
-    def __init__(self, snapshot: Snapshot, decide: Decide, order: Order, journal: Journal) -> None:
-        super().__init__(snapshot, self._always, order, journal)
+    def __init__(
+        self, snapshot: Snapshot, decide: Decide, order: Order, journal: Journal, shifts: Shifts | None = None
+    ) -> None:
+        super().__init__(snapshot, self._always, order, journal, shifts=shifts)
         self._lazy = decide
         self._at_s: float | None = None
 

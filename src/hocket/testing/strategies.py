@@ -246,6 +246,6 @@ def snapshots(draw: st.DrawFn, bound: BoundPolicy, most: int = 25) -> list[Snaps
     cluster = draw(nodes())
     steps = draw(histories(cluster, most))
     decide = bound.decide if draw(st.booleans()) else chaos
-    harness = Harness(decide, cluster, bound.order, seed=draw(st.integers(0, 3)))
+    harness = Harness(decide, cluster, bound.order, seed=draw(st.integers(0, 3)), shifts=bound.shifts)
     play(harness, steps, cluster)
     return [snapshot for snapshot, _plan in harness.asked[-8:]] + [harness.snapshot]

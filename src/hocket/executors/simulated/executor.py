@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from math import exp
+from math import exp, inf
 from random import Random
 from typing import assert_never
 
@@ -37,7 +37,7 @@ from hocket.model.job import Job
 from hocket.model.partition import Boundary, Holding, Partition
 from hocket.model.resources import Demand, Node
 from hocket.model.snapshot import demand_of
-from hocket.workloads.truth import Submission, Truth, Workload
+from hocket.workloads.truth import Truth, Workload
 
 _IDLE_TIMERS = 10_000  # moments in a row at which only a policy's own timer rang: it waits for what never comes
 
@@ -83,6 +83,7 @@ class SimulatedExecutor:
         self.now_s = 0.0
         self._submissions = workload.submissions
         self._next_submission = 0
+        self._submission_s = self._submissions[0].at_s if self._submissions else inf  # when the next one comes
         self._seed = seed
         self._beliefs = beliefs
         self._noise = noise
@@ -109,32 +110,30 @@ class SimulatedExecutor:
             events, self._ready, self._begun = self._begun + self._ready, [], []
             return self.now_s, events
         heap = self._heap
-        while heap and heap[0][3] is not None and heap[0][2] != heap[0][3].generation:
+        at_s = inf
+        while heap:
+            at_s, _n, generation, run, _what = heap[0]
+            if run is None or generation == run.generation:
+                break
             heappop(heap)
-        submissions, n = self._submissions, self._next_submission
-        at_s = heap[0][0] if heap else None
-        if n < len(submissions) and (at_s is None or submissions[n].at_s <= at_s):
-            at_s = submissions[n].at_s
-        out = self._begun
-        if out:
-            self._begun = []
-        else:
-            out = []
-        if until_s is not None and (at_s is None or until_s < at_s):
-            if at_s is None:
+            at_s = inf
+        submission_s = self._submission_s
+        if submission_s < at_s:
+            at_s = submission_s
+        out, self._begun = self._begun, []
+        if until_s is not None and until_s < at_s:
+            if at_s == inf:
                 self._idle += 1
             if self._idle > _IDLE_TIMERS or (self._until_s is not None and until_s > self._until_s):
                 return self._last_moment(out)
             self.now_s = max(until_s, self.now_s)
             return self.now_s, out
-        if at_s is None or (self._until_s is not None and at_s > self._until_s):
+        if at_s == inf or (self._until_s is not None and at_s > self._until_s):
             return self._last_moment(out)
         self._idle = 0
         self.now_s = at_s
-        while n < len(submissions) and submissions[n].at_s <= at_s:
-            self._submit(submissions[n], out)
-            n += 1
-        self._next_submission = n
+        if submission_s <= at_s:
+            self._submit(out)
         while heap and heap[0][0] <= at_s:
             _at, _n, generation, run, what = heappop(heap)
             if run is None:
@@ -155,12 +154,19 @@ class SimulatedExecutor:
         self._pushed += 1
         heappush(self._heap, (at_s, self._pushed, run.generation if run is not None else 0, run, what))
 
-    def _submit(self, submission: Submission, out: list[Event]) -> None:
-        job = submission.job
-        if job.id not in self._runs:  # A second one of the same name is refused, and the first goes on.
-            self._runs[job.id] = _Run(job, submission.truth)
-        beliefs = beliefs_of(submission, self._beliefs, self._seed)
-        out.append(JobSubmitted(submission.at_s, job, beliefs, submission.truth.costs))
+    def _submit(self, out: list[Event]) -> None:
+        """All that is submitted by now."""
+        submissions, n, now_s, runs = self._submissions, self._next_submission, self.now_s, self._runs
+        while n < len(submissions) and submissions[n].at_s <= now_s:
+            submission = submissions[n]
+            job = submission.job
+            if job.id not in runs:  # A second one of the same name is refused, and the first goes on.
+                runs[job.id] = _Run(job, submission.truth)
+            beliefs = beliefs_of(submission, self._beliefs, self._seed)
+            out.append(JobSubmitted(submission.at_s, job, beliefs, submission.truth.costs))
+            n += 1
+        self._next_submission = n
+        self._submission_s = submissions[n].at_s if n < len(submissions) else inf
 
     def _due(self, run: _Run, what: str | Event, out: list[Event]) -> None:
         """An entry of a run came up: its end, an epoch's end, a crash, or a change that is done."""

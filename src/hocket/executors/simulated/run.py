@@ -41,7 +41,7 @@ def simulate(
     """Run a workload to its end, or to `until_s`."""
     if journal is None:
         journal = MemoryJournal(Header(policy.policy.name, policy.settings, tuple(nodes), seed, workload.name))
-    controller = Controller(empty(nodes, seed), policy.decide, policy.order, journal, policy.policy.reads_beliefs)
+    controller = Controller(empty(nodes, seed), policy.decide, policy.order, journal, **policy.needs)
     executor = SimulatedExecutor(workload, nodes, seed=seed, beliefs=beliefs, noise=noise, until_s=until_s)
     run(controller, executor)
     return Simulation(journal, controller.snapshot, controller.decision_s, controller.refused_plans)
