@@ -59,6 +59,14 @@ def faults(job: Job) -> Iterator[str]:
         yield f"urgency must be from 1 to 10, or 0 for none, not {job.urgency}"
     if job.deadline_s is not None and not (isfinite(job.deadline_s) and job.deadline_s > 0):
         yield f"deadline_s must be a finite number above 0, not {job.deadline_s}"
+    if job.limit_s is not None and not (isfinite(job.limit_s) and job.limit_s > 0):
+        yield f"limit_s must be a finite number above 0, not {job.limit_s}"
+    if not (isfinite(job.backoff_s) and job.backoff_s >= 0):
+        yield f"backoff_s must be a finite number from 0 up, not {job.backoff_s}"
+    if job.retries is not None and job.retries < 0:
+        yield f"retries must be from 0 up, not {job.retries}"
+    if job.id in job.after:
+        yield "after must name other jobs, not itself"
     if job.tasks is not None:
         yield from _graph_faults(job.tasks)
 

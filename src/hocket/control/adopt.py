@@ -25,7 +25,7 @@ def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
     state.memo = plan.memo
     state.wake = plan.wake
     state.decision += 1
-    state.arrived = state.due = ()
+    state.arrived, state.due = [], ()
     state.capacity = capacity
     tenants: dict[tuple[str, str], None] = {}
     places: dict[str, list[str]] = {}  # job → partitions of the plan that it is in
@@ -81,7 +81,8 @@ def carry_out(state: State, plan: Plan, capacity: Capacity) -> list[Action] | No
         if len(view.tenancies) != 1 or len(view.partitions) != 1:
             return None
         tenancy = view.tenancies[0]
-        if tenancy.doing is not _NOTHING or tenancy.task or tenancy.holding.slices is not old.slices:  # type: ignore[union-attr]
+        held = tenancy.holding
+        if tenancy.doing is not _NOTHING or tenancy.task or held is None or held.slices != old.slices:
             return None  # Something is under way for it.
         going.append((old, view))
     coming: list[tuple[Partition, JobView]] = []
@@ -96,7 +97,7 @@ def carry_out(state: State, plan: Plan, capacity: Capacity) -> list[Action] | No
     state.memo = plan.memo
     state.wake = plan.wake
     state.decision += 1
-    state.arrived = state.due = ()
+    state.arrived, state.due = [], ()
     state.capacity = capacity
     actions: list[Action] = []
     for old, view in going:
@@ -194,7 +195,7 @@ def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, 
                 done.add((action.job, task))
             case End():
                 for tenancy in view.tenancies:
-                    _goes(state, state.jobs.live[action.job], tenancy.task, Doing.ENDING, None, _PAUSING)
+                    _goes(state, state.jobs.live[action.job], tenancy.task, Doing.ENDING, tenancy.coming, _PAUSING)
             case Resize(_, task, to, _):
                 _goes(state, view, task, Doing.RESIZING, to, view.state)
                 done.add((action.job, task))

@@ -106,6 +106,9 @@ def _tenant(
         found.append(f"partition '{partition.id}' has tenant '{tenant.job}', which is not live")
         return
     job, replicas = view.job, tenant.replicas
+    if view.held is not None:
+        found.append(f"partition '{partition.id}' has tenant {_name(tenant)}, which is held")
+        return
     if len(replicas) != len(partition.slices):
         found.append(
             f"tenant {_name(tenant)} counts replicas on {len(replicas)} nodes, "

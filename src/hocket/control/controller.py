@@ -18,7 +18,7 @@ from hocket.control.state import Order, Shifts, State
 from hocket.control.verdict import next_verdict_s, verdict
 from hocket.model.action import Action
 from hocket.model.capacity import Capacity
-from hocket.model.event import Event, JobRefused, JobSubmitted, NodeJoined, TimePassed
+from hocket.model.event import Event, JobFailed, JobRefused, JobSubmitted, NodeJoined, TimePassed
 from hocket.model.job import Job
 from hocket.model.plan import ALWAYS, Plan
 from hocket.model.snapshot import Snapshot
@@ -50,7 +50,8 @@ class Controller:
 
     def cycle(self, now_s: float, events: Sequence[Event]) -> list[Action]:
         """One pass, from what happened to what is to be done."""
-        # 1. Facts: a submission that breaks a rule becomes a refusal; a moment that was asked for is a fact too.
+        # 1. Facts: a submission that breaks a rule becomes a refusal, a failure too many the end; a moment that was
+        #    asked for is a fact too.
         return self.advance(now_s, self._facts(now_s, events))
 
     def advance(self, now_s: float, events: Sequence[Event], recorded: Cycle | None = None) -> list[Action]:
@@ -63,9 +64,11 @@ class Controller:
         if state.shifting and state.shifting[0][0] <= now_s:
             state.shift()
 
-        # 3. Criteria that were decided end their jobs, whatever the policy.
+        # 3. Criteria and limits that were decided end their jobs, whatever the policy.
         for job_id in state.judged:
             self._judge(job_id)
+        for timer in state.timers:
+            heappush(self._timers, timer)
 
         # 4. Decide, if what the policy waits for has happened; a plan that breaks a rule is refused.
         plan: Plan | None = None
@@ -101,7 +104,7 @@ class Controller:
     def _facts(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
         for event in events:
             kind = type(event)
-            if kind is JobSubmitted or kind is NodeJoined:
+            if kind is JobSubmitted or kind is NodeJoined or kind is JobFailed:
                 events = self._admitted(events)
                 break
         timers = self._timers
@@ -123,8 +126,14 @@ class Controller:
                 new.add(event.job.id)
             elif isinstance(event, NodeJoined):
                 self._cluster_grows(event)
+            elif isinstance(event, JobFailed) and not event.final and self._tried_enough(event.job):
+                event = replace(event, final=True)
             facts.append(event)
         return facts
+
+    def _tried_enough(self, job_id: str) -> bool:
+        view = self.state.jobs.get(job_id)
+        return view is not None and view.job.retries is not None and view.crashes >= view.job.retries
 
     def _refusal(self, job: Job, new: set[str]) -> str:
         job_id = job.id
@@ -137,6 +146,7 @@ class Controller:
             and like.weight == job.weight
             and job.deadline_s is None
             and not (job.urgency or job.tasks or job.gpu_kinds or job.gpu_mem_mib or job.max_nodes)
+            and not (job.after or job.backoff_s or job.retries is not None or job.limit_s is not None)
             and job_id.isprintable()
             and "/" not in job_id
             and 0 < len(job_id) <= 200
@@ -189,11 +199,15 @@ class Controller:
         while timers:
             due_s, job_id = timers[0]
             view = state.jobs.get(job_id)
-            if view is None or (view.review_s != due_s and view.job.criterion is None):
+            if view is None or (due_s not in (view.review_s, view.held_until_s) and not _has_a_judge(view.job)):
                 heappop(timers)  # The job is over, or the policy has named another moment since.
                 continue
             return due_s if at_s is None or due_s < at_s else at_s
         return at_s
+
+
+def _has_a_judge(job: Job) -> bool:
+    return job.criterion is not None or job.limit_s is not None
 
 
 def _woken(state: State) -> bool:

@@ -7,12 +7,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from hocket.control.adopt import end_job
 from hocket.control.state import State
 from hocket.estimators import run_time
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.event import (
     EpochEnded,
     Event,
+    JobAsked,
     JobCheckpointed,
     JobEnded,
     JobFailed,
@@ -29,14 +31,19 @@ from hocket.model.event import (
     ProgressReported,
     StateStored,
     TimePassed,
+    Wish,
 )
+from hocket.model.job import Job
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
-from hocket.model.view import RECENT_OBSERVATIONS, Doing, JobState, JobView, NodeView, Observation, Tenancy, Tier
+from hocket.model.plan import Verdict
+from hocket.model.view import RECENT_OBSERVATIONS, Doing, Hold, JobState, JobView, NodeView, Observation, Tenancy, Tier
 
 _WAITING, _STARTING, _RUNNING = JobState.WAITING, JobState.STARTING, JobState.RUNNING
 _PAUSING, _PAUSED = JobState.PAUSING, JobState.PAUSED
 _NOTHING, _IS_STARTING, _NONE = Doing.NOTHING, Doing.STARTING, Tier.NONE
 _ALONE = Sharing.ALONE
+_BROKE = {"stopped": "was stopped", "failed": "failed", "overran": "ran for too long"}
+LONGEST_REST_S = 600.0  # between two tries of a job that breaks again and again
 
 
 def fold(state: State, *events: Event) -> None:
@@ -53,10 +60,68 @@ def _submitted(state: State, event: JobSubmitted) -> None:
         beliefs = run_time.believe(state.history, job, beliefs)
     view = JobView(job, state.submissions, at_s, _WAITING, at_s, beliefs=beliefs, costs=event.costs)
     state.submissions += 1
-    state.arrived += (job.id,)
-    state.put_view(None, view)
+    if job.after and (first := _first_ones(state, job)):
+        state.note_follower(job)
+        state.put_view(None, replace(view, held=Hold.FOLLOWS, reason=f"waits: it is to follow {first}"))
+    else:
+        state.arrived.append(job.id)
+        state.put_view(None, view)
     if job.criterion is not None:
         state.judged.append(job.id)
+
+
+def _first_ones(state: State, job: Job) -> str:
+    """The jobs that this one is to follow and that are not over yet, for a reason; empty when all are."""
+    return ", ".join(f"'{first}'" for first in job.after if first in state.jobs.live)
+
+
+def _asked(state: State, event: JobAsked) -> None:
+    view = state.jobs.live.get(event.job)
+    if view is None or view.verdict:
+        return
+    by = f" by {event.by}" if event.by else ""
+    if event.wish is Wish.STOP:
+        end_job(state, event.job, Verdict.STOPPED, f"stopped{by}")
+        state.freed = True
+    elif event.wish is Wish.PAUSE:
+        _pause(state, view, f"paused{by}")
+    elif view.held is not None:
+        if first := _first_ones(state, view.job):
+            state.put_view(view, replace(view, held=Hold.FOLLOWS, reason=f"waits: it is to follow {first}"))
+        else:
+            _release(state, view, f"resumed{by}")
+
+
+def _pause(state: State, view: JobView, reason: str) -> None:
+    """The job gives up what it has, and gets nothing until its user says so."""
+    job_id = view.job.id
+    tasks = {t.task for p in view.partitions for t in state.partitions.live[p].tenants if t.job == job_id}
+    state.vacate(view)
+    state.put_view(view, replace(view, partitions=(), held=Hold.PAUSED, held_until_s=None, reason=reason))
+    state.note_leaving(view)
+    for task in sorted(tasks):
+        state.unsettle((job_id, task))
+    if job_id in state.arrived:
+        state.arrived.remove(job_id)
+    state.freed = True
+
+
+def _release(state: State, view: JobView, reason: str) -> None:
+    """Nothing holds the job any more: it waits like any other."""
+    state.put_view(view, replace(view, held=None, held_until_s=None, reason=reason))
+    state.arrived.append(view.job.id)
+
+
+def _lead_on(state: State, job_id: str, broke: str) -> None:
+    """A job is over: those who were to follow it may run; they are over too if it broke."""
+    for follower in state.followers.pop(job_id, ()):
+        view = state.jobs.live.get(follower)
+        if view is None or view.verdict:
+            continue
+        if broke:
+            end_job(state, follower, Verdict.STOPPED, f"stopped: it was to follow '{job_id}', which {broke}")
+        elif view.held is Hold.FOLLOWS and not _first_ones(state, view.job):
+            _release(state, view, f"follows '{job_id}'")
 
 
 def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
@@ -87,7 +152,7 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
     state.put_view(view, settled)
     if leaves:
         state.note_leaving(settled)  # The plan may have changed again since.
-    if view.job.criterion is not None:
+    if view.job.criterion is not None or view.job.limit_s is not None:
         state.judged.append(job_id)
     if not _as_planned(state, job_id, task, holding):
         state.unsettle((job_id, task))
@@ -129,12 +194,16 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
     if view.partitions:
         state.vacate(view)
         state.placed.drop(0, entry)
-    else:
+    elif not view.held:
         state.waiting.drop(shape_of(view.job), entry)
     if state.unsettled or state.leaving.live:
         _forget_tenants(state, view)
     state.jobs.drop(job_id)
+    if not view.starts and job_id in state.arrived:
+        state.arrived.remove(job_id)
     state.shift_s.pop(job_id, None)
+    if job_id in state.followers:
+        _lead_on(state, job_id, "failed" if isinstance(event, JobFailed) else _BROKE.get(event.verdict, ""))
     if state.due and job_id in state.due:
         state.due = tuple(j for j in state.due if j != job_id)
     if view.size and state.learns:
@@ -148,6 +217,22 @@ def _failed(state: State, event: JobFailed) -> None:
         _over(state, event)
     else:
         _fail(state, event.job, event.reason)
+        _rest(state, event.job)
+
+
+def _rest(state: State, job_id: str) -> None:
+    """A job that broke by itself starts again, the later the more often it did."""
+    if (view := state.jobs.live.get(job_id)) is None:
+        return
+    broken = replace(view, crashes=view.crashes + 1)
+    if not view.job.backoff_s or view.held:
+        state.put_view(view, broken)
+        return
+    rest_s = min(view.job.backoff_s * 2.0 ** min(view.crashes, 30), LONGEST_REST_S)
+    until_s = state.now_s + rest_s
+    reason = f"{view.reason}; starts again after {rest_s:g} s"
+    state.put_view(view, replace(broken, held=Hold.RESTS, held_until_s=until_s, reason=reason))
+    state.timers.append((until_s, job_id))
 
 
 def _fail(state: State, job_id: str, reason: str) -> None:
@@ -189,7 +274,9 @@ def _time_passed(state: State, event: TimePassed) -> None:
             state.alarm = True
             state.due += (job_id,)
             state.put_view(view, replace(view, review_s=None))
-        if view.job.criterion is not None:
+        if view.held_until_s is not None and view.held_until_s <= state.now_s:
+            _release(state, view, "has rested")
+        if view.job.criterion is not None or view.job.limit_s is not None:
             state.judged.append(job_id)
 
 
@@ -329,6 +416,7 @@ def _node_joined(state: State, event: NodeJoined) -> None:
 _FOLDS: dict[type, Callable[[State, Any], None]] = {
     JobSubmitted: _submitted,
     JobRefused: _refused,
+    JobAsked: _asked,
     JobPrepared: _prepared,
     JobStarted: _settled,
     JobResized: _settled,

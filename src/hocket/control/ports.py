@@ -12,7 +12,7 @@ from hocket.model.event import Event
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
 
-FORMAT = 1  # of journals and snapshots; a reader refuses what is newer than it knows
+FORMAT = 2  # of journals; a reader refuses what is newer than it knows. 1 had no checksums
 
 
 class Header(Struct, frozen=True):
@@ -45,6 +45,33 @@ class Journal(Protocol):
 
     def __iter__(self) -> Iterator[Cycle]:
         """All cycles, oldest first."""
+
+
+class Store(Journal, Protocol):
+    """A journal that outlives its controller, which goes on with it after a kill. Cycles are numbered from 1."""
+
+    name: str  # as errors say it
+
+    def extend(self, cycles: Sequence[Cycle]) -> None:
+        """Keep several cycles, all or none."""
+
+    def after(self, number: int) -> Iterator[Cycle]:
+        """The cycles that follow the first `number`, oldest first."""
+
+    def __len__(self) -> int:
+        """The number of the last cycle."""
+
+    def recover(self) -> int:
+        """After an append that failed: see what is there, and go on from that. Gives the number of the last cycle."""
+
+    def save(self, state: bytes) -> None:
+        """Keep the state after the last cycle, so that a restore need not fold all that went before."""
+
+    def saved(self) -> Iterator[tuple[int, bytes]]:
+        """The states that are kept, newest first, each with the number of its cycle."""
+
+    def close(self) -> None:
+        """Let go of it."""
 
 
 class Executor(Protocol):

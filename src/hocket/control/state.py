@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hocket.model.capacity import Capacity, shape_of
-from hocket.model.job import ONE_GPU, Owner
+from hocket.model.job import ONE_GPU, Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.resources import Node, Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of
@@ -64,6 +64,7 @@ class State:
         "due",
         "epoch_ended",
         "fell_to",
+        "followers",
         "freed",
         "history",
         "jobs",
@@ -82,6 +83,7 @@ class State:
         "shifting",
         "shifts",
         "submissions",
+        "timers",
         "unsettled",
         "usage",
         "waiting",
@@ -117,8 +119,12 @@ class State:
         self.seed = base.seed
         self.decision = base.decision
         self.submissions = base.submissions
-        self.arrived = base.arrived
+        self.arrived = list(base.arrived)
         self.due = base.due
+        self.followers: dict[str, list[str]] = {}  # job → those held until it is over
+        for view in self.jobs.live.values():
+            if view.held:
+                self.note_follower(view.job)
         self.shifting: list[tuple[float, str]] = []  # (when, job) whose rank changes then; stale ones do no harm
         self.shift_s: dict[str, float] = {}  # the last of them by job
         if shifts is not None:
@@ -132,7 +138,8 @@ class State:
         # What happened, for the question whether the policy wants to be asked.
         self.freed = self.epoch_ended = self.alarm = False
         self.fell_to: tuple[Any, ...] | None = None  # the last rank to which time alone moved a placed job
-        self.judged: list[str] = []  # jobs whose criterion may have been decided
+        self.judged: list[str] = []  # jobs whose criterion or limit may have been decided
+        self.timers: list[tuple[float, str]] = []  # (when, job): moments that the facts ask for
 
     def snapshot(self) -> Snapshot:
         """The state at this moment, as a value."""
@@ -140,7 +147,7 @@ class State:
             self.now_s, self.nodes.seal(), self.owners.seal(), self.usage.seal(), self.jobs.seal(),
             self.waiting.seal(), self.placed.seal(), self.partitions.seal(), self.leaving.seal(), self.unsettled,
             self.capacity, self.history.seal(), self.memo, self.wake, self.seed, self.decision, self.submissions,
-            self.arrived, self.due,
+            tuple(self.arrived), self.due,
         )  # fmt: skip
 
     def put_view(self, old: JobView | None, new: JobView) -> None:
@@ -154,17 +161,17 @@ class State:
             self.await_shift(new)
         if old is not None:
             was_placed = bool(old.partitions)
-            if was_placed == bool(new.partitions) and old.rank == rank:
+            if was_placed == bool(new.partitions) and old.rank == rank and bool(old.held) == bool(new.held):
                 return
             entry = (old.rank, old.number, job.id)
             if was_placed:
                 self.placed.drop(0, entry)
-            else:
+            elif not old.held:
                 self.waiting.drop(shape_of(job), entry)
         entry = (rank, new.number, job.id)
         if new.partitions:
             self.placed.put(0, entry)
-        else:
+        elif not new.held:
             self.waiting.put(shape_of(job), entry)
 
     def await_shift(self, view: JobView) -> None:
@@ -224,6 +231,12 @@ class State:
             waited_s=view.waited_s + past,
             **changes,
         )  # fmt: skip
+
+    def note_follower(self, job: Job) -> None:
+        """Remember whom a job waits for."""
+        for first in job.after:
+            if first in self.jobs.live and first != job.id:
+                self.followers.setdefault(first, []).append(job.id)
 
     def unsettle(self, key: tuple[str, str]) -> None:
         """Have the next diff look at a tenant (job, task)."""

@@ -10,10 +10,14 @@ from hocket.model.criterion import RunTime
 from hocket.model.plan import Verdict
 from hocket.model.view import JobView
 
+_TOLERANCE_S = 1e-6  # a moment comes when it was asked for, give or take a rounding
+
 
 def verdict(view: JobView, now_s: float) -> tuple[Verdict, str] | None:
     """Attained or missed, with the reason in words; None while it is open."""
-    criterion = view.job.criterion
+    criterion, limit_s = view.job.criterion, view.job.limit_s
+    if limit_s is not None and view.ran_at(now_s) >= limit_s - _TOLERANCE_S:
+        return Verdict.OVERRAN, f"overran: it may run for {limit_s:g} s"
     if criterion is None:
         return None
     metric = None if isinstance(criterion, RunTime) else criterion.metric
@@ -29,11 +33,15 @@ def verdict(view: JobView, now_s: float) -> tuple[Verdict, str] | None:
 
 def next_verdict_s(view: JobView, now_s: float) -> float | None:
     """When the passing of time alone will decide, as things stand."""
+    moments = []
+    if view.job.limit_s is not None and view.size:
+        moments.append(now_s + view.job.limit_s - view.ran_at(now_s))
     criterion = view.job.criterion
-    if criterion is None or (isinstance(criterion, RunTime) and not view.size):
-        return None
-    left = criteria.decided_after_s(criterion, _elapsed_s(view, now_s))
-    return None if left is None else now_s + left
+    if criterion is not None and not (isinstance(criterion, RunTime) and not view.size):
+        left = criteria.decided_after_s(criterion, _elapsed_s(view, now_s))
+        if left is not None:
+            moments.append(now_s + left)
+    return min(moments, default=None)
 
 
 def _elapsed_s(view: JobView, now_s: float) -> float:

@@ -7,11 +7,11 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta, Struct
 
 from hocket.model.curve import NO_BELIEFS, Beliefs
-from hocket.model.job import ONE_GPU, Kind, TaskGraph
+from hocket.model.job import ONE_GPU, Kind, Launch, TaskGraph
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Wake
 from hocket.model.resources import Demand, Slice
-from hocket.model.view import NO_COSTS, Costs, JobState, Tenancy, Tier, Use
+from hocket.model.view import NO_COSTS, Costs, Hold, JobState, Tenancy, Tier, Use
 
 FORMAT = 1
 
@@ -75,6 +75,11 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True):
     tasks: Annotated[TaskGraph | None, Meta(description="of a partitioned model")] = None
     warm: Annotated[bool, Meta(description="can be prepared before it has its resources")] = False
     model: Annotated[str, Meta(description="the name under which profiles know it")] = ""
+    after: Annotated[tuple[str, ...], Meta(description="jobs that must be over before it may run")] = ()
+    retries: Annotated[Count | None, Meta(description="how often it may break; null for any number")] = None
+    backoff_s: Annotated[float, Meta(ge=0, description="rest after breaking; twice as long each time")] = 0.0
+    limit_s: Annotated[Amount | None, Meta(description="how long it may run, in all")] = None
+    launch: Annotated[Launch | None, Meta(description="how its command is run where it really runs")] = None
 
 
 class ObservationEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,6 +119,9 @@ class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
     started_s: Annotated[float | None, Meta(description="first start")] = None
     starts: Count = 0
     failures: Count = 0
+    crashes: Annotated[int, Meta(ge=0, description="failures of its own making, not of a node's")] = 0
+    held: Annotated[Hold | None, Meta(description="why it may not run for now")] = None
+    held_until_s: Annotated[float | None, Meta(description="when time alone lets it go")] = None
     prepared: bool = False
     preparing: bool = False
     tier: Annotated[Tier, Meta(description="where its saved state is")] = Tier.NONE

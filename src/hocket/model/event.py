@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from msgspec import Struct
 
 from hocket.model.curve import NO_BELIEFS, Beliefs
@@ -14,6 +16,14 @@ class _Event(Struct, frozen=True, gc=False, tag_field="event"):
     """Every event says when it happened. The journal's order is the order of events, whatever their times."""
 
     at_s: float
+
+
+class Wish(StrEnum):
+    """What a user may ask of a job."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    STOP = "stop"
 
 
 class NodeJoined(_Event, frozen=True, gc=False, tag=True):
@@ -48,6 +58,14 @@ class JobRefused(_Event, frozen=True, gc=False, tag=True):
 
     job: str
     reason: str
+
+
+class JobAsked(_Event, frozen=True, gc=False, tag=True):
+    """Its user asked something of a job."""
+
+    job: str
+    wish: Wish
+    by: str = ""
 
 
 class JobPrepared(_Event, frozen=True, gc=False, tag=True):
@@ -143,6 +161,7 @@ Event = (
     | OwnerSet
     | JobSubmitted
     | JobRefused
+    | JobAsked
     | JobPrepared
     | JobStarted
     | JobResized

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -48,6 +49,20 @@ class TaskGraph(Struct, frozen=True):
         return next((t for t in self.tasks if t.id == plain), None)
 
 
+class Launch(Struct, frozen=True):
+    """How a job's command is run where it really runs; a simulation needs none of it."""
+
+    cwd: str = ""
+    env: dict[str, str] = {}  # beside what the node has; may hold secrets, so it is shown to nobody
+    resume: tuple[str, ...] = ()  # the command that goes on from a checkpoint; empty: the same one
+    stop_signal: str = "SIGTERM"  # asks it to save its state and leave
+    checkpoint_signal: str = ""  # asks it to save its state and go on; empty: it cannot be asked
+    grace_s: float = 30.0  # how long it may take to leave
+    hang_s: float = 0.0  # without progress for so long it counts as hung; 0: never
+    progress: dict[str, Any] = {}  # how its progress is read (agent/progress)
+    log_mib: float = 64.0  # what is kept of its output, for each attempt
+
+
 ONE_GPU = Demand(gpus=1)
 
 
@@ -71,6 +86,11 @@ class Job(Struct, frozen=True, gc=False):
     tasks: TaskGraph | None = None
     warm: bool = False  # can be prepared before it has its resources
     model: str = ""  # the name under which profiles and history know it
+    after: tuple[str, ...] = ()  # jobs that must be over before it may run
+    retries: int | None = None  # how often it may break and start again; None: as often as it does
+    backoff_s: float = 0.0  # how long it rests after breaking; twice as long each time
+    limit_s: float | None = None  # how long it may run, in all
+    launch: Launch | None = None
 
 
 class Owner(Struct, frozen=True, gc=False):

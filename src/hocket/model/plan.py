@@ -20,6 +20,7 @@ class Verdict(StrEnum):
     EARLY_STOPPED = "early-stopped"
     HOPELESS = "hopeless"
     STOPPED = "stopped"  # by its user
+    OVERRAN = "overran"  # it ran for longer than its limit
     FAILED = "failed"
 
 

@@ -37,7 +37,8 @@ def shown(value: Any) -> str:
 # Fields of a view that a document has as they are.
 SAME = (
     "submitted_s", "waited_s", "ran_s", "attained_gpu_s", "done_s", "started_s", "starts", "failures", "prepared",
-    "preparing", "tier", "keep", "epoch", "use", "beliefs", "costs", "memo", "review_s", "verdict", "reason",
+    "preparing", "crashes", "held", "held_until_s", "tier", "keep", "epoch", "use",
+    "beliefs", "costs", "memo", "review_s", "verdict", "reason",
 )  # fmt: skip
 
 
@@ -74,7 +75,7 @@ def from_document(document: Document, order: Order | None = None) -> Snapshot:
             _check_slices((part,), f"leaving.{who}", nodes)
     arrived = document.arrived
     if arrived is None:
-        arrived = tuple(v.id for v in views if not v.partitions) if not document.decision else ()
+        arrived = tuple(v.id for v in views if not v.partitions and not v.held) if not document.decision else ()
     owners = [Owner(o.id, o.weight, o.max_gpus, o.max_cores, o.max_mem_mib, o.max_jobs) for o in document.owners]
     _distinct([o.id for o in owners], "owners", "ids")
     return Snapshot(
@@ -83,7 +84,7 @@ def from_document(document: Document, order: Order | None = None) -> Snapshot:
         versioned((o.id, o) for o in owners),
         _usage(partitions, jobs),
         jobs,
-        _queue([v for v in views if not v.partitions], lambda v: shape_of(v.job)),
+        _queue([v for v in views if not v.partitions and not v.held], lambda v: shape_of(v.job)),
         _queue([v for v in views if v.partitions], lambda _view: 0),
         versioned((p.id, p) for p in partitions),
         versioned(document.leaving.items()),

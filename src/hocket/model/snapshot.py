@@ -47,7 +47,7 @@ class Snapshot(Struct, frozen=True):
     owners: VersionedMap[str, Owner]  # those with a weight or quota of their own
     usage: VersionedMap[str, Usage]  # by owner, as planned; kept for quotas, and for a policy that reads it
     jobs: VersionedMap[str, JobView]  # live ones
-    waiting: VersionedQueue[Shape]  # entries (rank, number, id) of jobs that the plan gives nothing
+    waiting: VersionedQueue[Shape]  # entries (rank, number, id) of jobs that the plan gives nothing and nothing holds
     placed: VersionedQueue[int]  # likewise, of those it gives something
     partitions: VersionedMap[str, Partition]  # as planned; disjoint
     leaving: VersionedMap[str, tuple[Slice, ...]]  # "job/task" → what it still holds beyond its plan
@@ -82,7 +82,7 @@ class Snapshot(Struct, frozen=True):
         waiting, placed = self.waiting, self.placed
         if view.partitions:
             placed = placed.remove(0, entry)
-        else:
+        elif not view.held:
             waiting = waiting.remove(shape_of(view.job), entry)
         return replace(
             self,

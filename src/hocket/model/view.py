@@ -31,6 +31,14 @@ class Tier(StrEnum):
     DISK = "disk"
 
 
+class Hold(StrEnum):
+    """Why a live job may not run for now, whatever is free."""
+
+    FOLLOWS = "follows"  # another job must be over first
+    PAUSED = "paused"  # its user asked for it
+    RESTS = "rests"  # it broke, and starts again after a while
+
+
 class Doing(StrEnum):
     """The change under way for one tenant; an executor was told, and has not answered yet."""
 
@@ -97,6 +105,9 @@ class JobView(Struct, frozen=True, gc=False):
     started_s: float | None = None  # first start
     starts: int = 0
     failures: int = 0
+    crashes: int = 0  # failures of its own making, not of a node's
+    held: Hold | None = None  # why it may not run for now; it stands in no queue
+    held_until_s: float | None = None  # when time alone lets it go
     partitions: tuple[str, ...] = ()  # where the plan has it
     tenancies: tuple[Tenancy, ...] = ()  # where it is in fact
     prepared: bool = False

@@ -75,7 +75,7 @@ def _tenants(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _queues(snapshot: Snapshot) -> Iterator[str]:
-    """Invariant: every live job stands in one queue, in the bucket of its shape, by its rank."""
+    """Invariant: every live job but those held stands in one queue, in the bucket of its shape, by its rank."""
     stand = Counter()  # type: Counter[tuple[str, object, object]]
     for name, queue in (("waiting", snapshot.waiting), ("placed", snapshot.placed)):
         for bucket, entries in queue.buckets().items():
@@ -84,13 +84,19 @@ def _queues(snapshot: Snapshot) -> Iterator[str]:
             stand.update((name, bucket, entry) for entry in entries)
         if len(queue) != sum(len(b) for b in queue.buckets().values()):
             yield f"the {name} queue miscounts its entries"
+    held = 0
     for view in snapshot.jobs.values():
+        if view.held:
+            held += 1
+            if view.partitions:
+                yield f"job '{view.job.id}' is held and has partitions"
+            continue
         entry = (view.rank, view.number, view.job.id)
         key = ("placed", 0, entry) if view.partitions else ("waiting", shape_of(view.job), entry)
         if stand[key] != 1:
             yield f"job '{view.job.id}' stands {stand[key]} times where it belongs"
-    if len(stand) != len(snapshot.jobs):
-        yield f"{len(stand)} entries stand in the queues for {len(snapshot.jobs)} jobs"
+    if len(stand) != len(snapshot.jobs) - held:
+        yield f"{len(stand)} entries stand in the queues for {len(snapshot.jobs)} jobs, of which {held} are held"
 
 
 def _usage(snapshot: Snapshot) -> Iterator[str]:

@@ -175,7 +175,7 @@ def works_or_says_why_not(snapshot: Snapshot, plan: Plan) -> None:
     used = _used(snapshot, partitions)
     for view in snapshot.jobs.values():
         job = view.job
-        if job.id in have or job.id in plan.ends or view.verdict or job.tasks is not None:
+        if job.id in have or job.id in plan.ends or view.verdict or view.held or job.tasks is not None:
             continue
         if plan.reasons.get(job.id, "").startswith("waits") or not _within_quota(snapshot, job, used[job.owner]):
             continue
@@ -298,7 +298,7 @@ def rebuilt(snapshot: Snapshot, names: Mapping[str, str] | None = None) -> Snaps
         entry = (view.rank, view.number, view.job.id)
         if view.partitions:
             placed = placed.add(0, entry)
-        else:
+        elif not view.held:
             waiting = waiting.add(shape_of(view.job), entry)
     partitions = table(snapshot.partitions, lambda p: _as_read(_renamed(p, new)))
     free = snapshot.capacity

@@ -14,6 +14,7 @@ from hocket.model import criterion
 from hocket.model.capacity import Capacity
 from hocket.model.curve import NO_BELIEFS, Beliefs, Estimate
 from hocket.model.event import (
+    JobAsked,
     JobEnded,
     JobFailed,
     JobSubmitted,
@@ -21,6 +22,7 @@ from hocket.model.event import (
     NodeLost,
     OwnerSet,
     ProgressReported,
+    Wish,
 )
 from hocket.model.job import Job, Owner
 from hocket.model.plan import Plan
@@ -163,23 +165,39 @@ class Step(Struct, frozen=True):
 
 
 @st.composite
+def restrained(draw: st.DrawFn, job: Job, submitted: int) -> Job:
+    """The job, that follows others, or may break or run only so much."""
+    return replace(
+        job,
+        after=tuple(f"j{n}" for n in draw(st.lists(st.integers(0, submitted), max_size=2)) if n < submitted),
+        retries=draw(st.sampled_from([None, 0, 1])),
+        backoff_s=draw(st.sampled_from([0.0, 30.0])),
+        limit_s=draw(st.sampled_from([None, 40.0, 1000.0])),
+    )
+
+
+@st.composite
 def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[Step]:
     """What might happen to a cluster, in any order, with changes answered late or never."""
     steps = []
     kinds = st.sampled_from(
         ["submit"] * 6 + ["answer"] * 5 + ["answer all"] * 3 + ["end"] * 3 + ["pass"] * 2
-        + ["fail", "lose", "join", "owner", "report"]
+        + ["fail", "lose", "join", "owner", "report", "ask"]
     )  # fmt: skip
     for i in range(draw(st.integers(1, most))):
         what = draw(kinds)
         value: Any = None
         if what == "submit":
             job = draw(jobs(f"j{i}", cluster))
+            if draw(st.integers(0, 4)) == 0:
+                job = draw(restrained(job, i))
             run_s = draw(st.one_of(st.none(), _seconds))
             beliefs = NO_BELIEFS if run_s is None else Beliefs(Estimate(run_s), draw(st.sampled_from(job.sizes)))
             value = (job, beliefs, draw(costs))
         elif what == "owner":
             value = draw(owners())
+        elif what == "ask":
+            value = draw(st.sampled_from(Wish))
         wait_s = draw(st.sampled_from([0.0, 0.0, 1.0, 50.0, 700.0, 4000.0]))
         steps.append(Step(what, draw(st.integers(0, 7)), wait_s, value))
     return steps
@@ -217,6 +235,8 @@ def _happen(harness: Harness, step: Step, cluster: Sequence[Node]) -> None:
             harness.tell(NodeLost(at_s, cluster[step.which % len(cluster)].id))
         case "join":
             harness.tell(NodeJoined(at_s, cluster[step.which % len(cluster)]))
+        case "ask" if snapshot.jobs.data():
+            harness.tell(JobAsked(at_s, list(snapshot.jobs)[step.which % len(snapshot.jobs)], step.value, "ana"))
         case "owner":
             harness.tell(OwnerSet(at_s, step.value))
         case _:

@@ -1,0 +1,18 @@
+"""Journals: in memory, in SQLite, in PostgreSQL. What `append` has returned from survives `kill -9`."""
+
+from __future__ import annotations
+
+from hocket.control.journal.error import JournalError, JournalHeld, JournalLost
+from hocket.control.journal.memory import MemoryJournal
+from hocket.control.journal.open import open_to_append, open_to_read
+from hocket.control.journal.sqlite import SqliteJournal
+
+__all__ = [
+    "JournalError",
+    "JournalHeld",
+    "JournalLost",
+    "MemoryJournal",
+    "SqliteJournal",
+    "open_to_append",
+    "open_to_read",
+]

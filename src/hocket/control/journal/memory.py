@@ -1,0 +1,48 @@
+"""A journal in memory, for simulations and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hocket.control.ports import Cycle, Header
+
+
+class MemoryJournal:
+    """Keeps the cycles themselves; nothing is encoded."""
+
+    name = "in memory"
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self.cycles: list[Cycle] = []
+        self.append = self.cycles.append
+        self._saved: tuple[tuple[int, bytes], ...] = ()
+
+    def extend(self, cycles: Sequence[Cycle]) -> None:
+        """Keep several cycles."""
+        self.cycles.extend(cycles)
+
+    def after(self, number: int) -> Iterator[Cycle]:
+        """The cycles that follow the first `number`."""
+        return iter(self.cycles[number:])
+
+    def __iter__(self) -> Iterator[Cycle]:
+        return iter(self.cycles)
+
+    def __len__(self) -> int:
+        return len(self.cycles)
+
+    def recover(self) -> int:
+        """How many cycles there are; appending never fails here."""
+        return len(self.cycles)
+
+    def save(self, state: bytes) -> None:
+        """Keep the state after the last cycle."""
+        self._saved = ((len(self.cycles), state), *self._saved[:1])
+
+    def saved(self) -> Iterator[tuple[int, bytes]]:
+        """The states that are kept, newest first."""
+        return iter(self._saved)
+
+    def close(self) -> None:
+        """There is nothing to let go of."""

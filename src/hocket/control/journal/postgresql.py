@@ -1,0 +1,246 @@
+"""A journal in PostgreSQL, for controllers and readers on several machines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import Any, TypeVar
+
+import msgspec
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from hocket.control.journal import holder
+from hocket.control.journal.error import JournalError, JournalHeld, JournalLost, one_line
+from hocket.control.journal.forked import not_for_children
+from hocket.control.journal.stored import PAGE, STATES, Row, StoredJournal
+from hocket.control.ports import Header
+
+_SCHEMA = """
+CREATE TABLE hocket_header (value bytea NOT NULL);
+CREATE TABLE hocket_cycle (n bigint PRIMARY KEY, value bytea NOT NULL, crc bigint);
+CREATE TABLE hocket_saved (n bigint PRIMARY KEY, value bytea NOT NULL, crc bigint NOT NULL);
+CREATE TABLE hocket_writer (epoch bigint NOT NULL, holder bytea NOT NULL);
+INSERT INTO hocket_writer VALUES (0, '');
+"""
+
+# Each is one statement and so one transaction: it does something only while the epoch is ours, and holds whoever wants
+# to raise it until it is committed.
+_MINE = "WITH mine AS (SELECT epoch FROM hocket_writer WHERE epoch = %(epoch)s FOR SHARE)"
+_APPEND = f"""{_MINE}
+INSERT INTO hocket_cycle (n, value, crc) SELECT n, value, crc
+FROM mine, unnest(%(numbers)b::bigint[], %(values)b::bytea[], %(checks)b::bigint[]) AS new (n, value, crc)
+"""
+_SAVE = f"""{_MINE}, gone AS (
+    DELETE FROM hocket_saved WHERE EXISTS (SELECT FROM mine) AND n <> %(number)s AND n NOT IN (
+        SELECT n FROM hocket_saved WHERE n <> %(number)s ORDER BY n DESC LIMIT %(others)s))
+INSERT INTO hocket_saved (n, value, crc) SELECT %(number)s, %(value)b, %(check)s FROM mine
+ON CONFLICT (n) DO UPDATE SET value = excluded.value, crc = excluded.crc
+"""
+
+_LOCK = 0x686F636B << 32  # of advisory locks, ours; the rest is the table's own number
+_CREATE_LOCK = _LOCK  # no table has the number 0
+_RETRY_S = 0.1
+
+# Both sides shall notice within seconds that the other is gone, or a dead host would keep its lock for hours.
+_ALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
+_SESSION = """
+SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;
+SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
+SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
+"""
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+T = TypeVar("T")
+
+
+class PostgresqlJournal(StoredJournal):
+    """Held by an advisory lock of the very session that appends: while a commit is answered, the lock is ours.
+
+    When that session is lost, a new one takes the lock again, looks whether the last commit took place, and goes on
+    with the same epoch. If another controller came in between, the epoch is another, and nothing is appended any more.
+    """
+
+    def __init__(
+        self, url: str, header: Header | None = None, *, goes_on: bool = False, patience_s: float = 5.0
+    ) -> None:
+        """Open a journal to read; with a header, begin one; to go on with one, hold it, and begin it if need be.
+
+        `patience_s` is how long to wait for a server that is away, or for others that have locked a table.
+        """
+        super().__init__(header is not None or goes_on)
+        self._patience_s = patience_s
+        try:
+            self._target = conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:  # Its words may have a password in them.
+            raise JournalError(f"journal '{url.partition('://')[0]}://…': the URL cannot be read") from error
+        self.name = _named(self._target)
+        self._epoch: int | None = None  # none yet
+        self._db: Connection | None = None
+        try:
+            self._db = self._connected()
+            if header is not None:
+                self._begin(self._db, header, goes_on)
+            self.header = self._read_header(self._db)
+            if self._writes:
+                self._hold(self._db)
+                self._epoch = self._raise_epoch(self._db)
+                self._last = self._newest()
+            not_for_children(self)
+        except psycopg.Error as error:
+            self.close()
+            raise JournalError(f"journal '{self.name}' cannot be opened: {one_line(error)}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the server, and of the lock."""
+        if self._db is not None:
+            self._db.close()
+
+    def leave(self) -> None:
+        """In a forked child: have nothing to do with the session, without a word to the server."""
+        if self._db is not None and not self._db.closed:
+            os.close(self._db.fileno())
+
+    # -- the session ----------------------------------------------------------------------------------------
+
+    def _connected(self) -> Connection:
+        patience = {"connect_timeout": max(2, int(self._patience_s))}
+        target: dict[str, Any] = {"application_name": "hocket", **_ALIVE, **patience, **self._target}
+        db = psycopg.connect(make_conninfo(**target), autocommit=True)
+        db.execute(_SESSION)
+        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(self._patience_s * 1000)}ms",))
+        if db.info.server_version >= 140_000:
+            db.execute("SET idle_session_timeout = 0")  # A quiet night is no reason to lose the lock.
+        if not self._writes:
+            db.execute("SET default_transaction_read_only = on")
+        return db
+
+    def _regained(self) -> Connection:
+        """A new session in place of a lost one, if nobody has taken the journal over."""
+        db = self._connected()
+        try:
+            if self._epoch is not None:
+                is_held = self._try_lock(db)
+                epoch, kept = _one(db, "SELECT epoch, holder FROM hocket_writer")
+                if epoch != self._epoch:
+                    raise self._lose(f"it was taken over by {holder.named(kept)}")
+                if not is_held:
+                    raise psycopg.OperationalError("the server still keeps the lock for the session that was lost")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _hold(self, db: Connection) -> None:
+        if not self._try_lock(db):
+            (kept,) = _one(db, "SELECT holder FROM hocket_writer")
+            raise JournalHeld(f"journal '{self.name}' is held by {holder.named(kept)}; one controller at a time")
+
+    def _try_lock(self, db: Connection) -> bool:
+        return _one(db, "SELECT pg_try_advisory_lock(%s + 'hocket_cycle'::regclass::oid::bigint)", _LOCK) == (True,)
+
+    def _raise_epoch(self, db: Connection) -> int:
+        me = holder.encode(holder.this_process())
+        (epoch,) = _one(db, "UPDATE hocket_writer SET epoch = epoch + 1, holder = %b RETURNING epoch", me)
+        return int(epoch)
+
+    def _begin(self, db: Connection, header: Header, goes_on: bool) -> None:
+        with db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))  # Two may come at once.
+            if _one(db, "SELECT to_regclass('hocket_cycle') IS NOT NULL") == (True,):
+                if not goes_on:
+                    raise JournalError(f"journal '{self.name}' exists already; a run begins a new one")
+                return
+            db.execute(_SCHEMA)
+            db.execute("INSERT INTO hocket_header VALUES (%b)", (msgspec.json.encode(header),))
+
+    def _read_header(self, db: Connection) -> Header:
+        if _one(db, "SELECT to_regclass('hocket_header') IS NOT NULL") == (False,):
+            raise JournalError(f"journal '{self.name}' does not exist")
+        row = db.execute("SELECT value FROM hocket_header").fetchone()
+        return self._decoded_header(row[0] if row is not None else b"")
+
+    # -- rows -----------------------------------------------------------------------------------------------
+
+    def _commit(self, rows: list[Row]) -> None:
+        numbers, values, checks = (list(column) for column in zip(*rows, strict=True))
+        tried = False
+
+        def insert(db: Connection) -> None:
+            nonlocal tried
+            if tried and self._are_there(db, rows):
+                return  # The answer was lost, not the commit.
+            tried = True
+            given = {"epoch": self._epoch, "numbers": numbers, "values": values, "checks": checks}
+            if db.execute(_APPEND, given).rowcount < len(rows):
+                raise self._taken_over(db)
+
+        self._done("written", insert)
+
+    def _are_there(self, db: Connection, rows: list[Row]) -> bool:
+        # The old session has ended, for we have its lock: what it did not commit by now it never will.
+        found = db.execute("SELECT n, crc FROM hocket_cycle WHERE n >= %s ORDER BY n", (rows[0][0],)).fetchall()
+        if found and found != [(number, check) for number, _value, check in rows]:
+            raise self._lose(f"cycle {rows[0][0]} is there already, and is not ours")
+        return bool(found)
+
+    def _commit_state(self, row: Row) -> None:
+        number, value, check = row
+        given = {"epoch": self._epoch, "number": number, "value": value, "check": check, "others": STATES - 1}
+
+        def insert(db: Connection) -> None:
+            if not db.execute(_SAVE, given).rowcount:
+                raise self._taken_over(db)
+
+        self._done("written", insert)
+
+    def _taken_over(self, db: Connection) -> JournalLost:
+        row = db.execute("SELECT holder FROM hocket_writer").fetchone()
+        return self._lose(f"it was taken over by {holder.named(row[0] if row is not None else b'')}")
+
+    def _page(self, first: int) -> list[Row]:
+        select = "SELECT n, value, crc FROM hocket_cycle WHERE n >= %s ORDER BY n LIMIT %s"
+        return self._read(select, first, PAGE)
+
+    def _newest(self) -> int:
+        ((number,),) = self._read("SELECT max(n) FROM hocket_cycle")
+        return int(number or 0)
+
+    def _states(self) -> list[Row]:
+        return self._read("SELECT n, value, crc FROM hocket_saved ORDER BY n DESC")
+
+    def _read(self, select: str, *given: object) -> list[Any]:
+        return self._done("read", lambda db: db.execute(select, given, binary=True).fetchall())
+
+    def _done(self, what: str, work: Callable[[Connection], T]) -> T:
+        """Do something in the session, and again in a new one whenever it was lost, as long as there is patience."""
+        deadline_s = monotonic() + self._patience_s
+        while True:
+            try:
+                if self._db is None or self._db.closed:
+                    self._db = self._regained()
+                return work(self._db)
+            except psycopg.Error as error:
+                is_lost = self._db is None or self._db.closed
+                if not is_lost or monotonic() > deadline_s:
+                    raise JournalError(f"journal '{self.name}' cannot be {what}: {one_line(error)}") from error
+            sleep(_RETRY_S)
+
+
+def _one(db: Connection, statement: str, *given: object) -> tuple[Any, ...]:
+    """The one row that this gives."""
+    row = db.execute(statement, given).fetchone()
+    if row is None:
+        raise psycopg.DataError("the journal's tables are incomplete")
+    return row
+
+
+def _named(target: dict[str, Any]) -> str:
+    """The URL, without a password or anything else that is nobody's business."""
+    user, port = target.get("user"), target.get("port")
+    where = f"{f'{user}@' if user else ''}{target.get('host') or ''}{f':{port}' if port else ''}"
+    return f"postgresql://{where}/{target.get('dbname') or ''}"

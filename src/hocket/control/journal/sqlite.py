@@ -1,0 +1,195 @@
+"""A journal in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from hocket.control.journal import holder
+from hocket.control.journal.error import JournalError, JournalHeld, one_line
+from hocket.control.journal.lock_file import LockFile, Taken
+from hocket.control.journal.stored import CHECKSUMS, PAGE, STATES, Row, StoredJournal
+from hocket.control.ports import Header
+
+_SCHEMA = (
+    "CREATE TABLE header (value BLOB NOT NULL)",
+    "CREATE TABLE cycle (n INTEGER PRIMARY KEY, value BLOB NOT NULL, crc INTEGER)",
+    "CREATE TABLE saved (n INTEGER PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL)",
+    "CREATE TABLE writer (epoch INTEGER NOT NULL, holder BLOB NOT NULL)",
+    "INSERT INTO writer VALUES (0, '')",
+)
+
+_NO_FILE_BESIDE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+
+
+class SqliteJournal(StoredJournal):
+    """In write-ahead mode, synced with every commit: others may read it while it is written.
+
+    A controller holds it by a lock file beside it, which says who. Should that be deleted, the epoch still tells:
+    whoever opens the journal to append raises it, and every commit looks whether it is still its own.
+    """
+
+    def __init__(
+        self, path: Path | str, header: Header | None = None, *, goes_on: bool = False, patience_s: float = 5.0
+    ) -> None:
+        """Open a journal to read; with a header, begin one; to go on with one, hold it, and begin it if need be.
+
+        `patience_s` is how long to wait for another process that has locked the database.
+        """
+        super().__init__(header is not None or goes_on)
+        self.path = Path(path)
+        self.name = str(path)
+        self._patience_s = patience_s
+        self._lock: LockFile | None = None
+        self._db: sqlite3.Connection | None = None
+        there = self.path.exists()
+        if header is None and not there:
+            raise JournalError(f"journal '{self.name}' does not exist")
+        if header is not None and not goes_on and there and self.path.stat().st_size:
+            raise JournalError(f"journal '{self.name}' exists already; a run begins a new one")
+        try:
+            if goes_on:
+                self._hold()
+            with self._trouble("opened"):
+                self._db = self._connected()
+                if self._writes:
+                    self._begin_writing(self._db, header)
+                else:
+                    self._begin_reading(self._db)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._db is not None:
+            self._db.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    def _hold(self) -> None:
+        beside = self.path.resolve()
+        try:
+            self._lock = LockFile(beside.with_name(f"{beside.name}.lock"))
+        except Taken as error:
+            raise JournalHeld(f"journal '{self.name}' is held by {error}; one controller at a time") from error
+        except OSError as error:
+            raise JournalError(f"journal '{self.name}' cannot be opened: its lock: {one_line(error)}") from error
+
+    def _connected(self) -> sqlite3.Connection:
+        # By one thread at a time, but not always the same.
+        return sqlite3.connect(self.path, timeout=self._patience_s, isolation_level=None, check_same_thread=False)
+
+    def _begin_reading(self, db: sqlite3.Connection) -> None:
+        try:
+            db.execute("PRAGMA query_only = ON")
+            self.header = self._read_header(db)
+        except sqlite3.OperationalError as error:
+            # In write-ahead mode readers too make a file beside it. Where they may not, nobody else writes either.
+            if _primary(error) not in _NO_FILE_BESIDE or Path(f"{self.path}-wal").exists():
+                raise
+            db.close()
+            alone = f"{self.path.resolve().as_uri()}?immutable=1"
+            self._db = sqlite3.connect(alone, uri=True, check_same_thread=False)
+            self.header = self._read_header(self._db)
+
+    def _begin_writing(self, db: sqlite3.Connection, header: Header | None) -> None:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        with self._transaction(db):
+            if header is not None and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+                for statement in _SCHEMA:
+                    db.execute(statement)
+                db.execute("INSERT INTO header VALUES (?)", (msgspec.json.encode(header),))
+            self.header = self._read_header(db)
+            db.execute("UPDATE writer SET epoch = epoch + 1, holder = ?", (holder.encode(holder.this_process()),))
+            (self._epoch,) = db.execute("SELECT epoch FROM writer").fetchone()
+        self._file = self.path.stat()
+        self._last = self._newest()
+
+    def _read_header(self, db: sqlite3.Connection) -> Header:
+        (value,) = db.execute("SELECT value FROM header").fetchone() or (b"",)
+        return self._decoded_header(value)
+
+    def _commit(self, rows: list[Row]) -> None:
+        with self._own_transaction() as db:
+            db.executemany("INSERT INTO cycle VALUES (?, ?, ?)", rows)
+
+    def _commit_state(self, row: Row) -> None:
+        with self._own_transaction() as db:
+            db.execute("INSERT OR REPLACE INTO saved VALUES (?, ?, ?)", row)
+            db.execute("DELETE FROM saved WHERE n NOT IN (SELECT n FROM saved ORDER BY n DESC LIMIT ?)", (STATES,))
+
+    @contextmanager
+    def _own_transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that is committed only if the journal is still ours."""
+        self._require_file()
+        with self._trouble("written"), self._transaction(self._open()) as db:
+            epoch, kept = db.execute("SELECT epoch, holder FROM writer").fetchone() or (0, b"")
+            if epoch != self._epoch:
+                raise self._lose(f"it was taken over by {holder.named(kept)}")
+            yield db
+
+    def _require_file(self) -> None:
+        """SQLite would go on to write to a file that nobody finds any more."""
+        try:
+            there = self.path.stat()
+        except OSError as error:
+            raise self._lose(f"its file is gone: {one_line(error)}") from error
+        if (there.st_ino, there.st_dev) != (self._file.st_ino, self._file.st_dev):
+            raise self._lose("another file stands in its place")
+
+    @contextmanager
+    def _transaction(self, db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield db
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                with suppress(sqlite3.Error):  # What went wrong before is what counts.
+                    db.execute("ROLLBACK")
+            raise
+
+    def _page(self, first: int) -> list[Row]:
+        crc = "crc" if self.header.format >= CHECKSUMS else "NULL"
+        with self._trouble("read"):
+            return (
+                self._open()
+                .execute(f"SELECT n, value, {crc} FROM cycle WHERE n >= ? ORDER BY n LIMIT ?", (first, PAGE))
+                .fetchall()
+            )
+
+    def _newest(self) -> int:
+        with self._trouble("read"):
+            (number,) = self._open().execute("SELECT max(n) FROM cycle").fetchone()
+        return int(number or 0)
+
+    def _states(self) -> list[Row]:
+        with suppress(sqlite3.Error):
+            return self._open().execute("SELECT n, value, crc FROM saved ORDER BY n DESC").fetchall()
+        return []
+
+    def _open(self) -> sqlite3.Connection:
+        assert self._db is not None
+        return self._db
+
+    @contextmanager
+    def _trouble(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            why = one_line(error)
+            if _primary(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                why += f" by another process, for more than {self._patience_s:g} s"
+            raise JournalError(f"journal '{self.name}' cannot be {done}: {why}") from error
+
+
+def _primary(error: sqlite3.Error) -> int:
+    """SQLite's code, without the details in its upper bits."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF

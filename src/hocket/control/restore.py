@@ -1,0 +1,79 @@
+"""After a kill: the controller as its journal has it, decided as it was, without asking the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop
+
+from hocket.control import saved
+from hocket.control.controller import Controller
+from hocket.control.journal import JournalError
+from hocket.control.ports import Cycle, Store
+from hocket.control.state import empty
+from hocket.model.capacity import Capacity
+from hocket.model.event import NodeJoined
+from hocket.policies.registry import BoundPolicy
+
+
+def restore(journal: Store, policy: BoundPolicy) -> Controller:
+    """The controller after the last cycle of its journal, which goes on to append to it.
+
+    It begins with the newest saved state that can be read, and does the cycles after it again as they were recorded:
+    their facts are folded, their plans adopted and their actions written down as begun. Whoever restores a controller
+    asks its executors what of that is true.
+    """
+    last = journal.recover()
+    controller, begun = _begun(journal, policy, last)
+    number = begun
+    for number, cycle in enumerate(journal.after(begun), begun + 1):
+        try:
+            again(controller, cycle)
+        except (AssertionError, LookupError, ValueError, StopIteration) as error:
+            raise JournalError(
+                f"journal '{journal.name}', cycle {number:,} at {cycle.at_s:g} s: "
+                f"it contradicts what went before: {error}"
+            ) from error
+    if number < last:
+        raise JournalError(f"journal '{journal.name}': cycle {number + 1} was there, and cannot be read any more")
+    controller.journal = journal
+    return controller
+
+
+def again(controller: Controller, cycle: Cycle) -> None:
+    """One recorded cycle once more, and all that its controller did around it."""
+    timers = controller._timers
+    while timers and timers[0][0] <= cycle.at_s:
+        heappop(timers)  # It rang; the fact is among the events.
+    controller.advance(cycle.at_s, cycle.events, cycle)
+    if any(isinstance(event, NodeJoined) for event in cycle.events):
+        controller._whole = Capacity.of(v.node for v in controller.state.nodes.values())
+    controller.next_timer_s()  # drops timers that mean nothing any more
+
+
+def _begun(journal: Store, policy: BoundPolicy, last: int) -> tuple[Controller, int]:
+    """A controller from the newest saved state that can be read, or from the beginning, and its cycle's number."""
+    unwritten = _Unwritten(journal)
+    for number, state in journal.saved():
+        if number > last:
+            raise JournalError(
+                f"journal '{journal.name}': a state was saved after cycle {number}, and its last cycle is {last}"
+            )
+        try:
+            return saved.decode(state, policy, unwritten), number
+        except saved.UnreadableState:
+            continue
+    start = empty(journal.header.nodes, journal.header.seed)
+    return Controller(start, policy.decide, policy.order, unwritten, **policy.needs), 0
+
+
+class _Unwritten:
+    """A journal for cycles that are recorded already."""
+
+    def __init__(self, journal: Store) -> None:
+        self.header = journal.header
+
+    def append(self, cycle: Cycle) -> None:
+        """It is there."""
+
+    def __iter__(self) -> Iterator[Cycle]:
+        return iter(())

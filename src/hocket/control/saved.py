@@ -1,0 +1,213 @@
+"""A controller's state as bytes, and back: all of it, to the last bit and in the same order.
+
+A snapshot's document (`model/document.py`) is for people: it leaves out what follows from the rest, and computes that
+anew. Sums of floats come out a little different then, and ranks are those of another moment. Nothing may differ here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hocket import __version__
+from hocket.control.controller import Controller
+from hocket.control.journal.error import one_line
+from hocket.control.ports import Journal
+from hocket.model.capacity import Capacity, Free, shape_of
+from hocket.model.job import Owner
+from hocket.model.partition import Holding, Partition
+from hocket.model.plan import Wake
+from hocket.model.resources import Slice
+from hocket.model.snapshot import History, Snapshot, Usage
+from hocket.model.versioned import Entry, VersionedQueue, versioned
+from hocket.model.view import JobView, NodeView, Tenancy
+from hocket.policies.registry import BoundPolicy
+
+FORMAT = 1  # to be raised when the meaning of a field changes; a change of their names or types is noticed anyway
+
+Times = list[tuple[float, str]]  # (when, job), a heap
+
+
+class UnreadableState(ValueError):
+    """A state that other code saved, or another policy: fold the cycles instead."""
+
+
+class SavedState(Struct, frozen=True):
+    """The state after one cycle. Maps and lists stand in the order in which the controller has them."""
+
+    now_s: float
+    nodes: list[NodeView]
+    owners: list[Owner]
+    usage: dict[str, Usage]
+    jobs: list[JobView]
+    waiting: list[str]  # ids of those in the queue; the order follows from their ranks
+    placed: list[str]
+    partitions: list[Partition]
+    leaving: dict[str, tuple[Slice, ...]]
+    unsettled: tuple[tuple[str, str], ...]
+    free: list[tuple[bytes, float, float, float]]  # by node: GPUs as a mask of any length, cores, memory, network
+    up: list[bool]  # by node
+    history: list[tuple[Any, History]]
+    memo: Any
+    wake: Wake
+    seed: int
+    decision: int
+    submissions: int
+    arrived: tuple[str, ...]
+    due: tuple[str, ...]
+    timers: Times
+    shifting: Times
+    shift_s: dict[str, float]
+    followers: dict[str, list[str]]
+    refused_plans: int
+
+
+class _Sealed(Struct, frozen=True, array_like=True):
+    form: int  # which code can read the state
+    policy: str
+    params: bytes
+    state: msgspec.Raw
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_SEALED = msgspec.msgpack.Decoder(_Sealed)
+_STATE = msgspec.msgpack.Decoder(SavedState)
+
+
+def encode(controller: Controller, policy: BoundPolicy) -> bytes:
+    """The state of a controller that runs this policy, between two cycles."""
+    state = controller.state
+    saved = SavedState(
+        state.now_s,
+        state.nodes.values(),
+        state.owners.values(),
+        state.usage.live,
+        state.jobs.values(),
+        [entry[-1] for entry in state.waiting.seal()],
+        [entry[-1] for entry in state.placed.seal()],
+        state.partitions.values(),
+        state.leaving.live,
+        state.unsettled,
+        [_plain(free) for _node, free in state.capacity],
+        [bool(state.capacity.up >> i & 1) for i in range(len(state.capacity.layout.nodes))],
+        state.history.items(),
+        state.memo,
+        state.wake,
+        state.seed,
+        state.decision,
+        state.submissions,
+        tuple(state.arrived),
+        state.due,
+        controller._timers,
+        state.shifting,
+        state.shift_s,
+        state.followers,
+        controller.refused_plans,
+    )
+    raw = msgspec.Raw(_ENCODER.encode(saved))
+    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), raw))
+
+
+def decode(data: bytes, policy: BoundPolicy, journal: Journal) -> Controller:
+    """The controller as it was. Raises UnreadableState."""
+    try:
+        sealed = _SEALED.decode(data)
+        if sealed.form != _form():
+            raise UnreadableState("it was saved by another version of hocket")
+        if (sealed.policy, sealed.params) != (policy.policy.name, _params(policy)):
+            raise UnreadableState(f"it was saved under policy '{sealed.policy}', or with other parameters")
+        saved = _STATE.decode(sealed.state)
+    except msgspec.MsgspecError as error:
+        raise UnreadableState(one_line(error)) from error
+    controller = Controller(_snapshot(saved), policy.decide, policy.order, journal, **policy.needs)
+    state = controller.state
+    state.shifting, state.shift_s, state.followers = saved.shifting, saved.shift_s, saved.followers
+    controller._timers = saved.timers
+    controller.refused_plans = saved.refused_plans
+    return controller
+
+
+@cache
+def _form() -> int:
+    """A number that changes with the version, and with every field that a saved state has, however deep."""
+    schema = msgspec.json.encode(msgspec.json.schema(SavedState), order="sorted")
+    return crc32(schema, crc32(f"{FORMAT} {__version__}".encode()))
+
+
+def _params(policy: BoundPolicy) -> bytes:
+    return _ENCODER.encode(policy.params)
+
+
+def _snapshot(saved: SavedState) -> Snapshot:
+    partitions = {p.id: p for p in saved.partitions}
+    views = {v.id: _view(v, partitions) for v in saved.jobs}
+    return Snapshot(
+        saved.now_s,
+        versioned((v.node.id, v) for v in saved.nodes),
+        versioned((o.id, o) for o in saved.owners),
+        versioned(saved.usage.items()),
+        versioned(views.items()),
+        _queue([views[job_id] for job_id in saved.waiting], lambda v: shape_of(v.job)),
+        _queue([views[job_id] for job_id in saved.placed], lambda _view: 0),
+        versioned(partitions.items()),
+        versioned(saved.leaving.items()),
+        saved.unsettled,
+        _capacity(saved),
+        versioned((_frozen(key), seen) for key, seen in saved.history),
+        saved.memo,
+        saved.wake,
+        saved.seed,
+        saved.decision,
+        saved.submissions,
+        saved.arrived,
+        saved.due,
+    )
+
+
+def _capacity(saved: SavedState) -> Capacity:
+    whole = Capacity.of(v.node for v in saved.nodes)
+    up = sum(1 << i for i, there in enumerate(saved.up) if there)
+    return whole._with({i: Free(int.from_bytes(f[0], "little"), *f[1:]) for i, f in enumerate(saved.free)}, up)
+
+
+def _plain(free: Free) -> tuple[bytes, float, float, float]:
+    gpus = free.gpus.to_bytes((free.gpus.bit_length() + 7) // 8, "little")
+    return gpus, free.cores, free.mem_mib, free.net_mbps
+
+
+def _view(view: JobView, partitions: dict[str, Partition]) -> JobView:
+    tenancies = view.tenancies
+    if tenancies:
+        tenancies = tuple(
+            t if t.holding is None else Tenancy(t.task, _shared(t.holding, partitions), t.doing, t.coming)
+            for t in tenancies
+        )
+    return replace(view, rank=_frozen(view.rank), tenancies=tenancies) if view.rank or tenancies else view
+
+
+def _shared(holding: Holding, partitions: dict[str, Partition]) -> Holding:
+    """What a tenant holds as planned is one value with its partition's, as before: to compare them is a look then."""
+    partition = partitions.get(holding.partition)
+    if partition is None or partition.slices != holding.slices:
+        return holding
+    return replace(holding, slices=partition.slices)
+
+
+def _queue(views: list[JobView], bucket: Callable[[JobView], Any]) -> VersionedQueue[Any]:
+    buckets: dict[Any, list[Entry]] = {}
+    for view in views:
+        buckets.setdefault(bucket(view), []).append((view.rank, view.number, view.id))
+    for entries in buckets.values():
+        entries.sort()
+    return VersionedQueue(buckets, len(views))
+
+
+def _frozen(value: Any) -> Any:
+    """Ranks and keys are tuples all through, or they would not compare."""
+    return tuple(_frozen(v) for v in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,437 @@
+"""A controller that was killed comes back as it was: state, timers, and all that it decides from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hocket.control import saved
+from hocket.control.controller import Controller
+from hocket.control.journal import JournalError, JournalLost, MemoryJournal, SqliteJournal, open_to_append
+from hocket.control.journal.stored import checksum
+from hocket.control.ports import Cycle, Header, Journal
+from hocket.control.restore import again, restore
+from hocket.control.saver import Saver
+from hocket.control.state import State, empty
+from hocket.executors.simulated import SimulatedExecutor, parse_beliefs
+from hocket.model.capacity import Capacity
+from hocket.model.event import JobStarted, JobSubmitted, NodeJoined
+from hocket.model.job import Job
+from hocket.model.partition import Partition, Tenant
+from hocket.model.plan import ALWAYS, Plan, Wake
+from hocket.model.resources import Node, Slice
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobState, JobView, Tier
+from hocket.policies import find, policies
+from hocket.policies.registry import BoundPolicy, Params, Policy
+from hocket.testing import strategies as some
+from hocket.testing.builders import cluster, submitted
+from hocket.testing.harness import Harness
+from hocket.workloads.cluster import parse_cluster
+from hocket.workloads.demo import demo
+from hocket.workloads.truth import Fault, Workload
+
+SEED = 3
+NODES = tuple(parse_cluster("4x4"))
+
+
+def world() -> SimulatedExecutor:
+    """Owners with quotas, criteria, costs, epochs, noise, and a node that is lost and comes back."""
+    whole = demo(5)
+    faults = (Fault(4000.0, "n002", 6000.0),)
+    workload = Workload("demo", whole.submissions, owners=whole.owners, faults=faults)
+    return SimulatedExecutor(workload, NODES, seed=SEED, beliefs=parse_beliefs("noisy:0.3"), noise=0.2, until_s=9000.0)
+
+
+def new(policy: BoundPolicy, journal: Journal, nodes: tuple[Node, ...] = NODES, seed: int = SEED) -> Controller:
+    return Controller(empty(nodes, seed), policy.decide, policy.order, journal, **policy.needs)
+
+
+def header(policy: BoundPolicy) -> Header:
+    return Header(policy.policy.name, policy.settings, NODES, SEED)
+
+
+def kept(cycle: Cycle) -> Cycle:
+    """As it comes back from a journal on disk."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(cycle), type=Cycle)
+
+
+# How policies are bound, what was measured, and a memory of what was admitted: not state.
+NOT_STATE = {"decide", "journal", "decision_s", "_fits", "order", "shifts", "learns"}
+OF_ONE_CYCLE = {"alarm", "epoch_ended", "fell_to", "freed", "judged", "timers"}  # forgotten when the next one begins
+
+
+def fields(controller: Controller, *, between: bool = False) -> dict[str, Any]:
+    """Every field of a controller and its state, also those that somebody adds later."""
+    state = controller.state
+    found = {f"state.{name}": getattr(state, name) for name in State.__slots__ if name not in NOT_STATE}
+    found |= {name: value for name, value in vars(controller).items() if name not in NOT_STATE | {"state"}}
+    for name, value in found.items():
+        if hasattr(value, "seal"):
+            sealed = value.seal()
+            # The order of a map counts too: policies and folds go through it.
+            found[name] = sealed.items() if hasattr(sealed, "items") else sealed.buckets()
+        elif isinstance(value, Capacity):
+            found[name] = (list(value), value.gpus, value.up, value._by_count, value.layout.nodes)
+    if between:
+        found = {name: value for name, value in found.items() if name.removeprefix("state.") not in OF_ONE_CYCLE}
+    return found
+
+
+def assert_equal(one: Controller, other: Controller, *, between: bool = False) -> None:
+    left, right = fields(one, between=between), fields(other, between=between)
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        assert value == right[name], name
+
+
+def lived(policy: BoundPolicy) -> Iterator[tuple[Controller, MemoryJournal]]:
+    """A simulated run, and its controller after every cycle."""
+    journal = MemoryJournal(header(policy))
+    controller, executor = new(policy, journal), world()
+    while (moment := executor.wait(controller.next_timer_s())) is not None:
+        actions = controller.cycle(*moment)
+        controller.next_timer_s()
+        yield controller, journal
+        if actions:
+            executor.apply(actions)
+
+
+EVERY_POLICY = pytest.mark.parametrize("name", sorted(policies()))
+
+
+@EVERY_POLICY
+def test_the_state_is_the_live_one_after_every_cycle(name: str) -> None:
+    policy = find(name).bound()
+    restored = new(policy, MemoryJournal(header(policy)))
+    timers = plans = 0
+    for live, journal in lived(policy):
+        again(restored, kept(journal.cycles[-1]))
+        assert_equal(live, restored)
+        timers += live.next_timer_s() is not None
+        plans += journal.cycles[-1].plan is not None
+    assert timers > 20
+    assert plans > 20
+    assert not restored.decision_s, "nobody was asked"
+
+
+@EVERY_POLICY
+def test_a_saved_state_is_the_live_one_and_decides_as_it_did(name: str) -> None:
+    policy = find(name).bound()
+    states: list[bytes] = []
+    for live, journal in lived(policy):
+        states.append(saved.encode(live, policy))
+        if len(states) % 20 == 0:
+            assert_equal(live, saved.decode(states[-1], policy, journal), between=True)
+    for cut in range(5, len(states), 60):
+        asks = MemoryJournal(journal.header)
+        one, other = saved.decode(states[cut], policy, asks), saved.decode(states[cut], policy, journal)
+        other.journal = MemoryJournal(journal.header)
+        for cycle in journal.after(cut + 1):
+            one.advance(cycle.at_s, cycle.events)
+            assert asks.cycles[-1] == cycle, "decided as it was"
+            again(other, cycle)
+        assert saved.encode(other, policy) == states[-1]
+
+
+@EVERY_POLICY
+def test_a_run_whose_controller_is_killed_again_and_again_is_the_same_run(name: str, tmp_path: Path) -> None:
+    policy = find(name).bound()
+    *_, (_live, uninterrupted) = lived(policy)
+    path = tmp_path / "j.db"
+    executor = world()  # which lives on
+    journal = open_to_append(path, header(policy))
+    controller, saver = restore(journal, policy), Saver(journal, policy, events=20)
+    kills = saves = 0
+    while (moment := executor.wait(controller.next_timer_s())) is not None:
+        actions = controller.cycle(*moment)
+        saves += saver.cycled(controller, len(moment[1]))
+        if actions:
+            executor.apply(actions)
+        if len(journal) % 25 == 0:
+            journal.close()
+            journal = open_to_append(path, header(policy))
+            controller, saver = restore(journal, policy), Saver(journal, policy, events=20)
+            kills += 1
+    assert [kept(c) for c in uninterrupted] == list(journal)
+    journal.close()
+    assert kills > 8
+    assert saves > kills
+
+
+def wild(snapshot: Snapshot, _params: Params) -> Plan:
+    """All that a plan can say, by dice, and now and then what it must not."""
+    plan, dice = some.chaos(snapshot), snapshot.dice()
+    views = sorted(snapshot.jobs.values(), key=lambda v: -v.number)  # not in the order of their names
+    touched = {t.job for p in plan.put for t in p.tenants}
+    ends = {v.id: "hopeless" for v in views if v.id not in touched and not v.verdict and dice.random() < 0.1}
+    return replace(
+        plan,
+        put=tuple(p for p in plan.put if not any(t.job in ends for t in p.tenants)),
+        drop=(*plan.drop, "nowhere") if dice.random() < 0.05 else plan.drop,
+        ends=ends,
+        tiers={v.id: dice.choice(list(Tier)[1:]) for v in views if v.state is JobState.PAUSED and dice.random() < 0.3},
+        checkpoints={v.id: Tier.MEMORY for v in views if v.size and dice.random() < 0.2},
+        reasons={**plan.reasons, "*": "the dice said so", **dict.fromkeys(ends, "no hope")},
+        memos={v.id: [dice.random(), {"deep": [None, "x"]}] for v in views if dice.random() < 0.3},
+        memo={"thrown": snapshot.decision},
+        reviews={v.id: snapshot.now_s + 100 * dice.random() for v in views if dice.random() < 0.2},
+    )
+
+
+def by_dice(view: JobView, _now_s: float, _params: Params) -> tuple[Any, ...]:
+    """A rank with all that ranks may have."""
+    return (view.epoch, (float("inf") if view.number % 2 else 1.5, view.job.owner))
+
+
+dice = Policy("dice", wild, Params, by_dice, "", "", "").bound()
+
+
+class Anything(Harness):
+    """Whatever becomes of the state, it shall come back."""
+
+    def validate(self) -> None:
+        pass
+
+
+# A history that fails is long anyway, and to shorten it takes minutes.
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+@given(st.data())
+def test_drawn_histories_come_back_from_cycles_and_from_saved_states(data: st.DataObject) -> None:
+    nodes = data.draw(some.nodes())
+    policy = data.draw(st.sampled_from([dice, find("las").bound(), find("fair").bound()]))
+    harness = Anything(policy.decide, nodes, policy.order)
+    harness.controller = Controller(empty(nodes), harness._ask, policy.order, harness.journal, **policy.needs)
+    some.play(harness, data.draw(some.histories(nodes, 30)), nodes)
+    journal = MemoryJournal(harness.journal.header)
+    journal.extend([kept(cycle) for cycle in harness.journal])
+    controller = new(policy, journal, tuple(nodes), 0)
+    cut = data.draw(st.integers(0, len(journal)))
+    for number, cycle in enumerate(journal, 1):
+        if number - 1 == cut:
+            controller = saved.decode(saved.encode(controller, policy), policy, journal)
+        controller.journal = MemoryJournal(journal.header)
+        again(controller, cycle)
+    live, restored = fields(harness.controller, between=True), fields(controller, between=True)
+    for name in live.keys() - {"_timers"}:  # A harness does not look at its timers, and so keeps stale ones.
+        assert live[name] == restored[name], name
+    assert set(restored["_timers"]) <= set(live["_timers"])
+
+
+# -- what is restored from ----------------------------------------------------------------------------------
+
+FIFO = find("fifo").bound()
+
+
+def queued(
+    path: Path | str, *, saves: tuple[int, ...] = (), batches: int = 10, policy: BoundPolicy = FIFO
+) -> Controller:
+    """Batches of submissions, more than there is room for; the state saved after some of them."""
+    nodes = tuple(cluster("2x4"))
+    journal = open_to_append(path, Header(policy.policy.name, policy.settings, nodes))
+    controller = restore(journal, policy)
+    for n in range(len(journal) + 1, len(journal) + batches + 1):
+        controller.cycle(float(n), [submitted(Job(f"j{n}-{i}"), float(n)) for i in range(20)])
+        if n in saves:
+            journal.save(saved.encode(controller, policy))
+    controller.next_timer_s()
+    journal.close()
+    return controller
+
+
+class Counting(MemoryJournal):
+    """Counts what is read of it."""
+
+    def __init__(self, source: SqliteJournal) -> None:
+        super().__init__(source.header)
+        self.extend(list(source))
+        self._saved = tuple(source.saved())
+        self.after_number = -1
+
+    def after(self, number: int) -> Iterator[Cycle]:
+        self.after_number = number
+        return super().after(number)
+
+
+def restored_after(path: Path, policy: BoundPolicy = FIFO) -> tuple[int, Controller]:
+    """After which cycle a restore begins to fold, and what it comes to."""
+    source = SqliteJournal(path)
+    journal = Counting(source)
+    source.close()
+    controller = restore(journal, policy)
+    return journal.after_number, controller
+
+
+def spoil(path: Path, number: int, value: bytes) -> None:
+    journal = open_to_append(path, Header("fifo"))
+    assert isinstance(journal, SqliteJournal)
+    check = checksum(number, value)
+    journal._open().execute("UPDATE saved SET value = ?, crc = ? WHERE n = ?", (value, check, number))
+    journal.close()
+
+
+def test_a_controller_comes_back_from_every_kind_of_store(store: str) -> None:
+    live = queued(store, saves=(8,))
+    journal = open_to_append(store, header(FIFO))
+    controller = restore(journal, FIFO)
+    journal.close()
+    assert_equal(live, controller, between=True)
+
+
+def test_only_what_came_after_the_newest_saved_state_is_folded(tmp_path: Path) -> None:
+    live = queued(tmp_path / "j.db", saves=(3, 6, 8))
+    number, controller = restored_after(tmp_path / "j.db")
+    assert number == 8
+    assert_equal(live, controller, between=True)
+
+
+@pytest.mark.parametrize("spoilt", [b"no state at all", b"\x94\x00\xa4fifo\xc4\x00\x80"])
+def test_a_state_that_cannot_be_read_is_passed_over_for_an_older_one_or_for_all_cycles(
+    tmp_path: Path, spoilt: bytes
+) -> None:
+    live = queued(tmp_path / "j.db", saves=(3, 8))
+    for number, instead in ((8, 3), (3, 0)):
+        spoil(tmp_path / "j.db", number, spoilt)
+        begun, controller = restored_after(tmp_path / "j.db")
+        assert begun == instead
+        assert_equal(live, controller, between=True)
+
+
+def test_a_state_of_another_policy_or_with_other_parameters_is_passed_over(tmp_path: Path) -> None:
+    las = find("las").bound()
+    queued(tmp_path / "j.db", saves=(8,), policy=las)
+    assert restored_after(tmp_path / "j.db", las)[0] == 8
+    assert restored_after(tmp_path / "j.db", find("las").bound({"promote": 7}))[0] == 0
+    assert restored_after(tmp_path / "j.db", FIFO)[0] == 0
+
+
+def test_a_state_of_other_code_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queued(tmp_path / "j.db", saves=(8,))
+    saved._form.cache_clear()
+    monkeypatch.setattr(saved, "FORMAT", saved.FORMAT + 1)
+    assert restored_after(tmp_path / "j.db")[0] == 0
+    saved._form.cache_clear()
+
+
+def test_an_empty_journal_is_a_new_controller(tmp_path: Path) -> None:
+    journal = open_to_append(tmp_path / "j.db", header(FIFO))
+    controller = restore(journal, FIFO)
+    assert_equal(controller, new(FIFO, journal))
+    assert controller.journal is journal
+    journal.close()
+
+
+def test_cycles_that_are_gone_are_not_passed_over_in_silence(tmp_path: Path) -> None:
+    queued(tmp_path / "j.db", saves=(8,))
+    journal = open_to_append(tmp_path / "j.db", header(FIFO))
+    assert isinstance(journal, SqliteJournal)
+    journal._open().execute("DELETE FROM cycle WHERE n > 6")
+    with pytest.raises(JournalError, match="a state was saved after cycle 8, and its last cycle is 6"):
+        restore(journal, FIFO)
+    journal.close()
+
+
+def test_a_journal_that_contradicts_itself_is_refused_by_its_cycle(tmp_path: Path) -> None:
+    journal = SqliteJournal(tmp_path / "j.db", header(FIFO))
+    journal.append(Cycle(1.0, (), Plan(drop=("nowhere",))))
+    with pytest.raises(JournalError, match=r"j.db', cycle 1 at 1 s: it contradicts what went before: 'nowhere'"):
+        restore(journal, FIFO)
+    journal.close()
+
+
+def test_what_was_decided_stands_whether_or_not_the_policy_would_be_asked_today() -> None:
+    journal = MemoryJournal(Header("fifo", nodes=tuple(cluster("1x2"))))
+    journal.append(Cycle(1.0, (submitted(Job("a"), 1.0),)))  # It would be asked.
+    journal.append(Cycle(2.0, (), Plan(wake=Wake(arrival=False, freed_gpus=None, epoch=False))))
+    late = Plan((Partition("b", (Slice("n0", (1,)),), (Tenant("b", (1,)),)),), reasons={"b": "starts"})
+    journal.append(Cycle(3.0, (submitted(Job("b"), 3.0),), late))  # It would not.
+    journal.append(Cycle(4.0, (JobStarted(4.0, "b"),), replace(late, drop=("nowhere",)), ("the plan drops …",)))
+    snapshot = restore(journal, FIFO).snapshot
+    assert (snapshot.decision, list(snapshot.partitions)) == (2, ["b"])
+    assert [v.state for v in snapshot.jobs.values()] == [JobState.WAITING, JobState.RUNNING]
+    assert snapshot.wake == ALWAYS, "as after every refused plan"
+
+
+def test_nodes_that_joined_are_known_for_submissions_to_come(tmp_path: Path) -> None:
+    journal = open_to_append(tmp_path / "j.db", Header("fifo"))
+    restore(journal, FIFO).cycle(1.0, [NodeJoined(1.0, Node("late", 2))])
+    for save in (False, True):
+        controller = restore(journal, FIFO)
+        controller.cycle(2.0, [submitted(Job(f"j{save}", sizes=(2,)), 2.0)])
+        (event,) = list(journal)[-1].events
+        assert isinstance(event, JobSubmitted), "not refused"
+        journal.save(saved.encode(controller, FIFO))
+    journal.close()
+
+
+# -- troubles -----------------------------------------------------------------------------------------------
+
+
+def test_after_a_failed_append_a_restore_is_as_if_the_cycle_had_never_been(tmp_path: Path) -> None:
+    live = queued(tmp_path / "smooth.db")
+    queued(tmp_path / "j.db", batches=6)
+    journal = open_to_append(tmp_path / "j.db", header(FIFO))
+    assert isinstance(journal, SqliteJournal)
+    controller = restore(journal, FIFO)
+    (pages,) = journal._open().execute("PRAGMA page_count").fetchone()
+    journal._open().execute(f"PRAGMA max_page_count = {pages}")
+    batches = {n: [submitted(Job(f"j{n}-{i}"), float(n)) for i in range(20)] for n in range(7, 11)}
+    with pytest.raises(JournalError, match="database or disk is full"):  # noqa: PT012 - at which it stops, SQLite knows
+        for n, events in batches.items():
+            controller.cycle(float(n), events)
+    journal._open().execute("PRAGMA max_page_count = 100000")
+    controller = restore(journal, FIFO)
+    for later in range(n, 11):
+        controller.cycle(float(later), batches[later])
+    controller.next_timer_s()
+    journal.close()
+    assert_equal(live, controller)
+
+
+def test_a_saver_saves_every_so_many_events_and_with_the_first_cycle_after_a_restore(tmp_path: Path) -> None:
+    journal = open_to_append(tmp_path / "j.db", header(FIFO))
+    controller, saver = restore(journal, FIFO), Saver(journal, FIFO, events=5)
+    done = []
+    for n in range(1, 12):
+        controller.cycle(float(n), [])
+        done.append(saver.cycled(controller, 2))
+    assert [n for n, did in enumerate(done, 1) if did] == [3, 6, 9]
+    assert [number for number, _state in journal.saved()] == [9, 6]
+    assert Saver(journal, FIFO).cycled(controller, 1)
+    journal.close()
+
+
+def test_the_more_jobs_there_are_the_more_seldom_they_are_saved(tmp_path: Path) -> None:
+    journal = open_to_append(tmp_path / "j.db", header(FIFO))
+    controller, saver = restore(journal, FIFO), Saver(journal, FIFO, events=5)
+    controller.cycle(1.0, [submitted(Job(f"j{i}"), 1.0) for i in range(50)])
+    assert not saver.cycled(controller, 50)
+    assert not saver.cycled(controller, 49)
+    assert saver.cycled(controller, 1)
+    journal.close()
+
+
+def test_a_state_that_cannot_be_saved_stops_nothing(tmp_path: Path) -> None:
+    journal = open_to_append(tmp_path / "j.db", header(FIFO))
+    assert isinstance(journal, SqliteJournal)
+    controller, saver = restore(journal, FIFO), Saver(journal, FIFO, events=1)
+    controller.cycle(1.0, [submitted(Job(f"j{i}", command=("x" * 900,)), 1.0) for i in range(100)])
+    (pages,) = journal._open().execute("PRAGMA page_count").fetchone()
+    journal._open().execute(f"PRAGMA max_page_count = {pages + 3}")
+    assert not saver.cycled(controller, 1000)
+    assert saver.trouble == f"journal '{journal.path}' cannot be written: database or disk is full"
+    controller.cycle(2.0, [])
+    journal._open().execute("PRAGMA max_page_count = 100000")
+    assert saver.cycled(controller, 1000)
+    assert saver.trouble == ""
+    journal._open().execute("UPDATE writer SET epoch = 99")
+    with pytest.raises(JournalLost):
+        saver.cycled(controller, 1000)
+    journal.close()
