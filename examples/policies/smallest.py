@@ -34,7 +34,8 @@ def decide(snapshot: Snapshot, params: Smallest) -> Plan:
         if not view.rank[0]:
             draft.reasons["*"] = f"waits: '{view.id}' has waited long enough, and all that is free is kept for it"
             break
-    for job_id in snapshot.arrived:
-        if not draft.size_of(snapshot.jobs[job_id]):  # It waits: rank it anew when its patience is over.
-            draft.reviews[job_id] = snapshot.jobs[job_id].submitted_s + params.patience_s
+    for view in draft.only(snapshot.arrived):
+        left_s = params.patience_s - view.waited_at(snapshot.now_s)
+        if left_s > 0 and not draft.size_of(view):  # It waits: rank it anew when its patience is over.
+            draft.reviews[view.id] = snapshot.now_s + left_s
     return draft.plan(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False))

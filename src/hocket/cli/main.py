@@ -8,15 +8,25 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from hocket.cli.after_dashes import AfterDashes
 from hocket.cli.compare import compare
 from hocket.cli.decide import decide
 from hocket.cli.demo import demo
+from hocket.cli.down import down
+from hocket.cli.jobs import jobs
+from hocket.cli.logs import logs
 from hocket.cli.policies import policies
 from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, InputError
 from hocket.cli.replay import replay
+from hocket.cli.show import show
 from hocket.cli.simulate import simulate
+from hocket.cli.submit import submit
+from hocket.cli.top import top
+from hocket.cli.up import up
 from hocket.cli.version import version
 from hocket.cli.whatif import whatif
+from hocket.cli.why import why
+from hocket.cli.wishes import pause, resume, stop
 from hocket.cli.workloads import workloads
 
 
@@ -71,6 +81,17 @@ app.command()(demo)
 app.command()(whatif)
 app.command()(replay)
 app.command()(decide)
+app.command()(up)
+app.command()(down)
+app.command(cls=AfterDashes)(submit)
+app.command()(jobs)
+app.command()(show)
+app.command()(why)
+app.command()(logs)
+app.command()(top)
+app.command()(pause)
+app.command()(resume)
+app.command()(stop)
 app.command()(version)
 
 

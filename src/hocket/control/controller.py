@@ -126,7 +126,7 @@ class Controller:
                 new.add(event.job.id)
             elif isinstance(event, NodeJoined):
                 self._cluster_grows(event)
-            elif isinstance(event, JobFailed) and not event.final and self._tried_enough(event.job):
+            elif isinstance(event, JobFailed) and event.own and not event.final and self._tried_enough(event.job):
                 event = replace(event, final=True)
             facts.append(event)
         return facts

@@ -146,7 +146,7 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
         tenancies,
         _RUNNING,
         started_s=state.now_s if started_s is None else started_s,
-        starts=view.starts + (tenancy.doing is _IS_STARTING),
+        starts=view.starts + _is_another_run(tenancy),
         prepared=False,
     )
     state.put_view(view, settled)
@@ -156,6 +156,12 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
         state.judged.append(job_id)
     if not _as_planned(state, job_id, task, holding):
         state.unsettle((job_id, task))
+
+
+def _is_another_run(tenancy: Tenancy) -> bool:
+    """Did the tenant start, or leave and start elsewhere? If only its boundary changed it went on."""
+    was, coming = tenancy.holding, tenancy.coming
+    return coming is not None and (was is None or was.slices != coming.slices or was.replicas != coming.replicas)
 
 
 def _as_planned(state: State, job_id: str, task: str, holding: Holding | None) -> bool:
@@ -217,7 +223,8 @@ def _failed(state: State, event: JobFailed) -> None:
         _over(state, event)
     else:
         _fail(state, event.job, event.reason)
-        _rest(state, event.job)
+        if event.own:
+            _rest(state, event.job)
 
 
 def _rest(state: State, job_id: str) -> None:

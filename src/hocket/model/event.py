@@ -147,6 +147,7 @@ class JobFailed(_Event, frozen=True, gc=False, tag=True):
     job: str
     reason: str
     final: bool = False
+    own: bool = True  # it broke by itself; what was done to it counts against no limit
 
 
 class TimePassed(_Event, frozen=True, gc=False, tag=True):

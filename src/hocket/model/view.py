@@ -103,7 +103,7 @@ class JobView(Struct, frozen=True, gc=False):
     gpus: int = 0  # it runs on now
     size: int = 0  # it runs at now
     started_s: float | None = None  # first start
-    starts: int = 0
+    starts: int = 0  # also those after a resize or a move
     failures: int = 0
     crashes: int = 0  # failures of its own making, not of a node's
     held: Hold | None = None  # why it may not run for now; it stands in no queue

@@ -17,9 +17,10 @@ from hocket.estimators import speed
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.model.criterion import Duration, RunTime
 from hocket.model.curve import Curve, Point
-from hocket.model.event import EpochEnded, JobSubmitted, NodeJoined, NodeLost, OwnerSet
+from hocket.model.event import EpochEnded, JobPaused, JobStarted, JobSubmitted, NodeJoined, NodeLost, OwnerSet
 from hocket.model.job import Owner
 from hocket.model.plan import Verdict
+from hocket.model.view import Costs
 from hocket.policies.registry import BoundPolicy
 from hocket.reports.account import Account, JobRecord, account
 from hocket.reports.summary import Summary, quantile, summarise
@@ -54,13 +55,18 @@ class Band(Struct, frozen=True):
 
 
 def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
-    """The truth about the jobs of a journal, as far as it tells."""
+    """The truth about the jobs of a journal, as far as it tells. A live one is told from its first submission on."""
+    nodes = {node.id: node for node in recorded.header.nodes}
+    is_live = not nodes
+    switches = _Switches()
     submitted: dict[str, JobSubmitted] = {}
     epochs: dict[str, list[EpochEnded]] = {}
     owners: dict[str, Owner] = {}
     faults: list[Fault] = []
     down: dict[str, float] = {}
     for cycle in cycles:
+        if is_live:
+            switches.see(cycle)
         for event in cycle.events:
             match event:
                 case JobSubmitted():
@@ -73,9 +79,13 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
                     down.setdefault(event.node, event.at_s)
                 case NodeJoined() if event.node.id in down:
                     faults.append(Fault(down.pop(event.node.id), event.node.id, event.at_s))
+                case NodeJoined():
+                    nodes.setdefault(event.node.id, event.node)
                 case _:
                     pass
     faults += [Fault(at_s, node) for node, at_s in down.items()]
+    zero_s = recorded.began_s if is_live else 0.0
+    costs = switches.costs() if is_live else None
     ran = _time_by_size(recorded)
     rates = {r.job.id: _epoch_rates(epochs.get(r.job.id, []), recorded, n) for n, r in enumerate(recorded.jobs)}
     fitted = speed.fit_loss(rates.values())
@@ -89,15 +99,49 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         truth, rests_on = _truth(record, times, rates[record.job.id], epochs.get(record.job.id, []), loss, typical_s)
         if rests_on:
             unfinished[record.job.id] = rests_on
-        submissions.append(Submission(record.submitted_s, record.job, replace(truth, costs=event.costs), event.beliefs))
+        truth = replace(truth, costs=event.costs if costs is None else costs)
+        submissions.append(Submission(record.submitted_s - zero_s, record.job, truth, event.beliefs))
     workload = Workload(
         recorded.header.workload or "recorded",
         tuple(sorted(submissions, key=lambda s: s.at_s)),
-        recorded.header.nodes,
+        tuple(nodes.values()),
         tuple(owners.values()),
-        tuple(faults),
+        tuple(_after(fault, zero_s) for fault in faults if fault.at_s >= zero_s),
     )
     return Rebuilt(workload, seen, unfinished, loss, fitted is not None)
+
+
+def _after(fault: Fault, zero_s: float) -> Fault:
+    return Fault(fault.at_s - zero_s, fault.node, None if fault.back_s is None else fault.back_s - zero_s)
+
+
+class _Switches:
+    """How long real starts and stops took, from the cycles in which they were decided and done."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}  # job → when a plan, in which nobody had to leave, started it
+        self._leaving: dict[str, float] = {}  # job → when a plan dropped it
+        self._starts: list[float] = []
+        self._stops: list[float] = []
+
+    def see(self, cycle: Cycle) -> None:
+        """Take in a cycle."""
+        for event in cycle.events:
+            if isinstance(event, JobStarted) and event.job in self._told:
+                self._starts.append(event.at_s - self._told.pop(event.job))
+            elif isinstance(event, JobPaused) and event.job in self._leaving:
+                self._stops.append(event.at_s - self._leaving.pop(event.job))
+        plan = cycle.plan
+        if plan is not None and not cycle.refused:
+            self._leaving.update((pid, cycle.at_s) for pid in plan.drop)
+            if not plan.drop:
+                self._told.update((t.job, cycle.at_s) for p in plan.put for t in p.tenants)
+
+    def costs(self) -> Costs:
+        """The medians."""
+        return Costs(
+            start_s=quantile(sorted(self._starts), 0.5) or 0.0, stop_s=quantile(sorted(self._stops), 0.5) or 0.0
+        )
 
 
 def run_again(rebuilt: Rebuilt, policy: BoundPolicy, seed: int) -> WhatIf:

@@ -1,0 +1,118 @@
+"""The two endless conversations with the controller, each in a thread of its own: taking orders, and reporting."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from urllib.parse import quote
+
+import msgspec
+
+from hocket.agent.complaints import complain
+from hocket.agent.link import Away, Gone, Link, Patience, Refused, Session
+from hocket.agent.log_part import log_part
+from hocket.agent.protocol import Heard, Numbered, ReadLog
+from hocket.agent.runs import Runs
+from hocket.agent.state_folder import StateFolder
+
+_MARGIN_S = 15.0  # for the answer to a call for orders, beyond the time it may stand
+_GAP_S = 0.02  # between calls with reports, lest a hundred jobs make a thousand calls
+_ORDERS = msgspec.json.Decoder(list[Numbered])
+_HEARD = msgspec.json.Decoder(Heard)
+
+
+def converse(call: Callable[[], None], fail: Callable[[str], None]) -> None:
+    """Call again and again, in a new thread; an error for which there is no remedy ends the agent."""
+
+    def go_on() -> None:
+        patience = Patience()
+        while True:
+            try:
+                call()
+                patience.reset()
+            except (Away, Gone) as trouble:
+                time.sleep(patience.wait_s(trouble))
+            except Refused as error:
+                fail(str(error))
+                return
+            except BaseException as error:  # A bug must not leave an agent that hears nothing and says nothing.
+                fail(f"bug: {error!r}")
+                raise
+
+    threading.Thread(target=go_on, daemon=True).start()
+
+
+class Orders:
+    """Takes orders. The next are asked for when these are carried out, so that none is taken and forgotten."""
+
+    def __init__(self, link: Link, session: Session, runs: Runs, state: StateFolder) -> None:
+        self._link, self._session, self._runs, self._state = link, session, runs, state
+        self._of, self._after = "", 0
+
+    def take(self) -> None:
+        """Wait for orders, and carry them out."""
+        welcome = self._session.joined(self._link)
+        if welcome.session != self._of:
+            self._of, self._after = welcome.session, 0
+        path = f"/v1/agents/{quote(self._of, safe='')}/orders?after={self._after}"
+        try:
+            answer = self._link.call("GET", path, within_s=welcome.poll_s + _MARGIN_S)
+        except Gone:
+            self._session.is_gone(self._of)
+            raise
+        for numbered in _ORDERS.decode(answer):
+            if numbered.n > self._after:
+                if isinstance(numbered.order, ReadLog):
+                    self._send_log(numbered.order)
+                else:
+                    self._runs.carry_out(numbered.order)
+                self._after = numbered.n
+
+    def _send_log(self, order: ReadLog) -> None:
+        part = log_part(self._state, order)
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "X-Attempt": str(part.number),
+            "X-Offset": str(part.offset),
+            "X-Next-Offset": str(part.offset + len(part.data)),
+        }
+        path = f"/v1/agents/{quote(self._of, safe='')}/logs/{quote(order.request, safe='')}"
+        try:
+            self._link.call("POST", path, part.data, headers)
+        except Gone:
+            self._session.is_gone(self._of)
+            raise
+        except (Away, Refused):  # Whoever asked has stopped waiting, and can ask again.
+            pass
+
+
+class Reports:
+    """Says what is to be said, until it is heard."""
+
+    def __init__(self, link: Link, session: Session, runs: Runs) -> None:
+        self._link, self._session, self._runs = link, session, runs
+
+    def say(self) -> None:
+        """Wait for something to say, and say it."""
+        batch = self._runs.next_batch()
+        try:
+            welcome = self._session.joined(self._link)
+            path = f"/v1/agents/{quote(welcome.session, safe='')}/reports"
+            _HEARD.decode(self._link.call("POST", path, msgspec.json.encode(batch.reports())))
+        except Gone:
+            self._session.is_gone(welcome.session)
+            self._runs.not_heard()
+            raise
+        except Refused as error:
+            if error.status not in (400, 413, 422):
+                raise
+            given_up = self._runs.not_taken(batch)
+            if given_up is not None:
+                complain(f"a report is given up: {error}: {given_up}")
+        except BaseException:
+            self._runs.not_heard()
+            raise
+        else:
+            self._runs.heard(batch)
+        time.sleep(_GAP_S)

@@ -1,0 +1,153 @@
+"""The agent of one machine: `python -m hocket.agent.node --url URL --token-file FILE --state DIR`.
+
+It runs what the controller orders and reports what happens. Its jobs do not depend on it: killed in any way and started
+again on the same folder, it finds them and goes on; while the controller is away, they run on.
+
+SIGTERM ends the agent and leaves the jobs, unless `--stop-jobs` was said; SIGINT asks the jobs to save and to leave,
+and the agent waits for them. Either one a second time kills them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import time
+
+from hocket.agent.complaints import complain
+from hocket.agent.conversation import Orders, Reports, converse
+from hocket.agent.devices import VISIBLE, Declared, discover
+from hocket.agent.link import Away, Controller, Link, Refused, Session
+from hocket.agent.protocol import Hello
+from hocket.agent.runs import Runs
+from hocket.agent.state_folder import InUse, StateFolder
+from hocket.agent.watch import Watch
+
+FAILED = 2  # exit code
+_LAST_WORDS_S = 5.0  # for reports to be heard when the jobs are stopped; a later agent would say them too
+
+
+class NodeAgent:
+    """The main thread: it waits, for sidecars and signals, and ends the agent."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._stop_jobs: bool = options.stop_jobs
+        self._watch = Watch()
+        self._signals = _signal_pipe()
+        self._watch.readable(self._signals, self._take_signals)
+        self._failure = ""
+        self._leaves = self._stops = False
+        controller = Controller(options.url, options.token_file)
+        links = Link(controller), Link(controller)
+        state = StateFolder(options.state)
+        declared = Declared(options.gpus, options.gpu_kind, options.cores, options.mem_mib)
+        devices = discover(options.name, declared, os.environ.get(VISIBLE))
+        self._runs = Runs(state, self._watch, devices.shown)
+        self._runs.find()
+
+        def hello(link: Link) -> Hello:
+            return Hello(devices.node, options.address or link.own_address(), self._runs.present())
+
+        session = Session(hello)
+        self._orders = Orders(links[0], session, self._runs, state)
+        self._reports = Reports(links[1], session, self._runs)
+
+    def run(self) -> int:
+        """Until a signal comes, or the controller refuses us; the exit code."""
+        converse(self._take_orders, self._fail)
+        converse(self._reports.say, self._fail)
+        last_s: float | None = None  # until when to wait for reports to be heard
+        while not self._failure:
+            next_s = self._runs.tick()
+            if self._leaves:
+                return 0
+            if self._stops and self._runs.are_gone:
+                last_s = last_s if last_s is not None else time.monotonic() + _LAST_WORDS_S
+                if self._runs.all_is_said or time.monotonic() > last_s:
+                    return 0
+                next_s = 0.02
+            self._watch.wait(next_s)
+        complain(self._failure)
+        return FAILED
+
+    def _take_orders(self) -> None:
+        if self._stops:  # Whatever the controller wants to run here will be elsewhere.
+            time.sleep(3600)
+        self._orders.take()
+
+    def _fail(self, why: str) -> None:
+        self._failure = why
+        self._watch.ring()
+
+    def _take_signals(self) -> None:
+        for number in os.read(self._signals, 4096):
+            if number == signal.SIGTERM and not self._stop_jobs and not self._stops:
+                self._leaves = True
+            elif self._stops:
+                self._runs.kill_all()
+            else:
+                self._stops = True
+                self._runs.stop_all()
+
+
+def _signal_pipe() -> int:
+    """Signals become bytes that can be waited for like everything else."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})  # Whoever started us may have kept them.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return read_end
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a count, not '{text}'")
+    return int(text)
+
+
+def _amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = 0.0
+    if not 0 < amount < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not '{text}'")
+    return amount
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m hocket.agent.node", description="The agent of one machine.")
+    parser.add_argument("--url", required=True, help="of the controller, such as http://127.0.0.1:8321")
+    parser.add_argument("--token-file", required=True, metavar="FILE")
+    parser.add_argument("--state", required=True, metavar="DIR", help="run folders, checkpoints, logs")
+    parser.add_argument("--name", default=socket.gethostname(), help="of this node; default: the host's")
+    parser.add_argument("--address", default="", help="where other nodes reach this one")
+    parser.add_argument("--gpus", type=_count, help="the first so many; virtual ones if there are fewer")
+    parser.add_argument("--gpu-kind", metavar="KIND", help="default: as the driver calls it")
+    parser.add_argument("--cores", type=_amount, help="default: all that this process may use")
+    parser.add_argument("--mem-mib", type=_amount, help="default: all that this process may use")
+    parser.add_argument("--stop-jobs", action="store_true", help="SIGTERM stops the jobs as SIGINT does")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the agent; 0 when it was told to leave, 2 when it cannot go on."""
+    options = _options(arguments)
+    try:
+        agent = NodeAgent(options)
+    except (InUse, Refused, Away, OSError, ValueError) as error:
+        complain(str(error))
+        return FAILED
+    return agent.run()
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # A thread may stand in a call for orders, and Python would wait for nothing of it but its lock.

@@ -1,0 +1,97 @@
+"""The reading end of `hocket.report`: a FIFO whose path the job finds in its environment.
+
+A line is a count and `name=value`s, with tabs between. The job's processes write lines of at most PIPE_BUF bytes, which
+the kernel does not mix, and drop them when nobody has read for a while.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from hocket.agent.progress.epochs import Epochs
+from hocket.agent.progress.lines import Lines
+from hocket.agent.progress.numbers import metric_name, number
+from hocket.agent.progress.reader import Reader, Report
+from hocket.agent.progress.row import MOST_METRICS
+
+VARIABLE = "HOCKET_REPORT"
+LONGEST_LINE = 1 << 12
+_MOST_READS = 16  # in one poll
+
+
+class Channel(Reader):
+    """Makes the FIFO, and takes it away again."""
+
+    def __init__(self, epochs: Epochs, path: str) -> None:
+        """Without a path, the FIFO stands in a folder of its own among the temporary files."""
+        super().__init__(epochs)
+        self._said = epochs.said
+        self._lines = Lines(LONGEST_LINE)
+        self._folder = "" if path else _make_folder()
+        self._path = path or os.path.join(self._folder, "report")
+        _make_fifo(self._path)
+        # For writing too: so it never ends, however many writers come and go.
+        self._fd = os.open(self._path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def poll(self) -> list[Report]:
+        """What the job's processes have written."""
+        reports: list[Report] = []
+        for _read in range(_MOST_READS):
+            try:
+                data = os.read(self._fd, 1 << 16)
+            except BlockingIOError:
+                break
+            for line in self._lines.cut(data).decode("utf-8", "replace").split("\n"):
+                reports += self._line(line)
+        return reports
+
+    def env(self) -> dict[str, str]:
+        """Where they find the FIFO."""
+        return {VARIABLE: self._path}
+
+    def _rest(self) -> list[Report]:
+        if self._fd < 0:
+            return []
+        reports = self.poll()
+        os.close(self._fd)
+        self._fd = -1
+        _remove(self._path, self._folder)
+        return reports
+
+    def _line(self, line: str) -> list[Report]:
+        first, *pairs = line.split("\t")
+        count = number(first)
+        metrics: dict[str, float] = {}
+        for pair in pairs[:MOST_METRICS]:
+            name, _equals, text = pair.rpartition("=")
+            value = number(text)
+            if value is not None and (known_as := metric_name(name)):
+                metrics[known_as] = value
+        return [] if count is None else self._said(count, metrics)
+
+
+def _make_folder() -> str:
+    folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"hocket-{os.urandom(8).hex()}")
+    os.mkdir(folder, 0o700)
+    return folder
+
+
+def _make_fifo(path: str) -> None:
+    try:
+        os.mkfifo(path, 0o600)
+    except FileExistsError:
+        # An earlier attempt's, with what that one left unread.
+        if not stat.S_ISFIFO(os.lstat(path).st_mode):
+            raise
+        os.unlink(path)
+        os.mkfifo(path, 0o600)
+
+
+def _remove(path: str, folder: str) -> None:
+    try:
+        os.unlink(path)
+        if folder:
+            os.rmdir(folder)
+    except OSError:
+        pass  # Somebody else was quicker.

@@ -1,0 +1,120 @@
+"""What the controller and a node's agent say to each other, as JSON over HTTP.
+
+The agent calls; the controller never does, so an agent may stand behind a firewall, in a container or on another
+host, and assumes nothing of the controller's files. Every call carries the token (`Authorization: Bearer …`).
+
+| call | says |
+| --- | --- |
+| `POST /v1/agents/hello` `Hello` → `Welcome` | the node is there, with these runs; first of all, and after a 410 |
+| `POST /v1/agents/{session}/reports` `[Report, …]` → `Heard` | what happened; answered once it is in the journal |
+| `GET /v1/agents/{session}/orders?after=N` → `[Numbered, …]` | what to do, as soon as there is anything, or `[]` |
+| `POST /v1/agents/{session}/logs/{request}` bytes | the part of a log that a `ReadLog` asked for |
+
+A session that the controller does not know (it was restarted, or took the agent for lost) is answered 410: say hello
+again. Orders are numbered from 1 in each session; asking `after=N` says that all up to N are taken. Reports may be said
+twice; a run's reports are numbered by its sidecar, and the controller passes over those it has heard.
+
+A **run** is one attempt of a job on one node: (job, number). The controller numbers them; a later run of a job has a
+larger number, and an agent never has two of a job at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from hocket.model.resources import Node
+
+
+class RunKey(Struct, frozen=True, order=True):
+    """One attempt of a job on this node."""
+
+    job: str
+    number: int
+
+
+class Hello(Struct, frozen=True):
+    """A node joins, with the runs that its agent still has: those whose sidecar lives, or has reports to be heard."""
+
+    node: Node
+    address: str  # where other nodes reach it
+    runs: tuple[RunKey, ...] = ()
+
+
+class Welcome(Struct, frozen=True):
+    """The session, and how often to be heard from at least."""
+
+    session: str
+    lease_s: float  # an agent that is silent for so long is taken for lost, and its runs with it
+    poll_s: float  # how long a call for orders may stand
+
+
+class Report(Struct, frozen=True):
+    """One line of a run's `events.jsonl`, or `lost` (number 0): its sidecar died and what was left of it is killed."""
+
+    run: RunKey
+    n: int
+    at_s: float
+    event: str  # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost
+    fields: dict[str, Any] = {}
+
+
+class Heard(Struct, frozen=True):
+    """All reports of that call are in the journal."""
+
+    reports: int
+
+
+class Prepare(Struct, frozen=True, tag_field="order", tag="prepare"):
+    """Stand a job ready before its main, without devices."""
+
+    run: RunKey
+    spec: dict[str, Any]  # as a sidecar's spec.json, but for the folders and the mark, which are the agent's own
+
+
+class Run(Struct, frozen=True, tag_field="order", tag="run"):
+    """Run it, or let the prepared one go on, on these devices."""
+
+    run: RunKey
+    spec: dict[str, Any]
+    env: dict[str, str]  # of the hand-over: devices, ranks, sizes
+
+
+class Stop(Struct, frozen=True, tag_field="order", tag="stop"):
+    """Ask it to save its state and leave; kill it when the grace is over."""
+
+    run: RunKey
+    grace_s: float
+
+
+class Save(Struct, frozen=True, tag_field="order", tag="save"):
+    """Ask it to save its state and go on."""
+
+    run: RunKey
+
+
+class Forget(Struct, frozen=True, tag_field="order", tag="forget"):
+    """The job is over: kill what may be left, and keep its logs only."""
+
+    job: str
+
+
+class ReadLog(Struct, frozen=True, tag_field="order", tag="read-log"):
+    """Send a part of a job's output."""
+
+    request: str
+    job: str
+    number: int  # of the run; 0 for the last
+    offset: int  # in bytes from the beginning of what is kept; from the end when negative
+    limit: int
+
+
+Order = Prepare | Run | Stop | Save | Forget | ReadLog
+
+
+class Numbered(Struct, frozen=True):
+    """An order and its number in the session."""
+
+    n: int
+    order: Order

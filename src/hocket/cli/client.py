@@ -1,0 +1,205 @@
+"""Talks to the controller that runs in a home folder: `url` says where it listens, `token` lets us in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from hocket.cli.refusal import InputError
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+HOME_VARIABLE = "HOCKET_HOME"
+_PATIENCE_S = 30.0  # for one answer
+_FRESH_S = 1.0  # after which a server may have closed a connection that nobody used
+_MOST_SHOWN = 500  # characters of an answer that is no error of ours
+_UNIX = "unix://"
+
+
+class Away(InputError):
+    """No controller answers there, or not any more."""
+
+
+class Refused(InputError):
+    """The controller said no, in one sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Answer:
+    """What came back."""
+
+    __slots__ = ("body", "headers")
+
+    def __init__(self, body: bytes, headers: Mapping[str, str]) -> None:
+        self.body = body
+        self.headers = headers  # by name in lower case
+
+    def json(self) -> Any:
+        """The body, read as JSON."""
+        import msgspec
+
+        return msgspec.json.decode(self.body)
+
+    def number(self, header: str, default: int) -> int:
+        """A header that holds a whole number."""
+        text = self.headers.get(header.lower(), "")
+        return int(text) if text.removeprefix("-").isdecimal() else default
+
+
+def home_folder(given: Path | None) -> Path:
+    """The folder a controller lives in: as given, `HOCKET_HOME`, or `~/.hocket`."""
+    if given is not None:
+        return given.expanduser().absolute()
+    named = os.environ.get(HOME_VARIABLE, "")
+    return Path(named).expanduser().absolute() if named else Path.home() / ".hocket"
+
+
+class Client:
+    """One connection, kept open and opened again when it broke; url and token are read anew each time it is opened.
+
+    So whoever waits long finds a controller that was restarted, though it listens elsewhere now.
+    """
+
+    def __init__(self, home: Path | None = None, patience_s: float = _PATIENCE_S) -> None:
+        self.home = home_folder(home)
+        self._patience_s = patience_s
+        self._open: HTTPConnection | None = None
+        self._token = ""
+        self._used_s = 0.0
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def get(self, path: str, **query: object) -> Answer:
+        """Ask for something; asked once more if the connection turned out to be stale."""
+        from urllib.parse import urlencode
+
+        said = {name: str(value).lower() if value is True else value for name, value in query.items() if value != ""}
+        whole = f"{path}?{urlencode(said)}" if said else path
+        if self._open is not None:
+            try:
+                return self._exchange("GET", whole, None)
+            except Away:
+                pass  # It may only have closed a connection that was idle.
+        return self._exchange("GET", whole, None)
+
+    def post(self, path: str, body: object = None) -> Answer:
+        """Ask for a change, and only once: a connection that may be stale is not used, for who knows what was heard."""
+        import msgspec
+
+        if monotonic() - self._used_s > _FRESH_S:
+            self.close()
+        return self._exchange("POST", path, msgspec.json.encode({} if body is None else body))
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> Answer:
+        from http.client import HTTPException
+
+        connection = self._connected()
+        headers = {"Authorization": f"Bearer {self._token}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        sent = False
+        try:
+            connection.request(method, path, body, headers)
+            sent = True
+            response = connection.getresponse()
+            answer = Answer(response.read(), {name.lower(): value for name, value in response.headers.items()})
+        except TimeoutError as error:
+            self.close()
+            raise Away(f"the controller in {self.home} did not answer within {self._patience_s:g} s") from error
+        except (OSError, HTTPException) as error:
+            self.close()
+            if method == "POST" and sent:
+                raise Away(f"the controller went away before it answered; see `hocket jobs` ({error})") from error
+            raise self._nobody(f"{type(error).__name__}: {error}") from error
+        self._used_s = monotonic()
+        if response.status >= 400:
+            raise Refused(response.status, self._refusal(response.status, answer.body))
+        return answer
+
+    def _refusal(self, status: int, body: bytes) -> str:
+        if status == 401:
+            return f"the controller does not accept the token in {self.home / 'token'}"
+        import msgspec
+
+        try:
+            said = msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            said = None
+        message = said.get("error") or said.get("detail") if isinstance(said, dict) else None
+        if isinstance(message, str):
+            return message
+        return f"the controller answered {status}: {body[:_MOST_SHOWN].decode(errors='replace') or 'nothing'}"
+
+    def _connected(self) -> HTTPConnection:
+        if self._open is None:
+            where = self._read("url")
+            self._token = self._read("token")
+            connection = _connection(where, self._patience_s, self.home)
+            try:
+                connection.connect()
+            except OSError as error:
+                raise self._nobody(where) from error
+            self._open = connection
+        return self._open
+
+    def _read(self, name: str) -> str:
+        path = self.home / name
+        try:
+            text = path.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            raise self._nobody(str(self.home)) from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        if not text or not text.isprintable():
+            raise InputError(f"{path} must hold one line, and is empty or damaged; start again with 'hocket up'")
+        return text
+
+    def _nobody(self, where: str) -> Away:
+        return Away(f"no controller answers at {where}; start one with 'hocket up'")
+
+
+def _connection(url: str, patience_s: float, home: Path) -> HTTPConnection:
+    from http.client import HTTPConnection, HTTPSConnection
+    from urllib.parse import urlsplit
+
+    if url.startswith(_UNIX):
+        return _over_socket(url.removeprefix(_UNIX), patience_s)
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if host is None or parts.scheme not in ("http", "https"):
+        raise InputError(f"{home / 'url'} must hold http://HOST:PORT or unix:///PATH, not {url[:80]!r}")
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    return kind(host, port, timeout=patience_s)
+
+
+def _over_socket(path: str, patience_s: float) -> HTTPConnection:
+    import socket
+    from http.client import HTTPConnection
+
+    class UnixConnection(HTTPConnection):
+        def connect(self) -> None:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(path)
+
+    return UnixConnection("localhost", timeout=patience_s)

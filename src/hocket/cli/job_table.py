@@ -1,0 +1,129 @@
+"""Jobs in a table: on terminals with colours and bars; in pipes as plain columns, quick with ten thousand rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hocket.cli.job_rows import WELL
+
+if TYPE_CHECKING:
+    from hocket.cli.job_rows import Row
+
+TITLES = ("job", "owner", "state", "gpus", "waited", "ran", "epoch", "metric", "until", "reason")
+_STYLES = {
+    "running": "green", "starting": "cyan", "pausing": "yellow", "paused": "yellow", "held": "magenta", "waiting": "",
+    "failed": "bold red",
+}  # fmt: skip
+_BAR = 12  # columns
+_LONGEST = 32  # of a name
+
+
+def styled_state(state: str) -> Any:
+    """A state in its colour."""
+    from rich.text import Text
+
+    return Text(state, style=_STYLES.get(state, "dim" if state in WELL else "yellow"))
+
+
+def job_table(found: Sequence[Row], *, brief: bool = False) -> Any:
+    """A table for a terminal; the brief one is for jobs that somebody waits for."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from hocket.cli.towards import metric_shown
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    titles = ("job", "state", "gpus", "ran", "epoch", "progress")
+    if not brief:
+        titles = ("job", "owner", "state", "gpus", "waited", "ran", "epoch", "progress", "reason")
+    for title in titles:
+        is_number = title in ("waited", "ran", "epoch")
+        # Where room is short, the reason gives way first: it is the one that may wrap, though its text does not.
+        table.add_column(title, justify="right" if is_number else "left", no_wrap=title != "reason")
+    for row in found:
+        name = Text(row.id if len(row.id) <= _LONGEST else f"{row.id[: _LONGEST - 1]}…")
+        cells = [name] if brief else [name, Text(row.owner)]
+        cells += [styled_state(row.state), Text(devices(row))]
+        cells += [] if brief else [Text(_time(row.waited_s))]
+        cells += [Text(_time(row.ran_s)), Text(_epoch(row))]
+        bar, metric = bar_of(row), metric_shown(row)
+        cells += [bar + Text(f" {metric}") if bar else Text(metric)]
+        cells += [] if brief else [Text(one_line(row.reason), style="dim", no_wrap=True, overflow="ellipsis")]
+        table.add_row(*cells)
+    return table
+
+
+def bar_of(row: Row, width: int = _BAR) -> Any:
+    """A bar towards the criterion; empty where nobody can tell."""
+    from rich.text import Text
+
+    from hocket.cli.towards import share_done
+
+    share = share_done(row)
+    if share is None:
+        return Text()
+    filled = round(share * width)
+    return (
+        Text("━" * filled, style="green") + Text("━" * (width - filled), style="bright_black") + Text(f" {share:4.0%}")
+    )
+
+
+def plain_lines(found: Iterable[Row]) -> Iterable[str]:
+    """The rows as aligned columns, the header first."""
+    from hocket.cli.towards import metric_shown
+
+    lines = [TITLES]
+    for row in found:
+        lines.append(
+            (
+                row.id,
+                row.owner or "–",
+                row.state,
+                devices(row) or "–",
+                _time(row.waited_s),
+                _time(row.ran_s),
+                _epoch(row) or "–",
+                metric_shown(row) or "–",
+                row.until or "–",
+                row.reason,
+            )
+        )
+    widths = [max(len(line[n]) for line in lines) for n in range(len(TITLES) - 1)]
+    form = "  ".join(f"{{:{width}}}" for width in widths) + "  {}"
+    return (one_line(form.format(*line)).rstrip() for line in lines)
+
+
+def one_line(text: str) -> str:
+    """Without what would move a terminal's cursor: reasons may quote what users wrote."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
+def devices(row: Row) -> str:
+    """`n0:0-3 n1:0`: where it runs."""
+    by_node: dict[str, list[int]] = {}
+    for device in row.gpus:
+        node, _colon, index = device.rpartition(":")
+        by_node.setdefault(node, []).append(int(index) if index.isdecimal() else 0)
+    return " ".join(f"{node}:{spans(sorted(indices))}" for node, indices in by_node.items())
+
+
+def spans(indices: Sequence[int]) -> str:
+    """`0-3,6` for 0, 1, 2, 3 and 6."""
+    found: list[list[int]] = []
+    for index in indices:
+        if found and index == found[-1][1] + 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in found)
+
+
+def _time(time_s: float) -> str:
+    from hocket.reports.duration import spoken
+
+    return spoken(time_s) if time_s >= 0.05 else "–"
+
+
+def _epoch(row: Row) -> str:
+    return f"{row.epoch:g}" if row.epoch else ""

@@ -1,0 +1,115 @@
+"""`hocket show JOB`: all about one job, but for what may be secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hocket.cli.live_options import Home, JobName
+from hocket.cli.options import AsJson
+
+_OBSERVED = 10  # observations shown
+_NOT_SAID: tuple[object, ...] = (None, "", [], {}, 0, 0.0, False)
+
+
+def show(job: JobName, home: Home = None, as_json: AsJson = False) -> None:
+    """Show a job: where it stands, as what it was submitted, what it reported, what went wrong."""
+    from hocket.cli.client import Client
+    from hocket.cli.job_rows import shown
+
+    with Client(home) as client:
+        found = without_secrets(shown(client, job))
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(found).decode())
+        return
+    _print(found)
+
+
+def without_secrets(found: dict[str, Any]) -> dict[str, Any]:
+    """Names of environment variables only. The controller sends no values; should one ever, they end here."""
+    job = found.get("job")
+    if not isinstance(job, dict) or not isinstance(job.get("env"), dict):
+        return found
+    return found | {"job": job | {"env": sorted(job["env"])}}
+
+
+def _print(found: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from hocket.cli.console import console
+    from hocket.cli.job_rows import row_in
+    from hocket.cli.job_table import bar_of, devices, one_line, styled_state
+    from hocket.cli.times import clock
+    from hocket.cli.towards import metric_shown
+    from hocket.reports.duration import spoken
+
+    page = console()
+    row = row_in(found)
+
+    def say(name: str, value: object, style: str = "") -> None:
+        if value not in _NOT_SAID:
+            page.print(Text(f"{name:12}", style="dim") + Text(one_line(str(value)), style=style), soft_wrap=True)
+
+    page.print(Text(row.id, style="bold") + Text("  ") + styled_state(row.state), soft_wrap=True)
+    say("owner", row.owner)
+    say("reason", row.reason)
+    say("on", devices(row))
+    say("submitted", clock(row.submitted_s))
+    say("started", clock(row.started_s) if row.started_s is not None else "")
+    say("ended", clock(row.ended_s) if row.ended_s is not None else "")
+    say("waited", spoken(row.waited_s))
+    say("ran", spoken(row.ran_s) if row.ran_s else "")
+    say("runs", row.attempts)
+    say("failures", found.get("failures"))
+    if row.until:
+        page.print(Text(f"{'until':12}", style="dim") + Text(row.until) + Text("  ") + bar_of(row), soft_wrap=True)
+    say("epoch", f"{row.epoch:g}" if row.epoch else "")
+    say("metrics", metric_shown(row))
+    _print_use(found.get("use"), say)
+    job = found.get("job") or {}
+    if job:
+        page.print(Text("\nas submitted", style="bold"))
+        for name, value in job.items():
+            if name != "until" and value not in _NOT_SAID:
+                say(name, _words(name, value))
+    _print_observations(found.get("observations") or [], page)
+    for n, warning in enumerate(found.get("warnings") or []):
+        if n == 0:
+            page.print(Text("\nwarnings", style="bold"))
+        page.print(Text(one_line(str(warning)), style="yellow"), soft_wrap=True)
+
+
+def _words(name: str, value: object) -> object:
+    import shlex
+
+    if name in ("command", "resume") and isinstance(value, list):
+        return shlex.join(str(word) for word in value)
+    if isinstance(value, list):
+        return ", ".join(str(v) for v in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={each}" for key, each in value.items())
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def _print_use(use: object, say: Any) -> None:
+    if isinstance(use, dict):
+        numbers = [f"{k} {v:.4g}" for k, v in use.items() if isinstance(v, int | float) and not isinstance(v, bool)]
+        say("uses", ", ".join(numbers))
+
+
+def _print_observations(found: list[dict[str, Any]], page: Any) -> None:
+    from rich.text import Text
+
+    from hocket.cli.job_table import one_line
+    from hocket.cli.times import clock
+
+    if not found:
+        return
+    more = f" (the last {_OBSERVED} of {len(found):,})" if len(found) > _OBSERVED else ""
+    page.print(Text(f"\nreported{more}", style="bold"))
+    for o in found[-_OBSERVED:]:
+        metrics = o.get("metrics") or {}
+        values = "  ".join(f"{k}={v:.4g}" for k, v in metrics.items() if isinstance(v, int | float))
+        line = one_line(f"epoch {o.get('epoch', 0):<6g} {values}")
+        page.print(Text(f"{clock(o.get('at_s'))}  ", style="dim") + Text(line), soft_wrap=True)

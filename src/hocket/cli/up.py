@@ -1,0 +1,104 @@
+"""`hocket up`: a controller, with an agent on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hocket.cli.options import Params, policy_names
+from hocket.cli.refusal import InputError, refusing
+
+if TYPE_CHECKING:
+    from hocket.service.home import Home
+
+_PATIENCE_S = 30.0
+
+
+def up(
+    policy: Annotated[
+        str, typer.Option(help="Who decides (see `hocket policies`).", autocompletion=policy_names)
+    ] = "las",
+    param: Params = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="Declare so many devices instead of those found; they may be virtual.")
+    ] = None,
+    cores: Annotated[float | None, typer.Option(min=0, help="Lend so many cores instead of all.")] = None,
+    name: Annotated[str, typer.Option(help="Of this machine among the nodes; its host name by default.")] = "",
+    home: Annotated[Path, typer.Option(envvar="HOCKET_HOME", help="Where the controller keeps everything.")] = Path(
+        "~/.hocket"
+    ),
+    store: Annotated[
+        str, typer.Option(metavar="FILE|URL", help="Its journal: a file, or postgresql://…; in its home by default.")
+    ] = "",
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Listen there, on loopback.")] = None,
+    lease: Annotated[float, typer.Option(min=1, help="Seconds of silence after which a node counts as lost.")] = 15.0,
+    detach: Annotated[bool, typer.Option("--detach", help="Go on in the background; `hocket down` ends it.")] = False,
+) -> None:
+    """Start a controller and share this machine's devices among the jobs you submit."""
+    from hocket.service.home import Home
+
+    place = Home(home)
+    if detach:
+        _detached(place)
+        return
+    import logging
+
+    from hocket.cli.scenario import bound_policy
+
+    with refusing():
+        bound = bound_policy(policy, param or ())
+    agent = [] if gpus is None else ["--gpus", str(gpus)]
+    agent += [] if cores is None else ["--cores", str(cores)]
+    agent += ["--name", name] if name else []
+    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.INFO)
+    from hocket.service.up import Up
+
+    os.umask(0o077)  # What jobs have in their environment is in the journal.
+    with refusing():
+        place.make()
+        controller = Up(place, bound, store or str(place.journal), port, agent, lease)
+    print(
+        f"hocket: '{policy}' decides at {controller.url}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True
+    )
+    raise typer.Exit(controller.run())
+
+
+def _detached(home: Home) -> None:
+    """The same command without --detach, in a session of its own; returns when it answers."""
+    with refusing():
+        home.make()
+        log = open(home.log, "ab")  # noqa: SIM115 - handed to the child
+    command = [sys.executable, "-m", "hocket", *(word for word in sys.argv[1:] if word != "--detach")]
+    began = home.log.stat().st_size
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    log.close()
+    until = monotonic() + _PATIENCE_S
+    while monotonic() < until:
+        if _answers(home, child.pid):
+            print(f"hocket: a controller answers at {home.url_file.read_text().strip()} (process {child.pid})")
+            return
+        if child.poll() is not None:
+            said = home.log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
+            raise InputError(said[-1].removeprefix("hocket: ") if said else f"it ended with {child.returncode}")
+        sleep(0.02)
+    raise InputError(f"the controller does not answer within {_PATIENCE_S:g} s; see {home.log}")
+
+
+def _answers(home: Home, pid: int) -> bool:
+    from http.client import HTTPConnection, HTTPException
+    from json import loads
+
+    try:
+        _scheme, _, place = home.url_file.read_text().strip().partition("://")
+        connection = HTTPConnection(place, timeout=2)
+        connection.request("GET", "/v1/health")
+        said = loads(connection.getresponse().read())
+    except (OSError, HTTPException, ValueError):
+        return False
+    return bool(said.get("ok")) and (said.get("pid") == pid or os.getpid() == pid)

@@ -1,0 +1,70 @@
+"""From a job and what it is given to the orders that run it: pure."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from hocket.agent.protocol import Prepare, Run, RunKey
+from hocket.model.job import Job, Launch
+from hocket.model.partition import Holding
+
+_LOG_FILES = 4  # that the output of an attempt is kept in, the present one among them
+_PLAIN = Launch()
+
+
+def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) -> dict[str, Run]:
+    """Node → the order that runs the job's part there."""
+    size = sum(to.replicas)
+    orders: dict[str, Run] = {}
+    first = 0
+    for index, (part, replicas) in enumerate(zip(to.slices, to.replicas, strict=True)):
+        env = {
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, part.gpus)),
+            "HOCKET_SIZE": str(size),
+            "HOCKET_GPUS": str(sum(len(s.gpus) for s in to.slices)),
+            "HOCKET_NODE": part.node,
+        }
+        if len(to.slices) > 1:
+            env |= {
+                "RANK": str(first),
+                "WORLD_SIZE": str(size),
+                "GROUP_RANK": str(index),
+                "GROUP_WORLD_SIZE": str(len(to.slices)),
+                "MASTER_ADDR": addresses.get(to.slices[0].node, "127.0.0.1"),
+                "MASTER_PORT": str(29500 + run.number % 1000),
+            }
+        if part.cores:
+            env["OMP_NUM_THREADS"] = str(max(1, int(part.cores)))
+        orders[part.node] = Run(run, spec_of(job, replicas), env)
+        first += replicas
+    return orders
+
+
+def prepare_order(job: Job, run: RunKey, replicas: int) -> Prepare:
+    """The order that stands it ready."""
+    return Prepare(run, spec_of(job, replicas) | {"warm": True})
+
+
+def spec_of(job: Job, replicas: int) -> dict[str, Any]:
+    """A sidecar's spec, without what is the agent's own."""
+    launch = job.launch or _PLAIN
+    log_bytes = max(4096, int(launch.log_mib * (1 << 20) / _LOG_FILES))
+    return {
+        "argv": list(job.command),
+        "resume_argv": list(launch.resume) or None,
+        "cwd": launch.cwd,
+        "env": {"PYTHONUNBUFFERED": "1", **launch.env},  # A line that is not written says nothing of progress.
+        "stop_signal": launch.stop_signal,
+        "checkpoint_signal": launch.checkpoint_signal or None,
+        "grace_s": launch.grace_s,
+        "log_bytes": log_bytes,
+        "log_kept": _LOG_FILES - 1,
+        "progress": launch.progress,
+        "hang_limit_s": launch.hang_s,
+        "workers": replicas if _starts_one_process_a_replica(job.command) else 1,
+    }
+
+
+def _starts_one_process_a_replica(command: tuple[str, ...]) -> bool:
+    return os.path.basename(command[0]) == "torchrun" or "torch.distributed.run" in command[:6]

@@ -1,0 +1,119 @@
+"""Who is there: one session for each agent that said hello, with the orders that wait for it. For many threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from secrets import token_hex
+from threading import Condition
+from time import monotonic
+
+from msgspec import Struct
+
+from hocket.agent.protocol import Numbered, Order
+
+_MOST_ORDERS = 1000  # in one answer
+
+
+class UnknownSession(LookupError):
+    """The agent must say hello again."""
+
+
+class _Session(Struct, eq=False):
+    node: str
+    heard_at: float
+    address: str
+    orders: list[Numbered] = []
+    sent: int = 0  # orders so far
+
+
+class Sessions:
+    """The sessions by id, at most one a node."""
+
+    def __init__(self, lease_s: float) -> None:
+        self.lease_s = lease_s
+        self._changed = Condition()
+        self._sessions: dict[str, _Session] = {}
+        self._closed = self._hushed = False
+
+    def open(self, node: str, address: str) -> str:
+        """A node's agent said hello; an older session of the node is no more."""
+        with self._changed:
+            self._end(node)
+            session = token_hex(16)
+            self._sessions[session] = _Session(node, monotonic(), address)
+            self._changed.notify_all()
+            return session
+
+    def end(self, node: str) -> None:
+        """The node is lost: its agent must say hello again."""
+        with self._changed:
+            self._end(node)
+            self._changed.notify_all()
+
+    def hush(self) -> None:
+        """No more orders: the agents are about to leave. What they should have is told at their next hello."""
+        with self._changed:
+            self._hushed = True
+            for session in self._sessions.values():
+                session.orders.clear()
+
+    def close(self) -> None:
+        """Nobody waits any longer."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def node_of(self, session: str) -> str:
+        """The node of a session, which was just heard from. Raises UnknownSession."""
+        with self._changed:
+            return self._heard(session).node
+
+    def has(self, node: str) -> bool:
+        """Has the node's agent said hello?"""
+        with self._changed:
+            return any(s.node == node for s in self._sessions.values())
+
+    def addresses(self) -> dict[str, str]:
+        """Where other nodes reach each node."""
+        with self._changed:
+            return {s.node: s.address for s in self._sessions.values()}
+
+    def silent(self) -> list[str]:
+        """Nodes that were not heard from for longer than their lease."""
+        late = monotonic() - self.lease_s
+        with self._changed:
+            return [s.node for s in self._sessions.values() if s.heard_at < late]
+
+    def tell(self, node: str, orders: Iterable[Order]) -> None:
+        """Leave orders for a node's agent; one that is not there learns what it must from the answer to its hello."""
+        with self._changed:
+            for session in self._sessions.values():
+                if session.node == node and not self._hushed:
+                    for order in orders:
+                        session.sent += 1
+                        session.orders.append(Numbered(session.sent, order))
+            self._changed.notify_all()
+
+    def orders(self, session_id: str, after: int, wait_s: float) -> list[Numbered]:
+        """The orders after that number, as soon as there are any. Raises UnknownSession."""
+        until = monotonic() + wait_s
+        with self._changed:
+            while True:
+                session = self._heard(session_id)
+                session.orders = [o for o in session.orders if o.n > after]
+                if session.orders:
+                    return session.orders[:_MOST_ORDERS]
+                left = until - monotonic()
+                if left <= 0 or self._closed:
+                    return []
+                self._changed.wait(left)
+
+    def _heard(self, session_id: str) -> _Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise UnknownSession(session_id)
+        session.heard_at = monotonic()
+        return session
+
+    def _end(self, node: str) -> None:
+        self._sessions = {key: s for key, s in self._sessions.items() if s.node != node}

@@ -1,0 +1,1 @@
+"""The controller as a service: one process, one journal, an HTTP API."""

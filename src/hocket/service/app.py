@@ -1,0 +1,357 @@
+"""The HTTP API (docs/api.md). Every answer to something that was said comes after it is in the journal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from secrets import compare_digest, token_hex
+from threading import Event as Flag
+from time import time
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.exceptions import HTTPException
+
+from hocket import __version__
+from hocket.agent.protocol import Heard, Hello, ReadLog, Report, Welcome
+from hocket.control.state import State
+from hocket.executors.agents.executor import Refused
+from hocket.executors.agents.sessions import UnknownSession
+from hocket.model.event import Event, JobAsked, JobRefused, JobSubmitted, Wish
+from hocket.model.job import Job
+from hocket.service import rows
+from hocket.service.broadcast import Broadcast
+from hocket.service.catalogue import Record
+from hocket.service.engine import Engine, Unavailable
+from hocket.service.job_spec import JobSpec, SpecError, checked, jobs_of, read_specs
+
+LARGEST_BODY = 16 << 20
+POLL_S = 20.0
+_PATIENCE_S = 60.0  # for a cycle to be written
+_LOG_PATIENCE_S = 10.0
+_LARGEST_LOG_PART = 4 << 20
+T = TypeVar("T")
+
+
+class Problem(HTTPException):
+    """An answer that is not what was asked for: one sentence."""
+
+    def __init__(self, status: int, error: str) -> None:
+        super().__init__(status, error)
+
+
+class Api:
+    """What the routes share."""
+
+    def __init__(self, engine: Engine, token: str, go_down: Callable[[float], None]) -> None:
+        self.engine = engine
+        self.go_down = go_down
+        self._token = token.encode()
+        self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
+        self.broadcast = Broadcast()
+        engine.changed.append(self.broadcast.say)
+
+    def admits(self, request: Request) -> bool:
+        """Does the request carry the token?"""
+        given = request.headers.get("authorization", "")
+        return compare_digest(given.encode("utf-8", "replace"), b"Bearer " + self._token)
+
+    def accepted(self, future: Future[Any]) -> Any:
+        """Wait until something is in the journal."""
+        try:
+            return future.result(_PATIENCE_S)
+        except NotYet as error:
+            raise Problem(503, "the controller does not answer in time") from error
+        except (Unavailable, RuntimeError) as error:
+            raise Problem(503, str(error)) from error
+
+    def record(self, job_id: str) -> Record:
+        """The record of a job, or 404."""
+        record = self.engine.catalogue.records.get(job_id)
+        if record is None:
+            raise Problem(404, f"there is no job '{job_id[:200]}'")
+        return record
+
+    def row(self, record: Record, now_s: float) -> dict[str, Any]:
+        """One job in one line."""
+        return rows.row(record, self.engine.snapshot.jobs.get(record.job.id), now_s)
+
+
+def decoded(body: bytes, kind: type[T]) -> T:
+    """A body of that type, or 422."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise Problem(422, str(error)) from error
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    """JSON, in which a number that is none is null."""
+    return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> FastAPI:
+    """The API over an engine."""
+    app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
+    api = Api(engine, token, go_down)
+
+    @app.middleware("http")
+    async def guard(request: Request, call_next: Any) -> Response:
+        if request.url.path != "/v1/health" and not api.admits(request):
+            return answer({"error": "the token is missing or wrong (Authorization: Bearer …)"}, 401)
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > LARGEST_BODY or "transfer-encoding" in request.headers:
+            return answer({"error": f"a body must say its length, of {LARGEST_BODY} bytes at most"}, 413)
+        response: Response = await call_next(request)
+        return response
+
+    @app.exception_handler(HTTPException)
+    async def say_problem(_request: Request, error: HTTPException) -> Response:
+        return answer({"error": str(error.detail)}, error.status_code)
+
+    _add_jobs(app, api)
+    _add_cluster(app, api)
+    _add_agents(app, api)
+    return app
+
+
+def _add_jobs(app: FastAPI, api: Api) -> None:
+    @app.post("/v1/jobs", openapi_extra=_body(_submission_schema()))
+    async def submit(request: Request) -> Response:
+        """Submit jobs; answered once they are in the journal."""
+        from starlette.concurrency import run_in_threadpool
+
+        body = await request.body()
+        try:
+            specs = read_specs(body)
+            for spec in specs:
+                checked(spec)
+        except SpecError as error:
+            raise Problem(400, str(error)) from error
+        return answer({"jobs": await run_in_threadpool(_submitted, api, specs)})
+
+    @app.get("/v1/jobs")
+    def jobs(all: bool = False, owner: str = "", limit: int = 100_000) -> Response:  # noqa: A002 - the API's word
+        """Live jobs, and those that are over."""
+        now_s, live = time(), api.engine.snapshot.jobs
+        records = [r for r in list(api.engine.catalogue.records.values()) if all or r.ended_s is None]
+        if owner:
+            records = [r for r in records if r.job.owner == owner]
+        found = [rows.row(r, live.get(r.job.id), now_s) for r in records[-max(0, limit) :]]
+        return answer({"jobs": found})
+
+    @app.get("/v1/jobs/{job_id:path}/why")
+    def why(job_id: str) -> Response:
+        """Why a job stands where it stands."""
+        record, snapshot = api.record(job_id), api.engine.snapshot
+        return answer(rows.why(record, snapshot.jobs.get(job_id), snapshot, time()))
+
+    @app.get("/v1/jobs/{job_id:path}/log")
+    def log(job_id: str, offset: int = 0, limit: int = 1 << 20, attempt: int = 0) -> Response:
+        """A part of what a job printed."""
+        record = api.record(job_id)
+        return _log(api, record, offset, max(0, min(limit, _LARGEST_LOG_PART)), attempt)
+
+    for wish in Wish:
+        _add_wish(app, api, wish)
+
+    @app.get("/v1/jobs/{job_id:path}")
+    def show(job_id: str) -> Response:
+        """All about one job."""
+        record = api.record(job_id)
+        return answer(rows.shown(record, api.engine.snapshot.jobs.get(job_id), api.engine.executor, time()))
+
+
+def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
+    def ask(job_id: str, by: str = "") -> Response:
+        record = api.record(job_id)
+        if record.ended_s is not None:
+            raise Problem(409, f"job '{job_id}' is over: {record.verdict}")
+        api.accepted(api.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, job_id, wish, by[:200])]))
+        return answer({"id": job_id, "state": api.row(record, time())["state"]})
+
+    ask.__doc__ = f"Ask a job to {wish}."
+    app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")
+
+
+def _submitted(api: Api, specs: list[JobSpec]) -> list[dict[str, str]]:
+    names: list[str] = []
+
+    def make(state: State, now_s: float) -> list[Event]:
+        names.clear()
+        known = api.engine.catalogue.records
+        events: list[Event] = []
+        new: set[str] = set()
+        for spec in specs:
+            base = spec.id or _made_up(spec, state.submissions + len(events), known, new)
+            for job in jobs_of(spec, base):
+                names.append(job.id)
+                if reason := _unknown_leader(job, known, new):
+                    events.append(JobRefused(now_s, job.id, reason))
+                elif job.id in known and job.id not in state.jobs.live:
+                    reason = f"job '{job.id}': id must be unique, and a job that is over has it"
+                    events.append(JobRefused(now_s, job.id, reason))
+                else:
+                    new.add(job.id)
+                    events.append(JobSubmitted(now_s, job))
+        return events
+
+    def result(refused: Refused) -> list[dict[str, str]]:
+        return [{"id": name, "refused": refused.get(name, "")} for name in names]
+
+    found: list[dict[str, str]] = api.accepted(api.engine.executor.post(make, result))
+    return found
+
+
+def _unknown_leader(job: Job, known: dict[str, Record], new: set[str]) -> str:
+    for first in job.after:
+        if first not in known and first not in new:
+            return f"job '{job.id}': after must name jobs, and there is no '{first}'"
+        if first in known and known[first].verdict in ("failed", "stopped", "overran"):
+            return f"job '{job.id}': after names '{first}', which is over: {known[first].verdict}"
+    return ""
+
+
+def _made_up(spec: JobSpec, number: int, known: dict[str, Record], new: set[str]) -> str:
+    """A name from the command: `train-12`."""
+    words = [w for w in spec.command if w.endswith(".py")] or [spec.command[0]]
+    stem = os.path.basename(words[0]).removesuffix(".py")
+    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:60].strip("-.") or "job"
+    number += 1
+    while (name := f"{stem}-{number}") in known or name in new or f"{name}-0" in known:
+        number += 1
+    return name
+
+
+def _log(api: Api, record: Record, offset: int, limit: int, attempt: int) -> Response:
+    view = api.engine.snapshot.jobs.get(record.job.id)
+    addresses = api.engine.sessions.addresses()
+    from hocket.executors.agents.runs import nodes_of
+
+    nodes = [n for n in (nodes_of(view) if view is not None else []) if n in addresses] or list(addresses)
+    for node in nodes:
+        request, came, found = token_hex(8), Flag(), []  # type: ignore[var-annotated]
+        api.logs[request] = (came, found)
+        api.engine.sessions.tell(node, [ReadLog(request, record.job.id, attempt, offset, limit)])
+        came.wait(_LOG_PATIENCE_S)
+        api.logs.pop(request, None)
+        if found and (found[0] or found[1].get("x-attempt", "0") != "0"):
+            body, headers = found
+            kept = {k.title(): headers[k] for k in ("x-next-offset", "x-attempt") if k in headers}
+            return Response(body, media_type="application/octet-stream", headers=kept)
+    return Response(b"", media_type="application/octet-stream", headers={"X-Next-Offset": "0", "X-Attempt": "0"})
+
+
+def _add_cluster(app: FastAPI, api: Api) -> None:
+    @app.get("/v1/health")
+    def health() -> Response:
+        """Is it there?"""
+        ok = not api.engine.over.is_set()
+        return answer({"ok": ok, "version": __version__, "pid": os.getpid()}, 200 if ok else 503)
+
+    @app.get("/v1/status")
+    def status() -> Response:
+        """The controller in a few numbers."""
+        engine, snapshot = api.engine, api.engine.snapshot
+        counts: dict[str, int] = {}
+        for record in list(engine.catalogue.records.values()):
+            state = rows.state_of(record, snapshot.jobs.get(record.job.id))
+            counts[state] = counts.get(state, 0) + 1
+        return answer(
+            {
+                "policy": engine.policy.policy.name,
+                "params": engine.policy.settings,
+                "now_s": time(),
+                "jobs": counts,
+                "decisions": engine.decisions,
+                "trouble": engine.trouble,
+            }
+        )
+
+    @app.get("/v1/nodes")
+    def nodes() -> Response:
+        """The nodes, and who holds their GPUs."""
+        return answer({"nodes": rows.nodes(api.engine.snapshot)})
+
+    @app.get("/v1/events")
+    def events() -> StreamingResponse:
+        """Changes of jobs as they come (server-sent events)."""
+
+        def told() -> Any:
+            for job_id in api.broadcast.listen():
+                record = api.engine.catalogue.records.get(job_id)
+                if record is None:
+                    yield b": still here\n\n"
+                else:
+                    yield b"event: job\ndata: " + msgspec.json.encode(api.row(record, time())) + b"\n\n"
+
+        return StreamingResponse(told(), media_type="text/event-stream")
+
+    @app.post("/v1/down", openapi_extra=_body({"type": "object", "properties": {"grace_s": {"type": "number"}}}))
+    async def down(request: Request) -> Response:
+        """Stop every job, which keeps its checkpoint, and the controller."""
+        body = await request.body()
+        given = decoded(body or b"{}", dict[str, float])
+        api.go_down(min(max(0.0, given.get("grace_s", 30.0)), 3600.0))
+        return answer({"ok": True})
+
+
+def _add_agents(app: FastAPI, api: Api) -> None:
+    from starlette.concurrency import run_in_threadpool
+
+    engine = api.engine
+
+    @app.post("/v1/agents/hello", include_in_schema=False)
+    async def hello(request: Request) -> Response:
+        said = decoded(await request.body(), Hello)
+        session = engine.sessions.open(said.node.id, said.address)
+        await run_in_threadpool(api.accepted, engine.executor.post(engine.executor.hello(said)))
+        return answer(Welcome(session, engine.sessions.lease_s, POLL_S))
+
+    @app.post("/v1/agents/{session}/reports", include_in_schema=False)
+    async def reports(session: str, request: Request) -> Response:
+        _node(api, session)
+        said = decoded(await request.body(), list[Report])
+        return answer(Heard(await run_in_threadpool(api.accepted, engine.executor.report(said))))
+
+    @app.get("/v1/agents/{session}/orders", include_in_schema=False)
+    def orders(session: str, after: int = 0) -> Response:
+        try:
+            return answer(engine.sessions.orders(session, after, min(POLL_S, engine.sessions.lease_s / 3)))
+        except UnknownSession as error:
+            raise Problem(410, "say hello again") from error
+
+    @app.post("/v1/agents/{session}/logs/{log_request}", include_in_schema=False)
+    async def logs(session: str, log_request: str, request: Request) -> Response:
+        _node(api, session)
+        waiting = api.logs.get(log_request)
+        if waiting is not None:
+            waiting[1][:] = [await request.body(), dict(request.headers)]
+            waiting[0].set()
+        return answer({"ok": True})
+
+
+def _node(api: Api, session: str) -> str:
+    try:
+        return api.engine.sessions.node_of(session)
+    except UnknownSession as error:
+        raise Problem(410, "say hello again") from error
+
+
+def _body(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _submission_schema() -> dict[str, Any]:
+    (spec,), defined = msgspec.json.schema_components([JobSpec], ref_template="#/$defs/{name}")
+    schema = defined.get("JobSpec", spec)
+    return {
+        "type": "object",
+        "required": ["jobs"],
+        "additionalProperties": False,
+        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": 1000, "items": schema}},
+    }

@@ -1,0 +1,151 @@
+"""The controller in a thread of its own: the same cycle and policies as in the simulator, on a journal and agents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from threading import Event as Flag
+from threading import Thread
+from time import sleep
+from typing import Any
+
+import msgspec
+
+from hocket.control.controller import Controller
+from hocket.control.journal import JournalError, JournalLost, open_to_append
+from hocket.control.ports import Cycle, Header, Store
+from hocket.control.restore import restore
+from hocket.control.saver import Saver
+from hocket.executors.agents.executor import AgentExecutor
+from hocket.executors.agents.sessions import Sessions
+from hocket.model.event import Event
+from hocket.model.snapshot import Snapshot
+from hocket.policies.registry import BoundPolicy
+from hocket.service.catalogue import Catalogue
+
+_log = logging.getLogger("hocket")
+_RETRY_S = 1.0  # after the journal could not be written
+
+
+class Unavailable(RuntimeError):
+    """Nothing can be accepted now; says why."""
+
+
+class Engine:
+    """Restores a controller from its journal and keeps it going."""
+
+    def __init__(self, store: str, policy: BoundPolicy, *, lease_s: float = 15.0, seed: int = 0) -> None:
+        self.policy = policy
+        self.journal = open_to_append(store, Header(policy.policy.name, policy.settings, (), seed, "live"))
+        recorded = self.journal.header
+        if recorded.policy != policy.policy.name or _plain(recorded.params) != _plain(policy.settings):
+            self.journal.close()
+            raise JournalError(
+                f"journal '{self.journal.name}' was begun under policy '{recorded.policy}' with {recorded.params}; "
+                f"go on with those, or begin another one"
+            )
+        self.catalogue = Catalogue()
+        for cycle in self.journal:
+            self.catalogue.see(cycle)
+        self.sessions = Sessions(lease_s)
+        self.trouble = ""
+        self.changed: list[Callable[[list[str]], None]] = []  # whom to tell which jobs changed
+        self.over = Flag()
+        self._controller = self._restored()
+        self.executor = AgentExecutor(self._controller.state, self.sessions)
+        self.snapshot: Snapshot = self._controller.snapshot
+        self.decisions = self._controller.state.decision
+        self._saver = Saver(self.journal, policy)
+        self._thread = Thread(target=self._run, name="controller", daemon=True)
+
+    def start(self) -> None:
+        """Begin to cycle."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop cycling and let go of the journal."""
+        self.sessions.close()
+        self.executor.close()
+        if self._thread.is_alive():
+            self._thread.join(timeout=30)
+        self.journal.close()
+
+    def _restored(self) -> Controller:
+        controller = restore(self.journal, self.policy)
+        self._last = _Last(self.journal)
+        controller.journal = self._last
+        return controller
+
+    def _run(self) -> None:
+        try:
+            while (moment := self.executor.wait(self._controller.next_timer_s())) is not None:
+                self._cycle(*moment)
+        except JournalLost as error:
+            self.trouble = str(error)
+            _log.error("%s", error)
+        except Exception:
+            self.trouble = "the controller broke; see its log"
+            _log.exception("the controller broke")
+        finally:
+            self.executor.close()
+            self.over.set()
+
+    def _cycle(self, now_s: float, events: Sequence[Event]) -> None:
+        controller = self._controller
+        try:
+            actions = controller.cycle(now_s, events)
+        except JournalLost:
+            self.executor.fail(Unavailable("another controller has taken over"))
+            raise
+        except JournalError as error:
+            self._recover(error)
+            return
+        cycle = self._last.cycle
+        changed = self.catalogue.see(cycle)
+        self.snapshot = controller.snapshot
+        self.decisions = controller.state.decision
+        self.executor.apply(actions)
+        self.executor.settle(cycle.events)
+        if self._saver.cycled(controller, len(cycle.events)):
+            _log.debug("the state was saved")
+        for tell in self.changed:
+            tell(changed)
+
+    def _recover(self, error: JournalError) -> None:
+        """What was said is not accepted; go on from what the journal has as soon as it can be written again."""
+        self.trouble = str(error)
+        _log.error("%s", error)
+        self.executor.fail(Unavailable(self.trouble))
+        while True:
+            try:
+                self._controller = self._restored()
+                break
+            except JournalLost:
+                raise
+            except JournalError as again:
+                self.trouble = str(again)
+                self.executor.refuse(Unavailable(self.trouble))
+                sleep(_RETRY_S)
+        self.executor.state = self._controller.state
+        self.trouble = ""
+
+
+def _plain(params: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(params, order="sorted")
+
+
+class _Last:
+    """A journal that remembers the last cycle it kept."""
+
+    def __init__(self, journal: Store) -> None:
+        self.header = journal.header
+        self.cycle = Cycle(0.0, ())
+        self._journal = journal
+
+    def append(self, cycle: Cycle) -> None:
+        """Keep one cycle."""
+        self._journal.append(cycle)
+        self.cycle = cycle
+
+    def __iter__(self) -> Iterator[Cycle]:
+        return iter(self._journal)

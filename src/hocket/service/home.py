@@ -1,0 +1,73 @@
+"""The folder of a controller: where it listens, its token, its journal, its agent's folder, its log."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from secrets import token_urlsafe
+
+DEFAULT = "~/.hocket"
+
+
+class Home:
+    """A controller's folder, readable by its owner only."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).expanduser().absolute()
+
+    def make(self) -> None:
+        """Make it if it is missing, with a token."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chmod(self.path, 0o700)
+        if not self.token_file.exists():
+            self.write(self.token_file, token_urlsafe(32))
+
+    @property
+    def token_file(self) -> Path:
+        """The token that every call carries."""
+        return self.path / "token"
+
+    @property
+    def token(self) -> str:
+        """The token itself."""
+        return self.token_file.read_text().strip()
+
+    @property
+    def url_file(self) -> Path:
+        """Where the controller listens."""
+        return self.path / "url"
+
+    @property
+    def journal(self) -> Path:
+        """Its journal, unless a store is named."""
+        return self.path / "journal.db"
+
+    @property
+    def agent(self) -> Path:
+        """The folder of the agent on this machine."""
+        return self.path / "agent"
+
+    @property
+    def log(self) -> Path:
+        """What the controller and its agent say when nobody looks."""
+        return self.path / "log"
+
+    def last_port(self) -> int:
+        """The port it listened on last, so that an agent that lives on finds it again; 0 for any."""
+        try:
+            return int(self.url_file.read_text().strip().rsplit(":", 1)[1])
+        except (OSError, ValueError, IndexError):
+            return 0
+
+    def write(self, path: Path, text: str) -> None:
+        """Replace a file as a whole, readable by its owner only."""
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(fd, "w") as file:
+            file.write(text)
+        os.rename(part, path)
+
+    def sweep(self) -> None:
+        """Remove what a controller left that was killed as it wrote."""
+        for part in self.path.glob("*.part"):
+            part.unlink(missing_ok=True)

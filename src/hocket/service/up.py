@@ -1,0 +1,102 @@
+"""A controller's life: from its journal to the last job that leaves."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+from threading import Event as Flag
+from threading import Thread
+from time import monotonic
+
+import uvicorn
+
+from hocket.policies.registry import BoundPolicy
+from hocket.service.app import make_app
+from hocket.service.engine import Engine
+from hocket.service.home import Home
+from hocket.service.local_agent import LocalAgent
+
+_log = logging.getLogger("hocket")
+_AGENT_S = 15.0  # for the agent to say hello
+_THREADS = 200  # for calls that wait: each agent has one that waits for orders
+
+
+class Up:
+    """Runs until it is told to go down."""
+
+    def __init__(
+        self, home: Home, policy: BoundPolicy, store: str, port: int | None, agent_options: list[str], lease_s: float
+    ) -> None:
+        home.make()
+        self.home = home
+        self.engine = Engine(store, policy, lease_s=lease_s)
+        home.sweep()  # Nobody else writes there: we hold the journal.
+        self._socket = _bound(port if port is not None else home.last_port(), exactly=port is not None)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._agent = LocalAgent(home, self.url, agent_options)
+        self._leaving = Flag()
+        self._grace_s = 30.0
+        app = make_app(self.engine, home.token, self.leave)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, lifespan="off")
+        self._server = uvicorn.Server(config)
+
+    def leave(self, grace_s: float) -> None:
+        """Stop all jobs and end."""
+        self._grace_s = grace_s
+        self._leaving.set()
+
+    def run(self) -> int:
+        """Serve until it is over; the exit code."""
+        import anyio.to_thread
+
+        signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
+        signal.signal(signal.SIGINT, lambda *_: self._leaving.set())
+        self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        self.engine.start()
+
+        async def serve() -> None:
+            anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+            await self._server._serve(sockets=[self._socket])
+
+        thread = Thread(target=lambda: anyio.run(serve), name="http", daemon=True)
+        thread.start()
+        self._agent.start()
+        self._await_agent()
+        self.home.write(self.home.url_file, self.url)
+        while not self._leaving.wait(0.5):
+            if self.engine.over.is_set() or not thread.is_alive():
+                _log.error("the controller ends: %s", self.engine.trouble or "its API broke")
+                os._exit(1)  # The jobs and the agent stay; the next controller takes them over.
+        _log.info("going down: the jobs are stopped")
+        self.engine.sessions.hush()
+        self._agent.stop(self._grace_s)
+        self._server.should_exit = True
+        self.engine.close()
+        thread.join(timeout=5)
+        sys.stdout.flush()
+        return 0
+
+    def _await_agent(self) -> None:
+        """Whoever finds the controller finds the devices too."""
+        until = monotonic() + _AGENT_S
+        while not self.engine.sessions.addresses() and monotonic() < until and not self._leaving.wait(0.01):
+            pass
+
+
+def _bound(port: int, exactly: bool) -> socket.socket:
+    """A socket on loopback, at the port if that can be had."""
+    # With its protocol named, or asyncio would not tell it to send at once, and each answer would wait for 40 ms.
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError:
+        if exactly:
+            found.close()
+            raise
+        found.bind(("127.0.0.1", 0))
+    found.listen(128)
+    return found

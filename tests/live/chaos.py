@@ -1,0 +1,271 @@
+"""Short jobs on a real controller while everything is killed at random with -9; then, what must have come of it.
+
+    python -m tests.live.chaos --seconds 600 --seed 7
+
+What became of the jobs is read from the ledgers that the training scripts write themselves, not from the journal.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.live import ledger
+from tests.live.at_rest import Shown, decided_again, leftover_files, orphans, restored
+from tests.live.controller import LiveController, NoAnswer, awaited
+from tests.live.processes import Found, below
+
+_ROOT = Path(__file__).parents[2]
+_OPTIONS = ("--gpus", "4", "--policy", "las", "--param", "levels_gpu_s=[2,6]")
+_WEIGHTS = {"controller": 2, "agent": 2, "sidecar": 3, "training": 4}
+_KILL_EVERY_S = 0.8  # on average
+_LOOK_EVERY_S = 0.1
+_TELL_EVERY_S = 5.0
+_WAVE = 30  # jobs, and as many again when those are over and there is time left
+_REST_S = 240.0  # for all jobs to come to their end once nobody kills any more
+
+
+class Chaos:
+    """One run: `torment` for a while, then `check`."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.seed = seed
+        self.kills: Counter[str] = Counter()
+        self.killed: list[tuple[float, Found]] = []
+        self.wrongs: list[str] = []
+        self._dice = random.Random(seed)
+        self._controller = LiveController(root, *_OPTIONS)
+        self._ledgers = root / "ledgers"
+        self._ledgers.mkdir(exist_ok=True)
+        self._epochs: dict[str, int] = {}  # job → how many it has
+        self._intervals: dict[str, int] = {}  # job → after how many it saves its state
+        self._to_submit: list[dict[str, Any]] = []
+        self._began = time.monotonic()
+        self._told_s = 0.0
+
+    # -- the run ------------------------------------------------------------------------------------------------
+
+    def torment(self, seconds: float) -> None:
+        """Submit jobs and kill whatever there is."""
+        self._new_wave()
+        until = time.monotonic() + seconds
+        next_kill = time.monotonic() + 2.0
+        while time.monotonic() < until:
+            self._look()
+            if self._controller.pid is None:
+                self._controller.start()
+            if time.monotonic() >= next_kill:
+                self._kill_one()
+                next_kill = time.monotonic() + self._dice.expovariate(1 / _KILL_EVERY_S)
+            self._submit_some()
+            if until - time.monotonic() > 30 and not self._to_submit and self._live() == 0:
+                self._new_wave()
+            time.sleep(_LOOK_EVERY_S)
+
+    def check(self) -> None:
+        """Let everything come to rest, and see what is wrong."""
+        if self._controller.pid is None:
+            self._controller.start()
+        awaited(self._all_over, "all jobs over", _REST_S, 0.5)
+        for job_id, row in self._controller.jobs().items():
+            if row["state"] != "finished":
+                self.wrongs.append(f"job '{job_id}' is {row['state']}: {row['reason']}")
+        for job_id, epochs in self._epochs.items():
+            lines = ledger.read(self._ledgers / job_id)
+            self.wrongs += [f"job '{job_id}': {wrong}" for wrong in ledger.wrongs(lines, epochs, self._intervals[job_id])]
+        self._check_journal()
+        awaited(self._controller.answers, "a controller that answers")
+        self._controller.down()
+        awaited(lambda: not orphans(self._controller.root), "every process gone", 30)
+        self.wrongs += [f"left behind: {path}" for path in leftover_files(self._controller)]
+
+    def clean_up(self) -> None:
+        """End what we started, whatever went wrong."""
+        self._controller.kill()
+        while left := list(below(self._controller.root)):
+            for found in left:
+                found.kill()
+            time.sleep(0.05)
+
+    def _check_journal(self) -> None:
+        """Killed once more, at rest, it is restored to what it showed."""
+        before = Shown.by(self._controller)
+        self._controller.kill()
+        self.kills["controller"] += 1
+        journal = self._controller.home / "journal.db"
+        again = restored(journal, self._controller.root / "copy")
+        self.wrongs += [f"restored otherwise: {wrong}" for wrong in before.differences(again)]
+        if different := decided_again(self._controller.root / "copy" / journal.name):
+            self.wrongs.append(f"decided otherwise: {different}")
+        self._controller.start()
+        awaited(self._controller.answers, "a controller that answers")
+        self.wrongs += [f"shown otherwise: {wrong}" for wrong in before.differences(Shown.by(self._controller))]
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def _new_wave(self) -> None:
+        for _ in range(_WAVE):
+            name = f"job-{len(self._epochs)}"
+            epochs, every, pace_s = self._dice.randint(4, 12), self._dice.randint(1, 3), self._dice.uniform(0.3, 0.5)
+            command = [sys.executable, "examples/train_numpy.py", "--seed", str(len(self._epochs))]
+            command += ["--epochs", str(epochs), "--pace", f"{pace_s:.2f}", "--ledger", str(self._ledgers / name)]
+            command += ["--checkpoint-every", str(every)]
+            self._epochs[name], self._intervals[name] = epochs, every
+            self._to_submit.append(
+                {
+                    "id": name,
+                    "command": command,
+                    "cwd": str(_ROOT),
+                    "gpus": self._dice.randint(1, 2),
+                    "warm": self._dice.random() < 0.4,
+                    "retries": 1000,
+                    "backoff_s": 0.1,
+                    "grace_s": 10.0,
+                }
+            )
+
+    def _submit_some(self) -> None:
+        """Jobs come a few at a time. Whether a submission was taken that got no answer, the next attempt tells."""
+        if self._to_submit and self._dice.random() < 0.3:
+            some = self._to_submit[: self._dice.randint(1, 6)]
+            try:
+                answer = self._controller.call("POST", "/v1/jobs", {"jobs": some}, within_s=5)
+            except NoAnswer:
+                return
+            for said in answer["jobs"]:
+                if said["refused"] and "unique" not in said["refused"]:
+                    self.wrongs.append(f"job '{said['id']}' was refused: {said['refused']}")
+            del self._to_submit[: len(some)]
+
+    def _live(self) -> int:
+        """How many jobs there are that are not over, by their own word."""
+        return sum(not self._has_ended(job_id) for job_id in self._epochs)
+
+    def _has_ended(self, job_id: str) -> bool:
+        return any(line["event"] == "end" for line in ledger.read(self._ledgers / job_id))
+
+    def _all_over(self) -> bool:
+        if self._controller.pid is None:
+            self.wrongs.append("the controller ended by itself")
+            self._controller.start()
+        self._look()
+        self._to_submit and self._submit_some()
+        try:
+            jobs = self._controller.jobs()
+        except NoAnswer:
+            return False
+        return not self._to_submit and all(row["ended_s"] is not None for row in jobs.values())
+
+    # -- kills --------------------------------------------------------------------------------------------------
+
+    def _kill_one(self) -> None:
+        """Something of a kind that there is; kinds are chosen first, for there are many more training processes."""
+        by_kind: dict[str, list[Found]] = {}
+        for found in below(self._controller.root):
+            by_kind.setdefault(found.kind, []).append(found)
+        kinds = [kind for kind in sorted(by_kind) if kind in _WEIGHTS]
+        if not kinds:
+            return
+        kind = self._dice.choices(kinds, [_WEIGHTS[kind] for kind in kinds])[0]
+        victim = self._dice.choice(sorted(by_kind[kind], key=lambda found: found.pid))
+        if victim.kill():
+            self.kills[kind] += 1
+            self.killed.append((time.time(), victim))
+
+    def _look(self) -> None:
+        """See that no job has two attempts at once, and tell how it goes."""
+        present: dict[str, Found] = {}
+        for found in below(self._controller.root):
+            if found.kind == "training":
+                other = present.setdefault(found.job, found)
+                if other.attempt != found.attempt and found.lives() and other.lives():
+                    self.wrongs.append(f"job '{found.job}' lives twice: {other} and {found}")
+        now_s = time.monotonic() - self._began
+        if now_s - self._told_s > _TELL_EVERY_S:
+            self._told_s = now_s
+            over = len(self._epochs) - self._live()
+            print(f"{now_s:5.0f} s: {over} of {len(self._epochs)} jobs over, {self._killed()}", flush=True)
+
+    def _killed(self) -> str:
+        return f"{self.kills.total()} kills ({', '.join(f'{n} {kind}' for kind, n in sorted(self.kills.items()))})"
+
+    # -- what is said -------------------------------------------------------------------------------------------
+
+    def summary(self) -> str:
+        """The run in a few lines."""
+        told = [ledger.told(ledger.read(self._ledgers / job_id)) for job_id in self._epochs]
+        ends = sum(t.ends for t in told)
+        return "\n".join(
+            [
+                f"chaos with seed {self.seed}: {len(told)} jobs, {self._killed()} survived",
+                f"the ledgers: {sum(t.attempts for t in told)} attempts, {sum(t.stops for t in told)} of them paused; "
+                f"{sum(t.epochs for t in told)} epochs, {sum(t.again for t in told)} done again since a checkpoint; "
+                f"{len([t for t in told if t.ends])} jobs ended, {ends - len([t for t in told if t.ends])} said so twice",
+                f"wrong: {len(self.wrongs)}" if self.wrongs else "nothing lost, nothing twice, nothing left behind",
+            ]
+        )
+
+    def explained(self) -> str:
+        """What is needed to understand what went wrong."""
+        said = [f"seed {self.seed}, folder {self._controller.root}", *self.wrongs]
+        jobs = [job_id for job_id in self._epochs if not self._has_ended(job_id)]
+        jobs += [job_id for job_id in self._epochs if any(f"'{job_id}'" in wrong for wrong in self.wrongs)]
+        for job_id in list(dict.fromkeys(jobs))[:3]:
+            said.append(f"-- ledger of '{job_id}':")
+            said += map(json.dumps, ledger.read(self._ledgers / job_id))
+            for path in sorted((self._controller.home / "agent" / "runs" / job_id).glob("*/events.jsonl")):
+                said += [f"-- {path}:", *path.read_text(errors="replace").splitlines()[-10:]]
+            said += self._past_of(job_id)
+        said += ["-- the last kills:", *(f"{at_s:.3f} {found}" for at_s, found in self.killed[-20:])]
+        for log in (self._controller.log, self._controller.home / "log"):
+            said += [f"-- {log}:", *(log.read_text(errors="replace").splitlines()[-40:] if log.exists() else ())]
+        return "\n".join(said)
+
+    def _past_of(self, job_id: str) -> list[str]:
+        try:
+            why = self._controller.call("GET", f"/v1/jobs/{job_id}/why")
+            return [f"-- what the controller says of '{job_id}': {why['now']}", *map(json.dumps, why["past"][-20:])]
+        except (NoAnswer, ValueError):
+            return []
+
+
+def run(root: Path, seconds: float, seed: int) -> Chaos:
+    """The whole run; AssertionError with all that is needed to understand it if anything is wrong."""
+    chaos = Chaos(root, seed)
+    try:
+        chaos.torment(seconds)
+        chaos.check()
+    except AssertionError as error:
+        chaos.wrongs.append(str(error))
+    finally:
+        explained = chaos.explained() if chaos.wrongs else ""
+        chaos.clean_up()
+    print(chaos.summary(), flush=True)
+    if chaos.wrongs:
+        raise AssertionError(explained)
+    return chaos
+
+
+def main() -> None:
+    """As a command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.live.chaos", description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
+    options = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="hocket-chaos-"))
+    print(f"seed {options.seed}, folder {root}", flush=True)
+    try:
+        run(root, options.seconds, options.seed)
+    except AssertionError as error:
+        sys.exit(f"{error}\nThe folder is kept: {root}")
+    shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()

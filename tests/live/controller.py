@@ -1,0 +1,88 @@
+"""A real controller in a folder of its own: `hocket up` as a child process that can be killed and started again."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+
+
+class NoAnswer(Exception):
+    """The controller is not there, or cannot do it now."""
+
+
+class LiveController:
+    """Everything is under `root`: its home, its log, and what it and its jobs take for the folder of temporary files."""
+
+    def __init__(self, root: Path, *options: str) -> None:
+        self.root = root
+        self.home, self.log, self.temporary = root / "home", root / "controller.log", root / "tmp"
+        self.temporary.mkdir(parents=True, exist_ok=True)
+        self._options = options
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, while that lives."""
+        return self._child.pid if self._child is not None and self._child.poll() is None else None
+
+    def start(self) -> None:
+        """Start it, again if it has ended; returns at once."""
+        command = [sys.executable, "-m", "hocket", "up", "--home", str(self.home), *self._options]
+        # Whatever it starts inherits the name of this folder, and is found by that.
+        env = {**os.environ, "TMPDIR": str(self.temporary)}
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+
+    def kill(self) -> None:
+        """End it as a power cut would, and leave the agent and the jobs."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+
+    def answers(self) -> bool:
+        """Is it this process that listens, with its agent?"""
+        try:
+            return self.pid is not None and self.call("GET", "/v1/health")["pid"] == self.pid
+        except NoAnswer:
+            return False
+
+    def call(self, method: str, path: str, body: Any = None, within_s: float = 20.0) -> Any:
+        """The answer to a call, or NoAnswer; an answer that says no is a ValueError."""
+        try:
+            place = (self.home / "url").read_text().strip().removeprefix("http://")
+            headers = {"Authorization": f"Bearer {(self.home / 'token').read_text().strip()}"}
+            connection = HTTPConnection(place, timeout=within_s)
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            said = json.loads(answer.read())
+            connection.close()
+        except (OSError, HTTPException, ValueError) as error:
+            raise NoAnswer(f"{method} {path}: {error!r}") from error
+        if answer.status >= 500:
+            raise NoAnswer(f"{method} {path}: {said}")
+        if answer.status >= 400:
+            raise ValueError(f"{method} {path}: {answer.status} {said}")
+        return said
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """All jobs there ever were, by id."""
+        return {row["id"]: row for row in self.call("GET", "/v1/jobs?all=true")["jobs"]}
+
+    def down(self, grace_s: float = 10.0) -> None:
+        """Stop the jobs and the controller, and wait until it has ended."""
+        assert self._child is not None
+        self.call("POST", "/v1/down", {"grace_s": grace_s})
+        self._child.wait(grace_s + 60)
+
+
+def awaited(holds: Callable[[], bool], what: str, within_s: float = 60.0, every_s: float = 0.05) -> None:
+    """Wait until something holds; AssertionError if it does not in time."""
+    until = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < until, f"after {within_s:g} s: not {what}"
+        time.sleep(every_s)

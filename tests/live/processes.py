@@ -1,0 +1,74 @@
+"""The processes that a live controller's folder has, as /proc shows them: told apart by what they are."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Found(NamedTuple):
+    """A living process; `began` tells it from a later one of the same number."""
+
+    kind: str  # controller, agent, sidecar, training, other
+    pid: int
+    began: int
+    job: str = ""
+    attempt: int = 0
+    command: str = ""
+
+    def lives(self) -> bool:
+        """Is it still there?"""
+        return _began(self.pid) == self.began
+
+    def kill(self) -> bool:
+        """End it with -9; False if it had ended before."""
+        with suppress(ProcessLookupError):
+            fd = os.pidfd_open(self.pid)
+            try:
+                if self.lives():
+                    signal.pidfd_send_signal(fd, signal.SIGKILL)
+                    return True
+            finally:
+                os.close(fd)
+        return False
+
+
+def below(root: Path) -> Iterator[Found]:
+    """Every process but our own whose command line or environment names the folder; zombies have neither."""
+    wanted = os.fsencode(root)
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and int(name) != os.getpid():
+            began, command, environ = _began(int(name)), _read(name, "cmdline"), _read(name, "environ")
+            if began is not None and (wanted in command or wanted in environ):
+                yield _told_apart(int(name), began, command, environ)
+
+
+def _told_apart(pid: int, began: int, command: bytes, environ: bytes) -> Found:
+    words = command.split(b"\0")
+    variables = dict(entry.partition(b"=")[::2] for entry in environ.split(b"\0"))
+    said = command.replace(b"\0", b" ").decode(errors="replace").strip()
+    if b"HOCKET_MARK" in variables:
+        job, attempt = variables.get(b"HOCKET_JOB", b"").decode(), int(variables.get(b"HOCKET_ATTEMPT", b"0"))
+        return Found("training", pid, began, job, attempt, said)
+    if b"hocket.agent.sidecar" in command:
+        return Found("sidecar", pid, began, command=said)
+    if b"hocket.agent.node" in words:
+        return Found("agent", pid, began, command=said)
+    kind = "controller" if b"hocket" in words and b"up" in words else "other"
+    return Found(kind, pid, began, command=said)
+
+
+def _began(pid: int) -> int | None:
+    """When it began, in ticks since boot; None if it has ended."""
+    said = _read(str(pid), "stat").rpartition(b")")[2].split()
+    return int(said[19]) if said and said[0] not in b"ZX" else None
+
+
+def _read(pid: str, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""

@@ -1,0 +1,131 @@
+"""Real sidecars with real jobs, and nothing of them left behind."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hocket.agent import run_folder
+from hocket.agent.events import read_events
+from hocket.agent.leftovers import end_leftovers
+from hocket.agent.logs import log_files
+
+PATIENCE_S = 30.0  # far more than anything here takes
+
+
+def wait_until(condition: Callable[[], Any], what: str = "it") -> Any:
+    """Wait for a condition; what it came to."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {PATIENCE_S} s for {what}")
+        time.sleep(0.005)
+    return found
+
+
+class Run:
+    """One attempt in a run folder."""
+
+    def __init__(self, folder: Path, spec: dict[str, Any]) -> None:
+        self.folder, self.mark = folder, spec["mark"]
+        run_folder.create(str(folder), spec)
+        self.pid = 0
+
+    def launch(self) -> Run:
+        self.sidecar = run_folder.launch(str(self.folder))
+        self.pid = self.sidecar.pid
+        return self
+
+    def events(self, kind: str | None = None) -> list[dict[str, Any]]:
+        found, _ = read_events(str(self.folder / run_folder.EVENTS))
+        return [e for e in found if kind in (None, e["event"])]
+
+    def wait_for(self, kind: str) -> dict[str, Any]:
+        def found() -> list[dict[str, Any]]:
+            there = self.events(kind)
+            if not there and self.ended() is not None and not self.events(kind):
+                raise AssertionError(f"the sidecar ended without '{kind}': {self.events()}, {self.complaints()}")
+            return there
+
+        event: dict[str, Any] = wait_until(found, kind)[0]
+        return event
+
+    def wait_for_text(self, text: str) -> None:
+        wait_until(lambda: text in self.log(), f"{text!r} in the log")
+
+    def wait_for_file(self, name: str) -> Path:
+        path = self.folder.parent / name
+        wait_until(path.exists, name)
+        return path
+
+    def send(self, do: str, **more: Any) -> None:
+        assert run_folder.send(str(self.folder), {"do": do, **more})
+
+    def send_when_up(self, do: str) -> None:
+        """Send an order as soon as somebody listens."""
+        wait_until(lambda: run_folder.send(str(self.folder), {"do": do}), "a listener")
+
+    def ended(self) -> int | None:
+        """The sidecar's exit code, if it has ended."""
+        return self.sidecar.poll()
+
+    def finish(self) -> dict[str, Any]:
+        """Wait for the end of it all; the event `exited`."""
+        event = self.wait_for("exited")
+        assert self.sidecar.wait(PATIENCE_S) == 0, self.complaints()
+        assert self.events()[-1] == event
+        assert not self.complaints()
+        return event
+
+    def log(self) -> str:
+        files = [Path(path) for _place, path in log_files(str(self.folder))]
+        return b"".join(f.read_bytes() for f in files if f.exists()).decode(errors="replace")
+
+    def complaints(self) -> str:
+        path = self.folder / run_folder.COMPLAINTS
+        return path.read_text() if path.exists() else ""
+
+
+@pytest.fixture
+def until() -> Callable[..., Any]:
+    """Waits for a condition."""
+    return wait_until
+
+
+Runs = Callable[..., Run]
+
+
+@pytest.fixture
+def prepared_run(tmp_path: Path) -> Iterator[Runs]:
+    """Makes run folders; `run.launch()` starts the sidecar."""
+    made: list[Run] = []
+
+    def make(*argv: str, **fields: Any) -> Run:
+        spec = {"job": "j", "mark": uuid.uuid4().hex, "argv": list(argv), "cwd": str(tmp_path), **fields}
+        made.append(Run(tmp_path / f"run{len(made)}", spec))
+        return made[-1]
+
+    yield make
+    for run in made:
+        if run.pid:
+            run.sidecar.kill()
+            run.sidecar.wait()
+        assert end_leftovers(run.mark) == []
+
+
+@pytest.fixture
+def run(prepared_run: Runs) -> Runs:
+    """Starts a sidecar for a command."""
+    return lambda *argv, **fields: prepared_run(*argv, **fields).launch()
+
+
+@pytest.fixture
+def run_python(run: Runs) -> Runs:
+    """Starts a sidecar for a few lines of Python."""
+    return lambda program, **fields: run(sys.executable, "-u", "-c", program, **fields)

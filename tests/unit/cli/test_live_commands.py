@@ -1,0 +1,399 @@
+"""Commands that talk to a controller, as users type them, against a stand-in that speaks the API over HTTP."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hocket.cli.main import app
+
+
+def hocket(*args: str) -> Any:
+    return CliRunner().invoke(app, args)
+
+
+def done(*args: str) -> str:
+    result = hocket(*args)
+    assert result.exit_code == 0, result.stderr or result.exception
+    return str(result.stdout)
+
+
+def refused(*args: str) -> str:
+    result = hocket(*args)
+    assert result.exit_code == 2, (result.exit_code, result.stderr, result.exception)
+    assert result.stdout == ""
+    assert result.stderr.startswith("hocket: ")
+    assert result.stderr.count("\n") == 1
+    return str(result.stderr)
+
+
+# -- finding the controller ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", ["jobs", "show x", "why x", "logs x", "top", "stop x", "down", "submit -- true"])
+def test_without_a_controller_every_command_says_how_to_start_one(home: Path, line: str) -> None:
+    args = line.split()
+    assert refused(*args) == f"hocket: no controller answers at {home}; start one with 'hocket up'\n"
+    (home / "url").write_text("http://127.0.0.1:1")  # A port that nobody may listen on.
+    (home / "token").write_text("t")
+    assert refused(*args) == "hocket: no controller answers at http://127.0.0.1:1; start one with 'hocket up'\n"
+
+
+def test_the_home_is_an_option_a_variable_or_in_the_users_own(
+    controller: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    assert done("jobs", "--json") == '{"jobs": []}\n'
+    assert str(tmp_path / "other") in refused("jobs", "--home", str(tmp_path / "other"))
+    monkeypatch.delenv("HOCKET_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert str(tmp_path / ".hocket") in refused("jobs")
+    os.rename(controller.home, tmp_path / ".hocket")
+    assert done("jobs", "--json") == '{"jobs": []}\n'
+
+
+def test_a_unix_socket_serves_as_well(unix_controller: Any) -> None:
+    unix_controller.add("a")
+    assert json.loads(done("jobs", "--json"))["jobs"][0]["id"] == "a"
+    assert done("submit", "-n", "b", "--", "true") == "b\n"
+
+
+def test_a_wrong_token_and_damaged_files_are_said(controller: Any) -> None:
+    token = controller.home / "token"
+    token.write_text("wrong")
+    assert f"does not accept the token in {token}" in refused("jobs")
+    token.write_text("")
+    assert f"{token} must hold one line" in refused("jobs")
+    token.write_text("x")
+    (controller.home / "url").write_text("gopher://x")
+    assert "must hold http://HOST:PORT or unix:///PATH, not 'gopher://x'" in refused("jobs")
+
+
+def test_what_the_controller_refuses_is_said_in_its_own_words(controller: Any) -> None:
+    controller.answer = lambda *_: (503, {"error": "the journal cannot be written: disk full"}, {})
+    assert refused("submit", "--", "true") == "hocket: the journal cannot be written: disk full\n"
+    controller.answer = lambda *_: (500, b"<html>", {})
+    assert "answered 500: <html>" in refused("jobs")
+
+
+# -- submit -------------------------------------------------------------------------------------------------
+
+
+def test_a_command_line_is_sent_as_a_list_and_its_name_printed(
+    controller: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("API_KEY", "s3cret")
+    line = (
+        "submit",
+        "--gpus",
+        "1,2,4",
+        "--env",
+        "API_KEY",
+        "--owner",
+        "bob",
+        "--",
+        "python",
+        "t.py",
+        "--gpus",
+        "$HOME",
+        "--",
+    )
+    assert done(*line) == "train-1\n"
+    (body,) = controller.calls("POST", "/v1/jobs")
+    (spec,) = body["jobs"]
+    assert spec["command"] == ["python", "t.py", "--gpus", "$HOME", "--"]
+    assert (spec["sizes"], spec["owner"], spec["cwd"]) == ([1, 2, 4], "bob", str(tmp_path))
+    assert spec["env"]["API_KEY"] == "s3cret"
+
+
+def test_a_dry_run_prints_what_would_be_sent(controller: Any) -> None:
+    told = json.loads(done("submit", "--dry-run", "-n", "a", "--time", "2h", "--", "true"))
+    assert (told["jobs"][0]["id"], told["jobs"][0]["limit_s"]) == ("a", 7200.0)
+    assert controller.seen == []
+
+
+def test_json_holds_the_names(controller: Any) -> None:
+    assert not controller.jobs
+    assert json.loads(done("submit", "--json", "-n", "s", "--array", "0-2", "--", "true")) == {
+        "jobs": [{"id": "s-0"}, {"id": "s-1"}, {"id": "s-2"}]
+    }
+
+
+def test_a_bad_criterion_is_refused_with_a_caret_before_anything_is_sent(controller: Any) -> None:
+    result = hocket("submit", "--until", "acc >= much", "--", "true")
+    assert result.exit_code == 2
+    first, text, caret = result.stderr.splitlines()
+    assert first == "hocket: --until: at column 8 expected a finite number or percentage, found 'much'"
+    assert text[caret.index("^")] == "m"
+    assert controller.seen == []
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "submit needs a file of jobs, or a command behind two dashes"),
+        (("python", "train.py"), "put a command behind two dashes: hocket submit -- python"),
+        (("nowhere.toml",), "nowhere.toml: No such file or directory"),
+        (("a.toml", "--", "true"), "give files or a command behind --, not both"),
+        (("--",), "command must say what to run"),
+        (("--mem", "much", "--", "true"), "--mem must be an amount of memory such as 512M or 8G, not 'much'"),
+        (("--gpu-mem", "x", "--", "true"), "--gpu-mem must be an amount of memory"),
+        (("--gups", "1", "--", "true"), "--gups"),
+        (("--env", "NOT_SET_ANYWHERE", "--", "true"), "--env must be NAME=VALUE or the name of a variable"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused_in_one_line(controller: Any, args: tuple[str, ...], message: str) -> None:
+    assert message in refused("submit", *args)
+    assert controller.seen == []
+
+
+def test_files_hold_many_jobs_and_go_out_in_batches(controller: Any, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.toml"
+    path.write_text("".join(f"[[job]]\nname = 'j{n}'\ncommand = 'true'\ncwd = 'sub'\n" for n in range(250)))
+    assert done("submit", str(path), "--owner", "team").splitlines() == [f"j{n}" for n in range(250)]
+    batches = [body["jobs"] for body in controller.calls("POST", "/v1/jobs")]
+    assert [len(batch) for batch in batches] == [100, 100, 50]
+    assert {(spec["owner"], spec["cwd"]) for batch in batches for spec in batch} == {("team", str(tmp_path / "sub"))}
+
+
+def test_a_mistake_in_the_last_job_of_a_file_keeps_all_of_it_back(controller: Any, tmp_path: Path) -> None:
+    path = tmp_path / "jobs.toml"
+    path.write_text("[[job]]\nname = 'a'\ncommand = 'true'\n[[job]]\nname = 'b'\ncommand = 'true'\nuntil = 'acc >'\n")
+    result = hocket("submit", str(path))
+    assert result.exit_code == 2
+    assert f"{path}: job 2 ('b'): until: at column 5" in result.stderr
+    path.write_text("[[job]]\nname = 'a'\ncommand = 'true'\n[[job]]\nname = 'a'\ncommand = 'true'\n")
+    assert "'a' stands for several" in refused("submit", str(path))
+    assert controller.seen == []
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ("name = 'old'", "job 'old': name must be new, and there is one (finished)"),
+        ("name = 'b'\nafter = 'olt'", "job 'b': after: there is no job 'olt'; did you mean 'old'?"),
+        ("name = 'b'\ngpus = 5", "job 'b': sizes must fit the cluster; its smallest needs 5 GPUs"),
+        ("name = 'b'\nafter = 'x-*'", "after must name jobs, and no live one matches 'x-*'"),
+    ],
+)
+def test_of_several_jobs_none_is_sent_if_one_would_be_refused(
+    controller: Any, tmp_path: Path, second: str, message: str
+) -> None:
+    controller.add("old", "finished")
+    path = tmp_path / "jobs.toml"
+    path.write_text(f"[[job]]\nname = 'a'\ncommand = 'true'\n[[job]]\ncommand = 'true'\n{second}\n")
+    assert message in refused("submit", str(path))
+    assert not controller.calls("POST", "/v1/jobs")
+
+
+def test_what_is_refused_all_the_same_takes_the_others_back(controller: Any, tmp_path: Path) -> None:
+    controller.refuse = {"b": "job 'b': quota"}
+    path = tmp_path / "jobs.toml"
+    path.write_text("[[job]]\nname = 'a'\ncommand = 'true'\n[[job]]\nname = 'b'\ncommand = 'true'\n")
+    assert "job 'b': quota; nothing is submitted, 1 that had been accepted were stopped" in refused("submit", str(path))
+    assert controller.jobs["a"]["state"] == "stopped"
+
+
+def test_after_takes_patterns_of_live_jobs_and_of_those_submitted_before(controller: Any, tmp_path: Path) -> None:
+    controller.add("sweep-0")
+    controller.add("sweep-1", "running")
+    controller.add("sweep-2", "failed")
+    done("submit", "-n", "last", "--after", "sweep-*", "--", "true")
+    assert controller.specs["last"]["after"] == ["sweep-0", "sweep-1"]
+    path = tmp_path / "jobs.toml"
+    path.write_text(
+        "[[job]]\nname = 'z'\ncommand = 'true'\narray = 2\n[[job]]\nname='y'\ncommand='true'\nafter=['z-*']\n"
+    )
+    done("submit", str(path))
+    assert controller.specs["y"]["after"] == ["z-0", "z-1"]
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (["finished", "attained"], 0),
+        (["finished", "failed"], 1),
+        (["finished", "stopped"], 3),
+        (["overran", "missed"], 3),
+    ],
+)
+def test_waiting_ends_with_a_code_that_tells_how_it_went(controller: Any, states: list[str], code: int) -> None:
+    def end() -> None:
+        for n, state in enumerate(states):
+            controller.add(f"s-{n}", state, reason="because")
+
+    controller.on["/v1/jobs"] = lambda: len(controller.calls("GET", "/v1/jobs")) == 3 and end()
+    result = hocket("submit", "-n", "s", "--array", "2", "--wait", "--", "true")
+    assert result.exit_code == code, result.stderr
+    assert result.stdout == "s-0\ns-1\n"
+    said = result.stderr.splitlines()
+    assert [line.split()[:2] for line in said] == [
+        [f"s-{n}", state + ":" * (code > 0 and state != "finished")] for n, state in enumerate(states)
+    ]
+
+
+def test_waiting_survives_a_controller_that_comes_back(controller: Any) -> None:
+    url = controller.home / "url"
+    there = url.read_text()
+
+    def go_away() -> None:
+        if len(controller.calls("GET", "/v1/jobs")) == 1:
+            url.write_text("http://127.0.0.1:1")
+            controller.answer = lambda *_: (401, {"error": "another token"}, {})
+            threading.Timer(0.3, come_back).start()
+
+    def come_back() -> None:
+        del controller.answer
+        controller.add("a", "finished")
+        url.write_text(there)
+
+    controller.on["/v1/jobs"] = go_away
+    assert json.loads(done("submit", "-n", "a", "--wait", "--json", "--", "true")) == {
+        "jobs": [{"id": "a", "state": "finished"}]
+    }
+
+
+# -- jobs, show, why ----------------------------------------------------------------------------------------
+
+
+def test_jobs_lists_what_runs_before_what_waits_and_what_is_over_last(controller: Any) -> None:
+    controller.add("over", "failed", reason="exit code 1\x1b[31m")
+    controller.add("queued", reason="waits: there is no room for it")
+    controller.add(
+        "first", "running", gpus=["n0:0", "n0:1", "n0:3"], until="acc >= 90%", metrics={"acc": 0.45}, epoch=3
+    )
+    lines = done("jobs").splitlines()
+    assert [line.split()[0] for line in lines] == ["job", "first", "queued"]
+    assert "n0:0-1,3" in lines[1]
+    assert "acc=0.45" in lines[1]
+    every = done("jobs", "--all")
+    assert every.splitlines()[3].split()[:3] == ["over", "ann", "failed"]
+    assert "\x1b" not in every
+    assert [line.split()[0] for line in done("jobs", "--state", "failed,waiting").splitlines()] == [
+        "job",
+        "queued",
+        "over",
+    ]
+    assert done("jobs", "--owner", "nobody").count("\n") == 1
+    assert json.loads(done("jobs", "--state", "running", "--json"))["jobs"][0]["metrics"] == {"acc": 0.45}
+    assert "did you mean 'running'?" in refused("jobs", "--state", "runing")
+
+
+def test_show_tells_all_but_the_values_of_variables(controller: Any) -> None:
+    controller.add("a", "running", until="acc >= 90%", metrics={"acc": 0.45}, attempts=2, gpus=["n0:0"])
+    controller.specs["a"] = {"command": ["python", "a b.py"], "env": {"API_KEY": "s3cret"}}
+    page, told = done("show", "a"), done("show", "a", "--json")
+    assert "python 'a b.py'" in page
+    assert "50%" in page
+    assert "API_KEY" in page
+    assert json.loads(told)["job"]["env"] == ["API_KEY"]
+    assert "s3cret" not in page + told
+
+
+@pytest.mark.parametrize("command", ["show", "why", "logs", "pause", "resume", "stop"])
+def test_an_unknown_job_is_refused_with_the_nearest(controller: Any, command: str) -> None:
+    controller.add("resnet")
+    assert refused(command, "resnt") == "hocket: there is no job 'resnt'; did you mean 'resnet'?\n"
+    assert refused(command, "zzz") == "hocket: there is no job 'zzz'; see `hocket jobs --all`\n"
+
+
+def test_why_tells_the_reason_what_it_waits_for_and_when(controller: Any) -> None:
+    controller.add("a/b?c=d", reason="waits: 'x' goes first")  # No such name is accepted, and none breaks the address.
+    page = done("why", "a/b?c=d")
+    assert "now        waits: 'x' goes first" in page
+    assert "waits for  2 GPUs" in page
+    assert "in about 1.50 min" in page
+    assert "submitted" in page
+    assert json.loads(done("why", "a/b?c=d", "--json"))["expected_s"] == 90
+
+
+def test_top_prints_once_where_there_is_no_terminal(controller: Any) -> None:
+    controller.add("first", "running", gpus=["n0:1"], until="for 10s", ran_s=5.0)
+    controller.add("queued")
+    controller.nodes[0]["gpus"][1]["job"] = "first"
+    controller.nodes.append({"id": "n1", "up": False, "gpus": [], "cores": 1, "mem_mib": 1})
+    page = done("top")
+    assert "las decides" in page
+    assert "1 first" in page
+    assert "away" in page
+    assert " 50%" in page
+    assert page.index("first") < page.index("queue")
+    assert set(json.loads(done("top", "--json"))) == {"status", "nodes", "jobs"}
+
+
+# -- wishes and down ----------------------------------------------------------------------------------------
+
+
+def test_wishes_take_names_patterns_and_all_of_an_owner(controller: Any) -> None:
+    for name in ("sweep-0", "sweep-1", "other"):
+        controller.add(name, "running")
+    controller.add("bobs", "running", owner="bob")
+    controller.add("sweep-2", "finished")
+    assert done("pause", "sweep-*", "sweep-0") == "sweep-0 pausing\nsweep-1 pausing\n"
+    assert done("resume", "other") == "other waiting\n"
+    assert json.loads(done("stop", "--all", "--owner", "bob", "--json")) == {
+        "jobs": [{"id": "bobs", "state": "stopped"}]
+    }
+    assert done("stop", "--all").count("stopped") == 3
+    assert done("stop", "--all") == ""
+
+
+def test_a_wish_for_an_unknown_job_is_refused_before_any_is_carried_out(controller: Any) -> None:
+    controller.add("a", "running")
+    controller.add("done", "finished")
+    assert "there is no job 'b'" in refused("stop", "a", "b")
+    assert "job 'done' is over" in refused("stop", "a", "done")
+    assert "no live job matches 'x*'" in refused("stop", "a", "x*")
+    assert "not both" in refused("stop", "a", "--all")
+    assert "give the names of jobs" in refused("stop")
+    assert controller.jobs["a"]["state"] == "running"
+
+
+def test_what_one_job_cannot_do_does_not_keep_the_others(controller: Any) -> None:
+    controller.add("a", "running")
+    controller.add("b", "running")
+    controller.on["/v1/jobs"] = lambda: controller.jobs["a"].update(state="finished")
+    result = hocket("stop", "a", "b")
+    assert (result.exit_code, result.stdout) == (2, "b stopped\n")
+    assert result.stderr == "hocket: job 'a' is over, and cannot stop\n"
+
+
+def test_down_waits_until_the_controller_is_gone(controller: Any) -> None:
+    assert done("down", "--grace", "1m") == f"the controller in {controller.home} is down\n"
+    assert controller.calls("POST", "/v1/down") == [{"grace_s": 60.0}]
+    assert "--grace must be a time" in refused("down", "--grace", "soon")
+
+
+# -- completion ---------------------------------------------------------------------------------------------
+
+
+def completed(*words: str) -> list[str]:
+    line = " ".join(("hocket", *words))
+    result = CliRunner().invoke(
+        app, [], env={"_HOCKET_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    )
+    return str(result.stdout).split()
+
+
+def test_names_of_jobs_are_completed_from_the_controller(controller: Any) -> None:
+    controller.add("resnet-1", "running")
+    controller.add("resnet-2", "failed")
+    assert completed("stop", "res") == ["resnet-1"]
+    assert completed("logs", "res") == ["resnet-1", "resnet-2"]
+    assert completed("submit", "--after", "resnet-1") == ["resnet-1"]
+    assert "--until" in completed("submit", "--un")
+
+
+def test_without_a_controller_completion_is_silent(home: Path) -> None:
+    assert completed("stop", "res") == []
+    began = time.monotonic()
+    (home / "url").write_text("http://127.0.0.1:1")
+    assert completed("stop", "res") == []
+    assert time.monotonic() - began < 30, "it does not hang"

@@ -1,0 +1,187 @@
+"""What users say about a job, and the JobSpec that it means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hocket.cli.job_file import jobs_in
+from hocket.cli.job_spec import FIELDS, FieldProblem, job_spec
+from hocket.cli.refusal import InputError
+from hocket.cli.shell_environment import carried
+from hocket.service.job_spec import JobSpec
+
+SHELL = {
+    "PATH": "/bin",
+    "HOME": "/home/ann",
+    "LC_ALL": "C",
+    "SECRET": "s3cret",
+    "CONDA_PREFIX": "/c",
+    "HOCKET_JOB": "x",
+}
+
+
+def spec(**said: Any) -> dict[str, Any]:
+    return job_spec({"command": ["true"]} | said, "/here", SHELL)
+
+
+def problem(**said: Any) -> str:
+    with pytest.raises(FieldProblem) as found:
+        spec(**said)
+    return str(found.value)
+
+
+def test_all_that_can_be_said_is_sent_under_the_names_of_the_api() -> None:
+    found = spec(
+        name="resnet", command="python train.py --lr '0.1 0.2'", owner="ann", gpus="2,4", replica_gpus=2, cpus="1.5",
+        mem="8G", gpu_kind=["a100,h100", "v100"], gpu_mem="40G", max_nodes=1, priority="-2", weight="2", urgency=3,
+        until="ACC MIN 92% WITHIN 2 HOURS", deadline="6h", time="2h30m", after=["first"], array="0-9", retries="1",
+        backoff="5s", resume=["python", "train.py", "--resume"], signal="usr1", checkpoint_signal="SIGUSR2", grace="1m",
+        warm=True, progress="json:metrics.jsonl", hang="10m", log_size="128M", model="resnet50", cwd="sub",
+        env=["A=b=c"],
+    )  # fmt: skip
+    assert found.pop("env") == {"PATH": "/bin", "HOME": "/home/ann", "LC_ALL": "C", "CONDA_PREFIX": "/c", "A": "b=c"}
+    assert found == {
+        "id": "resnet", "command": ["python", "train.py", "--lr", "0.1 0.2"], "owner": "ann", "sizes": [1, 2],
+        "gpus": 2,
+        "cores": 1.5, "mem_mib": 8192.0, "gpu_kinds": ["a100", "h100", "v100"], "gpu_mem_mib": 40960.0, "max_nodes": 1,
+        "priority": -2, "weight": 2.0, "urgency": 3, "until": "acc >= 92% within 2h", "deadline_s": 21600.0,
+        "limit_s": 9000.0, "after": ["first"], "array": 10, "retries": 1, "backoff_s": 5.0,
+        "resume": ["python", "train.py", "--resume"], "stop_signal": "SIGUSR1", "checkpoint_signal": "SIGUSR2",
+        "grace_s": 60.0, "warm": True, "progress": {"kind": "json", "file": "metrics.jsonl"}, "hang_s": 600.0,
+        "log_mib": 128.0, "model": "resnet50", "cwd": "/here/sub",
+    }  # fmt: skip
+
+
+def test_every_field_of_the_api_can_be_said() -> None:
+    said = spec(**{name: value for name, value in _EXAMPLES.items() if name != "command"})
+    assert set(said) == {field.name for field in msgspec.structs.fields(JobSpec)}
+    assert set(_EXAMPLES) | {"env", "export_all", "replica_gpus", "gpus", "cwd"} == set(FIELDS)
+
+
+_EXAMPLES: dict[str, Any] = {
+    "name": "x", "command": "true", "owner": "ann", "cpus": 1, "mem": 1, "gpu_kind": "a", "gpu_mem": 1, "max_nodes": 1,
+    "priority": 1, "weight": 1, "urgency": 1, "until": "for 2h", "deadline": 1, "time": 1, "after": "y", "array": 2,
+    "retries": 1, "backoff": 0, "resume": "true", "signal": "TERM", "checkpoint_signal": "USR1", "grace": 0,
+    "warm": False, "progress": "none", "hang": 0, "log_size": 1, "model": "m",
+}  # fmt: skip
+
+
+def test_a_job_without_gpus_has_one_replica() -> None:
+    found = spec(gpus="0", cpus="2")
+    assert (found["sizes"], found["gpus"], found["cores"]) == ([1], 0, 2.0)
+
+
+def test_a_process_may_use_several_gpus() -> None:
+    assert spec(replica_gpus=4) | {"env": {}} == spec(gpus=4, replica_gpus="4") | {"env": {}}
+    assert problem(gpus="2,3", replica_gpus=2) == "gpus must be multiples of replica_gpus (2), not 3"
+    assert problem(replica_gpus=0) == "replica_gpus must be a count from 1 up, not 0"
+
+
+@pytest.mark.parametrize(
+    ("text", "config"),
+    [
+        ("json:m.jsonl", {"kind": "json", "file": "m.jsonl"}),
+        ("json", {"kind": "json"}),
+        ("csv:runs/log.csv", {"kind": "csv", "file": "runs/log.csv"}),
+        ("tensorboard:runs", {"kind": "tensorboard", "folder": "runs"}),
+        (r"pattern:ep:(?P<epoch>\d+)", {"kind": "stdout", "patterns": [r"ep:(?P<epoch>\d+)"]}),
+        ("none", {"kind": "report"}),
+        ("stdout", {"kind": "stdout"}),
+        ({"kind": "csv", "file": "a.csv", "epoch": "step"}, {"kind": "csv", "file": "a.csv", "epoch": "step"}),
+    ],
+)
+def test_progress_is_read_in_the_way_that_is_said(text: object, config: dict[str, Any]) -> None:
+    assert spec(progress=text)["progress"] == config
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"progress": "csv"}, "progress.file must be given with kind 'csv'"),
+        ({"progress": "pattern:x"}, "progress.patterns[0] must be a pattern with named groups"),
+        ({"progress": "stdout:x"}, "progress must be 'stdout' alone"),
+        ({"progress": "jsn:x"}, "progress"),
+        ({"mem": "much"}, "mem must be an amount of memory such as 512M or 8G, not 'much'"),
+        ({"name": "a/b"}, "id must be 1 to 200 printable characters without '/', not 'a/b'"),
+        ({"name": ""}, "name must be a text"),
+        ({"weight": 0}, "weight"),
+        ({"signal": "KILL"}, "stop_signal must be a signal that can be caught, not 'SIGKILL'"),
+        ({"signal": "NOPE"}, "stop_signal must be a signal that can be caught"),
+        ({"name": "a", "after": "a"}, "after must name other jobs"),
+        ({"command": []}, "command must say what to run, and is missing"),
+        ({"command": "echo 'x"}, "command must be a line whose quotes are closed"),
+        ({"command": ["echo", 1]}, "command must be a list of words"),
+        ({"env": ["NOT_SET"]}, "env must be NAME=VALUE or the name of a variable that is set, and 'NOT_SET' is not"),
+        ({"env": ["=x"]}, "env must be NAME=VALUE"),
+        ({"env": {"A": 1}}, "env must be texts by name, and 'A' is none"),
+        ({"warm": "yes"}, "warm must be true or false, not 'yes'"),
+        ({"cwd": 3}, "cwd must be a path, not 3"),
+        ({"retries": "-1"}, "retries"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_with_field_rule_and_value(said: dict[str, Any], message: str) -> None:
+    assert message in problem(**said)
+
+
+def test_a_criterion_is_refused_at_the_position_where_it_goes_wrong() -> None:
+    with pytest.raises(FieldProblem) as found:
+        spec(until="acc > 92%")
+    assert (found.value.text, found.value.position) == ("acc > 92%", 4)
+
+
+def test_the_shell_gives_what_finds_programs_and_keeps_its_secrets() -> None:
+    assert "SECRET" not in spec()["env"]
+    assert spec(env=["SECRET"])["env"]["SECRET"] == "s3cret"
+    assert spec(export_all=True)["env"]["SECRET"] == "s3cret"
+    assert "HOCKET_JOB" not in spec(export_all=True)["env"], "a job's own, and not of the one that submits it"
+    assert carried({"BASH_FUNC_x%%": "() { :; }", "LANG": "\udcff"}, everything=True) == {}
+
+
+# -- files --------------------------------------------------------------------------------------------------
+
+
+def in_file(tmp_path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
+    path = tmp_path / "jobs.toml"
+    path.write_text(text)
+    return list(jobs_in(path))
+
+
+def test_a_file_holds_one_job_or_several(tmp_path: Path) -> None:
+    ((where, one),) = in_file(tmp_path, 'name = "a"\ncommand = "true"\ngpus = [1, 2]\n[env]\nK = "v"')
+    assert where == str(tmp_path / "jobs.toml")
+    assert one == {"name": "a", "command": "true", "gpus": [1, 2], "env": {"K": "v"}}
+    several = in_file(
+        tmp_path,
+        'owner = "ann"\nenv = {A = "1", B = "1"}\n[[job]]\nname = "a"\ncommand = ["true"]\nenv = {B = "2"}\n'
+        '[[job]]\ngpu-mem = "8G"\nowner = "bob"\n',
+    )
+    assert [said for _, said in several] == [
+        {"owner": "ann", "env": {"A": "1", "B": "2"}, "name": "a", "command": ["true"]},
+        {"owner": "bob", "env": {"A": "1", "B": "1"}, "gpu_mem": "8G"},
+    ]
+    assert [where.removeprefix(f"{tmp_path}/") for where, _ in several] == [
+        "jobs.toml: job 1 ('a')",
+        "jobs.toml: job 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("gpuz = 1", "jobs.toml: unknown key 'gpuz'; did you mean 'gpus'?"),
+        ("[[job]]\nname = 'a'\ncores = 1", "jobs.toml: job 1 ('a'): unknown key 'cores'; did you mean 'cpus'?"),
+        ("[[jobs]]\nname = 'a'", "jobs.toml: unknown key 'jobs'; did you mean 'job'?"),
+        ("[[job]]\nzzz = 1", "jobs.toml: job 1: unknown key 'zzz'; there are name, command"),
+        ("job = 3", "jobs.toml: job must be [[job]] tables"),
+        ("gpu-mem = 1\ngpu_mem = 2", "jobs.toml: 'gpu_mem' must be said once"),
+        ("name = ", "jobs.toml: must be TOML: "),
+    ],
+)
+def test_unknown_keys_are_refused_with_file_and_key(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError) as found:
+        in_file(tmp_path, text)
+    assert message in str(found.value)

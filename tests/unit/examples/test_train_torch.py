@@ -1,0 +1,89 @@
+"""The example under torchrun with real processes; torch is an extra."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the torch extra")
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "train_torch.py"
+PATIENCE_S = 120.0
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+
+
+def start(folder: Path, processes: int, *options: str) -> subprocess.Popen[str]:
+    launcher = (*TORCHRUN, str(processes)) if processes else ()
+    command = [sys.executable, *launcher, str(EXAMPLE), "--ledger", str(folder / "ledger"), *options]
+    environment = {**os.environ, "HOCKET_CHECKPOINT_DIR": str(folder / "checkpoints"), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(folder: Path, processes: int, *options: str) -> str:
+    run = start(folder, processes, *options)
+    output, errors = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 0, errors
+    return output
+
+
+def noted(folder: Path, event: str) -> list[dict[str, Any]]:
+    """The lines of this kind in the ledger."""
+    path = folder / "ledger"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [line for line in lines if line["event"] == event]
+
+
+def wait_until(run: subprocess.Popen[str], condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until
+        assert run.poll() is None, "it has ended"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """By one process, without torchrun."""
+    return finish(tmp_path_factory.mktemp("uninterrupted"), 0, "--epochs", "4")
+
+
+def test_paused_by_two_processes_and_resumed_by_one_it_ends_with_the_same_accuracy(
+    tmp_path: Path, uninterrupted: str
+) -> None:
+    run = start(tmp_path, 2, "--epochs", "4", "--pace", "4")
+    wait_until(run, lambda: noted(tmp_path, "start"))
+
+    def is_within_an_epoch() -> bool:
+        os.kill(noted(tmp_path, "start")[0]["pid"], signal.SIGUSR1)
+        return any(line["batch"] > 0 for line in noted(tmp_path, "checkpoint"))
+
+    wait_until(run, is_within_an_epoch)
+    run.send_signal(signal.SIGTERM)  # to torchrun, which passes it on
+    run.communicate(timeout=PATIENCE_S)
+    (stopped,) = noted(tmp_path, "stop")
+    output = finish(tmp_path, 1, "--epochs", "4")
+    assert stopped["batch"] > 0
+    assert output.startswith(
+        f"resuming from epoch {stopped['epoch']}, batch {stopped['batch']} of 50, by 1 processes\n"
+    )
+    assert output.splitlines()[-2:] == uninterrupted.splitlines()[-2:]
+    assert [line["processes"] for line in noted(tmp_path, "start")] == [2, 1]
+
+
+def test_one_process_that_is_asked_by_sigusr1_makes_all_save_and_go_on(tmp_path: Path) -> None:
+    run = start(tmp_path, 2, "--epochs", "2", "--epoch-seconds", "1", "--checkpoint-every", "100")
+    wait_until(run, lambda: noted(tmp_path, "epoch"))
+    os.kill(noted(tmp_path, "start")[0]["pid"], signal.SIGUSR1)
+    wait_until(run, lambda: noted(tmp_path, "checkpoint"))
+    output, errors = run.communicate(timeout=PATIENCE_S)
+    assert run.returncode == 0, errors
+    assert output.splitlines()[-1].startswith("done: final acc=")

@@ -1,0 +1,297 @@
+"""Orders and reports: an engine on a real journal, and an agent whose every word the test says."""
+
+import time
+
+import pytest
+
+from hocket.agent.protocol import Forget, Hello, Prepare, Report, Run, RunKey, Stop
+from hocket.control.state import State
+from hocket.model.event import JobAsked, JobSubmitted, Wish
+from hocket.model.job import Job, Launch
+from hocket.model.resources import Node
+from hocket.policies import find
+from hocket.service.engine import Engine
+
+NODE = Node("here", gpus=2, cores=4.0)
+
+
+class World:
+    """A controller that may be killed, and what its only agent says and hears."""
+
+    def __init__(self, path, policy="las", lease_s=30.0):
+        self.path, self.policy, self.lease_s = path, policy, lease_s
+        self.n = {}
+        self.up()
+
+    def up(self):
+        self.engine = Engine(str(self.path), find(self.policy).bound(), lease_s=self.lease_s)
+        self.engine.start()
+
+    def restart(self):
+        """As after a kill: nothing of the old one is left but its journal."""
+        self.engine.close()
+        self.up()
+
+    def hello(self, *runs):
+        self.session = self.engine.sessions.open(NODE.id, "127.0.0.1")
+        self.taken = 0
+        self.engine.executor.post(self.engine.executor.hello(Hello(NODE, "127.0.0.1", runs))).result(5)
+
+    def submit(self, *jobs):
+        def make(_state: State, now_s: float):
+            return [JobSubmitted(now_s, job) for job in jobs]
+
+        self.engine.executor.post(make).result(5)
+
+    def ask(self, job, wish):
+        self.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, job, wish)]).result(5)
+
+    def orders(self, count=1):
+        """The next orders, as many as are expected; fails when they do not come, or more do."""
+        found = []
+        until = time.monotonic() + 5
+        while len(found) < count and time.monotonic() < until:
+            new = self.engine.sessions.orders(self.session, self.taken, 0.2)
+            found += [numbered.order for numbered in new]
+            self.taken = new[-1].n if new else self.taken
+        more = self.engine.sessions.orders(self.session, self.taken, 0.05)
+        assert len(found) == count, found
+        assert not more, more
+        return found
+
+    def say(self, run, *events, again=False):
+        reports = []
+        for event, fields in events:
+            if not again:
+                self.n[run] = self.n.get(run, 0) + 1
+            reports.append(Report(run, 0 if event == "lost" else self.n[run], time.time(), event, fields))
+        self.engine.executor.report(reports).result(5)
+
+    def state(self, job):
+        view = self.engine.snapshot.jobs.get(job)
+        return None if view is None else str(view.state)
+
+    def verdict(self, job):
+        return self.engine.catalogue.records[job].verdict
+
+
+@pytest.fixture
+def world(tmp_path):
+    found = World(tmp_path / "journal.db")
+    found.hello()
+    yield found
+    found.engine.close()
+
+
+def job(name="a", **fields):
+    return Job(name, command=("python", "train.py"), launch=Launch(cwd="/", grace_s=7.0), retries=3, **fields)
+
+
+STARTED = ("started", {"pids": [1], "warm": False})
+LEFT = ("exited", {"code": 0, "signal": None, "asked": True})
+FINISHED = ("exited", {"code": 0, "signal": None, "asked": False})
+
+
+def broke(code=3):
+    return ("exited", {"code": code, "signal": None, "asked": False})
+
+
+def test_a_job_runs_to_its_end(world):
+    world.submit(job(sizes=(2,)))
+    (order,) = world.orders()
+    assert isinstance(order, Run)
+    assert order.run == RunKey("a", 1)
+    assert order.env["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert order.spec["argv"] == ["python", "train.py"]
+    world.say(order.run, STARTED)
+    assert world.state("a") == "running"
+    world.say(order.run, ("progress", {"epoch": 1, "metrics": {"acc": 0.5}}), FINISHED)
+    assert world.state("a") is None
+    assert world.verdict("a") == "finished"
+    assert world.engine.catalogue.records["a"].metrics == {"acc": 0.5}
+    assert world.orders() == [Forget("a")]
+
+
+def test_a_whole_life_in_one_call(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.say(order.run, STARTED, ("progress", {"epoch": 1, "metrics": {}}), FINISHED)
+    assert world.verdict("a") == "finished"
+
+
+def test_a_job_that_breaks_starts_again_as_another_run(world):
+    world.submit(job())
+    runs = []
+    for _ in range(4):
+        (order,) = world.orders()
+        runs.append(order.run.number)
+        world.say(order.run, STARTED, broke())
+    assert runs == sorted(set(runs))
+    assert world.verdict("a") == "failed"
+    assert "exit code 3" in world.engine.catalogue.records["a"].reason
+    assert world.orders() == [Forget("a")]
+
+
+def test_a_command_that_cannot_start_is_not_tried_again(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.say(order.run, ("cannot-start", {"reason": "command 'python' does not exist"}))
+    assert world.verdict("a") == "failed"
+    assert "'python'" in world.engine.catalogue.records["a"].reason
+
+
+def test_a_lost_sidecar_is_not_the_jobs_fault(world):
+    world.submit(job(backoff_s=1000.0))
+    for _ in range(6):
+        (order,) = world.orders()
+        world.say(order.run, STARTED)
+        world.say(order.run, ("lost", {}))
+    assert world.engine.snapshot.jobs["a"].crashes == 0
+
+
+def test_pause_and_resume(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    world.ask("a", Wish.PAUSE)
+    assert world.orders() == [Stop(order.run, 7.0)]
+    world.say(order.run, LEFT)
+    assert world.state("a") == "paused"
+    world.ask("a", Wish.RESUME)
+    (again,) = world.orders()
+    assert again.run == RunKey("a", order.run.number + 1)
+
+
+def test_stopped_while_it_starts(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.ask("a", Wish.STOP)
+    assert world.orders() == [Stop(order.run, 7.0)]
+    world.say(order.run, STARTED, ("exited", {"code": None, "signal": "SIGTERM", "asked": True}))
+    assert world.verdict("a") == "stopped"
+
+
+def test_a_waiting_job_is_stopped_without_an_agent(world):
+    world.submit(job("a", sizes=(2,)), job("b"))
+    world.orders()
+    world.ask("b", Wish.STOP)
+    assert world.orders() == [Forget("b")]
+    assert world.verdict("b") == "stopped"
+
+
+def test_reports_said_twice_count_once(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    progress = ("progress", {"epoch": 1, "metrics": {"acc": 0.5}})
+    world.say(order.run, progress)
+    world.say(order.run, progress, again=True)
+    assert len(world.engine.snapshot.jobs["a"].observations) == 1
+    world.restart()
+    world.hello(order.run)
+    world.say(order.run, progress, again=True)
+    assert len(world.engine.snapshot.jobs["a"].observations) == 1
+
+
+def test_an_exit_of_an_earlier_run_means_nothing(world):
+    world.submit(job())
+    (first,) = world.orders()
+    world.say(first.run, STARTED)
+    world.ask("a", Wish.PAUSE)
+    world.orders()
+    world.say(first.run, LEFT)
+    world.ask("a", Wish.RESUME)
+    (second,) = world.orders()
+    world.say(second.run, STARTED)
+    world.restart()
+    world.hello(second.run)
+    world.say(first.run, LEFT, again=True)
+    assert world.state("a") == "running"
+
+
+def test_an_order_that_never_came_through_is_given_again(world):
+    world.submit(job())
+    world.engine.sessions.end(NODE.id)  # The agent has not fetched it, and the controller dies.
+    world.restart()
+    world.hello()
+    (order,) = world.orders()
+    assert order.run == RunKey("a", 1)
+
+
+def test_a_controller_comes_back_to_a_job_that_ran_on(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    world.restart()
+    world.hello(order.run)
+    assert world.orders(0) == []
+    assert world.state("a") == "running"
+    world.say(order.run, FINISHED)
+    assert world.verdict("a") == "finished"
+
+
+def test_a_controller_comes_back_to_an_agent_that_lost_everything(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    world.restart()
+    world.hello()
+    (again,) = world.orders()
+    assert isinstance(again, Run)
+    assert again.run.number > order.run.number
+
+
+def test_a_controller_comes_back_in_the_middle_of_a_pause(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    world.ask("a", Wish.PAUSE)
+    world.restart()
+    world.hello(order.run)
+    assert world.orders() == [Stop(order.run, 7.0)]
+    world.restart()
+    world.hello()
+    assert world.state("a") == "paused"
+
+
+def test_runs_that_nobody_wants_are_let_go(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    world.restart()
+    world.hello(RunKey("long-ago", 4), RunKey("a", 0), order.run)
+    assert world.orders(2) == [Forget("long-ago"), Stop(RunKey("a", 0), 0.0)]
+
+
+def test_a_silent_node_is_lost_and_comes_back(tmp_path):
+    world = World(tmp_path / "journal.db", lease_s=0.4)
+    world.hello()
+    world.submit(job())
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    until = time.monotonic() + 10
+    while world.state("a") == "running" and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not world.engine.snapshot.nodes["here"].up
+    world.hello(order.run)
+    stop, run = world.orders(2)
+    assert stop in (Forget("a"), Stop(order.run, 0.0))
+    assert run.run.number > order.run.number
+    world.engine.close()
+
+
+def test_a_warm_job_is_prepared_while_another_leaves(world):
+    world.submit(job("old", sizes=(2,)))
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    world.ask("old", Wish.PAUSE)
+    (stop,) = world.orders()
+    world.submit(job("new", sizes=(2,), warm=True))
+    (prepare,) = world.orders()
+    assert isinstance(prepare, Prepare)
+    assert prepare.spec["warm"]
+    world.say(prepare.run, ("prepared", {}))
+    world.say(stop.run, LEFT)
+    (run,) = world.orders()
+    assert isinstance(run, Run)
+    assert run.run == prepare.run

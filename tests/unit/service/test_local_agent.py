@@ -1,0 +1,82 @@
+"""The agent that a controller has on its own machine: real ones, whose controller is away."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hocket.agent import run_folder
+from hocket.agent.events import read_events
+from hocket.agent.state_folder import StateFolder
+from hocket.service.home import Home
+from hocket.service.local_agent import LocalAgent, agents_of
+
+NOBODY = "http://127.0.0.1:9"  # discards; nobody listens there
+
+
+def awaited(holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "home")
+    home.make()
+    yield home
+    for pid in agents_of(str(home.agent)):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def job(home: Home) -> Iterator[str]:
+    """The folder of a run that goes on; an earlier agent left it."""
+    state = StateFolder(str(home.agent))
+    folder = state.make_run("sleeper", 1)
+    os.close(state._lock)
+    argv = [sys.executable, "-c", "import time; time.sleep(600)"]
+    spec = {"job": "sleeper", "attempt": 1, "mark": f"test-{os.getpid()}", "argv": argv, "cwd": "/", "grace_s": 1.0}
+    run_folder.create(folder, spec)
+    sidecar = run_folder.launch(folder)
+    awaited(lambda: any(fact["event"] == "started" for fact in read_events(f"{folder}/{run_folder.EVENTS}")[0]))
+    yield folder
+    run_folder.send(folder, {"do": "kill"})
+    sidecar.wait(20)
+
+
+@pytest.mark.slow
+def test_an_agent_that_is_stopped_before_it_is_ready_stops_the_jobs(home: Home, job: str) -> None:
+    agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
+    agent.start()
+    agent.stop(5.0)
+    assert not run_folder.is_running(job)
+    assert not agents_of(str(home.agent))
+
+
+@pytest.mark.slow
+def test_an_agent_that_dies_as_it_is_stopped_has_another_stop_the_jobs(home: Home, job: str) -> None:
+    agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
+    agent.start()
+    (pid,) = agents_of(str(home.agent))
+    os.kill(pid, signal.SIGKILL)
+    agent.stop(5.0)
+    assert not run_folder.is_running(job)
+    assert not agents_of(str(home.agent))
+
+
+@pytest.mark.slow
+def test_the_agent_of_an_earlier_controller_leaves_though_nothing_says_that_it_is_there(home: Home) -> None:
+    where = ["--url", NOBODY, "--token-file", str(home.token_file), "--state", str(home.agent)]
+    with subprocess.Popen([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
+        later = LocalAgent(home, NOBODY, ["--gpus", "1"])
+        later.start()
+        assert earlier.wait() in (0, -signal.SIGTERM)
+    later.stop(5.0)
+    assert not agents_of(str(home.agent))
