@@ -25,6 +25,7 @@ _ROOT = Path(__file__).parents[2]
 _OPTIONS = ("--gpus", "4", "--policy", "las", "--param", "levels_gpu_s=[2,6]")
 _WEIGHTS = {"controller": 2, "agent": 2, "sidecar": 3, "training": 4}
 _KILL_EVERY_S = 0.8  # on average
+_SEVERAL, _ALL = 0.2, 0.03  # how likely it is that more than one is killed, or everything
 _LOOK_EVERY_S = 0.1
 _TELL_EVERY_S = 5.0
 _WAVE = 30  # jobs, and as many again when those are over and there is time left
@@ -61,7 +62,7 @@ class Chaos:
             if self._controller.pid is None:
                 self._controller.start()
             if time.monotonic() >= next_kill:
-                self._kill_one()
+                self._kill_some()
                 next_kill = time.monotonic() + self._dice.expovariate(1 / _KILL_EVERY_S)
             self._submit_some()
             if until - time.monotonic() > 30 and not self._to_submit and self._live() == 0:
@@ -164,19 +165,19 @@ class Chaos:
 
     # -- kills --------------------------------------------------------------------------------------------------
 
-    def _kill_one(self) -> None:
-        """Something of a kind that there is; kinds are chosen first, for there are many more training processes."""
-        by_kind: dict[str, list[Found]] = {}
-        for found in below(self._controller.root):
-            by_kind.setdefault(found.kind, []).append(found)
-        kinds = [kind for kind in sorted(by_kind) if kind in _WEIGHTS]
-        if not kinds:
-            return
-        kind = self._dice.choices(kinds, [_WEIGHTS[kind] for kind in kinds])[0]
-        victim = self._dice.choice(sorted(by_kind[kind], key=lambda found: found.pid))
-        if victim.kill():
-            self.kills[kind] += 1
-            self.killed.append((time.time(), victim))
+    def _kill_some(self) -> None:
+        """Often one thing; at times several at once, which is how machines die; now and then all there is."""
+        there = sorted(below(self._controller.root), key=lambda found: found.pid)
+        if self._dice.random() < _ALL:
+            victims = there
+        else:
+            count = 1 + (self._dice.random() < _SEVERAL) * self._dice.randint(1, 3)
+            kinds = self._dice.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=count)
+            victims = [self._dice.choice(of_kind) for kind in kinds if (of_kind := [f for f in there if f.kind == kind])]
+        for victim in victims:
+            if victim.kill():
+                self.kills[victim.kind] += 1
+                self.killed.append((time.time(), victim))
 
     def _look(self) -> None:
         """See that no job has two attempts at once, and tell how it goes."""

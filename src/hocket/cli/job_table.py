@@ -34,10 +34,10 @@ def job_table(found: Sequence[Row], *, brief: bool = False) -> Any:
     from hocket.cli.towards import metric_shown
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    titles = ("job", "state", "gpus", "ran", "epoch", "progress")
-    if not brief:
-        titles = ("job", "owner", "state", "gpus", "waited", "ran", "epoch", "progress", "reason")
-    for title in titles:
+    left_out = ("owner", "waited", "reason") if brief else ()
+    for title in ("job", "owner", "state", "gpus", "waited", "ran", "epoch", "progress", "reason"):
+        if title in left_out:
+            continue
         is_number = title in ("waited", "ran", "epoch")
         # Where room is short, the reason gives way first: it is the one that may wrap, though its text does not.
         table.add_column(title, justify="right" if is_number else "left", no_wrap=title != "reason")

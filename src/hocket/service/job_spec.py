@@ -105,18 +105,18 @@ def _in_order(message: str) -> str:
 
 
 def jobs_of(spec: JobSpec, name: str) -> Iterator[Job]:
-    """The jobs that a spec means, under this name. Raises SpecError."""
+    """The jobs that a spec means, which was checked, under this name."""
     if spec.array is None:
         yield _job(spec, name, spec.env)
         return
-    if not 1 <= spec.array <= MOST_OF_AN_ARRAY:
-        raise SpecError(f"array must be 1 to {MOST_OF_AN_ARRAY:,}, not {spec.array}")
     for index in range(spec.array):
         yield _job(spec, f"{name}-{index}", {**spec.env, "HOCKET_ARRAY_INDEX": str(index)})
 
 
 def checked(spec: JobSpec) -> None:
     """Look at what needs more than its type. Raises SpecError."""
+    if spec.array is not None and not 1 <= spec.array <= MOST_OF_AN_ARRAY:
+        raise SpecError(f"array must be 1 to {MOST_OF_AN_ARRAY:,}, not {spec.array}")
     _job(spec, spec.id or "job", spec.env)
 
 

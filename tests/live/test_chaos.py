@@ -1,0 +1,15 @@
+"""Everything is killed at random while jobs run, and nothing comes of it (`make chaos` does that for longer)."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.live import chaos
+
+_SECONDS = 45.0
+
+
+@pytest.mark.slow
+def test_jobs_survive_whatever_is_killed(tmp_path: Path) -> None:
+    survived = chaos.run(tmp_path, _SECONDS, seed=int(tmp_path.stat().st_mtime_ns % 10_000))
+    assert set(survived.kills) >= {"controller", "agent", "sidecar", "training"}

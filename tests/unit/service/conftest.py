@@ -1,0 +1,99 @@
+"""The API over real HTTP, on a real engine and journal, with a node but no agent behind it."""
+
+import json
+import socket
+import threading
+import time
+from http.client import HTTPConnection
+
+import pytest
+import uvicorn
+
+from hocket.agent.protocol import Hello
+from hocket.model.resources import Node
+from hocket.policies import find
+from hocket.service.app import make_app
+from hocket.service.engine import Engine
+
+TOKEN = "a-token-of-the-tests"
+
+
+class Answer:
+    """What came back."""
+
+    def __init__(self, status, body):
+        self.status, self.body = status, body
+
+    @property
+    def text(self):
+        return self.body.decode()
+
+    def json(self):
+        return json.loads(self.body)
+
+
+class Caller:
+    """Calls the API, with the token or with other headers."""
+
+    def __init__(self, port, headers):
+        self.port, self.headers = port, headers
+
+    def call(self, method, path, body=None, **headers):
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        connection.putrequest(method, path)
+        for name, value in {**self.headers, **headers}.items():
+            connection.putheader(name, value)
+        if data is not None:
+            connection.putheader("Content-Length", str(len(data)))
+        connection.endheaders(data)
+        response = connection.getresponse()
+        found = Answer(response.status, response.read())
+        connection.close()
+        return found
+
+    def get(self, path, **headers):
+        return self.call("GET", path, **headers)
+
+    def post(self, path, body=b"", **headers):
+        return self.call("POST", path, body, **headers)
+
+
+@pytest.fixture
+def engine(tmp_path):
+    found = Engine(str(tmp_path / "journal.db"), find("las").bound(), lease_s=300.0)
+    found.start()
+    found.sessions.open("here", "127.0.0.1")
+    found.executor.post(found.executor.hello(Hello(Node("here", 2, cores=4.0), "127.0.0.1"))).result(10)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def app(engine):
+    return make_app(engine, TOKEN, lambda _grace_s: None)
+
+
+@pytest.fixture
+def port(app):
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+    server.install_signal_handlers = lambda: None
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    yield listener.getsockname()[1]
+    server.should_exit = True
+    thread.join(10)
+    listener.close()
+
+
+@pytest.fixture
+def client(port):
+    return Caller(port, {"Authorization": f"Bearer {TOKEN}"})
+
+
+@pytest.fixture
+def stranger(port):
+    return Caller(port, {})

@@ -1,0 +1,148 @@
+"""The API: what it accepts, what it refuses and in which words, and what it never shows."""
+
+import time
+
+import msgspec
+import pytest
+
+JOB = {"command": ["python", "train.py"], "cwd": "/"}
+
+
+def submit(client, *jobs):
+    answer = client.post("/v1/jobs", {"jobs": list(jobs)})
+    assert answer.status == 200, answer.text
+    return answer.json()["jobs"]
+
+
+def test_nothing_is_said_without_the_token(app, stranger):
+    assert stranger.get("/v1/health").status == 200
+    for route in app.openapi()["paths"]:
+        path = route.replace("{job_id}", "x")
+        for method in ("get", "post"):
+            if path != "/v1/health":
+                assert getattr(stranger, method)(path).status == 401, path
+    for wrong in ("", "Bearer", "Bearer x", "Basic abc", "Bearer ü"):
+        assert stranger.get("/v1/status", Authorization=wrong.encode()).status == 401
+    assert stranger.get("/openapi.json").status == 401
+    assert stranger.post("/v1/agents/hello", b"{}").status == 401
+
+
+def test_jobs_are_submitted_and_listed(client):
+    first, second = submit(client, {**JOB, "id": "a", "owner": "ana"}, {**JOB, "sizes": [1, 2]})
+    assert first == {"id": "a", "refused": ""}
+    assert second["id"] == "train-2"
+    rows = {row["id"]: row for row in client.get("/v1/jobs").json()["jobs"]}
+    assert rows["a"]["state"] == "starting"
+    assert rows["a"]["gpus"] == ["here:0"]
+    assert [r["id"] for r in client.get("/v1/jobs?owner=ana").json()["jobs"]] == ["a"]
+
+
+def test_an_array_becomes_so_many_jobs(client):
+    said = submit(client, {**JOB, "id": "sweep", "array": 3})
+    assert [job["id"] for job in said] == ["sweep-0", "sweep-1", "sweep-2"]
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ({"comand": ["x"]}, ["jobs[0]", "'comand'", "did you mean 'command'"]),
+        ({"command": []}, ["command", "length >= 1"]),
+        ({"command": "rm -rf /"}, ["command", "array"]),
+        ({**JOB, "until": "acc >="}, ["until"]),
+        ({**JOB, "stop_signal": "SIGKILL"}, ["stop_signal", "SIGKILL"]),
+        ({**JOB, "stop_signal": "SIGNONE"}, ["stop_signal", "SIGNONE"]),
+        ({**JOB, "env": {"A=B": "c"}}, ["env"]),
+        ({**JOB, "env": {"A": "b\0c"}}, ["env"]),
+        ({**JOB, "cwd": "relative"}, ["cwd"]),
+        ({**JOB, "sizes": [0]}, ["sizes"]),
+        ({**JOB, "array": 0}, ["array"]),
+        ({**JOB, "progress": {"kind": "nonesuch"}}, ["nonesuch"]),
+        ({**JOB, "weight": 0}, ["weight"]),
+    ],
+)
+def test_a_bad_job_is_refused_with_field_rule_and_value(client, job, words):
+    answer = client.post("/v1/jobs", {"jobs": [job]})
+    assert answer.status == 400
+    assert all(word in answer.json()["error"] for word in words), answer.text
+    assert client.get("/v1/jobs?all=true").json()["jobs"] == []
+
+
+def test_what_the_cluster_can_never_hold_is_refused_and_the_others_go_on(client):
+    large, small = submit(client, {**JOB, "id": "large", "sizes": [64]}, {**JOB, "id": "small"})
+    assert "largest that fits is 2" in large["refused"]
+    assert small["refused"] == ""
+
+
+def test_names_are_used_once(client):
+    submit(client, {**JOB, "id": "a"})
+    assert "unique" in submit(client, {**JOB, "id": "a"})[0]["refused"]
+    assert "unique" in submit(client, {**JOB, "id": "b"}, {**JOB, "id": "b"})[1]["refused"]
+
+
+@pytest.mark.parametrize("name", ["../../etc", "a/b", "x\n", "\0", "y" * 201])
+def test_names_that_could_go_elsewhere_are_refused(client, name):
+    answer = client.post("/v1/jobs", {"jobs": [{**JOB, "id": name}]})
+    refused = answer.status == 400 or answer.json()["jobs"][0]["refused"]
+    assert refused
+
+
+def test_secrets_are_shown_to_nobody(client):
+    submit(client, {**JOB, "id": "a", "env": {"API_KEY": "s3cret"}})
+    for path in ("/v1/jobs", "/v1/jobs/a", "/v1/jobs/a/why", "/v1/status", "/v1/nodes"):
+        assert "s3cret" not in client.get(path).text
+    assert client.get("/v1/jobs/a").json()["job"]["env"] == ["API_KEY"]
+
+
+def test_a_job_follows_another_that_must_exist(client):
+    (said,) = submit(client, {**JOB, "id": "b", "after": ["a"]})
+    assert "there is no 'a'" in said["refused"]
+    submit(client, {**JOB, "id": "a"}, {**JOB, "id": "c", "after": ["a"]})
+    assert client.get("/v1/jobs/c").json()["state"] == "held"
+    assert "'a'" in client.get("/v1/jobs/c/why").json()["waits_for"]
+
+
+def test_wishes(client):
+    submit(client, {**JOB, "id": "a", "sizes": [2]}, {**JOB, "id": "b"})
+    assert client.post("/v1/jobs/b/pause").json()["state"] == "held"
+    assert client.post("/v1/jobs/b/resume").json()["state"] == "waiting"
+    assert client.post("/v1/jobs/b/stop").status == 200
+    until = time.monotonic() + 10
+    while client.get("/v1/jobs/b").json()["state"] != "stopped" and time.monotonic() < until:
+        time.sleep(0.01)
+    assert client.post("/v1/jobs/b/stop").status == 409
+    assert client.post("/v1/jobs/nonesuch/stop").status == 404
+
+
+def test_why_says_what_it_waits_for(client):
+    submit(client, {**JOB, "id": "a", "sizes": [2]}, {**JOB, "id": "b"})
+    why = client.get("/v1/jobs/b/why").json()
+    assert why["waits_for"] == "1 GPUs, of which 0 are free"
+    assert why["past"][0]["what"] == "submitted"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"jobs": {}}', b'{"jobs": []}', b"\xff", b"[" * 10_000])
+def test_nonsense_is_refused(client, body):
+    assert client.post("/v1/jobs", body).status == 400
+
+
+def test_a_body_that_is_too_large_is_refused(client):
+    assert client.post("/v1/jobs", b"x" * (17 << 20)).status == 413
+
+
+def test_an_unknown_session_must_say_hello(client):
+    assert client.get("/v1/agents/nonesuch/orders").status == 410
+    assert client.post("/v1/agents/nonesuch/reports", b"[]").status == 410
+
+
+def test_an_epoch_that_diverged_is_shown_as_null(client, engine):
+    submit(client, {**JOB, "id": "a"})
+    record = engine.catalogue.records["a"]
+    record.metrics = {"loss": float("nan")}
+    assert client.get("/v1/jobs/a").json()["metrics"] == {"loss": None}
+
+
+def test_the_description_has_every_field_of_a_job(app):
+    schema = app.openapi()["paths"]["/v1/jobs"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    item = schema["properties"]["jobs"]["items"]
+    assert {"command", "until", "after", "env", "progress"} <= set(item["properties"])
+    assert msgspec.json.encode(app.openapi())

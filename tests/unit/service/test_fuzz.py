@@ -1,0 +1,34 @@
+"""The API fuzzed from its own description: whatever comes, the answer is never a 500."""
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+schemathesis = pytest.importorskip("schemathesis")
+
+ROUNDS = 25
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_whatever_comes_the_answer_is_no_500(app, port):
+    schema = schemathesis.openapi.from_dict(app.openapi())
+    headers = {"Authorization": "Bearer a-token-of-the-tests"}
+    tried = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if operation.path in ("/v1/events", "/v1/down"):
+            continue  # The first never ends; the second is the end.
+
+        @settings(
+            max_examples=ROUNDS, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+            database=None,
+        )  # fmt: skip
+        @given(operation.as_strategy())
+        def try_it(case):
+            nonlocal tried
+            answer = case.call(base_url=f"http://127.0.0.1:{port}", headers=headers)
+            tried += 1
+            assert answer.status_code < 500, (case.path, answer.status_code, answer.text)
+
+        try_it()
+    assert tried > 100
