@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.live.controller import LiveController
+from tests.live.processes import below
+
 from hocket.cli.scenario import bound_policy
 from hocket.control.journal import SqliteJournal
 from hocket.control.restore import restore
 from hocket.service import rows
 from hocket.service.catalogue import Catalogue
-from tests.live.controller import LiveController
-from tests.live.processes import below
 
 
 class Shown:

@@ -7,6 +7,7 @@ What became of the jobs is read from the ledgers that the training scripts write
 
 import argparse
 import json
+import os
 import random
 import shutil
 import sys
@@ -22,12 +23,20 @@ from tests.live.controller import LiveController, NoAnswer, awaited
 from tests.live.processes import Found, below
 
 _ROOT = Path(__file__).parents[2]
-_OPTIONS = ("--gpus", "4", "--policy", "las", "--param", "levels_gpu_s=[2,6]")
+_POLICIES = {"las": ("--param", "levels_gpu_s=[2,6]"), "restless": ()}
+# Not all die with their sidecar, for want of somebody to print to: some print into a file, and some below a shell.
+_SHELLS = (
+    (),
+    (),
+    ("/bin/sh", "-c", 'exec "$@" >/dev/null 2>&1', "sh"),
+    ("/bin/sh", "-c", '"$@" >/dev/null; exit $?', "sh"),
+)
 _WEIGHTS = {"controller": 2, "agent": 2, "sidecar": 3, "training": 4}
 _KILL_EVERY_S = 0.8  # on average
 _SEVERAL, _ALL = 0.2, 0.03  # how likely it is that more than one is killed, or everything
 _LOOK_EVERY_S = 0.1
 _TELL_EVERY_S = 5.0
+_ALONE_S = 3.0  # for an agent to begin, and to end what a dead sidecar left
 _WAVE = 30  # jobs, and as many again when those are over and there is time left
 _REST_S = 240.0  # for all jobs to come to their end once nobody kills any more
 
@@ -35,18 +44,20 @@ _REST_S = 240.0  # for all jobs to come to their end once nobody kills any more
 class Chaos:
     """One run: `torment` for a while, then `check`."""
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, root: Path, seed: int, policy: str) -> None:
         self.seed = seed
         self.kills: Counter[str] = Counter()
         self.killed: list[tuple[float, Found]] = []
         self.wrongs: list[str] = []
         self._dice = random.Random(seed)
-        self._controller = LiveController(root, *_OPTIONS)
+        self._controller = LiveController(root, "--gpus", "4", "--policy", policy, *_POLICIES[policy])
         self._ledgers = root / "ledgers"
         self._ledgers.mkdir(exist_ok=True)
         self._epochs: dict[str, int] = {}  # job → how many it has
         self._intervals: dict[str, int] = {}  # job → after how many it saves its state
         self._to_submit: list[dict[str, Any]] = []
+        self._agents: set[Found] = set()  # at the last look
+        self._alone: dict[Found, float] = {}  # what has had no sidecar since then
         self._began = time.monotonic()
         self._told_s = 0.0
 
@@ -79,7 +90,9 @@ class Chaos:
                 self.wrongs.append(f"job '{job_id}' is {row['state']}: {row['reason']}")
         for job_id, epochs in self._epochs.items():
             lines = ledger.read(self._ledgers / job_id)
-            self.wrongs += [f"job '{job_id}': {wrong}" for wrong in ledger.wrongs(lines, epochs, self._intervals[job_id])]
+            self.wrongs += [
+                f"job '{job_id}': {wrong}" for wrong in ledger.wrongs(lines, epochs, self._intervals[job_id])
+            ]
         self._check_journal()
         awaited(self._controller.answers, "a controller that answers")
         self._controller.down()
@@ -118,12 +131,14 @@ class Chaos:
             command += ["--epochs", str(epochs), "--pace", f"{pace_s:.2f}", "--ledger", str(self._ledgers / name)]
             command += ["--checkpoint-every", str(every)]
             self._epochs[name], self._intervals[name] = epochs, every
+            shell = self._dice.choice(_SHELLS)
             self._to_submit.append(
                 {
                     "id": name,
-                    "command": command,
+                    "command": [*shell, *command],
                     "cwd": str(_ROOT),
                     "gpus": self._dice.randint(1, 2),
+                    "sizes": [1, 2],
                     "warm": self._dice.random() < 0.4,
                     "retries": 1000,
                     "backoff_s": 0.1,
@@ -173,25 +188,45 @@ class Chaos:
         else:
             count = 1 + (self._dice.random() < _SEVERAL) * self._dice.randint(1, 3)
             kinds = self._dice.choices(list(_WEIGHTS), list(_WEIGHTS.values()), k=count)
-            victims = [self._dice.choice(of_kind) for kind in kinds if (of_kind := [f for f in there if f.kind == kind])]
+            victims = [
+                self._dice.choice(of_kind) for kind in kinds if (of_kind := [f for f in there if f.kind == kind])
+            ]
         for victim in victims:
             if victim.kill():
                 self.kills[victim.kind] += 1
                 self.killed.append((time.time(), victim))
 
     def _look(self) -> None:
-        """See that no job has two attempts at once, and tell how it goes."""
-        present: dict[str, Found] = {}
-        for found in below(self._controller.root):
-            if found.kind == "training":
-                other = present.setdefault(found.job, found)
-                if other.attempt != found.attempt and found.lives() and other.lives():
-                    self.wrongs.append(f"job '{found.job}' lives twice: {other} and {found}")
+        """See that nothing runs twice at once or on its own, and tell how it goes."""
+        there = list(below(self._controller.root))
+        self._see_twice(there)
+        self._see_alone(there)
         now_s = time.monotonic() - self._began
         if now_s - self._told_s > _TELL_EVERY_S:
             self._told_s = now_s
             over = len(self._epochs) - self._live()
             print(f"{now_s:5.0f} s: {over} of {len(self._epochs)} jobs over, {self._killed()}", flush=True)
+
+    def _see_twice(self, there: list[Found]) -> None:
+        """No job has two processes at once, but for a shell above the other."""
+        present: dict[str, Found] = {}
+        for found in there:
+            if found.kind == "training" and not found.command.startswith("/bin/sh"):
+                other = present.setdefault(found.job, found)
+                if other is not found and found.lives() and other.lives():
+                    self.wrongs.append(f"job '{found.job}' lives twice: {other} and {found}")
+
+    def _see_alone(self, there: list[Found]) -> None:
+        """What has no sidecar any more is soon ended, if only there is an agent all the while."""
+        agents = {found for found in there if found.kind == "agent"}
+        cared_for = {(found.job, found.attempt) for found in there if found.kind == "sidecar"}
+        alone = {f for f in there if f.kind == "training" and (f.job, f.attempt) not in cared_for}
+        now_s = time.monotonic()
+        self._alone = {f: self._alone.get(f, now_s) for f in alone} if agents & self._agents else {}
+        self._agents = agents
+        for found, since_s in self._alone.items():
+            if now_s - since_s > _ALONE_S and found.lives():
+                self.wrongs.append(f"job '{found.job}' runs on without a sidecar: {found}")
 
     def _killed(self) -> str:
         return f"{self.kills.total()} kills ({', '.join(f'{n} {kind}' for kind, n in sorted(self.kills.items()))})"
@@ -201,13 +236,13 @@ class Chaos:
     def summary(self) -> str:
         """The run in a few lines."""
         told = [ledger.told(ledger.read(self._ledgers / job_id)) for job_id in self._epochs]
-        ends = sum(t.ends for t in told)
+        attempts, stops, epochs, again, ends = map(sum, zip(*told, strict=True))
+        ended = sum(t.ends > 0 for t in told)
         return "\n".join(
             [
                 f"chaos with seed {self.seed}: {len(told)} jobs, {self._killed()} survived",
-                f"the ledgers: {sum(t.attempts for t in told)} attempts, {sum(t.stops for t in told)} of them paused; "
-                f"{sum(t.epochs for t in told)} epochs, {sum(t.again for t in told)} done again since a checkpoint; "
-                f"{len([t for t in told if t.ends])} jobs ended, {ends - len([t for t in told if t.ends])} said so twice",
+                f"the ledgers: {ended} jobs ended, {ends - ended} said so twice; {attempts} attempts, {stops} of them "
+                f"paused; {epochs} epochs, {again} done again since a checkpoint",
                 f"wrong: {len(self.wrongs)}" if self.wrongs else "nothing lost, nothing twice, nothing left behind",
             ]
         )
@@ -236,9 +271,9 @@ class Chaos:
             return []
 
 
-def run(root: Path, seconds: float, seed: int) -> Chaos:
+def run(root: Path, seconds: float, seed: int, policy: str = "las") -> Chaos:
     """The whole run; AssertionError with all that is needed to understand it if anything is wrong."""
-    chaos = Chaos(root, seed)
+    chaos = Chaos(root, seed, policy)
     try:
         chaos.torment(seconds)
         chaos.check()
@@ -258,11 +293,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.live.chaos", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
+    parser.add_argument("--policy", choices=list(_POLICIES), default="las")
     options = parser.parse_args()
+    os.environ["HOCKET_POLICIES"] = str(Path(__file__).parent / "policies")
     root = Path(tempfile.mkdtemp(prefix="hocket-chaos-"))
     print(f"seed {options.seed}, folder {root}", flush=True)
     try:
-        run(root, options.seconds, options.seed)
+        run(root, options.seconds, options.seed, options.policy)
     except AssertionError as error:
         sys.exit(f"{error}\nThe folder is kept: {root}")
     shutil.rmtree(root)

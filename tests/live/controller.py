@@ -16,7 +16,7 @@ class NoAnswer(Exception):
 
 
 class LiveController:
-    """Everything is under `root`: its home, its log, and what it and its jobs take for the folder of temporary files."""
+    """Everything is under `root`: its home, its log, and where it and its jobs keep temporary files."""
 
     def __init__(self, root: Path, *options: str) -> None:
         self.root = root

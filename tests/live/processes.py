@@ -53,7 +53,8 @@ def _told_apart(pid: int, began: int, command: bytes, environ: bytes) -> Found:
         job, attempt = variables.get(b"HOCKET_JOB", b"").decode(), int(variables.get(b"HOCKET_ATTEMPT", b"0"))
         return Found("training", pid, began, job, attempt, said)
     if b"hocket.agent.sidecar" in command:
-        return Found("sidecar", pid, began, command=said)
+        *_, job, attempt = words[-2].decode().split("/")  # of its folder; the last word is empty
+        return Found("sidecar", pid, began, job, int(attempt), said)
     if b"hocket.agent.node" in words:
         return Found("agent", pid, began, command=said)
     kind = "controller" if b"hocket" in words and b"up" in words else "other"

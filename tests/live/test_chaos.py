@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from tests.live import chaos
 
 _SECONDS = 45.0

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.live.ledger import Line, Told, read, told, wrongs
 
 
@@ -35,13 +34,13 @@ def test_a_job_that_was_paused_or_killed_and_went_on_is_as_it_should_be(said: li
         ([], "it never ended"),
         (PAUSED, "it never ended"),
         (PAUSED + RESUMED + [(3, "start", 1, 5), (3, "epoch", 2), (3, "end", 2)], "went on with it after its end"),
-        (KILLED + [(2, "start", 0), (1, "checkpoint", 1), (2, "epoch", 1)], "process 1 still lived"),
-        (PAUSED + [(2, "start", 1, 0)], "(1, 5) had been saved"),
-        (PAUSED + [(2, "start", 0, 0)], "(1, 5) had been saved"),
+        ([*KILLED, (2, "start", 0), (1, "checkpoint", 1), (2, "epoch", 1)], "process 1 still lived"),
+        ([*PAUSED, (2, "start", 1, 0)], "(1, 5) had been saved"),
+        ([*PAUSED, (2, "start", 0, 0)], "(1, 5) had been saved"),
         ([*KILLED, (1, "epoch", 2), (2, "start", 0)], "began at epoch 0; 2 had been done"),
         ([(1, "start", 3)], "began at epoch 3; 0 had been done"),
         ([*KILLED, (1, "epoch", 3)], "did epoch 3 after 1"),
-        (KILLED + [(1, "end", 1)], "ended after epoch 1 of 2"),
+        ([*KILLED, (1, "end", 1)], "ended after epoch 1 of 2"),
     ],
 )
 def test_what_should_not_be_is_seen(said: list[tuple[Any, ...]], wrong: str) -> None:

@@ -10,6 +10,9 @@ host, and assumes nothing of the controller's files. Every call carries the toke
 | `GET /v1/agents/{session}/orders?after=N` → `[Numbered, …]` | what to do, as soon as there is anything, or `[]` |
 | `POST /v1/agents/{session}/logs/{request}` bytes | the part of a log that a `ReadLog` asked for |
 
+A part of a log comes with the headers `X-Attempt` (the run's number; 0 if nothing is kept of it), `X-Offset` (where it
+begins, which is later than asked for when that was removed) and `X-Next-Offset`.
+
 A session that the controller does not know (it was restarted, or took the agent for lost) is answered 410: say hello
 again. Orders are numbered from 1 in each session; asking `after=N` says that all up to N are taken. Reports may be said
 twice; a run's reports are numbered by its sidecar, and the controller passes over those it has heard.
@@ -51,7 +54,12 @@ class Welcome(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """One line of a run's `events.jsonl`, or `lost` (number 0): its sidecar died and what was left of it is killed."""
+    """One line of a run's `events.jsonl`, or with number 0 what the agent itself has to say.
+
+    That is `lost` (its sidecar died and what was left of it is killed, or it is not known here; it never starts again),
+    `cannot-start` (there is no space for its folder), or `prepared` with `warm` false (what stood prepared died; it can
+    still be run, cold).
+    """
 
     run: RunKey
     n: int
@@ -106,7 +114,7 @@ class ReadLog(Struct, frozen=True, tag_field="order", tag="read-log"):
     request: str
     job: str
     number: int  # of the run; 0 for the last
-    offset: int  # in bytes from the beginning of what is kept; from the end when negative
+    offset: int  # in bytes of all that it printed, kept or not; from the end when negative
     limit: int
 
 

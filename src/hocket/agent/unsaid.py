@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hocket.agent.known_run import KnownRun, Part
 from hocket.agent.protocol import Report, RunKey
@@ -52,7 +52,7 @@ class Unsaid:
 
     def say(self, report: Report) -> None:
         """The agent itself has something to say."""
-        self._own[report.run] = report
+        self._own[report.run] = structs.replace(report)  # Another one, should the same be on its way just now.
         self._make_due(0.0)
 
     def drop(self, run: KnownRun) -> None:

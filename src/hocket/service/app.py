@@ -76,9 +76,10 @@ class Api:
             raise Problem(404, f"there is no job '{job_id[:200]}'")
         return record
 
-    def row(self, record: Record, now_s: float) -> dict[str, Any]:
+    def row(self, record: Record, now_s: float) -> rows.JobRow:
         """One job in one line."""
-        return rows.row(record, self.engine.snapshot.jobs.get(record.job.id), now_s)
+        engine = self.engine
+        return rows.row(record, engine.snapshot.jobs.get(record.job.id), now_s, engine.catalogue.queue_reason)
 
 
 def decoded(body: bytes, kind: type[T]) -> T:
@@ -137,18 +138,20 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     @app.get("/v1/jobs")
     def jobs(all: bool = False, owner: str = "", limit: int = 100_000) -> Response:  # noqa: A002 - the API's word
         """Live jobs, and those that are over."""
-        now_s, live = time(), api.engine.snapshot.jobs
+        now_s, live, waits = time(), api.engine.snapshot.jobs.data(), api.engine.catalogue.queue_reason
         records = [r for r in list(api.engine.catalogue.records.values()) if all or r.ended_s is None]
         if owner:
             records = [r for r in records if r.job.owner == owner]
-        found = [rows.row(r, live.get(r.job.id), now_s) for r in records[-max(0, limit) :]]
+        records = records[-limit:] if limit > 0 else []
+        found = [rows.row(r, live.get(r.job.id), now_s, waits) for r in records]
         return answer({"jobs": found})
 
     @app.get("/v1/jobs/{job_id:path}/why")
     def why(job_id: str) -> Response:
         """Why a job stands where it stands."""
         record, snapshot = api.record(job_id), api.engine.snapshot
-        return answer(rows.why(record, snapshot.jobs.get(job_id), snapshot, time()))
+        waits = api.engine.catalogue.queue_reason
+        return answer(rows.why(record, snapshot.jobs.get(job_id), snapshot, time(), waits))
 
     @app.get("/v1/jobs/{job_id:path}/log")
     def log(job_id: str, offset: int = 0, limit: int = 1 << 20, attempt: int = 0) -> Response:
@@ -163,7 +166,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     def show(job_id: str) -> Response:
         """All about one job."""
         record = api.record(job_id)
-        return answer(rows.shown(record, api.engine.snapshot.jobs.get(job_id), api.engine.executor, time()))
+        engine = api.engine
+        view, waits = engine.snapshot.jobs.get(job_id), engine.catalogue.queue_reason
+        return answer(rows.shown(record, view, engine.executor, time(), waits))
 
 
 def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
@@ -172,7 +177,7 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
         if record.ended_s is not None:
             raise Problem(409, f"job '{job_id}' is over: {record.verdict}")
         api.accepted(api.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, job_id, wish, by[:200])]))
-        return answer({"id": job_id, "state": api.row(record, time())["state"]})
+        return answer({"id": job_id, "state": api.row(record, time()).state})
 
     ask.__doc__ = f"Ask a job to {wish}."
     app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")

@@ -65,6 +65,7 @@ class Catalogue:
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
+        self.queue_reason = ""  # what was last said to all who wait
 
     def see(self, cycle: Cycle) -> list[str]:
         """Take in a cycle; gives the jobs that it changed."""
@@ -72,6 +73,7 @@ class Catalogue:
         for event in cycle.events:
             self._fold(event, cycle.at_s, changed)
         if cycle.plan is not None and not cycle.refused:
+            self.queue_reason = cycle.plan.reasons.get("*", "")
             placed = {t.job for p in cycle.plan.put for t in p.tenants}
             for job_id, reason in cycle.plan.reasons.items():
                 record = self.records.get(job_id)
@@ -80,6 +82,12 @@ class Catalogue:
                     self._note(record, cycle.at_s, "given a place" if job_id in placed else "decided", reason)
                     changed[job_id] = None
         return list(changed)
+
+    def learn(self, job_id: str, reason: str) -> None:
+        """Take over what the state says of a live job, such as why it is being ended."""
+        record = self.records.get(job_id)
+        if record is not None and reason:
+            record.reason = reason
 
     def _fold(self, event: Event, at_s: float, changed: dict[str, None]) -> None:
         if isinstance(event, JobSubmitted):
@@ -112,6 +120,7 @@ class Catalogue:
             case JobEnded(_, _, verdict):
                 self._stand_still(record, at_s)
                 record.ended_s, record.verdict = at_s, verdict
+                record.reason = record.reason if verdict != "finished" else "finished by itself"
                 self._note(record, at_s, verdict)
             case JobAsked(_, _, wish, by):
                 self._note(record, at_s, f"asked to {wish}", f"by {by}" if by else "")

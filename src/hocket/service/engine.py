@@ -102,6 +102,9 @@ class Engine:
             return
         cycle = self._last.cycle
         changed = self.catalogue.see(cycle)
+        for job_id in changed:
+            if (view := controller.state.jobs.get(job_id)) is not None:
+                self.catalogue.learn(job_id, view.reason)
         self.snapshot = controller.snapshot
         self.decisions = controller.state.decision
         self.executor.apply(actions)

@@ -4,48 +4,75 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.service.catalogue import Record, lines_of
 
 
-def row(record: Record, view: JobView | None, now_s: float) -> dict[str, Any]:
+class JobRow(Struct, frozen=True, gc=False):
     """One job in one line."""
-    return {
-        "id": record.job.id,
-        "owner": record.job.owner,
-        "state": state_of(record, view),
-        "size": view.size if view is not None else 0,
-        "gpus": _gpus(view),
-        "submitted_s": record.submitted_s,
-        "started_s": record.started_s,
-        "ended_s": record.ended_s,
-        "waited_s": round(record.waited_at(now_s), 3),
-        "ran_s": round(view.ran_at(now_s) if view is not None else record.ran_s, 3),
-        "epoch": record.epoch,
-        "metrics": record.metrics,
-        "until": str(record.job.criterion) if record.job.criterion is not None else "",
-        "attempts": view.starts if view is not None else record.attempts,
-        "reason": (view.reason if view is not None else "") or record.reason,
-    }
+
+    id: str
+    owner: str
+    state: str
+    size: int
+    gpus: list[str]
+    submitted_s: float
+    started_s: float | None
+    ended_s: float | None
+    waited_s: float
+    ran_s: float
+    epoch: int
+    metrics: dict[str, float]
+    until: str
+    attempts: int
+    reason: str
+
+
+def row(record: Record, view: JobView | None, now_s: float, queue_reason: str = "") -> JobRow:
+    """One job in one line; `queue_reason` is what was last said to all who wait."""
+    job = record.job
+    over = view is None
+    return JobRow(
+        job.id, job.owner, state_of(record, view), 0 if view is None else view.size,
+        [] if view is None or not view.tenancies else _gpus(view),
+        record.submitted_s, record.started_s, record.ended_s, round(record.waited_at(now_s), 3),
+        round(record.ran_s if view is None else view.ran_at(now_s), 3), record.epoch, record.metrics,
+        "" if job.criterion is None else str(job.criterion),
+        record.attempts if view is None else view.starts,
+        record.reason if over else _reason(record, view, queue_reason),
+    )  # fmt: skip
+
+
+def _reason(record: Record, view: JobView | None, queue_reason: str) -> str:
+    if view is None or view.reason:
+        return view.reason if view is not None else record.reason
+    return queue_reason or "waits: there is no room for it yet"
 
 
 def state_of(record: Record, view: JobView | None) -> str:
     """Where a job stands, in one word; the verdict of one that is over."""
     if view is None:
         return record.verdict or "over"
+    if view.verdict:
+        return "ending"
     if view.held is not None and not view.tenancies:
         return "held"
     return str(view.state)
 
 
-def _gpus(view: JobView | None) -> list[str]:
-    held = [t.holding or t.coming for t in view.tenancies] if view is not None else []
+def _gpus(view: JobView) -> list[str]:
+    held = [t.holding or t.coming for t in view.tenancies]
     return [f"{part.node}:{gpu}" for h in held if h is not None for part in h.slices for gpu in part.gpus]
 
 
-def shown(record: Record, view: JobView | None, executor: AgentExecutor, now_s: float) -> dict[str, Any]:
+def shown(
+    record: Record, view: JobView | None, executor: AgentExecutor, now_s: float, queue_reason: str
+) -> dict[str, Any]:
     """All about one job, but for what may be secret."""
     job, launch = record.job, record.job.launch
     submitted: dict[str, Any] = {
@@ -79,7 +106,7 @@ def shown(record: Record, view: JobView | None, executor: AgentExecutor, now_s: 
         }
     observations = view.observations if view is not None else ()
     return {
-        **row(record, view, now_s),
+        **asdict(row(record, view, now_s, queue_reason)),
         "job": submitted,
         "failures": view.failures if view is not None else 0,
         "observations": [{"at_s": o.at_s, "epoch": o.epoch, "metrics": _finite(o.metrics)} for o in observations],
@@ -92,7 +119,7 @@ def _finite(metrics: dict[str, float]) -> dict[str, float | None]:
     return {name: value if abs(value) < float("inf") else None for name, value in metrics.items()}
 
 
-def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float) -> dict[str, Any]:
+def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: str) -> dict[str, Any]:
     """The reasons of past and present decisions for a job, and what it waits for."""
     waits_for, expected_s = "", None
     if view is not None and not view.partitions and not view.verdict:
@@ -104,7 +131,7 @@ def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float) 
     return {
         "id": record.job.id,
         "state": state_of(record, view),
-        "now": (view.reason if view is not None else "") or record.reason or "waits: it has not been decided on",
+        "now": _reason(record, view, queue_reason),
         "waits_for": waits_for,
         "expected_s": expected_s if expected_s is None else max(0.0, round(expected_s, 1)),
         "past": lines_of(record),

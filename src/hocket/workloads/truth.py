@@ -28,6 +28,7 @@ class Truth(Struct, frozen=True, gc=False):
     quality: Curve | None = None  # epoch → metric
     costs: Costs = NO_COSTS
     crashes_s: tuple[float, ...] = ()  # its process breaks when it has done so much work
+    saves_epochs: int = 0  # it saves its state by itself after so many epochs; 0: only when it is told to
 
 
 class Submission(Struct, frozen=True, gc=False):

@@ -33,3 +33,13 @@ def test_a_run_that_is_cut_lasts_until_it_is_cut():
     assert run.final.now_s == 3600.0
     assert run.final.jobs["a"].ran_at(run.final.now_s) == 3600.0
     assert [type(e) for e in next(iter(run.journal)).events] == [JobSubmitted]
+
+
+def test_after_a_crash_a_job_goes_on_from_what_it_saved_by_itself():
+    def ends(**truth):
+        (end,) = events_of([Submission(0.0, Job("a"), Truth(10.0, epochs=10, crashes_s=(5.5,), **truth))], JobEnded)
+        return end.at_s
+
+    assert ends() == 15.5  # It saves only when it is told to.
+    assert ends(saves_epochs=1) == 10.5
+    assert ends(saves_epochs=2) == 11.5

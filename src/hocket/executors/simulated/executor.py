@@ -245,6 +245,8 @@ class SimulatedExecutor:
             run.epoch += 1
             metrics = {truth.metric: truth.quality.at(run.epoch).mean} if truth.quality is not None else {}
             out.append(EpochEnded(self.now_s, run.job.id, run.epoch, metrics))
+            if truth.saves_epochs and run.epoch % truth.saves_epochs == 0:
+                run.saved_s = truth.run_s * run.epoch / truth.epochs
 
     def _turn_ends_s(self, run: _Run, length: Boundary) -> float:
         """When its running epoch ends, at its present speed."""

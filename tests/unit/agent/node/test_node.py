@@ -195,7 +195,6 @@ def test_a_run_whose_prepared_sidecar_died_starts_cold(controller: Any, agent: A
     assert controller.of(key, "lost") == []
 
 
-@pytest.mark.usefixtures("agent")
 def test_a_prepared_run_cannot_start_after_a_later_one(controller: Any, agent: Any, script: str) -> None:
     first = controller.prepare("j", 1, sys.executable, script)
     controller.wait_for(first, "prepared")
@@ -209,6 +208,7 @@ def test_a_prepared_run_cannot_start_after_a_later_one(controller: Any, agent: A
     assert controller.of(second, "exited") == []
 
 
+@pytest.mark.usefixtures("agent")
 def test_a_prepared_run_that_is_not_wanted_is_stopped(controller: Any, script: str) -> None:
     key = controller.prepare("j", 1, sys.executable, script)
     pid = controller.wait_for(key, "prepared").fields["pids"][0]

@@ -1,0 +1,283 @@
+"""Do the simulated and the live executor agree? A live journal, simulated again with the figures measured in it.
+
+Both journals are folded again to see what every job held and which actions were begun when. Compared are the sequences
+of (job, what, size), job by job and over all jobs, and the times.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import combinations
+from statistics import median
+from typing import NamedTuple
+
+from hocket.control.controller import Controller
+from hocket.control.journal import MemoryJournal
+from hocket.control.ports import Cycle, Header
+from hocket.control.state import empty
+from hocket.executors.simulated import BeliefMode, simulate
+from hocket.model.action import Move, Pause, Resize, Resume, Start
+from hocket.model.curve import Curve, Point
+from hocket.model.event import (
+    EpochEnded,
+    JobEnded,
+    JobFailed,
+    JobMoved,
+    JobPaused,
+    JobResized,
+    JobStarted,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+)
+from hocket.model.resources import Node
+from hocket.model.view import Costs
+from hocket.policies.registry import find
+from hocket.workloads.truth import Fault, Submission, Truth, Workload
+
+TIE_S = 0.5  # what is not further apart than this, live and simulated, may come in either order
+_DONE = {JobStarted: "start", JobPaused: "pause", JobResized: "resize", JobMoved: "move", JobEnded: "end"}
+_BEGUN = {Start: "start", Resume: "start", Pause: "pause", Resize: "resize", Move: "move"}
+
+
+class Work(NamedTuple):
+    """What a job has to do, as its script was told."""
+
+    epochs: int
+    saves: bool = False  # after every epoch, by itself
+    breaks_at: float | None = None  # epochs
+
+
+class Entry(NamedTuple):
+    """One thing that happened to a job."""
+
+    at_s: float  # since the first submission
+    job: str
+    what: str  # start, pause, resize, move, end, crash, lost
+    size: int  # from now on; of what is over, until now
+
+    def __str__(self) -> str:
+        return f"{self.job} {self.what} at size {self.size}"
+
+
+class Story(NamedTuple):
+    """What a journal tells."""
+
+    entries: list[Entry]
+    submitted: list[JobSubmitted]  # at seconds since the first one
+    took_s: dict[str, list[float]]  # start, pause, resize, move → from the action to its event
+    epoch_s: dict[int, list[float]]  # size → seconds an epoch, of each run with several
+    boot_s: list[float]  # from a start to the first epoch, less that epoch
+    tail_s: list[float]  # from the last epoch to the end
+    nodes: list[Node]
+    faults: list[Fault]
+
+
+class _Run(NamedTuple):
+    since_s: float
+    size: int
+    epochs: list[EpochEnded]
+
+
+def told(header: Header, cycles: Iterable[Cycle]) -> Story:
+    """Fold a journal again, as it was decided, and look on."""
+    policy = find(header.policy).bound(header.params)
+    controller = Controller(
+        empty(header.nodes, header.seed), policy.decide, policy.order, MemoryJournal(header), **policy.needs
+    )
+    listener = _Listener(list(header.nodes))
+    for cycle in cycles:
+        held = {job_id: view.size for job_id, view in controller.state.jobs.items() if view.size}
+        actions = controller.advance(cycle.at_s, cycle.events, cycle)
+        holds = {job_id: view.size for job_id, view in controller.state.jobs.items() if view.size}
+        listener.hear(cycle, held, holds)
+        for action in actions:
+            if (what := _BEGUN.get(type(action))) is not None:
+                listener.begun[action.job, what] = cycle.at_s
+    return listener.story()
+
+
+class _Listener:
+    """The story as it is told."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.begun: dict[tuple[str, str], float] = {}  # (job, what) → when an executor was told
+        self._nodes, self._faults = nodes, []
+        self._entries: list[Entry] = []
+        self._submitted: list[JobSubmitted] = []
+        self._took_s: dict[str, list[float]] = defaultdict(list)
+        self._runs: dict[str, _Run] = {}
+        self._all_runs: list[_Run] = []
+        self._tail_s: list[float] = []
+        self._down_s: dict[str, float] = {}
+
+    def hear(self, cycle: Cycle, held: dict[str, int], holds: dict[str, int]) -> None:
+        """A cycle, and what jobs held before and after it."""
+        for event in cycle.events:
+            at_s = event.at_s
+            if (what := _DONE.get(type(event))) is not None:
+                if (begun_s := self.begun.pop((event.job, what), None)) is not None:
+                    self._took_s[what].append(at_s - begun_s)
+                over = what in ("pause", "end")
+                if what == "end" and event.job in self._runs and self._runs[event.job].epochs:
+                    self._tail_s.append(at_s - self._runs[event.job].epochs[-1].at_s)
+                size = held.get(event.job, 0) if over else holds.get(event.job, 0)
+                self._changes(at_s, event.job, what, size, runs=not over)
+            elif isinstance(event, JobFailed):
+                self._changes(at_s, event.job, "crash", held.get(event.job, 0), runs=False)
+            elif isinstance(event, EpochEnded) and event.job in self._runs:
+                self._runs[event.job].epochs.append(event)
+            elif isinstance(event, JobSubmitted):
+                self._submitted.append(event)
+            elif isinstance(event, NodeLost):
+                self._down_s[event.node] = at_s
+                for job_id in sorted(held.keys() - holds.keys()):
+                    if not any(getattr(e, "job", None) == job_id for e in cycle.events):
+                        self._changes(at_s, job_id, "lost", held[job_id], runs=False)
+            elif isinstance(event, NodeJoined):
+                if event.node.id in self._down_s:
+                    self._faults.append(Fault(self._down_s.pop(event.node.id), event.node.id, at_s))
+                else:
+                    self._nodes.append(event.node)
+
+    def _changes(self, at_s: float, job_id: str, what: str, size: int, runs: bool) -> None:
+        self._entries.append(Entry(at_s, job_id, what, size))
+        self._runs.pop(job_id, None)
+        if runs:
+            self._runs[job_id] = _Run(at_s, size, [])
+            self._all_runs.append(self._runs[job_id])
+
+    def story(self) -> Story:
+        """All of it, from the first submission on."""
+        zero_s = self._submitted[0].at_s
+        epoch_s: dict[int, list[float]] = defaultdict(list)
+        for run in self._all_runs:
+            if len(run.epochs) > 1:
+                first, last = run.epochs[0], run.epochs[-1]
+                epoch_s[run.size].append((last.at_s - first.at_s) / (last.epoch - first.epoch))
+        boot_s = [
+            run.epochs[0].at_s - run.since_s - median(epoch_s[run.size])
+            for run in self._all_runs
+            if run.epochs and run.epochs[0].epoch == 1 and run.size in epoch_s
+        ]
+        return Story(
+            [e._replace(at_s=e.at_s - zero_s) for e in self._entries],
+            [JobSubmitted(s.at_s - zero_s, s.job, s.beliefs, s.costs) for s in self._submitted],
+            self._took_s,
+            epoch_s,
+            boot_s,
+            self._tail_s,
+            self._nodes,
+            [Fault(f.at_s - zero_s, f.node, f.back_s - zero_s) for f in self._faults],
+        )
+
+
+class Figures(NamedTuple):
+    """Medians of what was measured."""
+
+    start_s: float
+    stop_s: float
+    resize_s: float  # only to be printed: the simulator takes it for a stop and a start
+    boot_s: float
+    tail_s: float
+    epoch_s: dict[int, float]  # by size
+
+    @classmethod
+    def of(cls, story: Story) -> "Figures":
+        """Those of a live run. What it never did takes no time."""
+        changes_s = story.took_s["resize"] + story.took_s["move"]
+        medians = [median(f) if f else 0.0 for f in (story.took_s["start"], story.took_s["pause"], changes_s)]
+        epoch_s = {size: median(found) for size, found in sorted(story.epoch_s.items())}
+        return cls(*medians, max(median(story.boot_s), 0.0), max(median(story.tail_s), 0.0), epoch_s)
+
+    def truth(self, work: Work) -> Truth:
+        """How a job with that work behaves. Sizes between and beyond those measured are as the simulator has it."""
+        reference = min(self.epoch_s)
+        epoch_s = self.epoch_s[reference]
+        begun_s = self.boot_s + (work.breaks_at or 0.0) * epoch_s
+        return Truth(
+            self.boot_s + work.epochs * epoch_s + self.tail_s,
+            reference,
+            Curve(tuple(Point(float(size), epoch_s / self.epoch_s[size]) for size in self.epoch_s)),
+            epochs=work.epochs,
+            costs=Costs(start_s=self.start_s, stop_s=self.stop_s),
+            crashes_s=() if work.breaks_at is None else (begun_s,),
+            saves_epochs=1 if work.saves else 0,
+        )
+
+
+def simulated(header: Header, live: Story, figures: Figures, works: dict[str, Work]) -> Story:
+    """The same submissions and faults, by the same policy, in the simulator."""
+    policy = find(header.policy).bound(header.params)
+    submissions = tuple(Submission(s.at_s, s.job, figures.truth(works[s.job.id]), s.beliefs) for s in live.submitted)
+    workload = Workload("agreement", submissions, tuple(live.nodes), faults=tuple(live.faults))
+    journal = simulate(workload, live.nodes, policy, seed=header.seed, beliefs=BeliefMode("learned")).journal
+    return told(journal.header, journal)
+
+
+class Agreement(NamedTuple):
+    """What came of a comparison."""
+
+    wrongs: list[str]  # where the sequences differ
+    pairs: list[tuple[Entry, Entry]]  # live, simulated: the same thing of the same job
+
+    @property
+    def largest_s(self) -> float:
+        """Between two times of the same thing."""
+        return max(self._apart_s(), default=0.0)
+
+    @property
+    def median_s(self) -> float:
+        """Likewise."""
+        return median(self._apart_s())
+
+    @property
+    def largest_share(self) -> float:
+        """Of the whole run."""
+        return self.largest_s / max(live.at_s for live, _ in self.pairs)
+
+    def _apart_s(self) -> list[float]:
+        return [abs(live.at_s - again.at_s) for live, again in self.pairs]
+
+
+def compared(live: Story, again: Story) -> Agreement:
+    """The same things happen to every job, and in the same order over all jobs, ties aside."""
+    wrongs, pairs = [], []
+    for job_id in [s.job.id for s in live.submitted]:
+        one, other = ([e for e in story.entries if e.job == job_id] for story in (live, again))
+        if [e[1:] for e in one] != [e[1:] for e in other]:
+            wrongs.append(f"{job_id}: live {_listed(one)}; simulated {_listed(other)}")
+        pairs += zip(one, other, strict=False)
+    pairs.sort()
+    for (a, a_again), (b, b_again) in combinations(pairs, 2):
+        gap_s, gap_again_s = b.at_s - a.at_s, b_again.at_s - a_again.at_s
+        if gap_again_s < 0 and max(gap_s, -gap_again_s) > TIE_S:
+            wrongs.append(f"live, '{a}' comes {gap_s:.2f} s before '{b}'; simulated, {-gap_again_s:.2f} s after it")
+    return Agreement(wrongs, pairs)
+
+
+def _listed(entries: list[Entry]) -> str:
+    return ", ".join(f"{e.what} {e.size} at {e.at_s:.1f} s" for e in entries)
+
+
+def report(name: str, header: Header, live: Story, figures: Figures, found: Agreement) -> str:
+    """A page to read."""
+    speeds = ", ".join(f"{epoch_s:.3f} s at size {size}" for size, epoch_s in figures.epoch_s.items())
+    kinds = {what: sum(e.what == what for e in live.entries) for what in dict.fromkeys(e.what for e in live.entries)}
+    lines = [
+        f"{name}: {len(live.submitted)} jobs by '{header.policy}', {', '.join(f'{n} × {k}' for k, n in kinds.items())}",
+        f"measured: start {figures.start_s:.3f} s, stop {figures.stop_s:.3f} s, resize {figures.resize_s:.3f} s, "
+        f"boot {figures.boot_s:.3f} s, tail {figures.tail_s:.3f} s; epochs of {speeds}",
+        "",
+        f"{'job':<12}{'what':<8}{'size':>4}{'live s':>10}{'simulated s':>13}{'difference s':>14}",
+    ]
+    for one, other in found.pairs:
+        apart_s = other.at_s - one.at_s
+        lines.append(f"{one.job:<12}{one.what:<8}{one.size:>4}{one.at_s:>10.2f}{other.at_s:>13.2f}{apart_s:>+14.2f}")
+    same = "the same sequence" if not found.wrongs else f"{len(found.wrongs)} differences in sequence"
+    lines += [
+        "",
+        f"{same} (ties of {TIE_S:g} s in either order); band: largest {found.largest_s:.2f} s, "
+        f"{found.largest_share:.1%} of the run, median {found.median_s:.2f} s",
+        *found.wrongs,
+    ]
+    return "\n".join(lines)

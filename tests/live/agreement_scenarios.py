@@ -1,0 +1,136 @@
+"""The scenarios in which the simulated and the live executor must agree, and how one is run live."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.live.agreement import Work
+from tests.live.controller import LiveController, awaited
+from tests.live.processes import below
+
+_SCRIPT = Path(__file__).with_name("paced_job.py")
+_EPOCH_S = 0.5
+
+
+class Arrival(NamedTuple):
+    """A job and when it comes."""
+
+    at_s: float
+    job: str
+    work: Work
+    sizes: tuple[int, ...] = (1,)
+
+
+class Loss(NamedTuple):
+    """A second node's power is cut, and comes back."""
+
+    gpus: int
+    at_s: float
+    back_s: float
+    lease_s: float = 2.0
+
+
+class Scenario(NamedTuple):
+    """What is run."""
+
+    name: str
+    options: tuple[str, ...]  # of `hocket up`
+    arrivals: tuple[Arrival, ...]
+    loss: Loss | None = None
+
+
+def run_live(scenario: Scenario, root: Path) -> Path:
+    """Run it to its end; the journal."""
+    lease = () if scenario.loss is None else ("--lease", str(scenario.loss.lease_s))
+    controller = LiveController(root, "--name", "first", *scenario.options, *lease)
+    controller.start()
+    try:
+        awaited(controller.answers, "a controller that answers")
+        with _second_node(controller, scenario.loss) as second:
+            _go_through(scenario, controller, second)
+            awaited(lambda: all(row["ended_s"] is not None for row in controller.jobs().values()), "all over", 90, 0.5)
+        controller.down()
+    finally:
+        _clean_up(controller)
+    return controller.home / "journal.db"
+
+
+def _go_through(scenario: Scenario, controller: LiveController, second: "_Second | None") -> None:
+    """Everything at its time."""
+    steps: dict[float, list[Any]] = {}
+    for arrival in scenario.arrivals:
+        steps.setdefault(arrival.at_s, []).append(arrival)
+    if scenario.loss is not None and second is not None:
+        steps.setdefault(scenario.loss.at_s, []).append(second.cut)
+        steps.setdefault(scenario.loss.back_s, []).append(second.start)
+    zero_s = time.monotonic()
+    for at_s, these in sorted(steps.items()):
+        time.sleep(max(zero_s + at_s - time.monotonic(), 0.0))
+        jobs = [_spec(step, controller.root) for step in these if isinstance(step, Arrival)]
+        if jobs:
+            controller.call("POST", "/v1/jobs", {"jobs": jobs})
+        for step in these:
+            if not isinstance(step, Arrival):
+                step()
+
+
+def _spec(arrival: Arrival, root: Path) -> dict[str, Any]:
+    work = arrival.work
+    # A folder that all nodes see, as clusters have one for checkpoints.
+    words = [sys.executable, "-I", "-S", str(_SCRIPT), str(root / f"{arrival.job}.checkpoint")]
+    words += [str(work.epochs), str(_EPOCH_S), *(["--saves"] if work.saves else [])]
+    words += [] if work.breaks_at is None else ["--breaks-at", str(work.breaks_at)]
+    return {"id": arrival.job, "command": words, "sizes": arrival.sizes}
+
+
+class _Second:
+    """A second node, which is another agent on this machine."""
+
+    def __init__(self, controller: LiveController, gpus: int) -> None:
+        self._state = controller.root / "second"
+        url, token = (controller.home / "url").read_text().strip(), controller.home / "token"
+        module = [sys.executable, "-m", "hocket.agent.node", "--url", url, "--token-file", str(token)]
+        self._command = [*module, "--state", str(self._state), "--name", "second", "--gpus", str(gpus)]
+        self._env = {**os.environ, "TMPDIR": str(controller.temporary)}
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """The node comes up."""
+        self._child = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, env=self._env)
+
+    def cut(self) -> None:
+        """Nothing on it lives any more: the agent first, that it tells of nothing."""
+        assert self._child is not None
+        self._child.kill()
+        self._child.wait()
+        while left := list(below(self._state)):
+            for found in left:
+                found.kill()
+
+
+@contextmanager
+def _second_node(controller: LiveController, loss: Loss | None) -> Iterator[_Second | None]:
+    if loss is None:
+        yield None
+        return
+    second = _Second(controller, loss.gpus)
+    second.start()
+    awaited(lambda: len(controller.call("GET", "/v1/nodes")["nodes"]) == 2, "two nodes")
+    try:
+        yield second
+    finally:
+        second.cut()
+
+
+def _clean_up(controller: LiveController) -> None:
+    """End what we started, whatever went wrong."""
+    controller.kill()
+    while left := list(below(controller.root)):
+        for found in left:
+            found.kill()
+        time.sleep(0.05)
