@@ -223,6 +223,8 @@ class AgentExecutor:
             self.use[run.job] = report.fields
         elif report.event in ("warning", "hung"):
             self.warn(run.job, str(report.fields.get("about", "it hung")))
+        elif report.event == "progress":
+            self._look_for_its_metric(view, report)
         events = facts(view, report, now_s)
         if report.event in GONE:
             self._next_place(view, report)
@@ -233,6 +235,14 @@ class AgentExecutor:
         notes = self.warnings.setdefault(job_id, deque(maxlen=_NOTES))
         if about not in notes:
             notes.append(about)
+
+    def _look_for_its_metric(self, view: JobView, report: Report) -> None:
+        """A goal that speaks of what the job never reports is never reached: its user should know after one epoch."""
+        metric = getattr(view.job.criterion, "metric", None)
+        seen = report.fields.get("metrics", {})
+        if metric is not None and metric not in seen and not any(metric in o.metrics for o in view.observations):
+            reported = ", ".join(sorted(map(str, seen))) or "nothing"
+            self.warn(view.job.id, f"its criterion is about '{metric}', and it has reported {reported} so far")
 
     def _next_place(self, view: JobView, report: Report) -> None:
         """A run that was to change its place has left the old one."""

@@ -6,6 +6,7 @@ import pytest
 
 from hocket.agent.protocol import Forget, Hello, Prepare, Report, Run, RunKey, Stop
 from hocket.control.state import State
+from hocket.model.criterion import parse
 from hocket.model.event import JobAsked, JobSubmitted, Wish
 from hocket.model.job import Job, Launch
 from hocket.model.resources import Node
@@ -295,3 +296,15 @@ def test_a_warm_job_is_prepared_while_another_leaves(world):
     (run,) = world.orders()
     assert isinstance(run, Run)
     assert run.run == prepare.run
+
+
+def test_a_goal_about_what_the_job_never_reports_is_warned_of(world):
+    world.submit(job(criterion=parse("acc >= 90%")))
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    world.say(order.run, ("progress", {"epoch": 1, "metrics": {"loss": 0.5}}))
+    assert list(world.engine.executor.warnings["a"]) == [
+        "its criterion is about 'acc', and it has reported loss so far"
+    ]
+    world.say(order.run, ("progress", {"epoch": 2, "metrics": {"acc": 0.95}}))
+    assert world.orders() == [Stop(order.run, 7.0)]
