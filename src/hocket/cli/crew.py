@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -60,6 +60,8 @@ def muster(assignments: Sequence[Assignment], workers: int, heard: Callable[[int
 
     Raises InputError when one cannot be carried out. However it ends, no worker outlives it.
     """
+    # Now, for it takes the block of interrupts off when it starts, just before the first worker would inherit that.
+    resource_tracker.ensure_running()
     waiting = list(enumerate(assignments))[::-1]
     outcomes: dict[int, Outcome] = {}
     at_work: dict[Connection, tuple[int, BaseProcess]] = {}

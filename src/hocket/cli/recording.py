@@ -48,7 +48,8 @@ class Recording:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None or issubclass(kind, KeyboardInterrupt):
-            self._flush()  # What was recorded up to an interrupt is a journal too.
+            self._written = self._disk.recover()  # The interrupt may have come in the middle of a batch.
+            self._flush()  # What was recorded up to it is a journal too.
             self._disk.close()
             os.replace(self._part, self._path)
         else:

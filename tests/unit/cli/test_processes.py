@@ -172,12 +172,3 @@ def test_progress_goes_to_a_terminal_and_results_do_not_mix_with_it() -> None:
     assert process.returncode == 0
     assert json.loads(out)["finished"] == 12000
     assert re.search(rb"fifo.*/12000", shown)
-
-
-@pytest.mark.slow
-def test_the_demo_shows_a_table_and_says_where_its_plots_are(tmp_path: Path) -> None:
-    result = run("demo", "--out", str(tmp_path / "out"))
-    assert result.returncode == 0, result.stderr
-    assert "mean JCT" in result.stdout
-    assert str(tmp_path / "out" / "compare.png") in result.stdout
-    assert (tmp_path / "out" / "fifo" / "gantt.png").exists()
