@@ -36,7 +36,13 @@ def up(
     store: Annotated[
         str, typer.Option(metavar="FILE|URL", help="Its journal: a file, or postgresql://…; in its home by default.")
     ] = "",
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Listen there, on loopback.")] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="For agents on other machines; the token then crosses the network.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Listen there; any free one by default.")
+    ] = None,
+    agent: Annotated[bool, typer.Option(help="Lend this machine's devices too.")] = True,
     lease: Annotated[float, typer.Option(min=1, help="Seconds of silence after which a node counts as lost.")] = 15.0,
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background; `hocket down` ends it.")] = False,
 ) -> None:
@@ -53,16 +59,19 @@ def up(
 
     with refusing():
         bound = bound_policy(policy, param or ())
-    agent = [] if gpus is None else ["--gpus", str(gpus)]
-    agent += [] if cores is None else ["--cores", str(cores)]
-    agent += ["--name", name] if name else []
+    options = [] if gpus is None else ["--gpus", str(gpus)]
+    options += [] if cores is None else ["--cores", str(cores)]
+    options += ["--name", name] if name else []
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.INFO)
     from hocket.service.up import Up
 
     os.umask(0o077)  # What jobs have in their environment is in the journal.
     with refusing():
         place.make()
-        controller = Up(place, bound, store or str(place.journal), port, agent, lease)
+        controller = Up(
+            place, bound, store or str(place.journal), host=listen, port=port,
+            agent_options=options if agent else None, lease_s=lease,
+        )  # fmt: skip
     print(
         f"hocket: '{policy}' decides at {controller.url}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True
     )

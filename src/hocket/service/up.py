@@ -19,6 +19,7 @@ from hocket.service.engine import Engine
 from hocket.service.home import Home
 from hocket.service.local_agent import LocalAgent
 
+LOOPBACK = "127.0.0.1"
 _log = logging.getLogger("hocket")
 _AGENT_S = 15.0  # for the agent to say hello
 _THREADS = 200  # for calls that wait: each agent has one that waits for orders
@@ -28,15 +29,24 @@ class Up:
     """Runs until it is told to go down."""
 
     def __init__(
-        self, home: Home, policy: BoundPolicy, store: str, port: int | None, agent_options: list[str], lease_s: float
+        self,
+        home: Home,
+        policy: BoundPolicy,
+        store: str,
+        *,
+        host: str = LOOPBACK,
+        port: int | None = None,
+        agent_options: list[str] | None = None,
+        lease_s: float = 15.0,
     ) -> None:
+        """Take the journal and a port; without options for an agent, none is started here."""
         home.make()
         self.home = home
         self.engine = Engine(store, policy, lease_s=lease_s)
         home.sweep()  # Nobody else writes there: we hold the journal.
-        self._socket = _bound(port if port is not None else home.last_port(), exactly=port is not None)
-        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self._agent = LocalAgent(home, self.url, agent_options)
+        self._socket = _bound(host, port if port is not None else home.last_port(), exactly=port is not None)
+        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
+        self._agent = LocalAgent(home, self.url, agent_options) if agent_options is not None else None
         self._leaving = Flag()
         self._grace_s = 30.0
         app = make_app(self.engine, home.token, self.leave)
@@ -63,8 +73,9 @@ class Up:
 
         thread = Thread(target=lambda: anyio.run(serve), name="http", daemon=True)
         thread.start()
-        self._agent.start()
-        self._await_agent()
+        if self._agent is not None:
+            self._agent.start()
+            self._await_agent()
         self.home.write(self.home.url_file, self.url)
         while not self._leaving.wait(0.5):
             if self.engine.over.is_set() or not thread.is_alive():
@@ -72,7 +83,8 @@ class Up:
                 os._exit(1)  # The jobs and the agent stay; the next controller takes them over.
         _log.info("going down: the jobs are stopped")
         self.engine.sessions.hush()
-        self._agent.stop(self._grace_s)
+        if self._agent is not None:
+            self._agent.stop(self._grace_s)
         self._server.should_exit = True
         self.engine.close()
         thread.join(timeout=5)
@@ -86,17 +98,17 @@ class Up:
             pass
 
 
-def _bound(port: int, exactly: bool) -> socket.socket:
-    """A socket on loopback, at the port if that can be had."""
+def _bound(host: str, port: int, exactly: bool) -> socket.socket:
+    """A socket that listens, at the port if that can be had."""
     # With its protocol named, or asyncio would not tell it to send at once, and each answer would wait for 40 ms.
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind(("127.0.0.1", port))
+        found.bind((host, port))
     except OSError:
         if exactly:
             found.close()
             raise
-        found.bind(("127.0.0.1", 0))
+        found.bind((host, 0))
     found.listen(128)
     return found

@@ -414,8 +414,7 @@ class SimulatedExecutor:
                         run.noise = exp(Random(f"{self._seed}/{job}/{run.generation}").gauss(0.0, self._noise))
                     self._change(run, task, JobStarted(self.now_s + takes_s, job, task), (to, partition), takes_s)
                 case Pause(job, task, tier, _) if not self._deferred(run, task, action):
-                    self._advance(run)
-                    run.saved_s = run.done_s
+                    self._save(run)
                     takes_s = costs.checkpoint_s + costs.stop_s
                     self._change(run, task, JobPaused(self.now_s + takes_s, job, task, tier), None, takes_s)
                 case Resize(job, task, to, partition) if not self._deferred(run, task, action):
@@ -424,9 +423,12 @@ class SimulatedExecutor:
                     held = run.tenancies[task][0]
                     if held.slices == to.slices and held.replicas == to.replicas:
                         takes_s = 0.0  # Only the length of its running epochs changes.
+                    else:
+                        self._save(run)
                     self._change(run, task, JobResized(self.now_s + takes_s, job, task), (to, partition), takes_s)
                 case Move(job, task, to, partition) if not self._deferred(run, task, action):
                     takes_s = costs.checkpoint_s + costs.stop_s + costs.start_s + costs.prepare_s
+                    self._save(run)
                     self._change(run, task, JobMoved(self.now_s + takes_s, job, task), (to, partition), takes_s)
                 case Pause() | Resize() | Move():
                     pass
@@ -439,13 +441,16 @@ class SimulatedExecutor:
                     run.prepared = JobPrepared(self.now_s + costs.prepare_s, job)
                     self._later(run.prepared)
                 case Checkpoint(job, tier, _):
-                    self._advance(run)
-                    run.saved_s = run.done_s
+                    self._save(run)
                     self._later(JobCheckpointed(self.now_s + costs.checkpoint_s, job, tier))
                 case Store(job, tier):
                     self._later(StateStored(self.now_s + costs.checkpoint_s, job, tier))
                 case _:
                     assert_never(action)
+
+    def _save(self, run: _Run) -> None:
+        self._advance(run)
+        run.saved_s = run.done_s
 
     def _deferred(self, run: _Run, task: str, action: Action) -> bool:
         """Keep a change for the tenant's boundary, up to which it goes on; False where it may take hold now."""

@@ -1,0 +1,81 @@
+"""The agent on another host: in a network namespace of its own, with nothing of the controller's files but a token."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.live.controller import LiveController, awaited
+
+ROOT = Path(__file__).parents[2]
+SPACE, HERE, THERE = f"hocket-{os.getpid()}", "10.213.77.1", "10.213.77.2"
+INSIDE, OUTSIDE = f"hi{os.getpid() % 100000}", f"ho{os.getpid() % 100000}"
+
+needs_namespaces = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="a network namespace needs root and the command `ip`"
+)
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def other_host():
+    """A namespace that sees this one through one cable."""
+    try:
+        ip("netns", "add", SPACE)
+        ip("link", "add", OUTSIDE, "type", "veth", "peer", "name", INSIDE, "netns", SPACE)
+        ip("addr", "add", f"{HERE}/24", "dev", OUTSIDE)
+        ip("link", "set", OUTSIDE, "up")
+        ip("-n", SPACE, "addr", "add", f"{THERE}/24", "dev", INSIDE)
+        ip("-n", SPACE, "link", "set", INSIDE, "up")
+        ip("-n", SPACE, "link", "set", "lo", "up")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no network namespace can be made here: {error.stderr.decode().strip()}")
+    yield SPACE
+    subprocess.run(["ip", "netns", "del", SPACE], capture_output=True)
+    subprocess.run(["ip", "link", "del", OUTSIDE], capture_output=True)
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_an_agent_on_another_host_is_killed_and_its_jobs_go_on(tmp_path, other_host):
+    controller = LiveController(tmp_path, "--listen", HERE, "--no-agent", "--policy", "fifo", "--lease", "20")
+    controller.start()
+    state, token = tmp_path / "elsewhere", tmp_path / "copied-token"
+    agent = None
+
+    def launch():
+        command = ["ip", "netns", "exec", other_host, sys.executable, "-m", "hocket.agent.node", "--url", url]
+        command += ["--token-file", str(token), "--state", str(state), "--name", "far", "--address", THERE]
+        with (tmp_path / "agent.log").open("ab") as log:
+            return subprocess.Popen([*command, "--gpus", "2"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    try:
+        awaited(controller.answers, "the controller answers")
+        url = (controller.home / "url").read_text().strip()
+        token.write_text((controller.home / "token").read_text())
+        agent = launch()
+        awaited(lambda: [n["up"] for n in controller.call("GET", "/v1/nodes")["nodes"]] == [True], "the node is up")
+        script = ROOT / "examples" / "train_numpy.py"
+        ledger = tmp_path / "ledger"
+        train = [sys.executable, str(script), "--epochs", "12", "--pace", "0.3", "--ledger", str(ledger)]
+        jobs = [{"id": "runs-on", "command": train, "cwd": "/"}, {"id": "queued", "command": ["true"], "sizes": [2]}]
+        controller.call("POST", "/v1/jobs", {"jobs": jobs})
+        awaited(lambda: controller.jobs()["runs-on"]["epoch"] >= 2, "two epochs are done")
+        agent.send_signal(signal.SIGKILL)
+        agent.wait()
+        agent = launch()
+        awaited(lambda: controller.jobs()["runs-on"]["state"] == "finished", "it ran on")
+        awaited(lambda: controller.jobs()["queued"]["state"] == "finished", "the next one ran")
+        assert controller.jobs()["runs-on"]["attempts"] == 1
+        assert ledger.read_text().count('"start"') == 1
+    finally:
+        if agent is not None and agent.poll() is None:
+            agent.send_signal(signal.SIGINT)
+            agent.wait(30)
+        controller.kill()
