@@ -88,6 +88,9 @@ class Engine:
             _log.exception("the controller broke")
         finally:
             self.executor.close()
+            gone = Unavailable(self.trouble or "the controller is going down")
+            self.executor.fail(gone)
+            self.executor.refuse(gone)
             self.over.set()
 
     def _cycle(self, now_s: float, events: Sequence[Event]) -> None:
