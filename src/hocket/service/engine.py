@@ -103,6 +103,7 @@ class Engine:
         except JournalError as error:
             self._recover(error)
             return
+        self.trouble = ""
         cycle = self._last.cycle
         changed = self.catalogue.see(cycle)
         for job_id in changed:
@@ -133,7 +134,6 @@ class Engine:
                 self.executor.refuse(Unavailable(self.trouble))
                 sleep(_RETRY_S)
         self.executor.state = self._controller.state
-        self.trouble = ""
 
 
 def _plain(params: dict[str, Any]) -> bytes:
