@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from tests.live.controller import LiveController
 from tests.live.processes import below
 
@@ -56,7 +57,8 @@ def restored(journal: Path, copy: Path) -> Shown:
         kept.close()
     snapshot = controller.snapshot
     jobs = [rows.row(record, snapshot.jobs.get(name), 0.0) for name, record in catalogue.records.items()]
-    return Shown(jobs, rows.nodes(snapshot), controller.state.decision)
+    plain = msgspec.json.decode(msgspec.json.encode([jobs, rows.nodes(snapshot)]))
+    return Shown(*plain, controller.state.decision)
 
 
 def decided_again(journal: Path) -> str:
@@ -78,3 +80,14 @@ def leftover_files(controller: LiveController) -> list[str]:
     runs = controller.home / "agent" / "runs"
     found += [path for path in runs.glob("*/*/*") if path.name != "log" and not path.name.startswith("log.")]
     return sorted(str(path.relative_to(controller.root)) for path in found)
+
+
+def complaints(controller: LiveController) -> list[str]:
+    """What the controller and its agents say that they would not if only they were killed now and then."""
+    found = []
+    for log in (controller.log, controller.home / "log"):
+        for line in log.read_text(errors="replace").splitlines() if log.exists() else ():
+            ended_by_itself = "the agent ended with" in line and "with -9;" not in line
+            if ended_by_itself or "Traceback" in line or "bug" in line or "cannot" in line:
+                found.append(f"{log.name}: {line}")
+    return found

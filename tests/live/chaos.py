@@ -10,6 +10,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.live import ledger
-from tests.live.at_rest import Shown, decided_again, leftover_files, orphans, restored
+from tests.live.at_rest import Shown, complaints, decided_again, leftover_files, orphans, restored
 from tests.live.controller import LiveController, NoAnswer, awaited
 from tests.live.processes import Found, below
 
@@ -36,8 +37,8 @@ _KILL_EVERY_S = 0.8  # on average
 _SEVERAL, _ALL = 0.2, 0.03  # how likely it is that more than one is killed, or everything
 _LOOK_EVERY_S = 0.1
 _TELL_EVERY_S = 5.0
-_ALONE_S = 3.0  # for an agent to begin, and to end what a dead sidecar left
-_WAVE = 30  # jobs, and as many again when those are over and there is time left
+_ALONE_S = 2.5  # for an agent to begin, and to end what a dead sidecar left
+_WAVE, _FEW = 30, 10  # jobs, and as many again when there are few left and there is time
 _REST_S = 240.0  # for all jobs to come to their end once nobody kills any more
 
 
@@ -70,20 +71,17 @@ class Chaos:
         next_kill = time.monotonic() + 2.0
         while time.monotonic() < until:
             self._look()
-            if self._controller.pid is None:
-                self._controller.start()
+            self._have_a_controller()
             if time.monotonic() >= next_kill:
                 self._kill_some()
                 next_kill = time.monotonic() + self._dice.expovariate(1 / _KILL_EVERY_S)
             self._submit_some()
-            if until - time.monotonic() > 30 and not self._to_submit and self._live() == 0:
+            if until - time.monotonic() > 30 and not self._to_submit and self._live() < _FEW:
                 self._new_wave()
             time.sleep(_LOOK_EVERY_S)
 
     def check(self) -> None:
         """Let everything come to rest, and see what is wrong."""
-        if self._controller.pid is None:
-            self._controller.start()
         awaited(self._all_over, "all jobs over", _REST_S, 0.5)
         for job_id, row in self._controller.jobs().items():
             if row["state"] != "finished":
@@ -98,6 +96,7 @@ class Chaos:
         self._controller.down()
         awaited(lambda: not orphans(self._controller.root), "every process gone", 30)
         self.wrongs += [f"left behind: {path}" for path in leftover_files(self._controller)]
+        self.wrongs += complaints(self._controller)
 
     def clean_up(self) -> None:
         """End what we started, whatever went wrong."""
@@ -121,12 +120,19 @@ class Chaos:
         awaited(self._controller.answers, "a controller that answers")
         self.wrongs += [f"shown otherwise: {wrong}" for wrong in before.differences(Shown.by(self._controller))]
 
+    def _have_a_controller(self) -> None:
+        if self._controller.pid is None:
+            if self._controller.code not in (None, -signal.SIGKILL):
+                self.wrongs.append(f"the controller ended by itself with {self._controller.code}")
+            self._controller.start()
+
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def _new_wave(self) -> None:
         for _ in range(_WAVE):
             name = f"job-{len(self._epochs)}"
-            epochs, every, pace_s = self._dice.randint(4, 12), self._dice.randint(1, 3), self._dice.uniform(0.3, 0.5)
+            epochs = self._dice.randint(18, 24) if self._dice.random() < 0.2 else self._dice.randint(4, 10)
+            every, pace_s = self._dice.randint(1, 3), self._dice.uniform(0.3, 0.5)
             command = [sys.executable, "examples/train_numpy.py", "--seed", str(len(self._epochs))]
             command += ["--epochs", str(epochs), "--pace", f"{pace_s:.2f}", "--ledger", str(self._ledgers / name)]
             command += ["--checkpoint-every", str(every)]
@@ -141,7 +147,7 @@ class Chaos:
                     "sizes": [1, 2],
                     "warm": self._dice.random() < 0.4,
                     "retries": 1000,
-                    "backoff_s": 0.1,
+                    "backoff_s": 0.01,  # It doubles with every crash, and some crash often.
                     "grace_s": 10.0,
                 }
             )
@@ -167,11 +173,9 @@ class Chaos:
         return any(line["event"] == "end" for line in ledger.read(self._ledgers / job_id))
 
     def _all_over(self) -> bool:
-        if self._controller.pid is None:
-            self.wrongs.append("the controller ended by itself")
-            self._controller.start()
+        self._have_a_controller()
         self._look()
-        self._to_submit and self._submit_some()
+        self._submit_some()
         try:
             jobs = self._controller.jobs()
         except NoAnswer:

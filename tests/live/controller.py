@@ -30,6 +30,11 @@ class LiveController:
         """Its process, while that lives."""
         return self._child.pid if self._child is not None and self._child.poll() is None else None
 
+    @property
+    def code(self) -> int | None:
+        """How it ended, if it did."""
+        return self._child.poll() if self._child is not None else None
+
     def start(self) -> None:
         """Start it, again if it has ended; returns at once."""
         command = [sys.executable, "-m", "hocket", "up", "--home", str(self.home), *self._options]

@@ -39,9 +39,7 @@ def up(
     listen: Annotated[
         str, typer.Option(metavar="ADDRESS", help="For agents on other machines; the token then crosses the network.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Listen there; any free one by default.")
-    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Listen there; any free one by default.")] = None,
     agent: Annotated[bool, typer.Option(help="Lend this machine's devices too.")] = True,
     lease: Annotated[float, typer.Option(min=1, help="Seconds of silence after which a node counts as lost.")] = 15.0,
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background; `hocket down` ends it.")] = False,

@@ -31,4 +31,5 @@ def decide(snapshot: Snapshot, params: Restless) -> Plan:
             draft.resize(view, dice.choice(view.job.sizes), "resized: the dice say so")
     for view in draft.candidates():
         draft.start(view, "starts: there is room", dice.choice(view.job.sizes))
-    return draft.plan(Wake(freed_gpus=1, epoch=False, at_s=snapshot.now_s + params.every_s))
+    again_s = snapshot.now_s + params.every_s if snapshot.jobs else None
+    return draft.plan(Wake(freed_gpus=1, epoch=False, at_s=again_s))

@@ -43,3 +43,14 @@ def test_after_a_crash_a_job_goes_on_from_what_it_saved_by_itself():
     assert ends() == 15.5  # It saves only when it is told to.
     assert ends(saves_epochs=1) == 10.5
     assert ends(saves_epochs=2) == 11.5
+
+
+def test_a_resize_saves_as_a_pause_does():
+    submissions = [
+        Submission(0.0, Job("a", sizes=(1, 2)), Truth(20.0, crashes_s=(18.0,))),  # at size 1; it runs at size 2
+        Submission(5.0, Job("b"), Truth(100.0)),
+    ]
+    run = simulate(Workload("test", tuple(submissions)), [Node("n0", 2)], find("fair").bound())
+    ends = {e.job: e.at_s for cycle in run.journal for e in cycle.events if isinstance(e, JobEnded)}
+    # Half of it is done when it shrinks; it breaks 8 s later, and goes on from that half.
+    assert ends["a"] == 5.0 + 8.0 + 10.0

@@ -32,7 +32,8 @@ def test_a_journal_that_cannot_be_written_is_said_and_nothing_is_accepted_until_
     assert [view.job.id for view in engine.snapshot.jobs.values()] == ["before", "after"]
 
 
-def test_a_second_engine_on_one_journal_is_refused(engine, tmp_path):
+@pytest.mark.usefixtures("engine")
+def test_a_second_engine_on_one_journal_is_refused(tmp_path):
     with pytest.raises(JournalHeld, match=r"journal\.db"):
         Engine(str(tmp_path / "journal.db"), find("las").bound())
 

@@ -301,7 +301,7 @@ class AgentExecutor:
                 return [JobEnded(now_s, job_id, view.verdict or "stopped")]
             self._stop(view)
         elif doing is Doing.STARTING:
-            if not new and tenancy.coming is not None:
+            if tenancy.coming is not None:  # If the agent has the run, it may stand prepared; nothing starts twice.
                 self._run(view, tenancy.coming)
         elif doing is Doing.PAUSING:
             if not old:
@@ -310,7 +310,7 @@ class AgentExecutor:
         elif changes_place(tenancy):
             if old:
                 self._stop(view)
-            elif not new and tenancy.coming is not None:
+            elif tenancy.coming is not None:
                 self._run(view, tenancy.coming)
         elif not old:
             return [JobFailed(now_s, job_id, "its agent has lost it", own=False)]

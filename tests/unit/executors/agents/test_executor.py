@@ -219,6 +219,14 @@ def test_an_order_that_never_came_through_is_given_again(world):
     assert order.run == RunKey("a", 1)
 
 
+def test_an_order_to_start_is_given_again_to_an_agent_that_may_only_have_prepared_the_run(world):
+    world.submit(job())
+    (order,) = world.orders()
+    world.restart()
+    world.hello(order.run)  # Whether it stands ready or is about to start, the agent knows.
+    assert world.orders() == [order]
+
+
 def test_a_controller_comes_back_to_a_job_that_ran_on(world):
     world.submit(job())
     (order,) = world.orders()

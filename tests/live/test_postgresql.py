@@ -1,0 +1,41 @@
+"""A controller whose journal is in a real PostgreSQL: killed with -9, it comes back to its jobs."""
+
+import pytest
+
+from hocket.testing.postgresql import NoPostgresql, PostgresServer
+from tests.live.controller import LiveController, awaited
+
+
+@pytest.fixture(scope="module")
+def server():
+    pytest.importorskip("psycopg")
+    try:
+        found = PostgresServer()
+    except NoPostgresql as error:
+        pytest.skip(str(error))
+    with found:
+        yield found
+
+
+@pytest.mark.slow
+def test_a_controller_on_postgresql_is_killed_and_comes_back(tmp_path, server):
+    controller = LiveController(tmp_path, "--gpus", "1", "--policy", "fifo", "--store", server.url)
+    controller.start()
+    awaited(controller.answers, "the controller answers")
+    jobs = [
+        {"id": "runs", "command": ["sleep", "2"], "cwd": "/"},
+        {"id": "waits", "command": ["true"], "cwd": "/"},
+    ]
+    assert not any(said["refused"] for said in controller.call("POST", "/v1/jobs", {"jobs": jobs})["jobs"])
+    awaited(lambda: controller.jobs()["runs"]["state"] == "running", "the first one runs")
+    controller.kill()
+    controller.start()
+    awaited(controller.answers, "it answers again")
+    awaited(lambda: controller.jobs()["waits"]["state"] == "finished", "both are done")
+    assert controller.jobs()["runs"]["attempts"] == 1
+    second = LiveController(tmp_path / "second", "--gpus", "1", "--policy", "fifo", "--store", server.url)
+    second.start()
+    awaited(lambda: second.code is not None, "a second controller on this store is refused")
+    assert second.code == 2
+    assert "held" in second.log.read_text() or "runs" in second.log.read_text()
+    controller.down()
