@@ -66,16 +66,25 @@ class Story(NamedTuple):
     submitted: list[JobSubmitted]  # at seconds since the first one
     took_s: dict[str, list[float]]  # start, pause, resize, move → from the action to its event
     epoch_s: dict[int, list[float]]  # size → seconds an epoch, of each run with several
-    boot_s: list[float]  # from a start to the first epoch, less that epoch
-    tail_s: list[float]  # from the last epoch to the end
+    beside_s: list[float]  # what runs from the first epoch to the last took beyond their epochs
     nodes: list[Node]
     faults: list[Fault]
 
 
-class _Run(NamedTuple):
-    since_s: float
-    size: int
-    epochs: list[EpochEnded]
+class _Run:
+    """From a start or a resize to whatever came next."""
+
+    def __init__(self, since_s: float, size: int) -> None:
+        self.since_s, self.size = since_s, size
+        self.epochs: list[EpochEnded] = []
+        self.ended_s: float | None = None  # if the job finished
+
+    def epoch_s(self) -> float | None:
+        """Of its epochs, if there are enough. The last one of a job is told by its end: others wait for more output."""
+        whole = self.epochs[:-1] if self.ended_s is not None else self.epochs
+        if len(whole) < 2:
+            return None
+        return (whole[-1].at_s - whole[0].at_s) / (whole[-1].epoch - whole[0].epoch)
 
 
 def told(header: Header, cycles: Iterable[Cycle]) -> Story:
@@ -107,7 +116,6 @@ class _Listener:
         self._took_s: dict[str, list[float]] = defaultdict(list)
         self._runs: dict[str, _Run] = {}
         self._all_runs: list[_Run] = []
-        self._tail_s: list[float] = []
         self._down_s: dict[str, float] = {}
 
     def hear(self, cycle: Cycle, held: dict[str, int], holds: dict[str, int]) -> None:
@@ -118,8 +126,8 @@ class _Listener:
                 if (begun_s := self.begun.pop((event.job, what), None)) is not None:
                     self._took_s[what].append(at_s - begun_s)
                 over = what in ("pause", "end")
-                if what == "end" and event.job in self._runs and self._runs[event.job].epochs:
-                    self._tail_s.append(at_s - self._runs[event.job].epochs[-1].at_s)
+                if what == "end" and event.job in self._runs:
+                    self._runs[event.job].ended_s = at_s
                 size = held.get(event.job, 0) if over else holds.get(event.job, 0)
                 self._changes(at_s, event.job, what, size, runs=not over)
             elif isinstance(event, JobFailed):
@@ -143,7 +151,7 @@ class _Listener:
         self._entries.append(Entry(at_s, job_id, what, size))
         self._runs.pop(job_id, None)
         if runs:
-            self._runs[job_id] = _Run(at_s, size, [])
+            self._runs[job_id] = _Run(at_s, size)
             self._all_runs.append(self._runs[job_id])
 
     def story(self) -> Story:
@@ -151,21 +159,19 @@ class _Listener:
         zero_s = self._submitted[0].at_s
         epoch_s: dict[int, list[float]] = defaultdict(list)
         for run in self._all_runs:
-            if len(run.epochs) > 1:
-                first, last = run.epochs[0], run.epochs[-1]
-                epoch_s[run.size].append((last.at_s - first.at_s) / (last.epoch - first.epoch))
-        boot_s = [
-            run.epochs[0].at_s - run.since_s - median(epoch_s[run.size])
+            if (found_s := run.epoch_s()) is not None:
+                epoch_s[run.size].append(found_s)
+        beside_s = [
+            run.ended_s - run.since_s - run.epochs[-1].epoch * median(epoch_s[run.size])
             for run in self._all_runs
-            if run.epochs and run.epochs[0].epoch == 1 and run.size in epoch_s
+            if run.ended_s is not None and run.size in epoch_s and run.epochs[0].epoch == 1
         ]
         return Story(
             [e._replace(at_s=e.at_s - zero_s) for e in self._entries],
             [JobSubmitted(s.at_s - zero_s, s.job, s.beliefs, s.costs) for s in self._submitted],
             self._took_s,
             epoch_s,
-            boot_s,
-            self._tail_s,
+            beside_s,
             self._nodes,
             [Fault(f.at_s - zero_s, f.node, f.back_s - zero_s) for f in self._faults],
         )
@@ -175,32 +181,34 @@ class Figures(NamedTuple):
     """Medians of what was measured."""
 
     start_s: float
-    stop_s: float
+    stop_s: float  # of a pause; where there was none, what a resize takes beyond a start
     resize_s: float  # only to be printed: the simulator takes it for a stop and a start
-    boot_s: float
-    tail_s: float
+    beside_s: float
     epoch_s: dict[int, float]  # by size
 
     @classmethod
     def of(cls, story: Story) -> "Figures":
         """Those of a live run. What it never did takes no time."""
         changes_s = story.took_s["resize"] + story.took_s["move"]
-        medians = [median(f) if f else 0.0 for f in (story.took_s["start"], story.took_s["pause"], changes_s)]
+        took_s = (story.took_s["start"], story.took_s["pause"], changes_s, story.beside_s)
+        start_s, stop_s, resize_s, beside_s = (max(median(found), 0.0) if found else 0.0 for found in took_s)
+        if not story.took_s["pause"]:
+            stop_s = max(resize_s - start_s, 0.0)
         epoch_s = {size: median(found) for size, found in sorted(story.epoch_s.items())}
-        return cls(*medians, max(median(story.boot_s), 0.0), max(median(story.tail_s), 0.0), epoch_s)
+        return cls(start_s, stop_s, resize_s, beside_s, epoch_s)
 
     def truth(self, work: Work) -> Truth:
         """How a job with that work behaves. Sizes between and beyond those measured are as the simulator has it."""
         reference = min(self.epoch_s)
         epoch_s = self.epoch_s[reference]
-        begun_s = self.boot_s + (work.breaks_at or 0.0) * epoch_s
+        run_s = work.epochs * epoch_s + self.beside_s
         return Truth(
-            self.boot_s + work.epochs * epoch_s + self.tail_s,
+            run_s,
             reference,
             Curve(tuple(Point(float(size), epoch_s / self.epoch_s[size]) for size in self.epoch_s)),
             epochs=work.epochs,
             costs=Costs(start_s=self.start_s, stop_s=self.stop_s),
-            crashes_s=() if work.breaks_at is None else (begun_s,),
+            crashes_s=() if work.breaks_at is None else (run_s * work.breaks_at / work.epochs,),
             saves_epochs=1 if work.saves else 0,
         )
 
@@ -266,7 +274,7 @@ def report(name: str, header: Header, live: Story, figures: Figures, found: Agre
     lines = [
         f"{name}: {len(live.submitted)} jobs by '{header.policy}', {', '.join(f'{n} × {k}' for k, n in kinds.items())}",
         f"measured: start {figures.start_s:.3f} s, stop {figures.stop_s:.3f} s, resize {figures.resize_s:.3f} s, "
-        f"boot {figures.boot_s:.3f} s, tail {figures.tail_s:.3f} s; epochs of {speeds}",
+        f"{figures.beside_s:.3f} s beside the epochs; epochs of {speeds}",
         "",
         f"{'job':<12}{'what':<8}{'size':>4}{'live s':>10}{'simulated s':>13}{'difference s':>14}",
     ]

@@ -134,3 +134,85 @@ def _clean_up(controller: LiveController) -> None:
         for found in left:
             found.kill()
         time.sleep(0.05)
+
+
+def _arrivals(*rows: tuple[Any, ...]) -> tuple[Arrival, ...]:
+    """Rows of (when, job, epochs, sizes) and what else there is to its work."""
+    return tuple(Arrival(at_s, job, Work(epochs, *more), sizes) for at_s, job, epochs, sizes, *more in rows)
+
+
+_ELASTIC = (1, 2, 4)
+
+# Found by simulation: arrivals, ends and faults are some 2 s apart, and other figures change no sequence.
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "preemption",
+            ("--gpus", "2", "--policy", "las", "--param", "levels_gpu_s=[6]"),
+            _arrivals(
+                (0.0, "a", 17, (1,)),
+                (2.0, "b", 40, (1,)),
+                (4.0, "c", 25, (2,)),
+                (6.0, "d", 24, (1,)),
+                (10.0, "e", 25, (1,)),
+                (13.0, "f", 20, (2,)),
+                (15.0, "g", 25, (2,)),
+                (18.0, "h", 17, (1,)),
+            ),
+        ),
+        Scenario(
+            "resize",
+            ("--gpus", "4", "--policy", "fair", "--param", "quantum_s=3"),
+            _arrivals(
+                (0.0, "a", 60, (1, 2)),
+                (5.0, "b", 35, _ELASTIC),
+                (7.0, "c", 40, _ELASTIC),
+                (10.5, "d", 46, _ELASTIC),
+                (15.5, "e", 43, _ELASTIC),
+                (19.5, "f", 36, _ELASTIC),
+                (21.5, "g", 16, _ELASTIC),
+                (25.5, "h", 27, _ELASTIC),
+            ),
+        ),
+        Scenario(
+            "crash",
+            ("--gpus", "3", "--policy", "fifo"),
+            _arrivals(
+                (0.0, "a", 30, (1,), True),
+                (2.0, "b", 17, (1,), True),
+                (6.0, "c", 37, (1,), True),
+                (8.0, "d", 20, (1,), True),
+                (13.0, "e", 25, (2,), True),
+                (17.0, "f", 24, (1,), True, 14.5),
+                (19.0, "g", 14, (1,), True, 4.5),
+                (22.5, "h", 26, (1,), True),
+            ),
+        ),
+        Scenario(
+            "node loss",
+            ("--gpus", "2", "--policy", "las", "--param", "levels_gpu_s=[8]"),
+            _arrivals(
+                (0.0, "a", 10, (1,)),
+                (3.0, "b", 32, (1,)),
+                (7.0, "c", 23, (1,)),
+                (9.0, "d", 28, (1,)),
+                (12.0, "e", 22, (1,)),
+                (18.0, "f", 17, (1,)),
+                (20.0, "g", 23, (1,)),
+                (22.5, "h", 19, (1,)),
+            ),
+            Loss(gpus=2, at_s=13.0, back_s=24.0),  # It is noticed after 2 to 3 s, in which nothing else happens.
+        ),
+        Scenario(
+            "long queue",
+            ("--gpus", "2", "--policy", "fifo"),
+            _arrivals(
+                *((0.0, f"q{n:02}", epochs, (1,)) for n, epochs in enumerate((10, 5, 9, 16))),
+                (0.0, "q04", 15, (2,)),
+                *((0.0, f"q{n:02}", epochs, (1,)) for n, epochs in enumerate((7, 18, 5, 10), 5)),
+                *((0.0, f"q{n:02}", epochs, (2,)) for n, epochs in enumerate((10, 12, 14), 9)),
+            ),
+        ),
+    )
+}

@@ -2,8 +2,8 @@
 
     python paced_job.py CHECKPOINT EPOCHS SECONDS [--saves] [--breaks-at EPOCHS]
 
-An epoch takes so many seconds at size 1, and at size n the nth part. When it is told to stop it saves how far it is, to
-a fraction of an epoch; with `--saves` it does so after every epoch too. It breaks once, when it has done so many epochs.
+An epoch takes so many seconds at size 1, and at size n the nth part. When it is told to stop it saves how far it is,
+to a fraction of an epoch; with `--saves` it does so after every epoch too. It breaks once, after so many epochs.
 """
 
 import os
@@ -50,7 +50,8 @@ def main():
             sys.exit("it breaks")
         if "--saves" in sys.argv:
             save(path, done)
-        print(f"epoch {int(done)}/{epochs}", flush=True)
+        # With a number beside it, an epoch is known to be over; without, it may have just begun.
+        print(f"epoch {int(done)}/{epochs} loss={1 / done:.4f}", flush=True)
 
 
 main()
