@@ -1,6 +1,7 @@
 """`hocket demo`, without a terminal: real jobs, a real kill, a table, a picture, and what fifo would have done."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -15,7 +16,8 @@ HOCKET = (sys.executable, "-m", "hocket")
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    done = subprocess.run([*HOCKET, "demo", "--out", str(out)], capture_output=True, text=True, timeout=170)
+    env = {**os.environ, "COLUMNS": "160"}
+    done = subprocess.run([*HOCKET, "demo", "--out", str(out)], capture_output=True, text=True, timeout=170, env=env)
     return done, out
 
 

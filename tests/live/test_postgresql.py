@@ -1,9 +1,9 @@
 """A controller whose journal is in a real PostgreSQL: killed with -9, it comes back to its jobs."""
 
 import pytest
+from tests.live.controller import LiveController, awaited
 
 from hocket.testing.postgresql import NoPostgresql, PostgresServer
-from tests.live.controller import LiveController, awaited
 
 
 @pytest.fixture(scope="module")
