@@ -37,5 +37,5 @@ def test_a_controller_on_postgresql_is_killed_and_comes_back(tmp_path, server):
     second.start()
     awaited(lambda: second.code is not None, "a second controller on this store is refused")
     assert second.code == 2
-    assert "held" in second.log.read_text() or "runs" in second.log.read_text()
+    assert f"held by the controller with pid {controller.pid}" in second.log.read_text()
     controller.down()

@@ -34,14 +34,12 @@ from hocket.model.event import (
     Wish,
 )
 from hocket.model.job import Job
-from hocket.model.partition import Holding, Partition, Sharing, Tenant
+from hocket.model.partition import Holding, Partition, Tenant
 from hocket.model.plan import Verdict
-from hocket.model.view import RECENT_OBSERVATIONS, Doing, Hold, JobState, JobView, NodeView, Observation, Tenancy, Tier
+from hocket.model.view import RECENT_OBSERVATIONS, Hold, JobState, JobView, NodeView, Observation, Tenancy, Tier
 
-_WAITING, _STARTING, _RUNNING = JobState.WAITING, JobState.STARTING, JobState.RUNNING
-_PAUSING, _PAUSED = JobState.PAUSING, JobState.PAUSED
-_NOTHING, _IS_STARTING, _NONE = Doing.NOTHING, Doing.STARTING, Tier.NONE
-_ALONE = Sharing.ALONE
+# Members of an enum cost a look-up each time; these stand on hot paths.
+_WAITING, _RUNNING, _PAUSED = JobState.WAITING, JobState.RUNNING, JobState.PAUSED
 _BROKE = {"stopped": "was stopped", "failed": "failed", "overran": "ran for too long"}
 LONGEST_REST_S = 600.0  # between two tries of a job that breaks again and again
 

@@ -18,17 +18,14 @@ from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.resources import Node, Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of
 from hocket.model.versioned import OpenMap, OpenQueue, VersionedQueue, versioned
-from hocket.model.view import Doing, JobState, JobView, NodeView, Tenancy, Tier
+from hocket.model.view import JobState, JobView, NodeView, Tenancy
 
 # A policy's order: (view, now) → what to sort by. Jobs of equal rank stand in the order of their submission.
 Order = Callable[[JobView, float], tuple[Any, ...]]
 # (view, now) → when that changes next, if the job goes on as it does.
 Shifts = Callable[[JobView, float], float | None]
 
-# Members of an enum cost a look-up each time; these stand on hot paths.
-_WAITING, _STARTING, _RUNNING = JobState.WAITING, JobState.STARTING, JobState.RUNNING
-_PAUSING, _PAUSED = JobState.PAUSING, JobState.PAUSED
-_NOTHING, _IS_STARTING, _NONE = Doing.NOTHING, Doing.STARTING, Tier.NONE
+# A member of an enum costs a look-up each time; this one stands on a hot path.
 _ALONE = Sharing.ALONE
 
 

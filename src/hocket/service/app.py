@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from hocket import __version__
 from hocket.agent.protocol import Heard, Hello, ReadLog, Report, Welcome
 from hocket.control.state import State
 from hocket.executors.agents.executor import Refused
+from hocket.executors.agents.runs import nodes_of
 from hocket.executors.agents.sessions import UnknownSession
 from hocket.model.event import Event, JobAsked, JobRefused, JobSubmitted, Wish
 from hocket.model.job import Job
@@ -27,7 +29,7 @@ from hocket.service import rows
 from hocket.service.broadcast import Broadcast
 from hocket.service.catalogue import Record
 from hocket.service.engine import Engine, Unavailable
-from hocket.service.job_spec import JobSpec, SpecError, checked, jobs_of, read_specs
+from hocket.service.job_spec import MOST_JOBS, JobSpec, SpecError, checked, jobs_of, read_specs
 
 LARGEST_BODY = 16 << 20
 POLL_S = 20.0
@@ -124,8 +126,6 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     @app.post("/v1/jobs", openapi_extra=_body(_submission_schema()))
     async def submit(request: Request) -> Response:
         """Submit jobs; answered once they are in the journal."""
-        from starlette.concurrency import run_in_threadpool
-
         body = await request.body()
         try:
             specs = read_specs(body)
@@ -235,11 +235,10 @@ def _made_up(spec: JobSpec, number: int, known: dict[str, Record], new: set[str]
 def _log(api: Api, record: Record, offset: int, limit: int, attempt: int) -> Response:
     view = api.engine.snapshot.jobs.get(record.job.id)
     addresses = api.engine.sessions.addresses()
-    from hocket.executors.agents.runs import nodes_of
-
     nodes = [n for n in (nodes_of(view) if view is not None else []) if n in addresses] or list(addresses)
     for node in nodes:
-        request, came, found = token_hex(8), Flag(), []  # type: ignore[var-annotated]
+        request, came = token_hex(8), Flag()
+        found: list[Any] = []
         api.logs[request] = (came, found)
         api.engine.sessions.tell(node, [ReadLog(request, record.job.id, attempt, offset, limit)])
         came.wait(_LOG_PATIENCE_S)
@@ -306,8 +305,6 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
 
 
 def _add_agents(app: FastAPI, api: Api) -> None:
-    from starlette.concurrency import run_in_threadpool
-
     engine = api.engine
 
     @app.post("/v1/agents/hello", include_in_schema=False)
@@ -358,5 +355,5 @@ def _submission_schema() -> dict[str, Any]:
         "type": "object",
         "required": ["jobs"],
         "additionalProperties": False,
-        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": 1000, "items": schema}},
+        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": MOST_JOBS, "items": schema}},
     }

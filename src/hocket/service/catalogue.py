@@ -19,6 +19,7 @@ from hocket.model.event import (
     JobResized,
     JobStarted,
     JobSubmitted,
+    NodeLost,
     ProgressReported,
 )
 from hocket.model.job import Job
@@ -48,6 +49,7 @@ class Record(Struct, eq=False):
     metrics: dict[str, float] = {}
     ran_s: float = 0.0
     runs_since_s: float | None = None
+    nodes: frozenset[str] = frozenset()  # where the plan last had it
     lines: deque[Line] = deque()
 
     def ran_at(self, now_s: float) -> float:
@@ -74,7 +76,12 @@ class Catalogue:
             self._fold(event, cycle.at_s, changed)
         if cycle.plan is not None and not cycle.refused:
             self.queue_reason = cycle.plan.reasons.get("*", "")
-            placed = {t.job for p in cycle.plan.put for t in p.tenants}
+            placed: set[str] = set()
+            for partition in cycle.plan.put:
+                for tenant in partition.tenants:
+                    placed.add(tenant.job)
+                    if (record := self.records.get(tenant.job)) is not None:
+                        record.nodes = frozenset(part.node for part in partition.slices)
             for job_id, reason in cycle.plan.reasons.items():
                 record = self.records.get(job_id)
                 if record is not None and record.reason != reason:
@@ -99,6 +106,8 @@ class Catalogue:
         job_id = getattr(event, "job", None)
         record = self.records.get(job_id) if isinstance(job_id, str) else None
         if record is None:
+            if isinstance(event, NodeLost):
+                self._lose(event.node, at_s, changed)
             return
         changed[record.job.id] = None
         match event:
@@ -127,6 +136,14 @@ class Catalogue:
             case EpochEnded(_, _, epoch, metrics) | ProgressReported(_, _, epoch, metrics):
                 record.epoch = max(record.epoch, epoch)
                 record.metrics = {**record.metrics, **metrics}
+
+    def _lose(self, node: str, at_s: float, changed: dict[str, None]) -> None:
+        """Whoever ran there runs no more."""
+        for record in self.records.values():
+            if record.runs_since_s is not None and node in record.nodes:
+                self._stand_still(record, at_s)
+                self._note(record, at_s, "lost its node", f"'{node}'")
+                changed[record.job.id] = None
 
     def _stand_still(self, record: Record, at_s: float) -> None:
         if record.runs_since_s is not None:

@@ -64,7 +64,6 @@ class Up:
 
         signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
         signal.signal(signal.SIGINT, lambda *_: self._leaving.set())
-        self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         self.engine.start()
 
         async def serve() -> None:

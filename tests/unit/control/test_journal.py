@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.unit.control.as_nobody import as_nobody
 
 from hocket.control.journal import JournalError, MemoryJournal, SqliteJournal
 from hocket.control.ports import FORMAT, Cycle, Header
@@ -133,19 +132,6 @@ def test_a_truncated_journal_is_refused(path: Path) -> None:
         cut = SqliteJournal(path)
         len(cut)
         list(cut)
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Root may write anything."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def test_a_file_that_may_not_be_written_is_refused_by_name() -> None:

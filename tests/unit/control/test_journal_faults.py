@@ -8,12 +8,12 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.unit.control.as_nobody import as_nobody
 
 from hocket.control.journal import JournalError, JournalLost, SqliteJournal
 from hocket.control.ports import Cycle, Header
@@ -185,19 +185,6 @@ def test_of_several_that_come_at_once_one_has_it_at_a_time(tmp_path: Path) -> No
 
 
 # -- files --------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Root may write anything."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 def test_a_file_that_was_made_read_only_is_refused_and_still_read() -> None:

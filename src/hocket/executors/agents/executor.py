@@ -18,7 +18,7 @@ from msgspec import Struct
 from hocket.agent.protocol import Forget, Hello, Order, Report, Save, Stop
 from hocket.agent.protocol import Run as RunOrder
 from hocket.control.state import State
-from hocket.executors.agents.hearing import GONE, facts
+from hocket.executors.agents.hearing import GONE, facts, is_finish
 from hocket.executors.agents.launching import prepare_order, run_orders
 from hocket.executors.agents.runs import changes_place, coming, going, nodes_of, present, tenancy_of
 from hocket.executors.agents.sessions import Sessions
@@ -247,10 +247,10 @@ class AgentExecutor:
     def _next_place(self, view: JobView, report: Report) -> None:
         """A run that was to change its place has left the old one."""
         tenancy = tenancy_of(view)
-        if tenancy is not None and changes_place(tenancy) and report.run == present(view):
-            finished = report.event == "exited" and report.fields.get("code") == 0 and not report.fields.get("asked")
-            if tenancy.coming is not None and not finished:
-                self._run(view, tenancy.coming)
+        if tenancy is None or not changes_place(tenancy) or report.run != present(view):
+            return
+        if tenancy.coming is not None and not is_finish(report):
+            self._run(view, tenancy.coming)
 
     def _losses(self, now_s: float) -> list[Event]:
         """Nodes whose agents are silent; after a restart each has its lease to say hello."""

@@ -62,6 +62,11 @@ def _metrics(items: Iterable[tuple[str, float | None]]) -> dict[str, float]:
     return dict(list(found.items())[:_MOST_METRICS])
 
 
+def is_finish(report: Report) -> bool:
+    """Did the run come to its end by itself?"""
+    return report.event == "exited" and report.fields.get("code") == 0 and not report.fields.get("asked")
+
+
 def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
     """A run is no more: it finished, left as it was asked to, or broke."""
     job_id, run = view.job.id, report.run
@@ -72,7 +77,7 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
         return []  # One that was only prepared.
     if run == present(view) and tenancy.holding is None:
         return []  # It paused long ago.
-    finished = report.event == "exited" and report.fields.get("code") == 0 and not report.fields.get("asked")
+    finished = is_finish(report)
     left = report.event == "exited" and bool(report.fields.get("asked")) and not report.fields.get("hung")
     if tenancy.doing is Doing.ENDING:
         return [JobEnded(now_s, job_id, view.verdict or "stopped")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from zlib import crc32
 
 from hocket.agent.protocol import Prepare, Run, RunKey
 from hocket.model.job import Job, Launch
@@ -32,7 +33,7 @@ def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) ->
                 "GROUP_RANK": str(index),
                 "GROUP_WORLD_SIZE": str(len(to.slices)),
                 "MASTER_ADDR": addresses.get(to.slices[0].node, "127.0.0.1"),
-                "MASTER_PORT": str(29500 + run.number % 1000),
+                "MASTER_PORT": str(20_000 + crc32(f"{run.job}/{run.number}".encode()) % 10_000),
             }
         if part.cores:
             env["OMP_NUM_THREADS"] = str(max(1, int(part.cores)))
