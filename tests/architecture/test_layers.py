@@ -15,6 +15,7 @@ SRC = Path(__file__).parents[2] / "src" / "hocket"
 # From the top to the bottom. Those of one row may not import each other either.
 ROWS = (
     ("cli", "dashboard"),
+    ("reproductions",),
     ("service", "reports"),
     ("tune",),
     ("executors",),
@@ -34,9 +35,9 @@ HEAVY = {
     "duckdb": ("runtimes/query",),
     "highspy": ("policies",),
     "kubernetes": ("executors/kubernetes",),
-    "matplotlib": ("reports",),
+    "matplotlib": ("reports", "reproductions"),
     "numba": ("policies", "estimators"),
-    "numpy": ("reports", "policies", "estimators", "runtimes", "tune"),
+    "numpy": ("reports", "reproductions", "policies", "estimators", "runtimes", "tune"),
     "psycopg": ("control/journal", "testing"),
     "pyspark": ("runtimes/query",),
     "ray": ("executors/ray",),

@@ -24,7 +24,7 @@ from hocket.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from hocket.cli.crew import Assignment
+    from hocket.cli.scenario_run import ScenarioRun
     from hocket.reports.outcome import Outcome
 
 
@@ -55,10 +55,10 @@ def compare(
 
     Parameters given with --param go to every policy. Exit code 3 says that some run left jobs unfinished.
     """
-    from hocket.cli.crew import Assignment
     from hocket.cli.files import must_be_writable
     from hocket.cli.refusal import refusing
     from hocket.cli.scenario import Scenario, bound_policy
+    from hocket.cli.scenario_run import ScenarioRun
 
     params = tuple(param or ())
     with refusing():
@@ -68,7 +68,7 @@ def compare(
         for name in names:
             bound_policy(name, params)  # A misspelt name is refused before anything runs.
     assignments = [
-        Assignment(Scenario(workload, name, params, cluster, n, beliefs, noise, switching, speeds, until))
+        ScenarioRun(Scenario(workload, name, params, cluster, n, beliefs, noise, switching, speeds, until))
         for name in names
         for n in range(seed, seed + seeds)
     ]
@@ -87,14 +87,11 @@ def compare(
     exit_if_stuck(outcomes)
 
 
-def carried_out(assignments: Sequence[Assignment], workers: int = 0) -> list[Outcome]:
+def carried_out(assignments: Sequence[ScenarioRun], workers: int = 0) -> list[Outcome]:
     """Run them all, with a bar for each on a terminal."""
-    import os
-
-    from hocket.cli.crew import Begun, Progressed, Report, muster
+    from hocket.cli.crew import Begun, Progressed, Report, cores, muster
     from hocket.cli.watch import bars
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     progress = bars()
     several = len({a.scenario.seed for a in assignments}) > 1
     tasks: dict[int, Any] = {}
@@ -103,15 +100,15 @@ def carried_out(assignments: Sequence[Assignment], workers: int = 0) -> list[Out
         scenario = assignments[n].scenario
         if isinstance(report, Begun):
             seed = f" seed {scenario.seed}" if several else ""
-            tasks[n] = progress.add_task(f"{scenario.policy}{seed}", total=report.jobs)
+            tasks[n] = progress.add_task(f"{scenario.policy}{seed}", total=report.steps)
         elif isinstance(report, Progressed):
-            progress.update(tasks[n], completed=report.ended)
+            progress.update(tasks[n], completed=report.steps)
         elif n in tasks:
             total = next(t.total for t in progress.tasks if t.id == tasks[n])
             progress.update(tasks[n], completed=total)
 
     with progress:
-        return muster(assignments, workers or cores, heard)
+        return muster(assignments, workers or cores(), heard)
 
 
 def print_comparison(outcomes: Sequence[Outcome], drawn: Sequence[Path]) -> None:

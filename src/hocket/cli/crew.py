@@ -1,4 +1,4 @@
-"""Several scenarios at a time, each in a process of its own, and none of them left behind.
+"""Several assignments at a time, each in a process of its own, and none of them left behind.
 
 A fresh process a run makes CPU time and peak memory those of that run alone. Processes are spawned, not forked: a
 fork of a process with threads may hang. A worker ignores Ctrl-C, which its parent answers by ending it; a worker
@@ -15,47 +15,58 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
-from typing import cast
+from typing import Any, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
 from hocket.cli.refusal import InputError
-from hocket.cli.scenario import Scenario
-from hocket.reports.outcome import Outcome
 
-_EVERY_S = 0.25
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
 
 
-class Assignment(Struct, frozen=True):
-    """What one worker does: a run, and perhaps its figures."""
+class Assignment(Protocol[T_co]):
+    """What one worker does: plain data, for it is sent to another process."""
 
-    scenario: Scenario
-    plots: str | None = None  # folder
+    @property
+    def label(self) -> str:
+        """What it is called where it fails."""
+
+    def carry_out(self, began: Callable[[int], None], progressed: Callable[[int], None]) -> T_co:
+        """Do it, in the worker. `began` is told how many steps there are, `progressed` how many are done.
+
+        Raises InputError if it cannot be done as it was given.
+        """
 
 
 class Begun(Struct, frozen=True):
-    """A worker has read its workload."""
+    """A worker has read what it works on."""
 
-    jobs: int
+    steps: int
 
 
 class Progressed(Struct, frozen=True):
-    """So many jobs are over."""
+    """So many steps are done."""
 
-    ended: int
+    steps: int
 
 
 class Failed(Struct, frozen=True):
-    """The input was wrong, or the run broke."""
+    """The input was wrong, or the worker broke."""
 
     message: str
 
 
-Report = Begun | Progressed | Failed | Outcome
+class Done(Struct, frozen=True):
+    """What came of it."""
+
+    result: Any
 
 
-def muster(assignments: Sequence[Assignment], workers: int, heard: Callable[[int, Report], None]) -> list[Outcome]:
+Report = Begun | Progressed | Failed | Done
+
+
+def muster(assignments: Sequence[Assignment[T]], workers: int, heard: Callable[[int, Report], None]) -> list[T]:
     """Carry out all assignments, so many at a time; `heard` is told of every report as it comes.
 
     Raises InputError when one cannot be carried out. However it ends, no worker outlives it.
@@ -63,7 +74,7 @@ def muster(assignments: Sequence[Assignment], workers: int, heard: Callable[[int
     # Now, for it takes the block of interrupts off when it starts, just before the first worker would inherit that.
     resource_tracker.ensure_running()
     waiting = list(enumerate(assignments))[::-1]
-    outcomes: dict[int, Outcome] = {}
+    results: dict[int, T] = {}
     at_work: dict[Connection, tuple[int, BaseProcess]] = {}
     try:
         while waiting or at_work:
@@ -79,8 +90,8 @@ def muster(assignments: Sequence[Assignment], workers: int, heard: Callable[[int
                 heard(n, report)
                 if isinstance(report, Failed):
                     raise InputError(report.message)
-                if isinstance(report, Outcome):
-                    outcomes[n] = report
+                if isinstance(report, Done):
+                    results[n] = report.result
                     del at_work[ear]
                     ear.close()
                     process.join()
@@ -90,10 +101,15 @@ def muster(assignments: Sequence[Assignment], workers: int, heard: Callable[[int
             process.terminate()
             process.join()
             ear.close()
-    return [outcomes[n] for n in range(len(assignments))]
+    return [results[n] for n in range(len(assignments))]
 
 
-def _sent_off(assignment: Assignment) -> tuple[Connection, BaseProcess]:
+def cores() -> int:
+    """How many processes can work at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _sent_off(assignment: Assignment[Any]) -> tuple[Connection, BaseProcess]:
     context = get_context("spawn")
     ear, mouth = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(mouth, assignment), daemon=True)
@@ -124,52 +140,27 @@ def _interrupts_later() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _received(ear: Connection, process: BaseProcess, assignment: Assignment) -> Report:
+def _received(ear: Connection, process: BaseProcess, assignment: Assignment[Any]) -> Report:
     try:
         report: Report = ear.recv()
     except EOFError:
         process.join()
-        return Failed(f"the run of policy '{assignment.scenario.policy}' ended with exit code {process.exitcode}")
+        return Failed(f"the run of {assignment.label} ended with exit code {process.exitcode}")
     return report
 
 
 # -- in the worker -------------------------------------------------------------------------------------------
 
 
-def _work(mouth: Connection, assignment: Assignment) -> None:
-    from hocket.cli.refusal import refusing
-    from hocket.cli.scenario import ended_in, play, staged
-    from hocket.cli.watch import every
-    from hocket.control.journal import MemoryJournal
-    from hocket.reports.outcome import outcome
-
+def _work(mouth: Connection, assignment: Assignment[Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    scenario = assignment.scenario
     try:
-        with refusing():
-            stage = staged(scenario)
+        result = assignment.carry_out(lambda n: mouth.send(Begun(n)), lambda n: mouth.send(Progressed(n)))
     except InputError as error:
         mouth.send(Failed(str(error)))
         return
-    mouth.send(Begun(len(stage.workload.submissions)))
-    journal = MemoryJournal(stage.header)
-    counted = ended = 0
-
-    def tell() -> None:
-        nonlocal counted, ended
-        now = len(journal.cycles)
-        ended += ended_in(journal.cycles, counted, now)
-        counted = now
-        mouth.send(Progressed(ended))
-
-    with every(_EVERY_S, tell):
-        run = play(stage, journal)
-    if assignment.plots is not None:
-        from hocket.reports.plots import plot_run
-
-        plot_run(run.account, Path(assignment.plots))
-    mouth.send(outcome(scenario.policy, run.account, run.summary, run.stuck))
+    mouth.send(Done(result))
 
 
 def _end_with_parent() -> None:

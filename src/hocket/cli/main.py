@@ -18,6 +18,7 @@ from hocket.cli.logs import logs
 from hocket.cli.policies import policies
 from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, InputError
 from hocket.cli.replay import replay
+from hocket.cli.reproduce import reproduce
 from hocket.cli.show import show
 from hocket.cli.simulate import simulate
 from hocket.cli.submit import submit
@@ -78,6 +79,7 @@ app.command()(compare)
 app.command()(policies)
 app.command()(workloads)
 app.command()(demo)
+app.command()(reproduce)
 app.command()(whatif)
 app.command()(replay)
 app.command()(decide)

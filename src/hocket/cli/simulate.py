@@ -23,7 +23,7 @@ from hocket.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from hocket.cli.scenario import Run, Stage
+    from hocket.reports.play import Run, Stage
 
 
 def simulate(
@@ -88,9 +88,9 @@ def _played(stage: Stage, path: Path | None) -> Run:
 
     from hocket.cli.recording import Recording
     from hocket.cli.refusal import refusing
-    from hocket.cli.scenario import ended_in, play
     from hocket.cli.watch import watching
     from hocket.control.journal import MemoryJournal
+    from hocket.reports.play import ended_in, play
 
     with refusing():
         kept = Recording(path, stage.header) if path is not None else MemoryJournal(stage.header)

@@ -15,7 +15,7 @@ _EVERY_S = 0.25
 _PATIENCE_S = 0.5  # before a bar appears: what is over sooner needs none
 
 
-def bars() -> Progress:
+def bars(unit: str = "jobs") -> Progress:
     """Bars on stderr, where they do not mix with results; none where that is no terminal."""
     from rich.console import Console
     from rich.progress import (
@@ -32,7 +32,7 @@ def bars() -> Progress:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("jobs"),
+        TextColumn(unit),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,

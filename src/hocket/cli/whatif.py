@@ -28,10 +28,11 @@ def whatif(
     The recorded policy is run again too: how far that is from what was recorded is the band to read the rest with.
     """
     from hocket.cli.refusal import InputError, refusing
-    from hocket.cli.scenario import bound_policy, few_collections
+    from hocket.cli.scenario import bound_policy
     from hocket.cli.watch import bars
     from hocket.control.journal import SqliteJournal
     from hocket.reports.account import account
+    from hocket.reports.play import few_collections
     from hocket.reports.summary import summarise
     from hocket.reports.whatif import band, rebuild, run_again
 

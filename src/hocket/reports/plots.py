@@ -1,13 +1,8 @@
-"""Figures of a run and of a comparison, as PNG and SVG. The same input gives the same bytes.
-
-matplotlib is imported when a figure is drawn: no command pays for it otherwise.
-"""
+"""Figures of a run and of a comparison."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +10,9 @@ from hocket.reports.account import Account
 from hocket.reports.duration import spoken, unit_for
 from hocket.reports.gantt import Chart, chart
 from hocket.reports.outcome import Outcome
-from hocket.reports.palette import STYLE, colour, dash, ink_on
+from hocket.reports.palette import colour, dash, ink_on
 from hocket.reports.series import Series, jct_curve, series
+from hocket.reports.sheets import drawing, save
 from hocket.reports.spread import spread
 
 if TYPE_CHECKING:
@@ -38,14 +34,14 @@ def plot_run(account: Account, folder: Path) -> list[Path]:
         "queue": ((7.6, 3.4), lambda axes: _queue(axes, over_time)),
     }
     files: list[Path] = []
-    with _drawing() as figure:
+    with drawing() as figure:
         for name, (size, drawn) in draw.items():
             sheet = figure(size)
             axes = sheet.add_subplot()
             drawn(axes)
             axes.set_title(f"{axes.get_title(loc='left')} — {title}", loc="left")
-            files += _save(sheet, folder, name)
-        files += _save(_gantt(figure, account, chart(account), title), folder, "gantt")
+            files += save(sheet, folder, name)
+        files += save(_gantt(figure, account, chart(account), title), folder, "gantt")
     return files
 
 
@@ -55,7 +51,7 @@ def plot_comparison(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
     for o in outcomes:
         groups.setdefault(o.label, []).append(o)
     firsts = [runs[0] for runs in groups.values()]
-    with _drawing() as figure:
+    with drawing() as figure:
         sheet = figure((11.5, 7.2))
         axes = sheet.subplots(2, 2)
         _jct(axes[0][0], [(o.label, o.jct_curve) for o in firsts])
@@ -72,7 +68,7 @@ def plot_comparison(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
             f"{_shortened(firsts[0].summary.workload)}: {firsts[0].summary.jobs:,} jobs{note}" if firsts else "",
             fontsize=12,
         )
-        return _save(sheet, folder, "compare")
+        return save(sheet, folder, "compare")
 
 
 # -- one panel each ------------------------------------------------------------------------------------------
@@ -291,40 +287,3 @@ def _shortened(workload: str) -> str:
     reader, colon, path = workload.rpartition(":")
     name = f"{reader}{colon}{path.rsplit('/', 1)[-1]}"
     return name if len(name) <= 42 else f"{name[:41]}…"
-
-
-# -- files ---------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _drawing() -> Iterator[Callable[[tuple[float, float]], Figure]]:
-    """Figures in our style that no window ever shows."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    def figure(size: tuple[float, float]) -> Figure:
-        sheet = Figure(figsize=size)
-        FigureCanvasAgg(sheet)
-        return sheet
-
-    with matplotlib.rc_context(STYLE):  # type: ignore[arg-type,unused-ignore]  # newer stubs list every key
-        yield figure
-
-
-def _save(sheet: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and SVG, each under another name first: nobody finds half of one."""
-    files = []
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("png", "svg"):
-        path = folder / f"{name}.{kind}"
-        part = folder / f".{name}.{kind}.part"
-        # Without dates and versions the same run gives the same bytes.
-        metadata = {"Date": None, "Creator": "hocket"} if kind == "svg" else {"Software": None}
-        try:
-            sheet.savefig(part, format=kind, metadata=metadata)
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
-        files.append(path)
-    return files

@@ -1,0 +1,211 @@
+"""`hocket reproduce PAPER`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hocket.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from hocket.reproductions import Assumption, Findings, Reproduction, Request
+    from hocket.reproductions.reproduction import Results
+
+
+def paper_names(incomplete: str) -> list[str]:
+    """For shell completion."""
+    from hocket.reproductions import reproductions
+
+    return [name for name in reproductions() if name.startswith(incomplete)]
+
+
+def reproduce(
+    paper: Annotated[
+        str | None,
+        typer.Argument(metavar="PAPER", help="Which; without one, all are listed.", autocompletion=paper_names),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each approach; 10 where the paper repeats nothing.")
+    ] = None,
+    profiles: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Measured throughputs (Gavel's JSON) instead of a scaling law.")
+    ] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="A real trace, where the paper uses one.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Results and figures; reproduce-out/PAPER by default.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the results in --out, which a run that was cut off left.")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=0, help="Processes at a time; 0 for one a core.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run a paper's evaluation again: its figures, ours beside them, and what was assumed.
+
+    Results are kept as they come: after Ctrl-C or a kill, --resume goes on from there.
+    """
+    from hocket.cli.files import must_be_writable
+    from hocket.cli.refusal import refusing
+    from hocket.reproductions import find
+
+    if paper is None:
+        _list()
+        return
+    with refusing():
+        chosen = find(paper)
+        request = _request(chosen, seeds, profiles, trace)
+        folder = out if out is not None else Path("reproduce-out") / chosen.name
+        must_be_writable(folder, "--out", is_folder=True)
+        chosen.cases(request)  # What is wrong with it is said before anything runs.
+    results = _results(chosen, request, folder, resume=resume, workers=workers)
+    findings = chosen.find(request, results)
+    drawn = chosen.draw(request, results, folder)
+    assumptions = chosen.assumptions(request)
+    told = _told(chosen, request, findings, assumptions)
+    _write(folder / "findings.json", told)
+    if as_json:
+        print(told.decode())
+        return
+    from hocket.cli.console import console
+
+    page = console()
+    show(page, chosen, request, findings, assumptions)
+    figures = f" and {len(drawn)} figures" if drawn else ""
+    page.print(f"results{figures} in {folder}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _request(chosen: Reproduction, seeds: int | None, profiles: Path | None, trace: Path | None) -> Request:
+    from hocket.reproductions import Request
+
+    for name, path in (("profiles", profiles), ("trace", trace)):
+        if path is None:
+            continue
+        if name not in chosen.takes:
+            raise ValueError(f"--{name}: '{chosen.name}' uses none, and '{path}' was given")
+        if not path.is_file():
+            raise ValueError(f"--{name} '{path}' must be a file that exists")
+    wanted = chosen.seeds if seeds is None else seeds
+    return Request(tuple(range(wanted)), str(profiles) if profiles else None, str(trace) if trace else None)
+
+
+def _results(chosen: Reproduction, request: Request, folder: Path, *, resume: bool, workers: int) -> Results:
+    """Run what is not known yet, with a bar for each."""
+    from hocket.cli.case_run import CaseRun
+    from hocket.cli.crew import Begun, Done, Progressed, Report, cores, muster
+    from hocket.cli.refusal import refusing
+    from hocket.cli.watch import bars
+    from hocket.reproductions.kept import KeptResults
+
+    cases = chosen.cases(request)
+    with refusing():
+        kept = KeptResults(folder / "results.jsonl", chosen, resume=resume)
+    results = {n: kept.get(case) for n, case in enumerate(cases)}
+    missing = [n for n in results if results[n] is None]
+    progress = bars(unit="")
+    every = progress.add_task(f"{chosen.name}: all runs", total=len(cases), completed=len(cases) - len(missing))
+    tasks: dict[int, Any] = {}
+
+    def heard(i: int, report: Report) -> None:
+        n = missing[i]
+        if isinstance(report, Begun):
+            tasks[n] = progress.add_task(cases[n].title, total=report.steps)
+        elif isinstance(report, Progressed) and n in tasks:
+            progress.update(tasks[n], completed=report.steps)
+        elif isinstance(report, Done):
+            results[n] = report.result
+            kept.add(cases[n], report.result)
+            progress.advance(every)
+            if n in tasks:
+                progress.remove_task(tasks.pop(n))
+
+    with kept, progress:
+        muster([CaseRun(chosen.name, cases[n]) for n in missing], workers or cores(), heard)
+    return [(case, results[n]) for n, case in enumerate(cases)]
+
+
+def _list() -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from hocket.cli.console import console
+    from hocket.reproductions import reproductions
+
+    table = Table(box=SIMPLE_HEAD, header_style="bold")
+    for title in ("paper", "what is run", "can use"):
+        table.add_column(title, overflow="fold")
+    for r in reproductions().values():
+        table.add_row(f"{r.name}", f"{r.summary} ({r.paper})", ", ".join(f"--{n}: {use}" for n, use in r.takes.items()))
+    console().print(table)
+
+
+def show(
+    page: Console, chosen: Reproduction, request: Request, findings: Findings, assumptions: Sequence[Assumption]
+) -> None:
+    """The paper's figures and ours, then what was assumed, then what to think of it."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    seeds = len(request.seeds)
+    page.print(Text(f"{chosen.paper}: {chosen.summary}; {seeds} seed{'s' if seeds > 1 else ''}", style="bold"))
+    remarked = any(f.remark for f in findings.findings)
+    for group in dict.fromkeys(f.group for f in findings.findings):
+        table = Table(title=group, title_justify="left", box=SIMPLE_HEAD, header_style="bold")
+        table.add_column("figure", overflow="fold")
+        table.add_column("paper", justify="right")
+        table.add_column("ours", justify="right", no_wrap=True)
+        if remarked:
+            table.add_column("remark", overflow="fold")
+        for f in findings.findings:
+            if f.group == group:
+                cells = [Text(f.what), Text(f.paper or "–"), Text(_written(f))]
+                table.add_row(*cells, *([Text(f.remark)] if remarked else []))
+        page.print(table)
+    table = Table(title="Assumed", title_justify="left", box=SIMPLE_HEAD, header_style="bold")
+    for title in ("what", "taken", "from"):
+        table.add_column(title, overflow="fold")
+    for a in assumptions:
+        table.add_row(Text(a.what), Text(a.taken), Text(a.source))
+    page.print(table)
+    for remark in findings.remarks:
+        page.print(Text(f"• {remark}"))
+
+
+def _written(finding: Any) -> str:
+    from hocket.reports.duration import digits
+
+    ours = finding.ours
+    if ours is None:
+        return "–"
+    unit = finding.unit if finding.unit in ("×", "") else f" {finding.unit}"
+    if ours.half_width is None:
+        return f"{digits(ours.mean)}{unit}"
+    return f"{digits(ours.mean)} ± {digits(ours.half_width)}{unit}"
+
+
+def _told(chosen: Reproduction, request: Request, findings: Findings, assumptions: Sequence[Assumption]) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(
+        {
+            "reproduction": chosen.name,
+            "paper": chosen.paper,
+            "seeds": request.seeds,
+            "findings": findings.findings,
+            "remarks": findings.remarks,
+            "assumptions": list(assumptions),
+        }
+    )
+
+
+def _write(path: Path, told: bytes) -> None:
+    from hocket.cli.files import whole
+
+    with whole(path) as file:
+        file.write(told.decode() + "\n")

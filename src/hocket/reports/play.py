@@ -1,0 +1,120 @@
+"""One simulation, played to its end and accounted for."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hocket.control.ports import Header, Journal
+from hocket.executors.simulated import BeliefMode, Simulation, simulate
+from hocket.model.event import JobEnded, JobRefused
+from hocket.model.resources import Node
+from hocket.policies.registry import BoundPolicy
+from hocket.reports.account import Account, account
+from hocket.reports.summary import Effort, Summary, summarise
+from hocket.workloads import Workload
+
+_SHOWN_STUCK = 3  # reasons of unfinished jobs
+
+
+class Stage(Struct, frozen=True):
+    """One run, read and checked."""
+
+    workload: Workload
+    nodes: tuple[Node, ...]
+    policy: BoundPolicy
+    seed: int = 0
+    beliefs: BeliefMode = BeliefMode()
+    noise: float = 0.0
+    until_s: float | None = None
+
+    @property
+    def header(self) -> Header:
+        """What the journal of the run begins with."""
+        return Header(self.policy.policy.name, self.policy.settings, self.nodes, self.seed, self.workload.name)
+
+
+class Run(Struct, frozen=True):
+    """One run, over."""
+
+    simulation: Simulation
+    account: Account
+    summary: Summary
+    stuck: tuple[str, ...] = ()  # why the first unfinished jobs do not go on
+
+
+def play(stage: Stage, journal: Journal) -> Run:
+    """Simulate, and account for it."""
+    with few_collections():
+        simulation = simulate(
+            stage.workload,
+            stage.nodes,
+            stage.policy,
+            seed=stage.seed,
+            beliefs=stage.beliefs,
+            noise=stage.noise,
+            until_s=stage.until_s,
+            journal=journal,
+        )
+        accounted = account(journal.header, journal)
+        summary = summarise(accounted, simulation.decision_s, beliefs=str(stage.beliefs))
+    # Last of all, for the account is a part of the cost.
+    cost = effort()
+    summary = replace(summary, cpu_s=cost.cpu_s, peak_rss_mib=cost.peak_rss_mib)
+    stuck = _stuck(simulation) if summary.unfinished and stage.until_s is None else ()
+    return Run(simulation, accounted, summary, stuck)
+
+
+def effort() -> Effort:
+    """What this process has cost so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Linux counts in KiB, macOS in bytes.
+    return Effort(time.process_time(), peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
+
+
+@contextmanager
+def few_collections() -> Iterator[None]:
+    """Let Python look for cycles rarely.
+
+    A run makes millions of values that refer to no cycle and live as long as the journal: going through them again
+    and again finds nothing. A policy that makes cycles of its own is still cleaned up after, only later.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(500_000, 100, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def ended_in(cycles: Sequence[object], since: int, until: int) -> int:
+    """How many jobs were over in these cycles of a journal: what a progress bar counts."""
+    ended = 0
+    for i in range(since, until):
+        for event in cycles[i].events:  # type: ignore[attr-defined]
+            kind = type(event)
+            if kind is JobEnded or kind is JobRefused:
+                ended += 1
+    return ended
+
+
+def _stuck(simulation: Simulation) -> tuple[str, ...]:
+    """Why the first unfinished jobs do not go on, in the policy's own words."""
+    views = simulation.final.jobs.values()
+    of_all = ""
+    for cycle in reversed(list(simulation.journal)):
+        if cycle.plan is not None and (of_all := cycle.plan.reasons.get("*", "")):
+            break
+    lines = [f"'{v.job.id}' is {v.state}: {v.reason or of_all or 'no reason given'}" for v in views[:_SHOWN_STUCK]]
+    if len(views) > _SHOWN_STUCK:
+        lines.append(f"and {len(views) - _SHOWN_STUCK:,} more")
+    return tuple(lines)
