@@ -6,17 +6,19 @@ It can be stopped and resumed as `train_numpy.py` can (SIGTERM saves and ends, S
 `--checkpoint-dir` or `$HOCKET_CHECKPOINT_DIR`), and resumed by any number of processes: a batch is the same examples
 however many share it, and its gradient the same but for rounding. By one process it runs without torchrun, too.
 
-The processes agree after each batch whether one of them got a signal; the first of them prints and saves.
+The processes agree after each batch whether one of them got a signal; the first of them prints and saves. The place
+within the epoch is saved too, so that each example is trained on once an epoch however often that is. The checkpoint
+before the last one is kept, and taken if the last one cannot be read.
 """
 
 import argparse
+import hashlib
 import json
 import os
+import pickle
 import signal
 import sys
 import time
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch reads it; torchrun does the same
 
 import torch
 import torch.distributed as dist
@@ -27,6 +29,7 @@ INPUTS, CLASSES = 16, 4
 TRAINING, TEST = 4000, 1000  # examples
 BATCH = 80  # of all processes together
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
+CHECKPOINTS = ("checkpoint.pt", "checkpoint.previous.pt")
 
 
 def arguments():
@@ -40,8 +43,12 @@ def arguments():
     parser.add_argument("--checkpoint-every", type=int, default=1, metavar="EPOCHS")
     parser.add_argument("--epoch-seconds", type=float, default=0, help="compute at least so long in each epoch")
     parser.add_argument("--pace", type=float, default=0, help="sleep so that each epoch lasts at least so many seconds")
+    parser.add_argument("--shared-pace", type=float, default=0, help="by one process; by n it is an nth of that")
     parser.add_argument(
         "--ledger", help="a file to which a line is added for each start, epoch, checkpoint, stop and end"
+    )
+    parser.add_argument(
+        "--steps", action="store_true", help="add a line for each batch too: by whom, on which device and examples"
     )
     return parser.parse_args()
 
@@ -77,13 +84,15 @@ def accuracy(network, inputs, labels):
 
 
 def save(folder, state):
-    """Whole or not at all: written beside the last one, brought to disk, and renamed over it."""
+    """Whole or not at all: written beside the last one and brought to disk; then each takes its predecessor's place."""
     os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, "checkpoint.pt")
+    path, previous = (os.path.join(folder, name) for name in CHECKPOINTS)
     with open(f"{path}.part", "wb") as file:
         torch.save(state, file)
         file.flush()
         os.fsync(file.fileno())
+    if os.path.exists(path):
+        os.replace(path, previous)
     os.replace(f"{path}.part", path)
     directory = os.open(folder, os.O_RDONLY)
     os.fsync(directory)
@@ -91,11 +100,28 @@ def save(folder, state):
 
 
 def load(folder):
-    """The last state, or None if there is none."""
-    try:
-        return torch.load(os.path.join(folder, "checkpoint.pt"), weights_only=True)
-    except FileNotFoundError:
-        return None
+    """The last state that can be read, or None if there is none; an error if there is one and none can be read."""
+    trouble = None
+    for name in CHECKPOINTS:
+        try:
+            return torch.load(os.path.join(folder, name), weights_only=True)
+        except FileNotFoundError:
+            continue
+        except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
+            trouble = error
+            print(f"'{name}' cannot be read: {type(error).__name__}", file=sys.stderr, flush=True)
+    if trouble is not None:
+        raise trouble
+    return None
+
+
+def digest(network, optimiser):
+    """The same if and only if all weights and momenta are, to the last bit."""
+    momenta = [state["momentum_buffer"] for state in optimiser.state_dict()["state"].values()]
+    found = hashlib.sha256()
+    for tensor in [*network.state_dict().values(), *momenta]:
+        found.update(tensor.numpy().tobytes())
+    return found.hexdigest()
 
 
 # -- training -----------------------------------------------------------------------------------------------
@@ -106,10 +132,12 @@ class Signals:
 
     def __init__(self):
         self.stop = self.save = False
+        self.asked_at = None
         signal.signal(signal.SIGTERM, self.note)
         signal.signal(signal.SIGUSR1, self.note)
 
     def note(self, number, _frame):
+        self.asked_at = time.time()
         self.save = True
         self.stop = self.stop or number == signal.SIGTERM
 
@@ -140,17 +168,22 @@ def note_in_ledger(path, event, epoch, **more):
 
 
 def main():
+    began_at = time.time()
     signals = Signals()
     options = arguments()
     torch.set_num_threads(1)
     if "WORLD_SIZE" in os.environ:  # started by torchrun, or by what plays its part
         dist.init_process_group("gloo")
     rank, processes = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    joined_at = time.time()
     ledger = options.ledger if rank == 0 else None
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    device = devices[min(int(os.environ.get("LOCAL_RANK", 0)), len(devices) - 1)]
 
     inputs, labels, test_inputs, test_labels = generated_data(options.seed)
     network = new_network(options.seed, options.hidden)
     batches = len(inputs) // BATCH
+    batch_s = max(options.pace, options.shared_pace / processes) / batches
     epoch, batch, loss_sum = 0, 0, 0.0  # epochs done, and how far the next one is
 
     saved = load(options.checkpoint_dir) if options.checkpoint_dir else None
@@ -163,7 +196,9 @@ def main():
         optimiser.load_state_dict(saved["optimiser"])
     if saved and rank == 0:
         print(f"resuming from epoch {epoch}, batch {batch} of {batches}, by {processes} processes", flush=True)
-    note_in_ledger(ledger, "start", epoch, batch=batch, processes=processes)
+    times = {"began": began_at, "joined": joined_at}
+    state = digest(network, optimiser) if ledger else ""
+    note_in_ledger(ledger, "start", epoch, batch=batch, processes=processes, state=state, **times)
 
     def heed_signals():
         nonlocal loss_sum
@@ -173,9 +208,10 @@ def main():
         if to_save and options.checkpoint_dir and rank == 0:
             state = {"network": network.state_dict(), "optimiser": optimiser.state_dict()}
             save(options.checkpoint_dir, {"epoch": epoch, "batch": batch, "loss_sum": loss_sum, **state})
-            note_in_ledger(ledger, "checkpoint", epoch, batch=batch)
+            state = digest(network, optimiser) if ledger else ""
+            note_in_ledger(ledger, "checkpoint", epoch, batch=batch, state=state)
         if to_stop and epoch < options.epochs:
-            note_in_ledger(ledger, "stop", epoch, batch=batch)
+            note_in_ledger(ledger, "stop", epoch, batch=batch, asked=signals.asked_at)
             if dist.is_initialized():
                 dist.barrier()  # Whoever ended sooner would look as if it had failed, and the first might still save.
             sys.exit(128 + signal.SIGTERM)
@@ -192,14 +228,17 @@ def main():
             loss.backward()
             optimiser.step()
             loss_sum += loss.item()
+            if options.steps:
+                who = {"rank": rank, "device": device, "examples": chosen.tolist()}
+                note_in_ledger(options.ledger, "step", epoch, batch=batch, **who)
             batch += 1
 
             # As a larger network would: its gradients are computed, and come to nothing.
             while time.monotonic() < began + options.epoch_seconds / batches and not signals.save:
                 wasted = cross_entropy(network(inputs[chosen]), labels[chosen])
                 torch.autograd.grad(wasted, list(network.parameters()))
-            while (rest := began + options.pace / batches - time.monotonic()) > 0 and not signals.save:
-                time.sleep(min(rest, 0.05))
+            while (rest := began + batch_s - time.monotonic()) > 0 and not signals.save:
+                time.sleep(min(rest, 0.01))
 
         epoch, batch, mean_loss, loss_sum = epoch + 1, 0, mean_over_processes(loss_sum) / batches, 0.0
         if rank == 0:
@@ -212,8 +251,8 @@ def main():
     if rank == 0:
         print(f"done: final acc={accuracy(network, test_inputs, test_labels)!r}", flush=True)
         note_in_ledger(ledger, "end", epoch)
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    # The process group is left to the end of the process: torch may wait for its own thread for ever if it is
+    # destroyed right after the last exchange.
 
 
 if __name__ == "__main__":

@@ -10,21 +10,13 @@ from itertools import combinations
 from statistics import median
 from typing import NamedTuple
 
-from hocket.control.controller import Controller
-from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Cycle, Header
-from hocket.control.state import empty
 from hocket.executors.simulated import BeliefMode, simulate
-from hocket.model.action import Move, Pause, Resize, Resume, Start
 from hocket.model.curve import Curve, Point
 from hocket.model.event import (
     EpochEnded,
     JobEnded,
     JobFailed,
-    JobMoved,
-    JobPaused,
-    JobResized,
-    JobStarted,
     JobSubmitted,
     NodeJoined,
     NodeLost,
@@ -32,11 +24,11 @@ from hocket.model.event import (
 from hocket.model.resources import Node
 from hocket.model.view import Costs
 from hocket.policies.registry import find
+from hocket.reports.switches import DONE, Switches
 from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
 TIE_S = 0.5  # what is not further apart than this, live and simulated, may come in either order
-_DONE = {JobStarted: "start", JobPaused: "pause", JobResized: "resize", JobMoved: "move", JobEnded: "end"}
-_BEGUN = {Start: "start", Resume: "start", Pause: "pause", Resize: "resize", Move: "move"}
+_DONE = {**DONE, JobEnded: "end"}
 
 
 class Work(NamedTuple):
@@ -89,31 +81,26 @@ class _Run:
 
 def told(header: Header, cycles: Iterable[Cycle]) -> Story:
     """Fold a journal again, as it was decided, and look on."""
-    policy = find(header.policy).bound(header.params)
-    controller = Controller(
-        empty(header.nodes, header.seed), policy.decide, policy.order, MemoryJournal(header), **policy.needs
-    )
+    switches = Switches(header)
     listener = _Listener(list(header.nodes))
     for cycle in cycles:
-        held = {job_id: view.size for job_id, view in controller.state.jobs.items() if view.size}
-        actions = controller.advance(cycle.at_s, cycle.events, cycle)
-        holds = {job_id: view.size for job_id, view in controller.state.jobs.items() if view.size}
-        listener.hear(cycle, held, holds)
-        for action in actions:
-            if (what := _BEGUN.get(type(action))) is not None:
-                listener.begun[action.job, what] = cycle.at_s
-    return listener.story()
+        held = _sizes(switches)
+        switches.see(cycle)
+        listener.hear(cycle, held, _sizes(switches))
+    return listener.story(switches.took_s)
+
+
+def _sizes(switches: Switches) -> dict[str, int]:
+    return {job_id: view.size for job_id, view in switches.state.jobs.items() if view.size}
 
 
 class _Listener:
     """The story as it is told."""
 
     def __init__(self, nodes: list[Node]) -> None:
-        self.begun: dict[tuple[str, str], float] = {}  # (job, what) → when an executor was told
         self._nodes, self._faults = nodes, []
         self._entries: list[Entry] = []
         self._submitted: list[JobSubmitted] = []
-        self._took_s: dict[str, list[float]] = defaultdict(list)
         self._runs: dict[str, _Run] = {}
         self._all_runs: list[_Run] = []
         self._down_s: dict[str, float] = {}
@@ -123,8 +110,6 @@ class _Listener:
         for event in cycle.events:
             at_s = event.at_s
             if (what := _DONE.get(type(event))) is not None:
-                if (begun_s := self.begun.pop((event.job, what), None)) is not None:
-                    self._took_s[what].append(at_s - begun_s)
                 over = what in ("pause", "end")
                 if what == "end" and event.job in self._runs:
                     self._runs[event.job].ended_s = at_s
@@ -154,7 +139,7 @@ class _Listener:
             self._runs[job_id] = _Run(at_s, size)
             self._all_runs.append(self._runs[job_id])
 
-    def story(self) -> Story:
+    def story(self, took_s: dict[str, list[float]]) -> Story:
         """All of it, from the first submission on."""
         zero_s = self._submitted[0].at_s
         epoch_s: dict[int, list[float]] = defaultdict(list)
@@ -169,7 +154,7 @@ class _Listener:
         return Story(
             [e._replace(at_s=e.at_s - zero_s) for e in self._entries],
             [JobSubmitted(s.at_s - zero_s, s.job, s.beliefs, s.costs) for s in self._submitted],
-            self._took_s,
+            took_s,
             epoch_s,
             beside_s,
             self._nodes,

@@ -212,13 +212,18 @@ class Chaos:
             print(f"{now_s:5.0f} s: {over} of {len(self._epochs)} jobs over, {self._killed()}", flush=True)
 
     def _see_twice(self, there: list[Found]) -> None:
-        """No job has two processes at once, but for a shell above the other."""
+        """No job has two processes at once, but for a shell above the other, and one that is only prepared."""
         present: dict[str, Found] = {}
         for found in there:
-            if found.kind == "training" and not found.command.startswith("/bin/sh"):
+            if found.kind == "training" and not found.command.startswith("/bin/sh") and not self._stands_by(found):
                 other = present.setdefault(found.job, found)
                 if other is not found and found.lives() and other.lives():
                     self.wrongs.append(f"job '{found.job}' lives twice: {other} and {found}")
+
+    def _stands_by(self, found: Found) -> bool:
+        """Is it prepared for an attempt that is yet to come? Told to start, it has that in its folder."""
+        folder = self._controller.home / "agent" / "runs" / found.job / str(found.attempt)
+        return "hocket/agent/warm.py" in found.command and not (folder / "start.json").exists()
 
     def _see_alone(self, there: list[Found]) -> None:
         """What has no sidecar any more is soon ended, if only there is an agent all the while."""

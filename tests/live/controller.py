@@ -6,9 +6,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+
+from hocket.agent.address import connection as connection_to
 
 
 class NoAnswer(Exception):
@@ -59,9 +61,9 @@ class LiveController:
     def call(self, method: str, path: str, body: Any = None, within_s: float = 20.0) -> Any:
         """The answer to a call, or NoAnswer; an answer that says no is a ValueError."""
         try:
-            place = (self.home / "url").read_text().strip().removeprefix("http://")
+            url, ca = (self.home / "url").read_text().strip(), self.home / "ca.pem"
             headers = {"Authorization": f"Bearer {(self.home / 'token').read_text().strip()}"}
-            connection = HTTPConnection(place, timeout=within_s)
+            connection = connection_to(url, within_s, str(ca) if ca.exists() else "")
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
             said = json.loads(answer.read())

@@ -13,6 +13,7 @@ from hocket.agent.logs import Log
 from hocket.agent.output import Output
 from hocket.agent.preparation import Cold, Preparation
 from hocket.agent.reporting import Reporting
+from hocket.agent.space import lack_of_space
 from hocket.agent.spec import signal_number
 from hocket.agent.usage import Usage
 from hocket.agent.workers import Workers, shown, told
@@ -39,8 +40,8 @@ class Attempt:
         self._log = Log(folder, spec.log_bytes, spec.log_kept)
         self._reporting = Reporting(folder, spec, events, now_s)
         self._usage = Usage(os.getpid(), now_s)
-        self._argv = spec.command()
-        self._command = understood(self._argv, {**os.environ, **spec.env}.get("PATH"), spec.cwd)
+        self._understand(spec.command_to_prepare() if spec.warm else spec.command())
+        self._count = spec.workers
         self._preparation: Preparation | None = None
         self._unprepared_s: float | None = None  # since when; None once it is known how that came out
         self._look_s = now_s  # when to look at the memory of what is prepared
@@ -53,6 +54,10 @@ class Attempt:
         self._hung = self._killed = False
         self._warned_of_log = False
         self.is_over = False
+
+    def _understand(self, argv: list[str]) -> None:
+        self._argv = argv
+        self._command = understood(argv, {**os.environ, **self._spec.env}.get("PATH"), self._spec.cwd)
 
     # -- beginning ------------------------------------------------------------------------------------------------
 
@@ -69,13 +74,16 @@ class Attempt:
         else:
             self._start_cold({})
 
-    def start(self, given: dict[str, str]) -> None:
-        """The order to start what is prepared, or getting there, with these variables."""
+    def start(self, given: dict[str, str], workers: int | None = None) -> None:
+        """The order to start what is prepared, or getting there, with these variables, by so many workers."""
         if self._given is not None or not self._spec.warm:
             self.warn("order 'start' is ignored: the job was started before")
             return
-        self._given = given
-        if self._preparation is None:
+        self._given, self._count = given, workers or self._spec.workers
+        if (argv := self._spec.command()) != self._argv:
+            self._understand(argv)
+            self._go_cold("it was to go on from a checkpoint, and there is none")
+        elif self._preparation is None:
             self._start_cold(given)
         elif self._preparation.is_ready:
             self._hand_over(self._preparation, given)
@@ -87,7 +95,8 @@ class Attempt:
             return
         try:
             envs = self._environments({}, to_run=False)
-            self._preparation = Preparation(self._command.python, self._spec.cwd, envs)
+            most = 1 if self._command.launched else self._spec.most_workers
+            self._preparation = Preparation(self._command.python, self._spec.cwd, envs, most)
         except (child.CannotStart, ValueError) as error:
             self._go_cold(str(error))
 
@@ -102,12 +111,12 @@ class Attempt:
 
     def _hand_over(self, preparation: Preparation, given: dict[str, str]) -> None:
         try:
-            preparation.hand_over(self._environments(given))
+            pids, outputs = preparation.hand_over(self._environments(given))
         except (Cold, ValueError) as why:
             self._go_cold(str(why))
             return
         self._preparation = None
-        self._started(preparation.pids, preparation.outputs, warm=True)
+        self._started(pids, outputs, warm=True)
 
     def _go_cold(self, why: str) -> None:
         """End what is prepared, say so, and start the job if that was ordered."""
@@ -145,7 +154,7 @@ class Attempt:
         self.is_over = True
 
     def _environments(self, given: dict[str, str], to_run: bool = True) -> list[dict[str, str]]:
-        found = environments(self._spec, self._command, given, to_run)
+        found = environments(self._spec, self._command, self._count, given, to_run)
         return [{**env, **self._reporting.env()} for env in found]
 
     # -- while it runs --------------------------------------------------------------------------------------------
@@ -314,6 +323,8 @@ class Attempt:
         if self._output is not None:
             self._output.drain()
         rank, code = workers.outcome
+        if code != 0 and (lack := lack_of_space(self._spec.checkpoint_dir)):
+            self.warn(lack)
         self._reporting.close(finished=code == 0 and self._kill_s is None, now_s=now_s)
         self._finish({**told(code), "worker": rank})
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from hocket.agent.complaints import complain
+from hocket.agent.gpu_usage import GpuUsage
 from hocket.agent.link import Away, Gone, Link, Patience, Refused, Session
 from hocket.agent.log_part import log_part
 from hocket.agent.protocol import Heard, Numbered, ReadLog
@@ -90,8 +91,8 @@ class Orders:
 class Reports:
     """Says what is to be said, until it is heard."""
 
-    def __init__(self, link: Link, session: Session, runs: Runs) -> None:
-        self._link, self._session, self._runs = link, session, runs
+    def __init__(self, link: Link, session: Session, runs: Runs, gpus: GpuUsage) -> None:
+        self._link, self._session, self._runs, self._gpus = link, session, runs, gpus
 
     def say(self) -> None:
         """Wait for something to say, and say it."""
@@ -99,7 +100,8 @@ class Reports:
         try:
             welcome = self._session.joined(self._link)
             path = f"/v1/agents/{quote(welcome.session, safe='')}/reports"
-            _HEARD.decode(self._link.call("POST", path, msgspec.json.encode(batch.reports())))
+            said = [self._gpus.added(report) for report in batch.reports()]
+            _HEARD.decode(self._link.call("POST", path, msgspec.json.encode(said)))
         except Gone:
             self._session.is_gone(welcome.session)
             self._runs.not_heard()

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from hocket.agent.spec import Spec
 
 
-def environments(spec: Spec, command: Command, given: dict[str, str], to_run: bool = True) -> list[dict[str, str]]:
+def environments(
+    spec: Spec, command: Command, workers: int, given: dict[str, str], to_run: bool = True
+) -> list[dict[str, str]]:
     """One for each process to start. `given` comes with the order to start; without it, it is `to_run` later.
 
     What is given may say how many workers the job has elsewhere: RANK (of the first one here), WORLD_SIZE, MASTER_ADDR,
@@ -24,13 +26,14 @@ def environments(spec: Spec, command: Command, given: dict[str, str], to_run: bo
         env["HOCKET_CHECKPOINT_DIR"] = spec.checkpoint_dir
     if command.launched:
         return [env]
-    if not command.ranked and spec.workers == 1 and "WORLD_SIZE" not in said:
+    most = max(workers, spec.most_workers)
+    if not command.ranked and most == 1 and "WORLD_SIZE" not in said:
         return [env]
-    if command.ranked and spec.workers > 1:
+    if command.ranked and most > 1:
         env.setdefault("OMP_NUM_THREADS", "1")  # As torchrun does, lest the workers fight for cores.
     if to_run:
         env["MASTER_PORT"] = said.get("MASTER_PORT") or _free_port()
-    return [{**env, **_rank_variables(n, spec.workers, said, spec.mark)} for n in range(spec.workers)]
+    return [{**env, **_rank_variables(n, workers, said, spec.mark)} for n in range(workers)]
 
 
 def _rank_variables(local: int, workers: int, said: dict[str, str], run_id: str) -> dict[str, str]:

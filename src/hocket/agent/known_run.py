@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -15,10 +16,10 @@ from hocket.agent import run_folder
 from hocket.agent.heard import Heard, read_heard, write_heard
 from hocket.agent.protocol import Report, RunKey
 from hocket.agent.sidecar_process import SidecarProcess
-from hocket.agent.tail import facts
+from hocket.agent.tail import facts, story
 
-_HAND_OVER = "start.json"  # The order to start what stands prepared, kept until the run is over.
-_CLOSED = "spec.over"  # what `spec.json` is called once nothing may be started from it
+HAND_OVER = "start.json"  # The order to start what stands prepared, kept until the run is over.
+CLOSED = "spec.over"  # what `spec.json` is called once nothing may be started from it
 
 
 class Part(Struct, frozen=True):
@@ -43,7 +44,7 @@ class KnownRun:
         self.grace_s = float(grace_s) if isinstance(grace_s, int | float) else 30.0
         self.heard = read_heard(folder)
         # Prepared, and not told to start: it may start cold when its sidecar is gone.
-        self.stands_by = spec.get("warm") is True and not os.path.exists(os.path.join(folder, _HAND_OVER))
+        self.stands_by = spec.get("warm") is True and not os.path.exists(os.path.join(folder, HAND_OVER))
         self.sidecar: SidecarProcess | None = None
         self.ended = self.heard.over or self.heard.lost_s > 0  # No more events will come.
         self.seen = self.heard.offset  # how far the events were looked at
@@ -56,23 +57,37 @@ class KnownRun:
 
     # -- its files ----------------------------------------------------------------------------------------------
 
-    def create(self, spec: dict[str, Any]) -> None:
-        """All that a sidecar needs; OSError if there is no space."""
-        os.close(os.open(self.events, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    def create(self, spec: dict[str, Any], after: int = 0) -> None:
+        """All that a sidecar needs, which numbers its facts after those of one before; OSError if there is no space."""
+        fd = os.open(self.events, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if after:
+            os.write(fd, b'{"n":%d,"at":%.6f,"event":"%s"}\n' % (after, time.time(), run_folder.LET_GO.encode()))
+        os.close(fd)
         write_heard(self.folder, self.heard)
         run_folder.create(self.folder, spec)
 
-    def keep_hand_over(self, env: dict[str, str]) -> None:
+    @property
+    def was_let_go(self) -> bool:
+        """Whether it stood ready, and ended before it was told to start: it may begin again."""
+        told = story(self.events)
+        return self.stands_by and self.ended and not told.started and not told.cannot
+
+    @property
+    def last_n(self) -> int:
+        """The number of its last fact."""
+        return max((fact["n"] for fact, _ in facts(self.events, 0)), default=0)
+
+    def keep_hand_over(self, order: dict[str, Any]) -> None:
         """Remember that it was told to start, and with what."""
-        path = os.path.join(self.folder, _HAND_OVER)
+        path = os.path.join(self.folder, HAND_OVER)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(fd, "w", encoding="utf-8") as file:
-            json.dump(env, file)
+            json.dump(order, file)
 
-    def hand_over(self) -> dict[str, str] | None:
-        """What it was told to start with, if it was; an agent may have died before it said so."""
+    def hand_over(self) -> dict[str, Any] | None:
+        """The order to start, if it was given; an agent may have died before it passed it on."""
         try:
-            with open(os.path.join(self.folder, _HAND_OVER), encoding="utf-8") as file:
+            with open(os.path.join(self.folder, HAND_OVER), encoding="utf-8") as file:
                 found = json.load(file)
         except (OSError, ValueError):
             return None
@@ -86,7 +101,7 @@ class KnownRun:
             return True
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.rename(os.path.join(self.folder, run_folder.SPEC), os.path.join(self.folder, _CLOSED))
+            os.rename(os.path.join(self.folder, run_folder.SPEC), os.path.join(self.folder, CLOSED))
         except BlockingIOError:
             return False
         except OSError:  # It is called that already.
@@ -148,7 +163,7 @@ class KnownRun:
 
 def read_run(folder: str) -> KnownRun | None:
     """The run that a folder holds; None if it was never complete, or only its logs are kept."""
-    for name in (run_folder.SPEC, _CLOSED):
+    for name in (run_folder.SPEC, CLOSED):
         try:
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 spec = json.load(file)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hocket.agent.address import connection
 from hocket.agent.complaints import complain
 from hocket.agent.protocol import Hello, Welcome
 
@@ -37,10 +38,11 @@ class Refused(Exception):
 
 
 class Controller(NamedTuple):
-    """Where it is, and what proves that we may call."""
+    """Where it is, what proves that we may call, and what proves that it is the controller."""
 
     url: str
     token_file: str
+    ca: str = ""  # a file of certificates; empty for those that the system trusts
 
     def token(self) -> str:
         """As it is now: a controller that was set up anew has another."""
@@ -55,12 +57,8 @@ class Link:
     """Calls of one thread."""
 
     def __init__(self, controller: Controller) -> None:
-        parts = urlsplit(controller.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url must be 'http://HOST:PORT', not '{controller.url}'")
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname, parts.port, timeout=_CONNECT_S)
-        self._path = parts.path.rstrip("/")
+        self._connection = connection(controller.url, _CONNECT_S, controller.ca)
+        self._path = urlsplit(controller.url).path.rstrip("/") if controller.url.startswith("http") else ""
         self._controller, self._token = controller, controller.token()
 
     def call(
@@ -92,7 +90,8 @@ class Link:
         try:
             if self._connection.sock is None:
                 self._connection.connect()
-            return str(self._connection.sock.getsockname()[0])
+            name = self._connection.sock.getsockname()
+            return str(name[0]) if isinstance(name, tuple) else "127.0.0.1"  # Over a Unix socket we are where it is.
         except OSError as error:
             self._connection.close()
             raise Away(f"controller at {self._controller.url} is away: {error}") from error
@@ -102,24 +101,24 @@ class Link:
         self._connection.close()
 
     def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str], within_s: float) -> tuple[int, bytes]:
-        connection = self._connection
+        link = self._connection
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **headers}
         while True:
-            kept_open = connection.sock is not None
+            kept_open = link.sock is not None
             try:
-                if connection.sock is None:
-                    connection.connect()
-                connection.sock.settimeout(within_s)
-                connection.request(method, self._path + path, body or None, headers)
-                answer = connection.getresponse()
+                if link.sock is None:
+                    link.connect()
+                link.sock.settimeout(within_s)
+                link.request(method, self._path + path, body or None, headers)
+                answer = link.getresponse()
                 return answer.status, answer.read()
             except (http.client.RemoteDisconnected, ConnectionError) as error:
-                connection.close()
+                link.close()
                 if not kept_open:
                     raise Away(f"controller at {self._controller.url} is away: {error}") from error
                 # It closed an idle connection, as servers do. All that we say may be said twice.
             except (OSError, http.client.HTTPException) as error:
-                connection.close()
+                link.close()
                 raise Away(f"controller at {self._controller.url} is away: {error or type(error).__name__}") from error
 
 

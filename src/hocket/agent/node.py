@@ -19,6 +19,7 @@ import time
 from hocket.agent.complaints import complain
 from hocket.agent.conversation import Orders, Reports, converse
 from hocket.agent.devices import VISIBLE, Declared, discover
+from hocket.agent.gpu_usage import GpuUsage
 from hocket.agent.link import Away, Controller, Link, Refused, Session
 from hocket.agent.protocol import Hello
 from hocket.agent.runs import Runs
@@ -39,7 +40,7 @@ class NodeAgent:
         self._watch.readable(self._signals, self._take_signals)
         self._failure = ""
         self._leaves = self._stops = False
-        controller = Controller(options.url, options.token_file)
+        controller = Controller(options.url, options.token_file, options.ca)
         links = Link(controller), Link(controller)
         state = StateFolder(options.state)
         declared = Declared(options.gpus, options.gpu_kind, options.cores, options.mem_mib)
@@ -52,7 +53,7 @@ class NodeAgent:
 
         session = Session(hello)
         self._orders = Orders(links[0], session, self._runs, state)
-        self._reports = Reports(links[1], session, self._runs)
+        self._reports = Reports(links[1], session, self._runs, GpuUsage(state))
 
     def run(self) -> int:
         """Until a signal comes, or the controller refuses us; the exit code."""
@@ -124,8 +125,9 @@ def _amount(text: str) -> float:
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m hocket.agent.node", description="The agent of one machine.")
-    parser.add_argument("--url", required=True, help="of the controller, such as http://127.0.0.1:8321")
+    parser.add_argument("--url", required=True, help="of the controller: http://HOST:PORT, https://… or unix:///PATH")
     parser.add_argument("--token-file", required=True, metavar="FILE")
+    parser.add_argument("--ca", default="", metavar="FILE", help="trust these certificates; default: the system's")
     parser.add_argument("--state", required=True, metavar="DIR", help="run folders, checkpoints, logs")
     parser.add_argument("--name", default=socket.gethostname(), help="of this node; default: the host's")
     parser.add_argument("--address", default="", help="where other nodes reach this one")

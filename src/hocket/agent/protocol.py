@@ -64,7 +64,8 @@ class Report(Struct, frozen=True):
     run: RunKey
     n: int
     at_s: float
-    event: str  # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost
+    # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost, let-go
+    event: str
     fields: dict[str, Any] = {}
 
 

@@ -103,8 +103,10 @@ class Reporting:
     def _say(self, most: int) -> None:
         while len(self._unsaid) > _MOST_PER_S:
             del self._unsaid[next(iter(self._unsaid))]
+        # Who counts from 0 is known by that, and the next attempt must know it too.
+        shown = {"first_epoch": 0} if self._reader is not None and self._reader.first_epoch == 0 else {}
         for epoch in list(self._unsaid)[:most]:
-            self._events.add("progress", epoch=epoch, metrics=self._unsaid.pop(epoch))
+            self._events.add("progress", epoch=epoch, metrics=self._unsaid.pop(epoch), **shown)
             self._said += 1
 
     def _give_up(self, error: Exception) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SPEC, CONTROL, EVENTS, LOCK, COMPLAINTS = "spec.json", "control", "events.jsonl", "lock", "sidecar.err"
+LET_GO = "let-go"  # the first fact of a run that stood ready once, was let go, and begins again
 LONGEST_ORDER = 1 << 20
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _PATIENCE_S = 0.5  # An agent that asks whether we live holds the lock for a moment.

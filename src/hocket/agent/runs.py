@@ -17,6 +17,7 @@ from typing import Any
 
 from hocket.agent import run_folder
 from hocket.agent.complaints import complain
+from hocket.agent.first_epoch import learnt
 from hocket.agent.known_run import KnownRun, read_run
 from hocket.agent.leftovers import end_leftovers
 from hocket.agent.protocol import Forget, Prepare, Report, Run, RunKey, Save, Stop
@@ -94,12 +95,17 @@ class Runs:
         self._await(lambda: job not in self._forgetting, f"job '{job}' is still being forgotten")
         runs = self._by_job.setdefault(job, {})
         run = runs.get(number)
+        if run is not None and run.stands_by and story(run.events).ended:
+            self._await(lambda: run.ended, f"run {number} of job '{job}' was let go and does not end")
         if self._leaving:
             self._unsaid.say(_lost(order.run, "this agent is leaving"))
         elif run is None and order.run in self._refused:
             self._unsaid.say(self._refused[order.run])
         elif run is None and number < max(runs, default=0):
             self._unsaid.say(_lost(order.run, "a later run of the job is known here"))
+        elif run is not None and run.was_let_go:
+            self._end_older(job, number) if isinstance(order, Run) else None
+            self._begin(order, order.env if isinstance(order, Run) else {}, run.last_n)
         elif isinstance(order, Prepare):
             self._begin(order, {}) if run is None else self._say_again(run)
         elif run is None:
@@ -113,14 +119,17 @@ class Runs:
         else:
             self._say_again(run)
 
-    def _begin(self, order: Prepare | Run, env: dict[str, str]) -> None:
+    def _begin(self, order: Prepare | Run, env: dict[str, str], after: int = 0) -> None:
+        """Begin a run, or begin it again if it never started; its reports are numbered on from those it made so far."""
         key, warm = order.run, isinstance(order, Prepare)
+        if (let_go := self._by_job[key.job].pop(key.number, None)) is not None:
+            self._leave(let_go)
         self._drop_oldest(key.job)
         folder = self._state.make_run(key.job, key.number)
         try:
             spec = self._spec(order, env)
             run = KnownRun(key, folder, spec)
-            run.create(spec)
+            run.create(spec, after)
             run.stands_by = warm
             self._launch(run)
         except BaseException:
@@ -137,10 +146,10 @@ class Runs:
             self._say_again(run)
             return
         if run.sidecar is not None:
-            env = self._devices(order.env)
+            start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
             with suppress(OSError):  # A full disk does not keep it from starting.
-                run.keep_hand_over(env)
-            self._tell(run, {"do": "start", "env": env})
+                run.keep_hand_over(start)
+            self._tell(run, start)
         else:
             self._unsaid.drop_own(run.key)
             self._start_cold(run, order)
@@ -162,6 +171,8 @@ class Runs:
         spec["warm"] = isinstance(order, Prepare)
         spec["cwd"] = spec.get("cwd") or self._state.work(job)
         spec["checkpoint_dir"] = spec.get("checkpoint_dir") or self._state.checkpoints(job)
+        if isinstance(spec.get("progress"), dict):
+            spec["progress"] = learnt(spec["progress"], self._state.job(job), order.run.number)
         if isinstance(spec.get("env", {}), dict):
             spec["env"] = {**spec.get("env", {}), **(self._devices(env) if isinstance(order, Run) else env)}
         return spec
@@ -341,9 +352,9 @@ class Runs:
             sidecar = found(run.folder)
         if sidecar is not None:
             self._attach(run, sidecar)
-            env = run.hand_over()
-            if env is not None and not story(run.events).started:
-                self._tell(run, {"do": "start", "env": env})
+            start = run.hand_over()
+            if start is not None and not story(run.events).started:
+                self._tell(run, start)
         else:
             self._settle(run)
 

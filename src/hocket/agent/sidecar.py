@@ -16,7 +16,7 @@ from hocket.agent import child, run_folder
 from hocket.agent.attempt import Attempt
 from hocket.agent.events import Events
 from hocket.agent.leftovers import end_leftovers
-from hocket.agent.spec import BadSpec, Spec, is_duration, is_environment, read_spec
+from hocket.agent.spec import BadSpec, Spec, is_count, is_duration, is_environment, read_spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,10 +88,12 @@ class Sidecar:
         """Do it; what is wrong with it otherwise."""
         match order.get("do"):
             case "start":
-                env = order.get("env", {})
+                env, workers = order.get("env", {}), order.get("workers")
                 if not is_environment(env):
                     return "order 'start': env must be texts by name"
-                self._attempt.start(env)
+                if workers is not None and not is_count(workers):
+                    return f"order 'start': workers must be a count from 1, not {workers!r}"
+                self._attempt.start(env, workers)
             case "checkpoint":
                 self._attempt.checkpoint()
             case "stop":
@@ -146,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
         return BAD_SPEC
     os.chdir("/")
     child.adopt_orphans()
-    if events.before:
+    if any(e["event"] != run_folder.LET_GO for e in events.before):
         _clean_up_after_another(spec, events)
     Sidecar(folder, spec, events).run()
     return 0

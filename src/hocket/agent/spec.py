@@ -36,7 +36,8 @@ class Spec:
     log_kept: int  # full files kept beside the present one
     progress: dict[str, Any] | None  # for the progress reader; None: nothing is read
     hang_limit_s: float  # without progress; 0: none
-    workers: int  # processes of this job on this machine
+    workers: int  # processes of this job on this machine; the order to start what is prepared may say another number
+    most_workers: int  # that a run of this job may have on one machine; 0: as many as this one
     warm: bool  # prepare, and wait for the order to start
     warm_limit_mib: float  # memory of all that stands prepared; 0: none
     prepare_limit_s: float
@@ -57,7 +58,7 @@ class Spec:
 
     def resumes(self) -> bool:
         """Whether there is something to go on from: it ran before, and its checkpoint folder is not empty."""
-        if self.attempt == 1:
+        if not self.ran_before:
             return False
         if self.checkpoint_dir is None:
             return True
@@ -66,9 +67,18 @@ class Spec:
         except OSError:
             return False
 
+    @property
+    def ran_before(self) -> bool:
+        """Whether there was an attempt before this one."""
+        return self.attempt > 1
+
     def command(self) -> list[str]:
-        """What this attempt runs."""
+        """What this attempt runs if it starts now."""
         return self.resume_argv if self.resume_argv is not None and self.resumes() else self.argv
+
+    def command_to_prepare(self) -> list[str]:
+        """What it will most likely run: the attempt before it may have still to save what it goes on from."""
+        return self.resume_argv if self.resume_argv is not None and self.ran_before else self.argv
 
 
 def read_spec(path: str) -> Spec:
@@ -118,6 +128,11 @@ def _count(least: int) -> Callable[[object], bool]:
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
+def is_count(value: object) -> bool:
+    """Whether it is a count from 1."""
+    return _count(1)(value)
+
+
 def is_duration(value: object) -> bool:
     """Whether it is a finite number of seconds, or of anything else that is not negative."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
@@ -145,6 +160,7 @@ _RULES: dict[str, tuple[str, Callable[[object], bool], Any]] = {
     "progress": ("an object, or null", _or_none(lambda value: isinstance(value, dict)), None),
     "hang_limit_s": ("a number of seconds", is_duration, 0.0),
     "workers": ("a count from 1", _count(1), 1),
+    "most_workers": ("a count", _count(0), 0),
     "warm": ("true or false", lambda value: isinstance(value, bool), False),
     "warm_limit_mib": ("a number of MiB", is_duration, 0.0),
     "prepare_limit_s": ("a number of seconds", is_duration, 120.0),

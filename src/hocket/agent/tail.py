@@ -49,16 +49,18 @@ class Story(Struct, frozen=True):
     begun: bool = False  # There is at least one event.
     started: bool = False
     ended: bool = False  # and its sidecar says so
+    cannot: bool = False  # be started
     pids: tuple[int, ...] = ()  # of the sessions that ever were
 
 
 def story(path: str) -> Story:
     """All that a run's events come to."""
-    begun = started = ended = False
+    begun = started = ended = cannot = False
     pids: dict[int, None] = {}
     for fact, _ in facts(path, 0):
         begun = True
         started = started or fact["event"] == "started"
         ended = ended or fact["event"] in _ENDS
+        cannot = cannot or fact["event"] == "cannot-start"
         pids.update(dict.fromkeys(p for p in fact.get("pids") or () if isinstance(p, int)))
-    return Story(begun, started, ended, tuple(pids))
+    return Story(begun, started, ended, cannot, tuple(pids))

@@ -1,11 +1,16 @@
 """Stands a Python program before its main, and runs it when told to, as Python would have.
 
-Run by the sidecar in the user's own interpreter, by path: `python [options] warm.py HEAR,TELL script …` or
+Run by the sidecar in the user's own interpreter, by path: `python [options] warm.py HEAR,TELL[,OUTPUT …] script …` or
 `… HEAR,TELL -m module …`. It compiles the script, does the imports at its top, tells through one pipe what it did, and
 waits at the other for the environment to run in. So: Python 3.8 and the standard library only, nothing of hocket.
 
+A job of several workers is prepared once: when it is told how many there shall be, what stands here becomes them by
+forking. The imports are done once for all, and how many workers there will be need not be known before.
+
 What a script does between its imports may change what the later ones do (`os.environ[…] = …`, `sys.path.insert(…)`), so
 preparing ends at the first statement that does more than define or name something. What is left is left to the script.
+
+A program that has come to its end is let go at once, for others wait for its devices: see `end`.
 """
 
 from __future__ import annotations
@@ -17,24 +22,34 @@ WITH_FOLDER = not (sys.flags.isolated or getattr(sys.flags, "safe_path", False))
 if __name__ == "__main__" and WITH_FOLDER:
     del sys.path[0]  # It is ours, and our files must not be taken for Python's.
 
+import _io  # noqa: E402
 import ast  # noqa: E402
+import contextlib  # noqa: E402
+import gc  # noqa: E402
 import importlib.machinery  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
+import signal  # noqa: E402
+import time  # noqa: E402
 import types  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from hocket.agent import early_imports as early
+else:
+    BESIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "early_imports.py")
+    spec = importlib.util.spec_from_file_location("hocket_early_imports", BESIDE)
+    early = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(early)
+
 HERE = __file__
-# Calls that change nothing but what is named by their result.
-INNOCENT = ("Path", "getLogger", "logging.getLogger", "os.path.", "pathlib.")
-
-
-class CannotPrepare(Exception):
-    """The program has to be started cold; the message says why."""
+FILES: list[Any] = []  # that the imports opened
+ENDS_IN_C = ("h5py", "tables", "netCDF4")  # They finish their files when the C library ends.
+MEETING_S = 0.5
+GO = b"g"  # what each worker waits for once it is forked
 
 
 # -- the program as Python would have it ----------------------------------------------------------------------
@@ -64,7 +79,7 @@ def stage(program: list[str]) -> tuple[str, bytes, str | None]:
     path = program[0] if sys.version_info < (3, 9) else os.path.abspath(program[0])
     vars(main).update(__file__=path, __loader__=importlib.machinery.SourceFileLoader("__main__", path))
     if not os.path.isfile(path):
-        raise CannotPrepare(f"'{program[0]}' is not a file")
+        raise early.CannotPrepare(f"'{program[0]}' is not a file")
     with open(path, "rb") as file:
         return path, file.read(), None
 
@@ -77,7 +92,7 @@ def module_source(name: str) -> tuple[str, bytes, str | None]:
     if spec is not None and spec.submodule_search_locations is not None:
         spec = importlib.util.find_spec(name + ".__main__")
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise CannotPrepare(f"module '{name}' has no source")
+        raise early.CannotPrepare(f"module '{name}' has no source")
     with open(spec.origin, "rb") as file:
         return spec.origin, file.read(), spec.parent
 
@@ -89,14 +104,18 @@ def run(program: list[str], path: str, code: Any, stamp: Any) -> None:
             import runpy
 
             runpy._run_module_as_main(program[1])  # type: ignore[attr-defined]
-            return
+            end(0)
         if stamp_of(path) != stamp:  # It was edited since.
             with open(path, "rb") as file:
                 code = compile(file.read(), path, "exec", dont_inherit=True)
         exec(code, vars(sys.modules["__main__"]))
-    except SystemExit:
+        end(0)
+    except SystemExit as leaving:
+        if leaving.code is None or isinstance(leaving.code, int):
+            end(leaving.code or 0)
         raise
     except BaseException:
+        gc.unfreeze()
         shown_by = sys.excepthook
 
         def without_us(kind: Any, error: Any, trace: Any) -> None:
@@ -109,146 +128,45 @@ def run(program: list[str], path: str, code: Any, stamp: Any) -> None:
         raise
 
 
+def end(code: int) -> None:
+    """End as Python does, but for taking every imported module apart, which takes some frameworks a second.
+
+    Threads are waited for, what was registered is called, and files are closed. Nothing else is destroyed: `__del__` of
+    what is left is not called, as Python does not promise either. Where a library needs more, Python has its way.
+    """
+    if any(name in sys.modules for name in ENDS_IN_C):
+        gc.unfreeze()
+        return
+    import atexit
+    import threading
+
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    files = [*FILES, *open_files()]
+    for finish in ("flush", "close"):  # All are flushed first, for one may write into another.
+        for file in files:
+            if finish == "flush" or file not in (sys.stdin, sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):  # Python would not stop at that either.
+                    getattr(file, finish)()
+    os._exit(code & 0xFF)
+
+
+def open_files() -> list[Any]:
+    """All files that Python knows of, but for those that were frozen; first those that may write into others.
+
+    They are told by their type, for some things dislike questions.
+    """
+    archive = getattr(sys.modules.get("zipfile"), "ZipFile", ())
+    found = [thing for thing in gc.get_objects() if issubclass(type(thing), (_io._IOBase, archive))]
+    in_python = [thing for thing in found if type(thing).__module__ != "_io"]
+    texts = [thing for thing in found if type(thing) is _io.TextIOWrapper]
+    return [*in_python, *texts, *(t for t in found if type(t).__module__ == "_io" and type(t) is not _io.TextIOWrapper)]
+
+
 def stamp_of(path: str) -> tuple[int, int]:
     """What changes when a file is edited."""
     found = os.stat(path)
     return found.st_mtime_ns, found.st_size
-
-
-# -- its imports ----------------------------------------------------------------------------------------------
-
-
-class Stop(Exception):
-    """Preparing ends at this line."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__(line)
-        self.line = line
-
-
-def import_all(statements: list[ast.stmt], package: str | None) -> None:
-    """Do the imports among these statements, in their order; Stop at one that may change what the rest do."""
-    for statement in statements:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            if not imported(statement, package):
-                raise Stop(statement.lineno)
-        elif isinstance(statement, ast.Try):
-            import_tried(statement, package)
-        elif isinstance(statement, ast.If):
-            known = outcome(statement.test)
-            if known is not None:
-                import_all(statement.body if known else statement.orelse, package)
-            elif not harmless(statement):
-                raise Stop(statement.lineno)
-        elif not harmless(statement):
-            raise Stop(statement.lineno)
-
-
-def import_tried(statement: ast.Try, package: str | None) -> None:
-    """`try: import this` and, where there is none, `except ImportError: import that`."""
-    done = True
-    for inner in statement.body:
-        if isinstance(inner, (ast.Import, ast.ImportFrom)):
-            if not imported(inner, package):
-                done = False
-                break
-        elif not harmless(inner):
-            raise Stop(inner.lineno)
-    if done:
-        import_all(statement.orelse, package)
-    elif statement.handlers:
-        import_all(statement.handlers[0].body, package)
-    import_all(statement.finalbody, package)
-
-
-def imported(statement: Any, package: str | None) -> bool:
-    """Do one import statement; False if there is no such module."""
-    if isinstance(statement, ast.Import):
-        wanted: list[tuple[str, list[str]]] = [(alias.name, []) for alias in statement.names]
-    else:
-        name = statement.module or ""
-        if statement.level:
-            if package is None:
-                return False
-            name = importlib.util.resolve_name("." * statement.level + name, package)
-        if name == "__future__":
-            return True
-        wanted = [(name, [alias.name for alias in statement.names])]
-    for name, parts in wanted:
-        try:
-            __import__(name, None, None, parts)
-        except ModuleNotFoundError as error:
-            # Nothing of it has run, so the script can find that out by itself.
-            if error.name is not None and (name + ".").startswith(error.name + "."):
-                return False
-            raise CannotPrepare(f"import of '{name}' raised {error!r}") from error
-        except BaseException as error:
-            # It ran in part, and must not run twice in one process.
-            raise CannotPrepare(f"import of '{name}' raised {error!r}") from error
-    return True
-
-
-def first_import(statements: list[ast.stmt], line: int) -> int | None:
-    """The line of the first import that a script does as it goes, from a line on."""
-    blocks = (ast.Import, ast.ImportFrom, ast.Try, ast.If, ast.With, ast.For, ast.While)
-    at_work = [s for s in statements if isinstance(s, blocks)]
-    lines = [n.lineno for s in at_work for n in ast.walk(s) if isinstance(n, (ast.Import, ast.ImportFrom))]
-    return min((n for n in lines if n >= line), default=None)
-
-
-def harmless(statement: ast.stmt) -> bool:
-    """Whether a statement only defines or names something, so that imports after it do what they would do before."""
-    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass)):
-        return True
-    if isinstance(statement, (ast.Import, ast.ImportFrom)):
-        return True
-    if isinstance(statement, ast.Expr):
-        return isinstance(statement.value, ast.Constant)
-    if isinstance(statement, ast.Assign):
-        return all(isinstance(t, ast.Name) for t in statement.targets) and innocent(statement.value)
-    if isinstance(statement, ast.AnnAssign):
-        return isinstance(statement.target, ast.Name) and (statement.value is None or innocent(statement.value))
-    if isinstance(statement, ast.If):
-        return innocent(statement.test) and all(harmless(s) for s in statement.body + statement.orelse)
-    return False
-
-
-def innocent(expression: ast.expr) -> bool:
-    """Whether it calls nothing that might do something."""
-    for node in ast.walk(expression):
-        if isinstance(node, ast.Call) and not dotted(node.func).startswith(INNOCENT):
-            return False
-        if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)):
-            return False
-    return True
-
-
-def dotted(expression: ast.expr) -> str:
-    """`a.b.c` as text; of anything else the part that has names."""
-    if isinstance(expression, ast.Name):
-        return expression.id
-    if isinstance(expression, ast.Attribute):
-        return dotted(expression.value) + "." + expression.attr
-    return dotted(expression.func) if isinstance(expression, ast.Call) else ""
-
-
-KNOWN_NODES = (
-    ast.expr_context, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.Constant, ast.Tuple,
-    ast.Subscript, ast.Slice, ast.Name, ast.Attribute,
-)  # fmt: skip
-
-
-def outcome(test: ast.expr) -> bool | None:
-    """How a condition turns out, where that is known beforehand: versions, platforms, types, `__main__`."""
-    names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
-    typing = types.SimpleNamespace(TYPE_CHECKING=False)
-    known: dict[str, Any] = {"__name__": "__main__", "TYPE_CHECKING": False, "sys": sys, "typing": typing}
-    if not names or not names <= set(known) or not all(isinstance(node, KNOWN_NODES) for node in ast.walk(test)):
-        return None
-    try:
-        return bool(eval(compile(ast.Expression(test), "<condition>", "eval"), {"__builtins__": {}}, known))
-    except Exception:
-        return None
 
 
 # -- what the imports looked at -------------------------------------------------------------------------------
@@ -336,43 +254,103 @@ def prepare(program: list[str]) -> tuple[str, Any, Any, dict[str, Any]]:
         stamp = stamp_of(path)
         code = compile(source, path, "exec", dont_inherit=True)
         statements = ast.parse(source).body
-        import_all(statements, package)
-    except Stop as stop:
-        line = first_import(statements, stop.line)
+        early.import_all(statements, package)
+        early.import_late(source)
+    except early.Stop as stop:
+        line = early.first_import(statements, stop.line)
+        if line is None:
+            early.import_late(source)
     except (SyntaxError, ValueError) as error:
-        raise CannotPrepare(f"it cannot be compiled: {error}") from error
+        raise early.CannotPrepare(f"it cannot be compiled: {error}") from error
     finally:
         os.environ.__class__ = unwatched
     if gpus_looked_for():
-        raise CannotPrepare("its imports look for GPUs")
+        raise early.CannotPrepare("its imports look for GPUs")
+    FILES.extend(open_files())
+    gc.freeze()  # Nothing of it will be garbage, nor have its pages touched by those who look for some.
     return path, code, stamp, {"touched": sorted(map(str, TOUCHED)), "line": line}
 
 
 def main() -> None:
     """Prepare, tell, wait, run."""
-    hear, tell = (int(fd) for fd in sys.argv[1].split(","))
-    for fd in (hear, tell):
+    hear, tell, *outputs = (int(fd) for fd in sys.argv[1].split(","))
+    for fd in (hear, tell, *outputs):
         os.set_inheritable(fd, False)
     program = sys.argv[2:]
     try:
         path, code, stamp, facts = prepare(program)
     except BaseException as error:
-        send(tell, {"cannot": str(error) if isinstance(error, CannotPrepare) else repr(error)})
+        send(tell, {"cannot": str(error) if isinstance(error, early.CannotPrepare) else repr(error)})
         os._exit(1)
-    send(tell, facts)
+    send(tell, {**facts, "threads": len(listed("/proc/self/task"))})
     told = b""
     while not told.endswith(b"\n"):
         more = os.read(hear, 1 << 16)
         if not more:  # The sidecar changed its mind.
             os._exit(1)
         told += more
-    changes = json.loads(told)
+    environments = json.loads(told)
+    changes = environments[0]
+    if len(environments) > 1:
+        changes = environments[become_workers(len(environments), hear, tell, outputs)]
     for name in changes["unset"]:
         os.environ.pop(name, None)
     os.environ.update(changes["set"])
-    os.close(hear)
-    os.close(tell)
+    for fd in (hear, tell, *outputs):
+        os.close(fd)
+    await_first_worker()
     run(program, path, code, stamp)
+
+
+def become_workers(count: int, hear: int, tell: int, outputs: list[int]) -> int:
+    """Fork so many workers, and end; in each of them: its rank.
+
+    They become children of the sidecar, as if it had started them, and begin when it says that it knows of them.
+    """
+    import ctypes
+
+    sidecar, we, prctl = os.getppid(), os.getpid(), ctypes.CDLL(None).prctl
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pids = []
+    for rank in range(count):
+        pid = os.fork()
+        if pid:
+            pids.append(pid)
+            continue
+        os.setsid()
+        if rank:
+            os.dup2(outputs[rank - 1], 1)
+            os.dup2(outputs[rank - 1], 2)
+        while os.getppid() == we:  # The sidecar adopts whoever loses its parent.
+            time.sleep(0.0005)
+        prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.read(hear, 1) != GO or os.getppid() != sidecar:
+            os._exit(1)
+        if "numpy.random" in sys.modules:  # What was drawn by lot must differ; Python sees to its own after a fork.
+            sys.modules["numpy.random"].seed()
+        return rank
+    send(tell, {"pids": pids})
+    os._exit(0)
+
+
+def await_first_worker() -> None:
+    """Give the first worker the moment it needs to open the port by which torch's workers find each other.
+
+    One that comes sooner is refused, and tries again only after half a second.
+    """
+    ours = os.environ.get("MASTER_ADDR") in ("127.0.0.1", "localhost") and "torch" in sys.modules
+    if not ours or os.environ.get("RANK", "0") == "0":
+        return
+    port = f":{int(os.environ['MASTER_PORT']):04X}"
+    until = time.monotonic() + MEETING_S
+    while time.monotonic() < until:
+        for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+            for line in content(path).splitlines():
+                words = line.split(None, 4)
+                if words[1].endswith(port) and words[3] == "0A":  # It listens.
+                    return
+        time.sleep(0.003)
 
 
 def send(tell: int, facts: dict[str, Any]) -> None:

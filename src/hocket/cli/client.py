@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from http.client import HTTPConnection
 
 HOME_VARIABLE = "HOCKET_HOME"
+CA_VARIABLE = "HOCKET_CA"
 _PATIENCE_S = 30.0  # for one answer
 _FRESH_S = 1.0  # after which a server may have closed a connection that nobody used
 _MOST_SHOWN = 500  # characters of an answer that is no error of ours
-_UNIX = "unix://"
 
 
 class Away(InputError):
@@ -147,13 +147,28 @@ class Client:
             return message
         return f"the controller answered {status}: {body[:_MOST_SHOWN].decode(errors='replace') or 'nothing'}"
 
+    def _ca(self) -> str:
+        """The certificates to trust: those the controller left in its home, or others that are named."""
+        kept = self.home / "ca.pem"
+        return os.environ.get(CA_VARIABLE, "") or (str(kept) if kept.exists() else "")
+
     def _connected(self) -> HTTPConnection:
         if self._open is None:
+            from ssl import SSLCertVerificationError
+
+            from hocket.agent.address import connection as connection_to
+
             where = self._read("url")
             self._token = self._read("token")
-            connection = _connection(where, self._patience_s, self.home)
             try:
+                connection = connection_to(where, self._patience_s, self._ca())
                 connection.connect()
+            except SSLCertVerificationError as error:
+                raise InputError(
+                    f"the controller at {where} cannot be trusted: {error.verify_message} (see {CA_VARIABLE})"
+                ) from error
+            except ValueError as error:
+                raise InputError(f"{self.home / 'url'}: {error}") from error
             except OSError as error:
                 raise self._nobody(where) from error
             self._open = connection
@@ -173,33 +188,3 @@ class Client:
 
     def _nobody(self, where: str) -> Away:
         return Away(f"no controller answers at {where}; start one with 'hocket up'")
-
-
-def _connection(url: str, patience_s: float, home: Path) -> HTTPConnection:
-    from http.client import HTTPConnection, HTTPSConnection
-    from urllib.parse import urlsplit
-
-    if url.startswith(_UNIX):
-        return _over_socket(url.removeprefix(_UNIX), patience_s)
-    parts = urlsplit(url)
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if host is None or parts.scheme not in ("http", "https"):
-        raise InputError(f"{home / 'url'} must hold http://HOST:PORT or unix:///PATH, not {url[:80]!r}")
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(host, port, timeout=patience_s)
-
-
-def _over_socket(path: str, patience_s: float) -> HTTPConnection:
-    import socket
-    from http.client import HTTPConnection
-
-    class UnixConnection(HTTPConnection):
-        def connect(self) -> None:
-            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock.settimeout(self.timeout)
-            self.sock.connect(path)
-
-    return UnixConnection("localhost", timeout=patience_s)

@@ -108,34 +108,12 @@ def unknown(job_id: str, known: Sequence[str]) -> Exception:
     return Refused(404, f"there is no job '{job_id}'{hint}")
 
 
-def meant(client: Client, names: Sequence[str], *, every: bool, owner: str) -> list[str]:
-    """The jobs that names, patterns such as 'sweep-*' or `every` stand for; all are known before anything is done."""
-    from fnmatch import fnmatchcase
+def wished(
+    client: Client, wish: str, names: Sequence[str], *, every: bool = False, owner: str = ""
+) -> list[dict[str, str]]:
+    """Ask something of the jobs that names and patterns stand for, or of all; what the controller says of each."""
+    from hocket.cli.login import login
 
-    from hocket.cli.refusal import InputError
-
-    if every and names:
-        raise InputError("give names or --all, not both")
-    if not every and not names:
-        raise InputError("give the names of jobs, a pattern such as 'sweep-*', or --all")
-    live = rows(client, owner=owner)
-    if every:
-        return [row.id for row in live]
-    there = {row.id for row in live}
-    found: dict[str, None] = {}
-    over: list[str] | None = None
-    for name in names:
-        if name in there:
-            found[name] = None
-            continue
-        matching = [row.id for row in live if fnmatchcase(row.id, name)] if any(c in name for c in "*?[") else []
-        found.update(dict.fromkeys(matching))
-        if matching:
-            continue
-        over = [row.id for row in rows(client, everything=True, owner=owner)] if over is None else over
-        if name in over:
-            raise InputError(f"job '{name}' is over")
-        if any(c in name for c in "*?["):
-            raise InputError(f"no live job matches '{name}'")
-        raise unknown(name, over)
-    return list(found)
+    said = {"wish": wish, "jobs": list(names), "all": every, "owner": owner, "by": login()}
+    found: list[dict[str, str]] = client.post("/v1/wishes", said).json()["jobs"]
+    return found

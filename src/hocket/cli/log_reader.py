@@ -1,4 +1,4 @@
-"""Reads a job's output through the API, from run to run, though old parts of it may be gone when one comes for them."""
+"""Reads a job's output through the API, attempt by attempt, though old parts of it may be gone by then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_S, _LAST_S = 0.1, 1.0  # between looks at a job that prints nothing
 
 
 class LogReader:
-    """Where one is in the output of a job. With `only`, of that run; without, of each in turn."""
+    """Where one is in the output of a job. With `only`, of that attempt; without, of each in turn."""
 
     def __init__(self, client: Client, job: str, only: int = 0) -> None:
         self._client, self._job, self._only = client, job, only
@@ -26,28 +26,28 @@ class LogReader:
         self._pause_s = _FIRST_S
 
     def parts(self) -> Iterator[bytes]:
-        """All there is by now beyond what was read, and then what later runs printed."""
+        """All there is by now beyond what was read, and then what later attempts printed."""
         while True:
             if not self.attempt and not self._begin():
                 return
-            yield from self._rest_of_run()
+            yield from self._rest_of_attempt()
             if self._only or not self._next():
                 return
 
     def last_lines(self, count: int) -> bytes:
-        """The last lines of the last run; reading goes on behind them."""
+        """The last lines of the last attempt; reading goes on behind them."""
         size, start = _TAIL, -1
         while True:
             answer = self._ask(self._only, -size, min(size, PART))
             self.attempt, self.offset = answer.number("X-Attempt", 0), answer.number("X-Next-Offset", 0)
             begins = self.offset - len(answer.body)
-            data = b"".join((answer.body, *self._rest_of_run())) if self.attempt else b""
+            data = b"".join((answer.body, *self._rest_of_attempt())) if self.attempt else b""
             if begins <= 0 or begins == start or size >= _FARTHEST or data.count(b"\n") > count:
                 return _last_lines(data, count)
             size, start = size * 4, begins
 
     def is_passed(self) -> bool:
-        """Whether a later run has begun than the only one that is read."""
+        """Whether a later attempt has begun than the only one that is read."""
         return bool(self._only) and self._ask(0, 0, 1).number("X-Attempt", 0) > self._only
 
     def rest(self) -> None:
@@ -56,7 +56,7 @@ class LogReader:
         self._pause_s = min(self._pause_s * 1.3, _LAST_S)
 
     def _begin(self) -> bool:
-        """Stand before the first run that has left something."""
+        """Stand before the first attempt that has left something."""
         last = self._ask(0, 0, 1).number("X-Attempt", 0)
         self.attempt = self._after(0, last)
         return self.attempt > 0
@@ -65,21 +65,21 @@ class LogReader:
         last = self._ask(0, 0, 1).number("X-Attempt", 0)
         if last <= self.attempt:
             return False
-        # The run may have printed its last words since they were asked for, and before the next one began.
+        # The attempt may have printed its last words since they were asked for, and before the next one began.
         if self._ask(self.attempt, self.offset, 1).body:
             return True
-        _note(f"run {self.attempt} ends here; run {last} follows")
+        _note(f"attempt {self.attempt} ends here; attempt {last} follows")
         self.attempt, self.offset = self._after(self.attempt, last), 0
         return True
 
     def _after(self, attempt: int, last: int) -> int:
-        """The next run with an output: some numbers stand for runs that were prepared and never began."""
+        """The next attempt with an output: some numbers stand for attempts that were prepared and never began."""
         for number in range(attempt + 1, last):
             if self._ask(number, 0, 1).number("X-Attempt", 0) == number:
                 return number
         return last
 
-    def _rest_of_run(self) -> Iterator[bytes]:
+    def _rest_of_attempt(self) -> Iterator[bytes]:
         """Up to where it ends now: a job may print faster than we read."""
         end = self._ask(self.attempt, -1, 1).number("X-Next-Offset", 0)
         while self.offset < end:

@@ -1,4 +1,4 @@
-"""`hocket logs JOB`: what a job printed, byte for byte, one run after the other."""
+"""`hocket logs JOB`: what a job printed, byte for byte, one attempt after the other."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the job is over, through restarts.")
     ] = False,
-    tail: Annotated[int | None, typer.Option(min=0, metavar="N", help="Only the last N lines of the last run.")] = None,
-    attempt: Annotated[int, typer.Option(min=0, metavar="N", help="Only this run, from 1; 0: all of them.")] = 0,
+    tail: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only the last N lines of the last attempt.")
+    ] = None,
+    attempt: Annotated[int, typer.Option(min=0, metavar="N", help="Only this attempt, from 1; 0: all of them.")] = 0,
     home: Home = None,
 ) -> None:
-    """Print what a job printed: all its runs, one after the other, or one of them."""
+    """Print what a job printed: all its attempts, one after the other, or one of them."""
     import os
     import sys
 

@@ -8,6 +8,7 @@ from hocket.cli.live_options import Home, JobName
 from hocket.cli.options import AsJson
 
 _OBSERVED = 10  # observations shown
+_ATTEMPTS = 10  # shown
 _NOT_SAID: tuple[object, ...] = (None, "", [], {}, 0, 0.0, False)
 
 
@@ -60,7 +61,7 @@ def _print(found: dict[str, Any]) -> None:
     say("ended", clock(row.ended_s) if row.ended_s is not None else "")
     say("waited", spoken(row.waited_s))
     say("ran", spoken(row.ran_s) if row.ran_s else "")
-    say("runs", row.attempts)
+    say("attempts", row.attempts)
     say("failures", found.get("failures"))
     if row.until:
         page.print(Text(f"{'until':12}", style="dim") + Text(row.until) + Text("  ") + bar_of(row), soft_wrap=True)
@@ -73,6 +74,7 @@ def _print(found: dict[str, Any]) -> None:
         for name, value in job.items():
             if name != "until" and value not in _NOT_SAID:
                 say(name, _words(name, value))
+    _print_attempts(found.get("attempt_list") or [], page)
     _print_observations(found.get("observations") or [], page)
     for n, warning in enumerate(found.get("warnings") or []):
         if n == 0:
@@ -96,6 +98,26 @@ def _print_use(use: object, say: Any) -> None:
     if isinstance(use, dict):
         numbers = [f"{k} {v:.4g}" for k, v in use.items() if isinstance(v, int | float) and not isinstance(v, bool)]
         say("uses", ", ".join(numbers))
+
+
+def _print_attempts(found: list[dict[str, Any]], page: Any) -> None:
+    from rich.text import Text
+
+    from hocket.cli.job_table import one_line
+    from hocket.cli.times import clock
+    from hocket.reports.duration import spoken
+
+    if not found:
+        return
+    more = f" (the last {_ATTEMPTS} of {len(found):,})" if len(found) > _ATTEMPTS else ""
+    page.print(Text(f"\nattempts{more}", style="bold"))
+    for a in found[-_ATTEMPTS:]:
+        started_s, ended_s = a.get("started_s"), a.get("ended_s")
+        began = clock(started_s) if started_s is not None else "never ran"
+        ran = f" for {spoken(ended_s - started_s)}" if started_s is not None and ended_s is not None else ""
+        where = f"on {', '.join(a.get('nodes') or [])} at size {a.get('size', 0)}"
+        line = f"{a.get('number', 0):<4g} {began:9} {where}{ran}: {a.get('how') or 'runs'}"
+        page.print(Text(one_line(line)), soft_wrap=True)
 
 
 def _print_observations(found: list[dict[str, Any]], page: Any) -> None:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +16,7 @@ from hocket.cli.refusal import InputError, refusing
 
 if TYPE_CHECKING:
     from hocket.service.home import Home
+    from hocket.service.listening import Tls
 
 _PATIENCE_S = 30.0
 
@@ -37,11 +38,26 @@ def up(
         str, typer.Option(metavar="FILE|URL", help="Its journal: a file, or postgresql://…; in its home by default.")
     ] = "",
     listen: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="For agents on other machines; the token then crosses the network.")
+        str,
+        typer.Option(
+            metavar="ADDRESS|unix:PATH",
+            help="An address for agents on other machines, or a socket that only you may use.",
+        ),
     ] = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Listen there; any free one by default.")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="Its certificate: HTTPS, so that the token stays secret.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="PEM", help="The key of it.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="What clients trust; the certificate itself by default.")
+    ] = None,
     agent: Annotated[bool, typer.Option(help="Lend this machine's devices too.")] = True,
     lease: Annotated[float, typer.Option(min=1, help="Seconds of silence after which a node counts as lost.")] = 15.0,
+    resize: Annotated[
+        Literal["early", "terminate"],
+        typer.Option(help="How jobs change size: prepared while they still train, or stopped and started cold."),
+    ] = "early",
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background; `hocket down` ends it.")] = False,
 ) -> None:
     """Start a controller and share this machine's devices among the jobs you submit."""
@@ -61,19 +77,33 @@ def up(
     options += [] if cores is None else ["--cores", str(cores)]
     options += ["--name", name] if name else []
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.INFO)
+    from hocket.executors.agents.spares import ResizeBy
     from hocket.service.up import Up
 
     os.umask(0o077)  # What jobs have in their environment is in the journal.
     with refusing():
         place.make()
         controller = Up(
-            place, bound, store or str(place.journal), host=listen, port=port,
-            agent_options=options if agent else None, lease_s=lease,
+            place, bound, store or str(place.journal), listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
+            agent_options=options if agent else None, lease_s=lease, resize_by=ResizeBy(resize),
         )  # fmt: skip
     print(
         f"hocket: '{policy}' decides at {controller.url}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True
     )
     raise typer.Exit(controller.run())
+
+
+def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> Tls | None:
+    from hocket.service.listening import Tls
+
+    if cert is None and key is None and ca is None:
+        return None
+    if cert is None or key is None:
+        raise InputError("--tls-cert and --tls-key go together")
+    for path in (cert, key, ca):
+        if path is not None and not path.is_file():
+            raise InputError(f"{path}: there is no such file")
+    return Tls(str(cert), str(key), "" if ca is None else str(ca))
 
 
 def _detached(home: Home) -> None:
@@ -98,12 +128,14 @@ def _detached(home: Home) -> None:
 
 
 def _answers(home: Home, pid: int) -> bool:
-    from http.client import HTTPConnection, HTTPException
+    from http.client import HTTPException
     from json import loads
 
+    from hocket.agent.address import connection as connection_to
+
     try:
-        _scheme, _, place = home.url_file.read_text().strip().partition("://")
-        connection = HTTPConnection(place, timeout=2)
+        ca = str(home.ca_file) if home.ca_file.exists() else ""
+        connection = connection_to(home.url_file.read_text().strip(), 2.0, ca)
         connection.request("GET", "/v1/health")
         said = loads(connection.getresponse().read())
     except (OSError, HTTPException, ValueError):

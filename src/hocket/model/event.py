@@ -79,6 +79,7 @@ class JobStarted(_Event, frozen=True, gc=False, tag=True):
 
     job: str
     task: str = ""
+    attempt: int = 0  # its number, where there are processes
 
 
 class JobResized(_Event, frozen=True, gc=False, tag=True):
@@ -86,6 +87,7 @@ class JobResized(_Event, frozen=True, gc=False, tag=True):
 
     job: str
     task: str = ""
+    attempt: int = 0  # its number, if it left and started again
 
 
 class JobMoved(_Event, frozen=True, gc=False, tag=True):
@@ -93,6 +95,7 @@ class JobMoved(_Event, frozen=True, gc=False, tag=True):
 
     job: str
     task: str = ""
+    attempt: int = 0
 
 
 class JobCheckpointed(_Event, frozen=True, gc=False, tag=True):
@@ -134,6 +137,23 @@ class EpochEnded(_Event, frozen=True, gc=False, tag=True):
     metrics: dict[str, float]
 
 
+class JobWarned(_Event, frozen=True, gc=False, tag=True):
+    """Something about a job that its user should look at; it changes nothing."""
+
+    job: str
+    about: str
+
+
+class PhasesObserved(_Event, frozen=True, gc=False, tag=True):
+    """The phases of a job that takes turns with others were measured, on average over some iterations and machines."""
+
+    job: str
+    machines: int
+    comp_s: float
+    comm_s: float
+    iterations: int
+
+
 class JobEnded(_Event, frozen=True, gc=False, tag=True):
     """A job is over: finished by itself, or ended by a verdict."""
 
@@ -172,6 +192,8 @@ Event = (
     | StateStored
     | ProgressReported
     | EpochEnded
+    | PhasesObserved
+    | JobWarned
     | JobEnded
     | JobFailed
     | TimePassed

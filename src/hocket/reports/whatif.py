@@ -17,13 +17,14 @@ from hocket.estimators import speed
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.model.criterion import Duration, RunTime
 from hocket.model.curve import Curve, Point
-from hocket.model.event import EpochEnded, JobPaused, JobStarted, JobSubmitted, NodeJoined, NodeLost, OwnerSet
+from hocket.model.event import EpochEnded, JobSubmitted, NodeJoined, NodeLost, OwnerSet
 from hocket.model.job import Owner
 from hocket.model.plan import Verdict
 from hocket.model.view import Costs
 from hocket.policies.registry import BoundPolicy
 from hocket.reports.account import Account, JobRecord, account
 from hocket.reports.summary import Summary, quantile, summarise
+from hocket.reports.switches import Switches
 from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
 
@@ -58,14 +59,14 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     """The truth about the jobs of a journal, as far as it tells. A live one is told from its first submission on."""
     nodes = {node.id: node for node in recorded.header.nodes}
     is_live = not nodes
-    switches = _Switches()
+    switches = Switches(recorded.header) if is_live else None
     submitted: dict[str, JobSubmitted] = {}
     epochs: dict[str, list[EpochEnded]] = {}
     owners: dict[str, Owner] = {}
     faults: list[Fault] = []
     down: dict[str, float] = {}
     for cycle in cycles:
-        if is_live:
+        if switches is not None:
             switches.see(cycle)
         for event in cycle.events:
             match event:
@@ -85,7 +86,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
                     pass
     faults += [Fault(at_s, node) for node, at_s in down.items()]
     zero_s = recorded.began_s if is_live else 0.0
-    costs = switches.costs() if is_live else None
+    costs = _measured(switches) if switches is not None else None
     ran = _time_by_size(recorded)
     rates = {r.job.id: _epoch_rates(epochs.get(r.job.id, []), recorded, n) for n, r in enumerate(recorded.jobs)}
     fitted = speed.fit_loss(rates.values())
@@ -111,37 +112,12 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     return Rebuilt(workload, seen, unfinished, loss, fitted is not None)
 
 
+def _measured(switches: Switches) -> Costs:
+    return Costs(start_s=switches.median_s("start") or 0.0, stop_s=switches.median_s("pause") or 0.0)
+
+
 def _after(fault: Fault, zero_s: float) -> Fault:
     return Fault(fault.at_s - zero_s, fault.node, None if fault.back_s is None else fault.back_s - zero_s)
-
-
-class _Switches:
-    """How long real starts and stops took, from the cycles in which they were decided and done."""
-
-    def __init__(self) -> None:
-        self._told: dict[str, float] = {}  # job → when a plan, in which nobody had to leave, started it
-        self._leaving: dict[str, float] = {}  # job → when a plan dropped it
-        self._starts: list[float] = []
-        self._stops: list[float] = []
-
-    def see(self, cycle: Cycle) -> None:
-        """Take in a cycle."""
-        for event in cycle.events:
-            if isinstance(event, JobStarted) and event.job in self._told:
-                self._starts.append(event.at_s - self._told.pop(event.job))
-            elif isinstance(event, JobPaused) and event.job in self._leaving:
-                self._stops.append(event.at_s - self._leaving.pop(event.job))
-        plan = cycle.plan
-        if plan is not None and not cycle.refused:
-            self._leaving.update((pid, cycle.at_s) for pid in plan.drop)
-            if not plan.drop:
-                self._told.update((t.job, cycle.at_s) for p in plan.put for t in p.tenants)
-
-    def costs(self) -> Costs:
-        """The medians."""
-        return Costs(
-            start_s=quantile(sorted(self._starts), 0.5) or 0.0, stop_s=quantile(sorted(self._stops), 0.5) or 0.0
-        )
 
 
 def run_again(rebuilt: Rebuilt, policy: BoundPolicy, seed: int) -> WhatIf:

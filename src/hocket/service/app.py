@@ -27,9 +27,12 @@ from hocket.model.event import Event, JobAsked, JobRefused, JobSubmitted, Wish
 from hocket.model.job import Job
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
-from hocket.service.catalogue import Record
+from hocket.service.catalogue import Catalogue
 from hocket.service.engine import Engine, Unavailable
 from hocket.service.job_spec import MOST_JOBS, JobSpec, SpecError, checked, jobs_of, read_specs
+from hocket.service.record import Record
+from hocket.service.shelf import ShelfError
+from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
 
 LARGEST_BODY = 16 << 20
 POLL_S = 20.0
@@ -73,7 +76,7 @@ class Api:
 
     def record(self, job_id: str) -> Record:
         """The record of a job, or 404."""
-        record = self.engine.catalogue.records.get(job_id)
+        record = self.engine.catalogue.get(job_id)
         if record is None:
             raise Problem(404, f"there is no job '{job_id[:200]}'")
         return record
@@ -112,6 +115,10 @@ def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> Fa
         response: Response = await call_next(request)
         return response
 
+    @app.exception_handler(ShelfError)
+    async def say_trouble(_request: Request, error: ShelfError) -> Response:
+        return answer({"error": str(error)}, 503)
+
     @app.exception_handler(HTTPException)
     async def say_problem(_request: Request, error: HTTPException) -> Response:
         return answer({"error": str(error.detail)}, error.status_code)
@@ -139,10 +146,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     def jobs(all: bool = False, owner: str = "", limit: int = 100_000) -> Response:  # noqa: A002 - the API's word
         """Live jobs, and those that are over."""
         now_s, live, waits = time(), api.engine.snapshot.jobs.data(), api.engine.catalogue.queue_reason
-        records = [r for r in list(api.engine.catalogue.records.values()) if all or r.ended_s is None]
-        if owner:
-            records = [r for r in records if r.job.owner == owner]
-        records = records[-limit:] if limit > 0 else []
+        records = api.engine.catalogue.listed(over=all, owner=owner, limit=max(0, limit))
         found = [rows.row(r, live.get(r.job.id), now_s, waits) for r in records]
         return answer({"jobs": found})
 
@@ -161,6 +165,15 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
 
     for wish in Wish:
         _add_wish(app, api, wish)
+
+    @app.post("/v1/wishes", openapi_extra=_body(_schema_of(WishSpec)))
+    async def wishes(request: Request) -> Response:
+        """Ask something of many jobs, all in one cycle."""
+        try:
+            spec = read_wish(await request.body())
+        except WishError as error:
+            raise Problem(400, str(error)) from error
+        return answer({"jobs": await run_in_threadpool(_wished, api, spec)})
 
     @app.get("/v1/jobs/{job_id:path}")
     def show(job_id: str) -> Response:
@@ -183,21 +196,38 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
     app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")
 
 
+def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
+    found: list[Meant] = []
+
+    def make(state: State, now_s: float) -> list[Event]:
+        found[:] = [meant(spec, state.jobs.live.values(), api.engine.catalogue)]
+        return [JobAsked(now_s, job_id, spec.wish, spec.by) for job_id in found[0].jobs]
+
+    try:
+        api.accepted(api.engine.executor.post(make))
+    except WishError as error:
+        raise Problem(404, str(error)) from error
+    (to,) = found
+    now_s = time()
+    told = [{"id": job_id, "state": api.row(api.record(job_id), now_s).state} for job_id in to.jobs]
+    return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
+
+
 def _submitted(api: Api, specs: list[JobSpec]) -> list[dict[str, str]]:
     names: list[str] = []
 
     def make(state: State, now_s: float) -> list[Event]:
         names.clear()
-        known = api.engine.catalogue.records
+        catalogue = api.engine.catalogue
         events: list[Event] = []
         new: set[str] = set()
         for spec in specs:
-            base = spec.id or _made_up(spec, state.submissions + len(events), known, new)
+            base = spec.id or _made_up(spec, state.submissions + len(events), catalogue, new)
             for job in jobs_of(spec, base):
                 names.append(job.id)
-                if reason := _unknown_leader(job, known, new):
+                if reason := _unknown_leader(job, catalogue, new):
                     events.append(JobRefused(now_s, job.id, reason))
-                elif job.id in known and job.id not in state.jobs.live:
+                elif job.id not in state.jobs.live and catalogue.known(job.id) is not None:
                     reason = f"job '{job.id}': id must be unique, and a job that is over has it"
                     events.append(JobRefused(now_s, job.id, reason))
                 else:
@@ -212,22 +242,23 @@ def _submitted(api: Api, specs: list[JobSpec]) -> list[dict[str, str]]:
     return found
 
 
-def _unknown_leader(job: Job, known: dict[str, Record], new: set[str]) -> str:
+def _unknown_leader(job: Job, catalogue: Catalogue, new: set[str]) -> str:
     for first in job.after:
-        if first not in known and first not in new:
+        leader = catalogue.known(first)
+        if leader is None and first not in new:
             return f"job '{job.id}': after must name jobs, and there is no '{first}'"
-        if first in known and known[first].verdict in ("failed", "stopped", "overran"):
-            return f"job '{job.id}': after names '{first}', which is over: {known[first].verdict}"
+        if leader is not None and leader.verdict in ("failed", "stopped", "overran"):
+            return f"job '{job.id}': after names '{first}', which is over: {leader.verdict}"
     return ""
 
 
-def _made_up(spec: JobSpec, number: int, known: dict[str, Record], new: set[str]) -> str:
+def _made_up(spec: JobSpec, number: int, catalogue: Catalogue, new: set[str]) -> str:
     """A name from the command: `train-12`."""
     words = [w for w in spec.command if w.endswith(".py")] or [spec.command[0]]
     stem = os.path.basename(words[0]).removesuffix(".py")
     stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:60].strip("-.") or "job"
     number += 1
-    while (name := f"{stem}-{number}") in known or name in new or f"{name}-0" in known:
+    while (name := f"{stem}-{number}") in new or catalogue.known(name) or catalogue.known(f"{name}-0"):
         number += 1
     return name
 
@@ -261,10 +292,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     def status() -> Response:
         """The controller in a few numbers."""
         engine, snapshot = api.engine, api.engine.snapshot
-        counts: dict[str, int] = {}
-        for record in list(engine.catalogue.records.values()):
-            state = rows.state_of(record, snapshot.jobs.get(record.job.id))
-            counts[state] = counts.get(state, 0) + 1
+        counts = rows.live_counts(snapshot) + engine.catalogue.over
         return answer(
             {
                 "policy": engine.policy.policy.name,
@@ -287,7 +315,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
 
         def told() -> Any:
             for job_id in api.broadcast.listen():
-                record = api.engine.catalogue.records.get(job_id)
+                record = api.engine.catalogue.get(job_id) if job_id else None
                 if record is None:
                     yield b": still here\n\n"
                 else:
@@ -316,9 +344,9 @@ def _add_agents(app: FastAPI, api: Api) -> None:
 
     @app.post("/v1/agents/{session}/reports", include_in_schema=False)
     async def reports(session: str, request: Request) -> Response:
-        _node(api, session)
+        node = _node(api, session)
         said = decoded(await request.body(), list[Report])
-        return answer(Heard(await run_in_threadpool(api.accepted, engine.executor.report(said))))
+        return answer(Heard(await run_in_threadpool(api.accepted, engine.executor.report(said, node))))
 
     @app.get("/v1/agents/{session}/orders", include_in_schema=False)
     def orders(session: str, after: int = 0) -> Response:
@@ -348,12 +376,25 @@ def _body(schema: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
+def _schema_of(kind: type) -> dict[str, Any]:
+    """A struct's schema, with all that it refers to put in."""
+    (spec,), defined = msgspec.json.schema_components([kind], ref_template="{name}")
+
+    def whole(part: Any) -> Any:
+        if isinstance(part, list):
+            return [whole(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        return whole(defined[part["$ref"]]) if "$ref" in part else {key: whole(each) for key, each in part.items()}
+
+    found: dict[str, Any] = whole(spec)
+    return found
+
+
 def _submission_schema() -> dict[str, Any]:
-    (spec,), defined = msgspec.json.schema_components([JobSpec], ref_template="#/$defs/{name}")
-    schema = defined.get("JobSpec", spec)
     return {
         "type": "object",
         "required": ["jobs"],
         "additionalProperties": False,
-        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": MOST_JOBS, "items": schema}},
+        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": MOST_JOBS, "items": _schema_of(JobSpec)}},
     }

@@ -1,13 +1,15 @@
-"""All jobs there ever were, by the journal's cycles: what became of each, and why, in words."""
+"""All jobs there ever were, by the journal's cycles: what became of each, and why, in words.
+
+Those that are over go to a shelf, a table beside the journal, so that neither memory nor a start grows with them. The
+shelf is made of the journal and can be thrown away: without it, all cycles are folded once.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Any
+import logging
+from collections import Counter
 
-from msgspec import Struct
-
-from hocket.control.ports import Cycle
+from hocket.control.ports import Cycle, Store
 from hocket.model.event import (
     EpochEnded,
     Event,
@@ -19,55 +21,69 @@ from hocket.model.event import (
     JobResized,
     JobStarted,
     JobSubmitted,
+    JobWarned,
     NodeLost,
     ProgressReported,
 )
-from hocket.model.job import Job
+from hocket.service.record import Record
+from hocket.service.shelf import Mark, Shelf, ShelfError, checksum
 
-_REMEMBERED = 100  # lines about one job
-
-
-class Line(Struct, frozen=True, gc=False):
-    """Something that happened to a job."""
-
-    at_s: float
-    what: str
-    reason: str = ""
-
-
-class Record(Struct, eq=False):
-    """One job."""
-
-    job: Job
-    submitted_s: float
-    started_s: float | None = None
-    ended_s: float | None = None
-    verdict: str = ""
-    reason: str = ""
-    attempts: int = 0
-    epoch: int = 0
-    metrics: dict[str, float] = {}
-    ran_s: float = 0.0
-    runs_since_s: float | None = None
-    nodes: frozenset[str] = frozenset()  # where the plan last had it
-    lines: deque[Line] = deque()
-
-    def ran_at(self, now_s: float) -> float:
-        """Seconds it has run."""
-        return self.ran_s + (now_s - self.runs_since_s if self.runs_since_s is not None else 0.0)
-
-    def waited_at(self, now_s: float) -> float:
-        """Seconds it has not."""
-        until_s = self.ended_s if self.ended_s is not None else now_s
-        return max(0.0, until_s - self.submitted_s - self.ran_at(until_s))
+_log = logging.getLogger("hocket")
+_RECORDS = 2_000  # that changed, after which all of them go to the shelf
+_RETRY = 100  # cycles after which to try again what failed
+_CYCLES = 10_000  # after which they do so in any case: so many at most are folded at a start
 
 
 class Catalogue:
-    """The records by id, in the order of submission."""
+    """The records by id: in memory those of live jobs, and what is not on the shelf yet."""
 
-    def __init__(self) -> None:
-        self.records: dict[str, Record] = {}
+    def __init__(self, shelf: Shelf | None = None) -> None:
+        self.records: dict[str, Record] = {}  # in the order of submission
         self.queue_reason = ""  # what was last said to all who wait
+        self.over: Counter[str] = Counter()  # verdict → how many ended with it
+        self._shelf = shelf
+        self._submitted = 0
+        self._cycles = 0  # since the shelf was brought up to date
+        self._not_before = 0  # the number of the cycle after which to try again
+        self._changed: set[str] = set()
+        self._last: Cycle | None = None
+
+    @classmethod
+    def of(cls, journal: Store, shelf: Shelf | None) -> Catalogue:
+        """The catalogue after the last cycle of a journal."""
+        catalogue = cls(shelf)
+        begun = catalogue._restore(journal)
+        for number, cycle in enumerate(journal.after(begun), begun + 1):
+            catalogue.see(cycle)
+            catalogue.put_away(number)
+        return catalogue
+
+    # -- who asks -----------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> Record | None:
+        """A job's record. For any thread. Raises ShelfError."""
+        record = self.records.get(job_id)
+        return record if record is not None or self._shelf is None else self._shelf.get(job_id)
+
+    def known(self, job_id: str) -> Record | None:
+        """The same, faster, and for the controller's thread alone."""
+        record = self.records.get(job_id)
+        return record if record is not None or self._shelf is None else self._shelf.find(job_id)
+
+    def listed(self, *, over: bool = False, owner: str = "", limit: int | None = None) -> list[Record]:
+        """The last so many live ones, or with those that are over, in the order of submission. Raises ShelfError."""
+        found = [
+            r for r in list(self.records.values()) if over or r.ended_s is None
+        ]  # First: they may go to the shelf.
+        if owner:
+            found = [r for r in found if r.job.owner == owner]
+        if over and self._shelf is not None:
+            here = {r.number for r in found}
+            found += [r for r in self._shelf.over(owner, limit) if r.number not in here]
+            found.sort(key=lambda r: r.number)
+        return found if limit is None else found[max(0, len(found) - limit) :]
+
+    # -- what happens -------------------------------------------------------------------------------------------
 
     def see(self, cycle: Cycle) -> list[str]:
         """Take in a cycle; gives the jobs that it changed."""
@@ -81,13 +97,18 @@ class Catalogue:
                 for tenant in partition.tenants:
                     placed.add(tenant.job)
                     if (record := self.records.get(tenant.job)) is not None:
-                        record.nodes = frozenset(part.node for part in partition.slices)
+                        record.nodes = [part.node for part in partition.slices]
+                        record.size = sum(tenant.replicas)
+                        changed[tenant.job] = None
             for job_id, reason in cycle.plan.reasons.items():
                 record = self.records.get(job_id)
                 if record is not None and record.reason != reason:
                     record.reason = reason
-                    self._note(record, cycle.at_s, "given a place" if job_id in placed else "decided", reason)
+                    record.note(cycle.at_s, "given a place" if job_id in placed else "decided", reason)
                     changed[job_id] = None
+        self._changed.update(changed)
+        self._cycles += 1
+        self._last = cycle
         return list(changed)
 
     def learn(self, job_id: str, reason: str) -> None:
@@ -98,9 +119,10 @@ class Catalogue:
 
     def _fold(self, event: Event, at_s: float, changed: dict[str, None]) -> None:
         if isinstance(event, JobSubmitted):
-            new = Record(event.job, at_s, lines=deque(maxlen=_REMEMBERED))
+            self._submitted += 1
+            new = Record(self._submitted, event.job, at_s)
             self.records[event.job.id] = new
-            self._note(new, at_s, "submitted")
+            new.note(at_s, "submitted")
             changed[event.job.id] = None
             return
         job_id = getattr(event, "job", None)
@@ -112,48 +134,92 @@ class Catalogue:
         changed[record.job.id] = None
         match event:
             case JobStarted() | JobResized() | JobMoved():
-                self._stand_still(record, at_s)
-                record.runs_since_s = at_s
-                record.started_s = at_s if record.started_s is None else record.started_s
-                record.attempts += 1
-                self._note(record, at_s, type(event).__name__.removeprefix("Job").lower())
+                record.runs(at_s, event.attempt)
+                record.note(at_s, type(event).__name__.removeprefix("Job").lower())
             case JobPaused():
-                self._stand_still(record, at_s)
-                self._note(record, at_s, "paused")
+                record.rests(at_s, "paused")
+                record.note(at_s, "paused")
             case JobFailed(_, _, reason, final):
-                self._stand_still(record, at_s)
+                record.breaks(at_s, f"failed: {reason}")
                 record.reason = reason
-                self._note(record, at_s, "failed for good" if final else "failed", reason)
+                record.note(at_s, "failed for good" if final else "failed", reason)
                 if final:
-                    record.ended_s, record.verdict = at_s, "failed"
+                    self._end(record, at_s, "failed")
             case JobEnded(_, _, verdict):
-                self._stand_still(record, at_s)
-                record.ended_s, record.verdict = at_s, verdict
+                record.rests(at_s, verdict)
                 record.reason = record.reason if verdict != "finished" else "finished by itself"
-                self._note(record, at_s, verdict)
+                record.note(at_s, verdict)
+                self._end(record, at_s, verdict)
             case JobAsked(_, _, wish, by):
-                self._note(record, at_s, f"asked to {wish}", f"by {by}" if by else "")
+                record.note(at_s, f"asked to {wish}", f"by {by}" if by else "")
+            case JobWarned(_, _, about):
+                record.warn(about)
+                record.note(at_s, "warning", about)
             case EpochEnded(_, _, epoch, metrics) | ProgressReported(_, _, epoch, metrics):
                 record.epoch = max(record.epoch, epoch)
                 record.metrics = {**record.metrics, **metrics}
+
+    def _end(self, record: Record, at_s: float, verdict: str) -> None:
+        record.ended_s, record.verdict = at_s, verdict
+        self.over[verdict] += 1
 
     def _lose(self, node: str, at_s: float, changed: dict[str, None]) -> None:
         """Whoever ran there runs no more."""
         for record in self.records.values():
             if record.runs_since_s is not None and node in record.nodes:
-                self._stand_still(record, at_s)
-                self._note(record, at_s, "lost its node", f"'{node}'")
+                record.rests(at_s, f"lost its node '{node}'")
+                record.note(at_s, "lost its node", f"'{node}'")
                 changed[record.job.id] = None
 
-    def _stand_still(self, record: Record, at_s: float) -> None:
-        if record.runs_since_s is not None:
-            record.ran_s += at_s - record.runs_since_s
-            record.runs_since_s = None
+    # -- the shelf ----------------------------------------------------------------------------------------------
 
-    def _note(self, record: Record, at_s: float, what: str, reason: str = "") -> None:
-        record.lines.append(Line(at_s, what, reason))
+    def put_away(self, number: int, *, all_of_it: bool = False) -> None:
+        """Bring the shelf up to date with the cycle of this number, the last that was seen, if it is time."""
+        due = len(self._changed) >= _RECORDS or self._cycles >= _CYCLES
+        due = (due and number >= self._not_before) or (all_of_it and self._cycles > 0)
+        if self._shelf is None or self._last is None or not due:
+            return
+        records = [self.records[job_id] for job_id in self._changed if job_id in self.records]
+        mark = Mark(number, checksum(self._last), self._submitted, dict(self.over), self.queue_reason)
+        try:
+            self._shelf.put(records, mark)
+        except ShelfError as error:
+            _log.warning("%s; jobs that are over are kept in memory meanwhile", error)
+            self._not_before = number + _RETRY
+            return
+        self._changed.clear()
+        self._cycles = 0
+        for record in records:
+            if record.ended_s is not None:
+                del self.records[record.job.id]
+
+    def close(self, number: int) -> None:
+        """Bring the shelf up to date, and let go of it."""
+        self.put_away(number, all_of_it=True)
+        if self._shelf is not None:
+            self._shelf.close()
+
+    def _restore(self, journal: Store) -> int:
+        """Begin with what the shelf has, if it is of this journal; gives the number of the cycle it is at."""
+        if self._shelf is None:
+            return 0
+        mark = self._shelf.mark()
+        if mark is None or not _is_of(mark, journal):
+            self._shelf.clear()
+            return 0
+        self.records = {record.job.id: record for record in self._shelf.live()}
+        self._submitted, self.over, self.queue_reason = mark.submitted, Counter(mark.over), mark.queue_reason
+        return mark.cycle
 
 
-def lines_of(record: Record) -> list[dict[str, Any]]:
-    """What happened to a job, oldest first, as plain data."""
-    return [{"at_s": line.at_s, "what": line.what, "reason": line.reason} for line in list(record.lines)]
+def _is_of(mark: Mark, journal: Store) -> bool:
+    """Has the journal the very cycle at which the shelf was brought up to date?"""
+    if mark.cycle > len(journal):
+        return False
+    return any(checksum(cycle) == mark.check for cycle in _first(journal, mark.cycle))
+
+
+def _first(journal: Store, number: int) -> list[Cycle]:
+    for cycle in journal.after(number - 1):
+        return [cycle]
+    return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 from time import sleep
@@ -18,10 +19,12 @@ from hocket.control.restore import restore
 from hocket.control.saver import Saver
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.executors.agents.sessions import Sessions
+from hocket.executors.agents.spares import ResizeBy
 from hocket.model.event import Event
 from hocket.model.snapshot import Snapshot
 from hocket.policies.registry import BoundPolicy
 from hocket.service.catalogue import Catalogue
+from hocket.service.shelf import Shelf
 
 _log = logging.getLogger("hocket")
 _RETRY_S = 1.0  # after the journal could not be written
@@ -34,7 +37,17 @@ class Unavailable(RuntimeError):
 class Engine:
     """Restores a controller from its journal and keeps it going."""
 
-    def __init__(self, store: str, policy: BoundPolicy, *, lease_s: float = 15.0, seed: int = 0) -> None:
+    def __init__(
+        self,
+        store: str,
+        policy: BoundPolicy,
+        *,
+        lease_s: float = 15.0,
+        seed: int = 0,
+        catalogue: Path | None = None,
+        resize_by: ResizeBy = ResizeBy.EARLY,
+    ) -> None:
+        """Open the journal and restore; without a path for the catalogue, all of that is kept in memory."""
         self.policy = policy
         self.journal = open_to_append(store, Header(policy.policy.name, policy.settings, (), seed, "live"))
         recorded = self.journal.header
@@ -44,15 +57,14 @@ class Engine:
                 f"journal '{self.journal.name}' was begun under policy '{recorded.policy}' with {recorded.params}; "
                 f"go on with those, or begin another one"
             )
-        self.catalogue = Catalogue()
-        for cycle in self.journal:
-            self.catalogue.see(cycle)
+        self.catalogue = Catalogue.of(self.journal, None if catalogue is None else Shelf(catalogue))
+        self._seen = len(self.journal)  # cycles, by the catalogue
         self.sessions = Sessions(lease_s)
         self.trouble = ""
         self.changed: list[Callable[[list[str]], None]] = []  # whom to tell which jobs changed
         self.over = Flag()
         self._controller = self._restored()
-        self.executor = AgentExecutor(self._controller.state, self.sessions)
+        self.executor = AgentExecutor(self._controller.state, self.sessions, resize_by=resize_by)
         self.snapshot: Snapshot = self._controller.snapshot
         self.decisions = self._controller.state.decision
         self._saver = Saver(self.journal, policy)
@@ -68,6 +80,7 @@ class Engine:
         self.executor.close()
         if self._thread.is_alive():
             self._thread.join(timeout=30)
+        self.catalogue.close(self._seen)
         self.journal.close()
 
     def _restored(self) -> Controller:
@@ -106,9 +119,11 @@ class Engine:
         self.trouble = ""
         cycle = self._last.cycle
         changed = self.catalogue.see(cycle)
+        self._seen += 1
         for job_id in changed:
             if (view := controller.state.jobs.get(job_id)) is not None:
                 self.catalogue.learn(job_id, view.reason)
+        self.catalogue.put_away(self._seen)
         self.snapshot = controller.snapshot
         self.decisions = controller.state.decision
         self.executor.apply(actions)
@@ -134,6 +149,9 @@ class Engine:
                 self.executor.refuse(Unavailable(self.trouble))
                 sleep(_RETRY_S)
         self.executor.state = self._controller.state
+        for cycle in self.journal.after(self._seen):  # One whose commit got no answer may be there.
+            self.catalogue.see(cycle)
+            self._seen += 1
 
 
 def _plain(params: dict[str, Any]) -> bytes:

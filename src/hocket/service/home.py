@@ -43,6 +43,11 @@ class Home:
         return self.path / "journal.db"
 
     @property
+    def catalogue(self) -> Path:
+        """What became of its jobs; made of the journal, and made anew if it is missing."""
+        return self.path / "catalogue.db"
+
+    @property
     def agent(self) -> Path:
         """The folder of the agent on this machine."""
         return self.path / "agent"
@@ -51,6 +56,18 @@ class Home:
     def log(self) -> Path:
         """What the controller and its agent say when nobody looks."""
         return self.path / "log"
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificates by which clients of this folder know the controller, if it has one."""
+        return self.path / "ca.pem"
+
+    def trust(self, ca: str | None) -> None:
+        """Keep a copy of certificates that clients are to trust, or none. Raises OSError."""
+        if ca is None:
+            self.ca_file.unlink(missing_ok=True)
+        else:
+            self.write(self.ca_file, Path(ca).expanduser().read_text())
 
     def last_port(self) -> int:
         """The port it listened on last, so that an agent that lives on finds it again; 0 for any."""

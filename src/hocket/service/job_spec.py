@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hocket.agent.progress import check_config
-from hocket.model.criterion import CriterionError, parse
-from hocket.model.job import Job, Launch
+from hocket.model.criterion import Criterion, CriterionError, Goal, parse
+from hocket.model.job import Job, Launch, Stop
 from hocket.model.resources import Demand
 
 MOST_JOBS = 1000  # in one call
@@ -45,6 +45,9 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True):
     urgency: Annotated[int, Meta(ge=0, le=10)] = 0
     deadline_s: Annotated[float | None, Meta(description="counted from submission")] = None
     until: Annotated[str, Meta(max_length=1000, description="a criterion; empty: until its process ends")] = ""
+    target: Annotated[str, Meta(max_length=1000, description="a goal that is measured, and ends nothing")] = ""
+    stop: Annotated[Stop, Meta(description="what may end it before, where load is controlled")] = Stop.FIXED
+    may_lower: Annotated[Stop, Meta(description="likewise, once the cluster is overloaded")] = Stop.FIXED
     after: Annotated[tuple[Name, ...], Meta(max_length=1000)] = ()
     retries: Annotated[int, Meta(ge=0, le=1_000_000)] = 3
     backoff_s: Seconds = 1.0
@@ -121,10 +124,9 @@ def checked(spec: JobSpec) -> None:
 
 
 def _job(spec: JobSpec, name: str, env: dict[str, str]) -> Job:
-    try:
-        criterion = parse(spec.until) if spec.until else None
-    except CriterionError as error:
-        raise SpecError(f"until: {error}") from error
+    criterion, target = _criterion("until", spec.until), _criterion("target", spec.target)
+    if target is not None and not isinstance(target, Goal):
+        raise SpecError(f"target: must be a goal such as 'acc >= 90%', not '{target}'")
     if wrong := check_config(spec.progress):
         raise SpecError(wrong)
     launch = Launch(
@@ -159,7 +161,17 @@ def _job(spec: JobSpec, name: str, env: dict[str, str]) -> Job:
         backoff_s=spec.backoff_s,
         limit_s=spec.limit_s,
         launch=launch,
+        target=target,
+        stop=spec.stop,
+        may_lower=spec.may_lower,
     )
+
+
+def _criterion(field: str, text: str) -> Criterion | None:
+    try:
+        return parse(text) if text else None
+    except CriterionError as error:
+        raise SpecError(f"{field}: {error}") from error
 
 
 def _signal(field: str, name: str) -> str:

@@ -29,6 +29,7 @@ class LocalAgent:
         self._home = home
         module = [sys.executable, "-m", "hocket.agent.node"]
         where = ["--url", url, "--token-file", str(home.token_file), "--state", str(home.agent)]
+        where += ["--ca", str(home.ca_file)] if home.ca_file.exists() else []
         self._command = [*module, *where, *options]
         self._stopping = Flag()
         self._launching = Lock()

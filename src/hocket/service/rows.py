@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec.structs import asdict
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.service.catalogue import Record, lines_of
+from hocket.service.record import Record, lines_of
 
 
 class JobRow(Struct, frozen=True, gc=False):
@@ -56,13 +57,20 @@ def _reason(record: Record, view: JobView | None, queue_reason: str) -> str:
 
 def state_of(record: Record, view: JobView | None) -> str:
     """Where a job stands, in one word; the verdict of one that is over."""
-    if view is None:
-        return record.verdict or "over"
+    return (record.verdict or "over") if view is None else _state(view)
+
+
+def _state(view: JobView) -> str:
     if view.verdict:
         return "ending"
     if view.held is not None and not view.tenancies:
         return "held"
     return str(view.state)
+
+
+def live_counts(snapshot: Snapshot) -> Counter[str]:
+    """How many live jobs stand where."""
+    return Counter(_state(view) for view in snapshot.jobs.values())
 
 
 def _gpus(view: JobView) -> list[str]:
@@ -110,8 +118,9 @@ def shown(
         "job": submitted,
         "failures": view.failures if view is not None else 0,
         "observations": [{"at_s": o.at_s, "epoch": o.epoch, "metrics": _finite(o.metrics)} for o in observations],
+        "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
         "use": executor.use.get(job.id, {}),
-        "warnings": list(executor.warnings.get(job.id, ())),
+        "warnings": list(record.warnings),
     }
 
 

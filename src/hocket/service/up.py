@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import sys
 from threading import Event as Flag
 from threading import Thread
@@ -13,13 +12,15 @@ from time import monotonic
 
 import uvicorn
 
+from hocket.executors.agents.spares import ResizeBy
 from hocket.policies.registry import BoundPolicy
 from hocket.service.app import make_app
 from hocket.service.engine import Engine
+from hocket.service.farewell import Farewell
 from hocket.service.home import Home
+from hocket.service.listening import LOOPBACK, Listening, Tls
 from hocket.service.local_agent import LocalAgent
 
-LOOPBACK = "127.0.0.1"
 _log = logging.getLogger("hocket")
 _AGENT_S = 15.0  # for the agent to say hello
 _THREADS = 200  # for calls that wait: each agent has one that waits for orders
@@ -34,23 +35,29 @@ class Up:
         policy: BoundPolicy,
         store: str,
         *,
-        host: str = LOOPBACK,
+        listen: str = LOOPBACK,
         port: int | None = None,
+        tls: Tls | None = None,
         agent_options: list[str] | None = None,
         lease_s: float = 15.0,
+        resize_by: ResizeBy = ResizeBy.EARLY,
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here."""
         home.make()
         self.home = home
-        self.engine = Engine(store, policy, lease_s=lease_s)
+        self.engine = Engine(store, policy, lease_s=lease_s, resize_by=resize_by, catalogue=home.catalogue)
         home.sweep()  # Nobody else writes there: we hold the journal.
-        self._socket = _bound(host, port if port is not None else home.last_port(), exactly=port is not None)
-        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
+        self._listening = Listening(listen, port, home.last_port(), tls)
+        self.url = self._listening.url
+        home.trust(None if tls is None else tls.ca or tls.cert)
         self._agent = LocalAgent(home, self.url, agent_options) if agent_options is not None else None
         self._leaving = Flag()
         self._grace_s = 30.0
         app = make_app(self.engine, home.token, self.leave)
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, lifespan="off")
+        if tls is not None:
+            config.ssl_certfile, config.ssl_keyfile = tls.cert, tls.key
+            _load(config, tls)
         self._server = uvicorn.Server(config)
 
     def leave(self, grace_s: float) -> None:
@@ -68,7 +75,7 @@ class Up:
 
         async def serve() -> None:
             anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
-            await self._server._serve(sockets=[self._socket])
+            await self._server._serve(sockets=[self._listening.socket])
 
         thread = Thread(target=lambda: anyio.run(serve), name="http", daemon=True)
         thread.start()
@@ -81,12 +88,15 @@ class Up:
                 _log.error("the controller ends: %s", self.engine.trouble or "its API broke")
                 os._exit(1)  # The jobs and the agent stay; the next controller takes them over.
         _log.info("going down: the jobs are stopped")
-        self.engine.sessions.hush()
+        farewell = Farewell(self.engine, self._grace_s)
         if self._agent is not None:
             self._agent.stop(self._grace_s)
+        if left := farewell.wait():
+            _log.warning("%d jobs may run on elsewhere: %s", len(left), ", ".join(left[:5]))
         self._server.should_exit = True
         self.engine.close()
         thread.join(timeout=5)
+        self._listening.close()
         sys.stdout.flush()
         return 0
 
@@ -97,17 +107,9 @@ class Up:
             pass
 
 
-def _bound(host: str, port: int, exactly: bool) -> socket.socket:
-    """A socket that listens, at the port if that can be had."""
-    # With its protocol named, or asyncio would not tell it to send at once, and each answer would wait for 40 ms.
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _load(config: uvicorn.Config, tls: Tls) -> None:
+    """What is wrong with certificates is said before anything else is done."""
     try:
-        found.bind((host, port))
-    except OSError:
-        if exactly:
-            found.close()
-            raise
-        found.bind((host, 0))
-    found.listen(128)
-    return found
+        config.load()
+    except OSError as error:
+        raise OSError(f"certificate '{tls.cert}' and key '{tls.key}' cannot be used: {error}") from error

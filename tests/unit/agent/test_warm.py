@@ -431,6 +431,6 @@ def test_files_of_ours_are_never_taken_for_pythons(project: Path) -> None:
         (package / f"{name}.py").write_text("raise ImportError('shadowed')")
     (project / "train.py").write_text("import tokenize\nprint('ran')")
     command = [sys.executable, str(package / "warm.py"), "0,2", "train.py"]
-    go = b'{"set": {}, "unset": []}\n'
+    go = b'[{"set": {}, "unset": []}]\n'
     done = subprocess.run(command, cwd=project, input=go, capture_output=True, timeout=30)
     assert done.stdout == b"ran\n", done.stderr

@@ -7,6 +7,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ class Controller:
         self.on: dict[str, Callable[[], None]] = {}  # path → what happens after it was answered
         gpus = [{"index": i, "job": ""} for i in range(4)]
         self.nodes = [{"id": "n0", "up": True, "gpus": gpus, "cores": 8.0, "mem_mib": 16384.0}]
+        self.more: dict[str, Any] = {}  # that is told of every job
         self.is_down = False
 
     def add(self, job_id: str, state: str = "waiting", **fields: Any) -> dict[str, Any]:
@@ -67,6 +69,8 @@ class Controller:
                 counts[job["state"]] = counts.get(job["state"], 0) + 1
             told = {"policy": "las", "params": {}, "now_s": time.time(), "jobs": counts, "decisions": 7, "trouble": ""}
             return 200, told, {}
+        if parts == ["wishes"]:
+            return self._wish(body)
         if parts == ["down"]:
             self.is_down = True
             return 200, {"ok": True}, {}
@@ -78,18 +82,31 @@ class Controller:
             return 404, {"error": f"there is no job '{parts[1]}'"}, {}
         match parts[2:]:
             case []:
-                return 200, job | {"job": self.specs.get(job["id"], {}), "observations": [], "warnings": []}, {}
+                return (
+                    200,
+                    job | {"job": self.specs.get(job["id"], {}), "observations": [], "warnings": []} | self.more,
+                    {},
+                )
             case ["why"]:
                 past = [{"at_s": time.time(), "what": "submitted", "reason": ""}]
                 return 200, {"now": job["reason"], "waits_for": "2 GPUs", "expected_s": 90.0, "past": past}, {}
             case ["log"]:
                 return self._log(job["id"], int(query["offset"]), int(query["limit"]), int(query["attempt"]))
-            case [wish] if job["state"] not in LIVE:
-                return 409, {"error": f"job '{job['id']}' is over, and cannot {wish}"}, {}
-            case [wish]:
-                job["state"] = {"pause": "pausing", "resume": "waiting", "stop": "stopped"}[wish]
-                return 200, {"id": job["id"], "state": job["state"]}, {}
         return 404, {"error": "no such path"}, {}
+
+    def _wish(self, body: Any) -> tuple[int, Any, dict[str, str]]:
+        live = [j["id"] for j in self.jobs.values() if j["state"] in LIVE and body["owner"] in ("", j["owner"])]
+        for name in body["jobs"]:
+            if name not in self.jobs and not any(fnmatchcase(job_id, name) for job_id in live):
+                return 404, {"error": f"there is no job '{name}'"}, {}
+        told = []
+        for job_id in live:
+            if body["all"] or any(fnmatchcase(job_id, name) for name in body["jobs"]):
+                state = {"pause": "pausing", "resume": "waiting", "stop": "stopped"}[body["wish"]]
+                self.jobs[job_id]["state"] = state
+                told.append({"id": job_id, "state": state})
+        over = [name for name in body["jobs"] if name in self.jobs and name not in live]
+        return 200, {"jobs": told + [{"id": name, "refused": f"job '{name}' is over"} for name in over]}, {}
 
     def _submit(self, spec: dict[str, Any]) -> Iterator[dict[str, str]]:
         base = spec.get("id") or f"train-{len(self.jobs) + 1}"

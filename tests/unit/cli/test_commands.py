@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from tests.unit.cli.typed import hocket, refused
 
-from hocket.cli.main import app
 from hocket.control.journal import SqliteJournal
 
 # Not reproducible: how long things took, and how much memory the process has used.
@@ -35,24 +34,11 @@ gpus = 2
 """
 
 
-def hocket(*args: str) -> Any:
-    return CliRunner().invoke(app, args)
-
-
 def told(*args: str) -> dict[str, Any]:
     result = hocket(*args)
     assert result.exit_code == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)  # one object and nothing else
     return found
-
-
-def refused(*args: str) -> str:
-    result = hocket(*args)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("hocket: ")
-    assert result.stderr.count("\n") == 1
-    return str(result.stderr)
 
 
 def test_simulate_prints_one_object_that_is_the_same_but_for_times() -> None:

@@ -7,13 +7,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner
+from tests.unit.cli.typed import hocket, refused
 
-from hocket.cli.main import app
 from hocket.policies import policies
 
 BAD_POLICY = '''
@@ -31,19 +29,6 @@ def decide(snapshot, params):
     part = Partition("p", (Slice("n0", (9,)),), (Tenant(first, (1,)),))
     return Plan((part,), reasons={first: "greed"})
 '''
-
-
-def hocket(*args: str, text: str | bytes | None = None) -> Any:
-    return CliRunner().invoke(app, args, input=text)
-
-
-def refused(*args: str, text: str | bytes | None = None) -> str:
-    result = hocket(*args, text=text)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert result.stderr.startswith("hocket: ")
-    assert result.stderr.count("\n") == 1
-    return str(result.stderr)
 
 
 def example(*args: str) -> str:

@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
+from tests.unit.cli.typed import edit, hocket, refused
 
-from hocket.cli.main import app
 from hocket.control.journal import SqliteJournal
 from hocket.control.ports import Cycle
-
-
-def hocket(*args: str) -> Any:
-    return CliRunner().invoke(app, args)
-
-
-def refused(*args: str) -> str:
-    result = hocket(*args)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert result.stderr.startswith("hocket: ")
-    assert result.stderr.count("\n") == 1
-    return str(result.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +25,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def spoilt(recorded: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(recorded, tmp_path / "spoilt.db"))
-
-
-def edit(path: Path, statement: str, *values: object) -> None:
-    with sqlite3.connect(path) as db:
-        db.execute(statement, values)
-    db.close()
 
 
 def test_all_the_same(recorded: Path) -> None:

@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
+from tests.unit.cli.typed import edit, hocket, refused
 
-from hocket.cli.main import app
 from hocket.control.journal import SqliteJournal
-
-
-def hocket(*args: str) -> Any:
-    return CliRunner().invoke(app, args, env={"COLUMNS": "160"})
-
-
-def refused(*args: str) -> str:
-    result = hocket(*args)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert result.stderr.startswith("hocket: ")
-    assert result.stderr.count("\n") == 1
-    return str(result.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +27,6 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spoilt(week: Path, tmp_path: Path) -> Path:
     """A copy of it, to be spoilt."""
     return Path(shutil.copy(week, tmp_path / "spoilt.db"))
-
-
-def edit(path: Path, statement: str, *values: object) -> None:
-    with sqlite3.connect(path) as db:
-        db.execute(statement, values)
-    db.close()
 
 
 def test_json_is_one_object_with_the_band_and_what_it_rests_on(week: Path) -> None:

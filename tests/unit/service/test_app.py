@@ -1,6 +1,8 @@
 """The API: what it accepts, what it refuses and in which words, and what it never shows."""
 
+import json
 import time
+from http.client import HTTPConnection
 
 import msgspec
 import pytest
@@ -113,6 +115,48 @@ def test_wishes(client):
     assert client.post("/v1/jobs/nonesuch/stop").status == 404
 
 
+def wish(client, **said):
+    answer = client.post("/v1/wishes", said)
+    assert answer.status == 200, answer.text
+    return answer.json()["jobs"]
+
+
+def test_a_wish_for_many_is_one_cycle(client, engine):
+    submit(client, {**JOB, "id": "first", "sizes": [2]}, {**JOB, "id": "sweep", "array": 20, "owner": "ana"})
+    before = len(engine.journal)
+    told = wish(client, wish="pause", jobs=["sweep-1*", "sweep-2"], by="bo")
+    assert len(engine.journal) == before + 1
+    assert {job["id"] for job in told} == {"sweep-1", *(f"sweep-1{n}" for n in range(10)), "sweep-2"}
+    assert {job["state"] for job in told} == {"held"}
+    assert len(wish(client, wish="pause", all=True, owner="ana")) == 20
+    assert client.get("/v1/jobs/first").json()["state"] == "starting"
+    assert len(wish(client, wish="resume", all=True)) == 21
+    assert "by bo" in [line["reason"] for line in client.get("/v1/jobs/sweep-2/why").json()["past"]]
+
+
+def test_a_wish_names_whom_it_cannot_be_for(client):
+    submit(client, {**JOB, "id": "first", "sizes": [2]}, {**JOB, "id": "train"}, {**JOB, "id": "gone", "owner": "bo"})
+    wish(client, wish="stop", jobs=["gone"])
+    until = time.monotonic() + 10
+    while client.get("/v1/jobs/gone").json()["state"] != "stopped" and time.monotonic() < until:
+        time.sleep(0.01)
+    for said, status, words in (
+        ({"wish": "stop", "jobs": ["first", "trian"]}, 404, "there is no job 'trian'; did you mean 'train'?"),
+        ({"wish": "stop", "jobs": ["first", "x-*"]}, 404, "no live job matches 'x-*'"),
+        ({"wish": "stop"}, 400, "one of the two"),
+        ({"wish": "stop", "all": True, "jobs": ["first"]}, 400, "one of the two"),
+        ({"wish": "end", "all": True}, 400, "'end'"),
+        ({"wish": "stop", "al": True}, 400, "`al`"),
+    ):
+        answer = client.post("/v1/wishes", said)
+        assert (answer.status, words in answer.json()["error"]) == (status, True), answer.text
+    assert client.get("/v1/jobs/first").json()["state"] == "starting"
+    told = wish(client, wish="pause", jobs=["gone", "train"])
+    assert told == [{"id": "train", "state": "held"}, {"id": "gone", "refused": "job 'gone' is over: stopped"}]
+    (told,) = wish(client, wish="pause", jobs=["gone"], owner="ana")
+    assert told["refused"] == "job 'gone' is bo's, not ana's"
+
+
 def test_why_says_what_it_waits_for(client):
     submit(client, {**JOB, "id": "a", "sizes": [2]}, {**JOB, "id": "b"})
     why = client.get("/v1/jobs/b/why").json()
@@ -146,3 +190,15 @@ def test_the_description_has_every_field_of_a_job(app):
     item = schema["properties"]["jobs"]["items"]
     assert {"command", "until", "after", "env", "progress"} <= set(item["properties"])
     assert msgspec.json.encode(app.openapi())
+
+
+def test_changes_are_told_as_they_come(client, port):
+    listener = HTTPConnection("127.0.0.1", port, timeout=30)
+    listener.request("GET", "/v1/events", headers=client.headers)
+    answer = listener.getresponse()
+    assert answer.getheader("content-type").startswith("text/event-stream")
+    submit(client, {**JOB, "id": "a"})
+    assert answer.readline() == b"event: job\n"
+    told = json.loads(answer.readline().removeprefix(b"data: "))
+    assert (told["id"], told["state"]) == ("a", "starting")
+    listener.close()

@@ -1,12 +1,26 @@
 """The catalogue: what became of each job, by the journal's cycles."""
 
-from hocket.control.ports import Cycle
-from hocket.model.event import JobEnded, JobStarted, JobSubmitted, NodeLost
+import msgspec
+import pytest
+
+from hocket.control.journal import SqliteJournal
+from hocket.control.ports import Cycle, Header
+from hocket.model.event import (
+    JobEnded,
+    JobFailed,
+    JobPaused,
+    JobResized,
+    JobStarted,
+    JobSubmitted,
+    JobWarned,
+    NodeLost,
+)
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
 from hocket.service.catalogue import Catalogue
+from hocket.service.shelf import Shelf
 
 
 def test_time_on_a_lost_node_ends_with_the_node():
@@ -25,3 +39,147 @@ def test_time_on_a_lost_node_ends_with_the_node():
     assert record.ran_s == 25.0
     assert record.waited_at(999.0) == 90.0
     assert "lost its node" in [line.what for line in record.lines]
+
+
+# -- attempts and warnings --------------------------------------------------------------------------------------
+
+
+def test_every_attempt_is_told_with_where_when_and_how_it_ended():
+    catalogue = Catalogue()
+    placed = Plan(put=(Partition("a", (Slice("n0", (0, 1)),), (Tenant("a", (2,)),)),), reasons={"a": "starts"})
+    for cycle in (
+        Cycle(0.0, (JobSubmitted(0.0, Job("a")),), placed),
+        Cycle(1.0, (JobStarted(1.0, "a", attempt=1),)),
+        Cycle(2.0, (JobResized(2.0, "a"),)),  # Only its boundary changed.
+        Cycle(5.0, (JobFailed(5.0, "a", "exit code 3"),)),
+        Cycle(6.0, (JobFailed(6.0, "a", "its sidecar was lost", own=False),)),  # before it ran
+        Cycle(7.0, (JobStarted(7.0, "a", attempt=5),)),
+        Cycle(9.0, (JobResized(9.0, "a", attempt=6),)),
+        Cycle(11.0, (JobPaused(11.0, "a"),)),
+        Cycle(12.0, (JobStarted(12.0, "a", attempt=7),)),
+        Cycle(13.0, (JobEnded(13.0, "a"),)),
+    ):
+        catalogue.see(cycle)
+    record = catalogue.records["a"]
+    assert [(t.number, t.started_s, t.ended_s, t.how) for t in record.tries] == [
+        (1, 1.0, 5.0, "failed: exit code 3"),
+        (2, None, 6.0, "failed: its sidecar was lost"),
+        (5, 7.0, 9.0, "left for other resources"),
+        (6, 9.0, 11.0, "paused"),
+        (7, 12.0, 13.0, "finished"),
+    ]
+    assert {(*t.nodes, t.size) for t in record.tries} == {("n0", 2)}
+    assert record.attempts == 4
+    assert record.ran_s == 4.0 + 4.0 + 1.0
+
+
+def test_a_warning_is_kept_once_and_after_the_end():
+    catalogue = Catalogue()
+    catalogue.see(Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobWarned(0.0, "a", "look"), JobWarned(0.0, "a", "look"))))
+    catalogue.see(Cycle(1.0, (JobEnded(1.0, "a"),)))
+    assert catalogue.records["a"].warnings == ["look"]
+
+
+# -- the shelf --------------------------------------------------------------------------------------------------
+
+
+def a_life(number):
+    """Some cycles: most jobs end, every tenth goes on."""
+    at_s = float(number)
+    yield Cycle(at_s, (JobSubmitted(at_s, Job(f"j{number}", owner="ana" if number % 2 else "bo")),))
+    yield Cycle(at_s, (JobStarted(at_s, f"j{number}", attempt=1),), Plan(reasons={"*": f"waits for {number}"}))
+    if number % 10:
+        yield Cycle(at_s + 0.5, (JobEnded(at_s + 0.5, f"j{number}", "finished" if number % 3 else "attained"),))
+
+
+def cycles(jobs):
+    return [cycle for number in range(jobs) for cycle in a_life(number)]
+
+
+def journal_of(path, kept):
+    journal = SqliteJournal(path, Header("fifo"))
+    journal.extend(kept)
+    return journal
+
+
+def shown(catalogue):
+    listed = msgspec.json.encode(catalogue.listed(over=True))
+    return listed, catalogue.over, catalogue.queue_reason, [r.job.id for r in catalogue.listed()]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr("hocket.service.catalogue._RECORDS", 16)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_catalogue_from_its_shelf_is_the_one_folded_from_all_cycles(tmp_path):
+    journal = journal_of(tmp_path / "j.db", cycles(100))
+    folded = shown(Catalogue.of(journal, None))
+    first = Catalogue.of(journal, Shelf(tmp_path / "c.db"))
+    assert shown(first) == folded
+    assert len(first.records) < 100 // 10 + 20, "those that are over are not in memory"
+    again = Catalogue.of(journal, Shelf(tmp_path / "c.db"))  # as after a kill
+    assert shown(again) == folded
+    again.close(len(journal))
+    closed = Catalogue.of(journal, Shelf(tmp_path / "c.db"))
+    assert len(closed.records) == 10
+    assert shown(closed) == folded
+
+
+@pytest.mark.usefixtures("small")
+def test_only_cycles_after_the_shelf_are_folded_at_a_start(tmp_path):
+    journal = journal_of(tmp_path / "j.db", cycles(100))
+    Catalogue.of(journal, Shelf(tmp_path / "c.db")).close(len(journal))
+    asked = []
+    after = journal.after
+    journal.after = lambda number: asked.append(number) or after(number)
+    Catalogue.of(journal, Shelf(tmp_path / "c.db"))
+    assert min(asked) >= len(journal) - 1
+
+
+@pytest.mark.usefixtures("small")
+def test_jobs_that_are_over_are_found_by_name_and_by_owner(tmp_path):
+    journal = journal_of(tmp_path / "j.db", cycles(100))
+    catalogue = Catalogue.of(journal, Shelf(tmp_path / "c.db"))
+    assert "j1" not in catalogue.records
+    assert catalogue.get("j1").verdict == catalogue.known("j1").verdict == "finished"
+    assert catalogue.get("none") is catalogue.known("none") is None
+    assert [r.job.id for r in catalogue.listed(over=True, owner="ana", limit=2)] == ["j97", "j99"]
+    assert [r.job.id for r in catalogue.listed(limit=2)] == ["j80", "j90"]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("spoil", ["another journal", "a shorter journal", "garbage", "gone"])
+def test_a_shelf_that_is_not_of_this_journal_or_damaged_is_made_anew(tmp_path, spoil):
+    path = tmp_path / "c.db"
+    journal = journal_of(tmp_path / "j.db", cycles(100))
+    Catalogue.of(journal, Shelf(path)).close(len(journal))
+    if spoil == "another journal":
+        journal = journal_of(tmp_path / "other.db", [Cycle(c.at_s + 1, c.events, c.plan) for c in cycles(120)])
+    elif spoil == "a shorter journal":
+        journal = journal_of(tmp_path / "other.db", cycles(50))
+    elif spoil == "garbage":
+        path.write_bytes(b"nothing of the kind" * 999)
+    else:
+        path.unlink()
+    assert shown(Catalogue.of(journal, Shelf(path))) == shown(Catalogue.of(journal, None))
+
+
+@pytest.mark.usefixtures("small")
+def test_a_shelf_that_cannot_be_written_loses_nothing(tmp_path, caplog):
+    shelf = Shelf(tmp_path / "c.db")
+    catalogue = Catalogue(shelf)
+    kept = cycles(100)
+    for number, cycle in enumerate(kept, 1):
+        if number == 100:
+            shelf._db.execute("PRAGMA query_only = ON")
+        if number == 200:
+            shelf._db.execute("PRAGMA query_only = OFF")
+        catalogue.see(cycle)
+        catalogue.put_away(number)
+    assert "cannot be written" in caplog.text
+    folded = Catalogue()
+    for cycle in kept:
+        folded.see(cycle)
+    assert shown(catalogue) == shown(folded)

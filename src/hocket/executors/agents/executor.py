@@ -20,17 +20,23 @@ from hocket.agent.protocol import Run as RunOrder
 from hocket.control.state import State
 from hocket.executors.agents.hearing import GONE, facts, is_finish
 from hocket.executors.agents.launching import prepare_order, run_orders
+from hocket.executors.agents.parts import Parts
 from hocket.executors.agents.runs import changes_place, coming, going, nodes_of, present, tenancy_of
 from hocket.executors.agents.sessions import Sessions
+from hocket.executors.agents.spares import ResizeBy, Spares, keeps_spare, was_let_go
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     Event,
     JobCheckpointed,
     JobEnded,
     JobFailed,
+    JobMoved,
     JobPaused,
+    JobPrepared,
     JobRefused,
     JobResized,
+    JobStarted,
+    JobWarned,
     NodeJoined,
     NodeLost,
     StateStored,
@@ -39,7 +45,7 @@ from hocket.model.partition import Holding
 from hocket.model.view import Doing, JobView
 
 _LONGEST_WAIT_S = 1.0  # so that leases are looked at
-_NOTES = 50  # warnings kept of a job
+_MOST_WARNINGS = 50  # of a job
 
 Facts = Callable[[State, float], Iterable[Event]]
 Refused = dict[str, str]  # job → why it was refused
@@ -49,23 +55,34 @@ class _Posted(Struct, eq=False):
     make: Facts | None
     done: Future[Any]
     reports: deque[Report] = deque()
+    node: str = ""  # whose agent reports
     result: Callable[[Refused], Any] = lambda _refused: None
 
 
 class AgentExecutor:
     """Orders for the agents, events for the controller."""
 
-    def __init__(self, state: State, sessions: Sessions, clock: Callable[[], float] = time) -> None:
+    def __init__(
+        self,
+        state: State,
+        sessions: Sessions,
+        clock: Callable[[], float] = time,
+        resize_by: ResizeBy = ResizeBy.EARLY,
+    ) -> None:
         self.state = state
         self.sessions = sessions
+        self._prepares = resize_by is ResizeBy.EARLY
+        self._spares = Spares()
         self.use: dict[str, dict[str, Any]] = {}  # job → what it was last seen to use
-        self.warnings: dict[str, deque[str]] = {}  # job → what somebody should look at
         self._clock = clock
         self._began_s = clock()
         self._inbox: deque[_Posted] = deque()
         self._arrived = Condition()
         self._ready: list[Event] = []
-        self._heard: dict[str, dict[int, int]] = {}  # job → run → its last report
+        self._heard: dict[str, dict[tuple[str, int], int]] = {}  # job → node and run → its last report
+        self._parts = Parts()
+        self._warned: dict[str, set[str]] = {}  # job → what was said before
+        self._left_alone: list[tuple[str, Stop]] = []  # node → parts whose attempt broke elsewhere, to be stopped
         self._taken: list[_Posted] = []  # what the present cycle takes in
         self._closed = False
 
@@ -78,10 +95,10 @@ class AgentExecutor:
         """
         return self._post(_Posted(make, Future(), result=result))
 
-    def report(self, reports: Sequence[Report]) -> Future[Any]:
-        """What an agent reports, in order."""
+    def report(self, reports: Sequence[Report], node: str = "") -> Future[Any]:
+        """What a node's agent reports, in order."""
         count = len(reports)
-        return self._post(_Posted(None, Future(), deque(reports), lambda _refused: count))
+        return self._post(_Posted(None, Future(), deque(reports), node, lambda _refused: count))
 
     def close(self) -> None:
         """Let `wait` return None."""
@@ -117,6 +134,7 @@ class AgentExecutor:
             now_s = max(self._clock(), self.state.now_s)
             events = self._ready + self._events(now_s) + self._losses(now_s)
             self._ready = []
+            self._left_alone = self._rest_of_broken(events)
             if events or self._taken or (until_s is not None and until_s <= now_s):
                 return now_s, events
 
@@ -139,14 +157,17 @@ class AgentExecutor:
                     if was is not None and was.slices == to.slices and was.replicas == to.replicas:
                         self._ready.append(JobResized(now_s, job_id))  # Only a boundary changed.
                     else:
-                        self._stop(view)
+                        self._leave(view)
                 case End(_, verdict):
                     if view.tenancies:
                         self._stop(view)
                     else:
                         self._ready.append(JobEnded(now_s, job_id, verdict))
                 case Prepare():
-                    self._prepare(view)
+                    if self._prepares:
+                        self._prepare(view)
+                    else:
+                        self._ready.append(JobPrepared(now_s, job_id))  # It starts cold.
                 case Checkpoint():
                     if view.job.launch is not None and view.job.launch.checkpoint_signal:
                         self._order(nodes_of(view), Save(present(view)))
@@ -165,6 +186,11 @@ class AgentExecutor:
                 refused[event.job] = event.reason
             elif isinstance(event, JobEnded) or (isinstance(event, JobFailed) and event.final):
                 self._forget(event.job)
+            elif isinstance(event, JobStarted | JobResized | JobMoved | JobFailed):
+                self._renew_spare(event.job, isinstance(event, JobFailed))
+        for node, stop in self._left_alone:
+            self.sessions.tell(node, [stop])
+        self._left_alone = []
         taken, self._taken = self._taken, []
         later = [posted for posted in taken if posted.reports]  # They wait for what others of their job changed.
         for posted in taken:
@@ -180,7 +206,9 @@ class AgentExecutor:
             if not posted.done.done():
                 posted.done.set_exception(failure)
         self._heard.clear()
+        self._warned.clear()
         self._ready = []
+        self._left_alone = []
 
     def refuse(self, failure: Exception) -> None:
         """Nothing can be taken in for now: whoever waits learns it."""
@@ -204,7 +232,7 @@ class AgentExecutor:
                     )
                 while posted.reports and posted.reports[0].run.job not in changed:
                     report = posted.reports.popleft()
-                    if events := self._hear(report, now_s):
+                    if events := self._hear(report, posted.node, now_s):
                         found += events
                         changed.add(report.run.job)
             except Exception as error:  # Somebody's bad input must not stop everybody's cycle.
@@ -212,43 +240,73 @@ class AgentExecutor:
                 posted.done.set_exception(error)
         return found
 
-    def _hear(self, report: Report, now_s: float) -> list[Event]:
+    def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
         run = report.run
         view = self.state.jobs.get(run.job)
         heard = self._heard.setdefault(run.job, {}) if view is not None else {}
-        if view is None or (report.n and report.n <= heard.get(run.number, 0)):
-            return []
-        heard[run.number] = max(report.n, heard.get(run.number, 0))
+        last = heard.get((node, run.number), 0)
+        if view is None or (report.n and report.n <= last and report.event != "prepared"):
+            return []  # That something stands ready is said again when it is asked for.
+        heard[node, run.number] = max(report.n, last)
+        warned: list[Event] = []
         if report.event == "use":
             self.use[run.job] = report.fields
         elif report.event in ("warning", "hung"):
-            self.warn(run.job, str(report.fields.get("about", "it hung")))
+            warned = self._warn(view, str(report.fields.get("about", "it hung")), now_s)
         elif report.event == "progress":
-            self._look_for_its_metric(view, report)
-        events = facts(view, report, now_s)
+            warned = self._look_for_its_metric(view, report, now_s)
+        elif report.event == "prepared":
+            self._spares.prepared(run, node)
+            self._leave_if_ready(view)
+        elif report.event in GONE:
+            whole = self._parts.gone(view, report, node)
+            if whole is None or self._is_only_spare(view, whole):
+                return []
+            report = whole
+        events = warned + facts(view, report, now_s)
         if report.event in GONE:
             self._next_place(view, report)
         return events
 
-    def warn(self, job_id: str, about: str) -> None:
-        """Keep something that the job's user should see."""
-        notes = self.warnings.setdefault(job_id, deque(maxlen=_NOTES))
-        if about not in notes:
-            notes.append(about)
+    def _warn(self, view: JobView, about: str, now_s: float) -> list[Event]:
+        """Something that the job's user should see; said once."""
+        said = self._warned.setdefault(view.job.id, set())
+        if about in said or len(said) >= _MOST_WARNINGS:
+            return []
+        said.add(about)
+        return [JobWarned(now_s, view.job.id, about[:500])]
 
-    def _look_for_its_metric(self, view: JobView, report: Report) -> None:
+    def _look_for_its_metric(self, view: JobView, report: Report, now_s: float) -> list[Event]:
         """A goal that speaks of what the job never reports is never reached: its user should know after one epoch."""
         metric = getattr(view.job.criterion, "metric", None)
         seen = report.fields.get("metrics", {})
-        if metric is not None and metric not in seen and not any(metric in o.metrics for o in view.observations):
-            reported = ", ".join(sorted(map(str, seen))) or "nothing"
-            self.warn(view.job.id, f"its criterion is about '{metric}', and it has reported {reported} so far")
+        if metric is None or metric in seen or any(metric in o.metrics for o in view.observations):
+            return []
+        reported = ", ".join(sorted(map(str, seen))) or "nothing"
+        return self._warn(view, f"its criterion is about '{metric}', and it has reported {reported} so far", now_s)
+
+    def _rest_of_broken(self, events: Iterable[Event]) -> list[tuple[str, Stop]]:
+        """What is left, on other nodes, of attempts that these facts break: nothing may go on there."""
+        lost = {
+            e.node if isinstance(e, NodeLost) else e.node.id for e in events if isinstance(e, NodeLost | NodeJoined)
+        }
+        broken = {e.job for e in events if isinstance(e, JobFailed)}
+        if not lost and not broken:
+            return []
+        found = []
+        for view in self.state.jobs.live.values() if lost else filter(None, map(self.state.jobs.get, broken)):
+            nodes = nodes_of(view)
+            if len(nodes) > 1 and (view.job.id in broken or not lost.isdisjoint(nodes)):
+                found += [(node, Stop(run, 0.0)) for node in nodes for run in going(view)]
+        return found
 
     def _next_place(self, view: JobView, report: Report) -> None:
         """A run that was to change its place has left the old one."""
         tenancy = tenancy_of(view)
         if tenancy is None or not changes_place(tenancy) or report.run != present(view):
             return
+        self._spares.awaited.discard(view.job.id)
+        self._spares.left(report.run)
         if tenancy.coming is not None and not is_finish(report):
             self._run(view, tenancy.coming)
 
@@ -279,7 +337,7 @@ class AgentExecutor:
         return make
 
     def _let_go(self, hello: Hello, here: Sequence[JobView]) -> None:
-        wanted = {run for view in here for run in going(view)}
+        wanted = {run for view in here for run in going(view)} | {coming(v) for v in here if keeps_spare(v)}
         live = {view.job.id for view in here}
         for run in hello.runs:
             if run.job not in live:
@@ -292,45 +350,109 @@ class AgentExecutor:
         job_id, tenancy = view.job.id, tenancy_of(view)
         old, new = present(view) in hello.runs, coming(view) in hello.runs
         if tenancy is None:
-            if view.preparing and not new:
-                self._prepare(view)
+            if view.preparing:
+                self._prepare(view)  # It may stand as a spare, which was said before anybody asked: it is said again.
             return []
         doing = tenancy.doing
+        if not old:
+            self._spares.left(present(view))
         if doing is Doing.ENDING:
             if not (old or new):
-                return [JobEnded(now_s, job_id, view.verdict or "stopped")]
+                gone = self._is_gone(view, hello, now_s)
+                return [JobEnded(now_s, job_id, view.verdict or "stopped")] if gone else []
             self._stop(view)
         elif doing is Doing.STARTING:
             if tenancy.coming is not None:  # If the agent has the run, it may stand prepared; nothing starts twice.
                 self._run(view, tenancy.coming)
         elif doing is Doing.PAUSING:
             if not old:
-                return [JobPaused(now_s, job_id)]
+                return [JobPaused(now_s, job_id)] if self._is_gone(view, hello, now_s) else []
             self._stop(view)
         elif changes_place(tenancy):
             if old:
-                self._stop(view)
-            elif tenancy.coming is not None:
+                self._leave(view)
+            elif tenancy.coming is not None and self._is_gone(view, hello, now_s):
                 self._run(view, tenancy.coming)
         elif not old:
             return [JobFailed(now_s, job_id, "its agent has lost it", own=False)]
+        elif keeps_spare(view) and self._prepares:
+            self._prepare(view)  # If it stands, that is said again.
         return []
+
+    def _is_gone(self, view: JobView, hello: Hello, now_s: float) -> bool:
+        """The node has nothing of the attempt that was to leave: has no other node anything either?"""
+        gone = Report(present(view), 0, now_s, "lost")
+        return self._parts.gone(view, gone, hello.node.id) is not None
 
     # -- from actions to orders -----------------------------------------------------------------------------
 
     def _run(self, view: JobView, to: Holding) -> None:
+        """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
         orders: dict[str, RunOrder] = run_orders(view.job, coming(view), to, self.sessions.addresses())
+        if self._prepares and view.job.warm and not self._is_ready(view):
+            self._prepare(view)
         for node, order in orders.items():
             self.sessions.tell(node, [order])
 
     def _prepare(self, view: JobView) -> None:
-        for pid in view.partitions:
-            partition = self.state.partitions.live[pid]
-            for part, replicas in zip(partition.slices, partition.tenants[0].replicas, strict=True):
+        """Stand the next run ready where it will be; beside the present one, if nothing else is known."""
+        for place in self._places(view):
+            for part, replicas in zip(place.slices, place.replicas, strict=True):
                 self.sessions.tell(part.node, [prepare_order(view.job, coming(view), replicas)])
+
+    def _places(self, view: JobView) -> list[Holding]:
+        if (tenancy := tenancy_of(view)) is not None:
+            there = tenancy.coming or tenancy.holding
+            return [there] if there is not None else []
+        planned = [self.state.partitions.live[pid] for pid in view.partitions]
+        return [Holding(p.id, p.slices, p.tenants[0].replicas) for p in planned]
+
+    # -- the next run, beside the present one -----------------------------------------------------------------
+
+    def _leave(self, view: JobView) -> None:
+        """A job is to go on elsewhere, or at another size: it leaves when its next run stands ready."""
+        if not (self._prepares and view.job.warm) or self._is_ready(view):
+            self._stop(view)
+            return
+        self._spares.awaited.add(view.job.id)
+        self._prepare(view)
+
+    def _is_ready(self, view: JobView) -> bool:
+        return self._spares.is_ready(coming(view), (part.node for p in self._places(view) for part in p.slices))
+
+    def _leave_if_ready(self, view: JobView) -> None:
+        if view.job.id in self._spares.awaited and self._is_ready(view):
+            self._stop(view)
+
+    def _is_only_spare(self, view: JobView, gone: Report) -> bool:
+        """Is what is gone the next run, while the present one holds what the job has? That one goes on, or leaves."""
+        tenancy = tenancy_of(view)
+        if tenancy is None or gone.run != coming(view):
+            return False
+        if tenancy.coming is not None and tenancy.doing is Doing.STARTING and was_let_go(gone):
+            self._run(view, tenancy.coming)  # It stood by when its agent was told to leave, and begins again.
+            return True
+        if tenancy.holding is None:
+            return False
+        if self._spares.has_left(present(view)):
+            return False
+        if view.job.id in self._spares.awaited:
+            self._stop(view)
+        return True
+
+    def _renew_spare(self, job_id: str, broke: bool) -> None:
+        """A run goes on: prepare the one after it. Or it broke, and what stands by has a number that is passed over."""
+        view = self.state.jobs.get(job_id)
+        spare = keeps_spare(view) and self._prepares if view is not None else False
+        if view is not None and spare and broke:
+            self._order(self._spares.nodes(present(view)), Stop(present(view), 0.0))
+        self._spares.forget(job_id)
+        if view is not None and spare and not broke:
+            self._prepare(view)
 
     def _stop(self, view: JobView) -> None:
         """Stop what of the job has processes; of one that changes its place, the old run."""
+        self._spares.awaited.discard(view.job.id)
         grace_s = view.job.launch.grace_s if view.job.launch is not None else 30.0
         tenancy = tenancy_of(view)
         runs = going(view)
@@ -341,8 +463,10 @@ class AgentExecutor:
 
     def _forget(self, job_id: str) -> None:
         self.use.pop(job_id, None)
-        self.warnings.pop(job_id, None)
+        self._warned.pop(job_id, None)
         self._heard.pop(job_id, None)
+        self._parts.forget(job_id)
+        self._spares.forget(job_id)
         self._order(self.sessions.addresses(), Forget(job_id))
 
     def _order(self, nodes: Iterable[str], order: Order) -> None:

@@ -35,11 +35,11 @@ def facts(view: JobView, report: Report, now_s: float) -> list[Event]:
             return [JobPrepared(now_s, job_id)] if view.preparing and run == coming(view) else []
         case "started" if tenancy is not None and run == coming(view):
             if tenancy.doing is Doing.STARTING:
-                return [JobStarted(now_s, job_id)]
+                return [JobStarted(now_s, job_id, attempt=run.number)]
             if tenancy.doing is Doing.RESIZING:
-                return [JobResized(now_s, job_id)]
+                return [JobResized(now_s, job_id, attempt=run.number)]
             if tenancy.doing is Doing.MOVING:
-                return [JobMoved(now_s, job_id)]
+                return [JobMoved(now_s, job_id, attempt=run.number)]
         case "progress" if tenancy is not None and run == present(view):
             return _progress(view, report, now_s)
         case "checkpoint-asked" if tenancy is not None and run == present(view):
@@ -82,7 +82,7 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
     if tenancy.doing is Doing.ENDING:
         return [JobEnded(now_s, job_id, view.verdict or "stopped")]
     if finished:
-        started = [JobStarted(now_s, job_id)] if tenancy.doing is Doing.STARTING else []
+        started = [JobStarted(now_s, job_id, attempt=run.number)] if tenancy.doing is Doing.STARTING else []
         return [*started, JobEnded(now_s, job_id)]
     if run == present(view):
         if changes_place(tenancy):

@@ -11,6 +11,7 @@ from hocket.model.job import Job, Launch
 from hocket.model.partition import Holding
 
 _LOG_FILES = 4  # that the output of an attempt is kept in, the present one among them
+_MOST_WORKERS = 64  # that one process is prepared to become
 _PLAIN = Launch()
 
 
@@ -35,8 +36,6 @@ def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) ->
                 "MASTER_ADDR": addresses.get(to.slices[0].node, "127.0.0.1"),
                 "MASTER_PORT": str(20_000 + crc32(f"{run.job}/{run.number}".encode()) % 10_000),
             }
-        if part.cores:
-            env["OMP_NUM_THREADS"] = str(max(1, int(part.cores)))
         orders[part.node] = Run(run, spec_of(job, replicas), env)
         first += replicas
     return orders
@@ -50,12 +49,16 @@ def prepare_order(job: Job, run: RunKey, replicas: int) -> Prepare:
 def spec_of(job: Job, replicas: int) -> dict[str, Any]:
     """A sidecar's spec, without what is the agent's own."""
     launch = job.launch or _PLAIN
+    # The same at every size, for what stands prepared cannot change it.
+    threads = {"OMP_NUM_THREADS": str(max(1, int(job.demand.cores)))} if job.demand.cores else {}
+    a_process_a_replica = _starts_one_process_a_replica(job.command)
     log_bytes = max(4096, int(launch.log_mib * (1 << 20) / _LOG_FILES))
     return {
         "argv": list(job.command),
         "resume_argv": list(launch.resume) or None,
         "cwd": launch.cwd,
-        "env": {"PYTHONUNBUFFERED": "1", **launch.env},  # A line that is not written says nothing of progress.
+        # A line that is not written says nothing of progress.
+        "env": {"PYTHONUNBUFFERED": "1", **threads, **launch.env},
         "stop_signal": launch.stop_signal,
         "checkpoint_signal": launch.checkpoint_signal or None,
         "grace_s": launch.grace_s,
@@ -63,7 +66,8 @@ def spec_of(job: Job, replicas: int) -> dict[str, Any]:
         "log_kept": _LOG_FILES - 1,
         "progress": launch.progress,
         "hang_limit_s": launch.hang_s,
-        "workers": replicas if _starts_one_process_a_replica(job.command) else 1,
+        "workers": replicas if a_process_a_replica else 1,
+        "most_workers": min(job.sizes[-1], _MOST_WORKERS) if a_process_a_replica else 1,
     }
 
 

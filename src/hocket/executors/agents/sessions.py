@@ -50,12 +50,15 @@ class Sessions:
             self._end(node)
             self._changed.notify_all()
 
-    def hush(self) -> None:
-        """No more orders: the agents are about to leave. What they should have is told at their next hello."""
+    def hush(self, last: Iterable[tuple[str, Order]] = ()) -> None:
+        """No more orders but these last ones, by node. What the agents should have is told at their next hello."""
         with self._changed:
-            self._hushed = True
             for session in self._sessions.values():
                 session.orders.clear()
+        for node, order in last:
+            self.tell(node, [order])
+        with self._changed:
+            self._hushed = True
 
     def close(self) -> None:
         """Nobody waits any longer."""

@@ -98,7 +98,7 @@ def test_a_token_is_read_again_when_it_is_not_taken(controller: Any, link: Link,
 @pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:80", "http://", ""])
 def test_a_url_that_is_none_is_refused(url: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
-    with pytest.raises(ValueError, match="url must be 'http://HOST:PORT'"):
+    with pytest.raises(ValueError, match="url must be http://HOST:PORT"):
         Link(Controller(url, str(tmp_path / "token")))
 
 

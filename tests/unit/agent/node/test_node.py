@@ -217,6 +217,23 @@ def test_a_prepared_run_that_is_not_wanted_is_stopped(controller: Any, script: s
     assert process(pid) is None
 
 
+@pytest.mark.usefixtures("agent")
+@pytest.mark.parametrize("again", ["prepare", "run"])
+def test_a_prepared_run_that_was_let_go_can_begin_again(controller: Any, script: str, again: str) -> None:
+    key = controller.prepare("j", 1, sys.executable, script)
+    controller.wait_for(key, "prepared")
+    controller.order(Stop(key, 5.0))
+    before = controller.wait_for(key, "exited").n
+    if again == "prepare":
+        controller.prepare("j", 1, sys.executable, script)
+        assert controller.wait_for(key, "prepared", 2).n > before
+    controller.run("j", 1, sys.executable, script, env={"CUDA_VISIBLE_DEVICES": "1"})
+    started = controller.wait_for(key, "started")
+    assert (started.n > before, started.fields["warm"]) == (True, again == "prepare")
+    assert controller.wait_for(key, "exited", 2).fields["code"] == 0
+    assert controller.of(key, "warning") == []
+
+
 # -- logs and names -------------------------------------------------------------------------------------------
 
 

@@ -139,7 +139,7 @@ def test_a_hand_over_that_an_agent_died_over_is_made_by_the_next(controller: Any
     key = controller.prepare("j", 1, sys.executable, str(script))
     controller.wait_for(key, "prepared")
     agent.kill()
-    (agent.folder() / "start.json").write_text('{"X": "handed over"}')
+    (agent.folder() / "start.json").write_text('{"do": "start", "env": {"X": "handed over"}}')
     agent.start()
     controller.wait_for(key, "exited")
     assert (agent.folder() / "log").read_text() == "handed over\n"

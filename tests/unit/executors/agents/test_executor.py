@@ -66,7 +66,7 @@ class World:
             if not again:
                 self.n[run] = self.n.get(run, 0) + 1
             reports.append(Report(run, 0 if event == "lost" else self.n[run], time.time(), event, fields))
-        self.engine.executor.report(reports).result(5)
+        self.engine.executor.report(reports, NODE.id).result(5)
 
     def state(self, job):
         view = self.engine.snapshot.jobs.get(job)
@@ -306,12 +306,29 @@ def test_a_warm_job_is_prepared_while_another_leaves(world):
     assert run.run == prepare.run
 
 
+def test_a_controller_comes_back_to_a_run_that_stands_prepared_and_asks_for_it_again(world):
+    world.submit(job("old", sizes=(2,)))
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    world.ask("old", Wish.PAUSE)
+    (stop,) = world.orders()
+    world.submit(job("new", sizes=(2,), warm=True))
+    (prepare,) = world.orders()
+    world.restart()
+    world.hello(order.run, prepare.run)  # That it stands was heard, perhaps, when nobody waited for it.
+    assert world.orders(2) == [stop, prepare]
+    world.say(prepare.run, ("prepared", {}))
+    world.say(stop.run, LEFT)
+    (run,) = world.orders()
+    assert run.run == prepare.run
+
+
 def test_a_goal_about_what_the_job_never_reports_is_warned_of(world):
     world.submit(job(criterion=parse("acc >= 90%")))
     (order,) = world.orders()
     world.say(order.run, STARTED)
     world.say(order.run, ("progress", {"epoch": 1, "metrics": {"loss": 0.5}}))
-    assert list(world.engine.executor.warnings["a"]) == [
+    assert world.engine.catalogue.records["a"].warnings == [
         "its criterion is about 'acc', and it has reported loss so far"
     ]
     world.say(order.run, ("progress", {"epoch": 2, "metrics": {"acc": 0.95}}))

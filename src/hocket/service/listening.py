@@ -1,0 +1,83 @@
+"""Where a controller listens: an address and a port, or a socket in the file system that only its owner may use."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+LOOPBACK = "127.0.0.1"
+_UNIX = "unix:"
+_WAITING = 128  # connections that nobody has accepted yet
+
+
+class Tls(Struct, frozen=True):
+    """Files of PEM: the controller's certificate and key, and what clients are to trust instead of the certificate."""
+
+    cert: str
+    key: str
+    ca: str = ""
+
+
+class Listening:
+    """A socket that listens, and the url of it."""
+
+    def __init__(self, listen: str, port: int | None, last_port: int, tls: Tls | None = None) -> None:
+        """At `unix:PATH`, or at an address: at the port, or else at the last one if that can be had. Raises OSError."""
+        self._path: Path | None = None
+        if listen.startswith(_UNIX):
+            if tls is not None:
+                raise ValueError(f"a certificate is for an address; '{listen}' needs none")
+            self._path = Path(listen.removeprefix(_UNIX).removeprefix("//")).expanduser().absolute()
+            self.socket = _at_path(self._path)
+            self.url = f"unix://{self._path}"
+        else:
+            self.socket = _at_port(listen, port if port is not None else last_port, exactly=port is not None)
+            scheme = "https" if tls is not None else "http"
+            self.url = f"{scheme}://{listen}:{self.socket.getsockname()[1]}"
+
+    def close(self) -> None:
+        """Listen no more."""
+        self.socket.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _at_port(host: str, port: int, exactly: bool) -> socket.socket:
+    # With its protocol named, or asyncio would not tell it to send at once, and each answer would wait for 40 ms.
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        try:
+            found.bind((host, port))
+        except OSError:
+            if exactly:
+                raise
+            found.bind((host, 0))
+    except OSError as error:
+        found.close()
+        raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror or error}") from error
+    found.listen(_WAITING)
+    return found
+
+
+def _at_path(path: Path) -> socket.socket:
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise OSError(f"cannot listen at unix:{path}: something else stands there")
+        path.unlink()  # Of a controller that was killed: we hold the journal, so there is no other.
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    was = os.umask(0o177)  # 0600 from its first moment.
+    try:
+        found.bind(str(path))
+    except OSError as error:
+        found.close()
+        raise OSError(error.errno, f"cannot listen at unix:{path}: {error.strerror or error}") from error
+    finally:
+        os.umask(was)
+    found.listen(_WAITING)
+    return found

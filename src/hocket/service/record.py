@@ -1,0 +1,113 @@
+"""What is known of one job, whether it is over or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from hocket.model.job import Job
+
+_LINES = 100  # about one job
+_ATTEMPTS = 100  # of one job
+_WARNINGS = 50
+
+
+class Line(Struct, frozen=True, gc=False):
+    """Something that happened to a job."""
+
+    at_s: float
+    what: str
+    reason: str = ""
+
+
+class Attempt(Struct, gc=False):
+    """One try to run a job, from a start to whatever came next. The logs of a job are told apart by its number."""
+
+    number: int
+    nodes: list[str]
+    size: int
+    started_s: float | None = None  # None: it broke before it ran
+    ended_s: float | None = None
+    how: str = ""  # it ended
+
+
+class Record(Struct, eq=False):
+    """One job."""
+
+    number: int  # in the order of submission, from 1
+    job: Job
+    submitted_s: float
+    started_s: float | None = None
+    ended_s: float | None = None
+    verdict: str = ""
+    reason: str = ""
+    attempts: int = 0
+    epoch: int = 0
+    metrics: dict[str, float] = {}
+    ran_s: float = 0.0
+    runs_since_s: float | None = None
+    nodes: list[str] = []  # where the plan last had it
+    size: int = 0  # that the plan last gave it
+    lines: list[Line] = []  # the last ones
+    tries: list[Attempt] = []  # the last attempts
+    warnings: list[str] = []
+
+    def ran_at(self, now_s: float) -> float:
+        """Seconds it has run."""
+        return self.ran_s + (now_s - self.runs_since_s if self.runs_since_s is not None else 0.0)
+
+    def waited_at(self, now_s: float) -> float:
+        """Seconds it has not."""
+        until_s = self.ended_s if self.ended_s is not None else now_s
+        return max(0.0, until_s - self.submitted_s - self.ran_at(until_s))
+
+    # -- as it goes on ------------------------------------------------------------------------------------------
+
+    def note(self, at_s: float, what: str, reason: str = "") -> None:
+        """Something happened to it."""
+        self.lines.append(Line(at_s, what, reason))
+        del self.lines[:-_LINES]
+
+    def warn(self, about: str) -> None:
+        """Something that its user should look at."""
+        if about not in self.warnings:
+            self.warnings.append(about)
+            del self.warnings[:-_WARNINGS]
+
+    def runs(self, at_s: float, attempt: int) -> None:
+        """It runs from now on, in this attempt; one that only goes on with another boundary has number 0."""
+        if self.tries and self.tries[-1].ended_s is None and attempt in (0, self.tries[-1].number):
+            return
+        self.rests(at_s, "left for other resources")
+        self.runs_since_s = at_s
+        self.started_s = at_s if self.started_s is None else self.started_s
+        self.attempts += 1
+        self._try(Attempt(attempt or self._last() + 1, self.nodes, self.size, at_s))
+
+    def rests(self, at_s: float, how: str) -> None:
+        """It does not run any more, if it did."""
+        if self.runs_since_s is not None:
+            self.ran_s += at_s - self.runs_since_s
+            self.runs_since_s = None
+        if self.tries and self.tries[-1].ended_s is None:
+            self.tries[-1].ended_s, self.tries[-1].how = at_s, how
+
+    def breaks(self, at_s: float, how: str) -> None:
+        """Its attempt broke, perhaps before it ran."""
+        if not self.tries or self.tries[-1].ended_s is not None:
+            self._try(Attempt(self._last() + 1, self.nodes, self.size))
+        self.rests(at_s, how)
+
+    def _try(self, attempt: Attempt) -> None:
+        self.tries.append(attempt)
+        del self.tries[:-_ATTEMPTS]
+
+    def _last(self) -> int:
+        return self.tries[-1].number if self.tries else 0
+
+
+def lines_of(record: Record) -> list[dict[str, Any]]:
+    """What happened to a job, oldest first, as plain data."""
+    return [asdict(line) for line in list(record.lines)]

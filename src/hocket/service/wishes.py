@@ -1,0 +1,81 @@
+"""What a user wishes for many jobs at once: whom it is for is found out first, then all is asked in one cycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from hocket.model.event import Wish
+from hocket.model.view import JobView
+from hocket.service.catalogue import Catalogue
+
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class WishSpec(Struct, frozen=True, forbid_unknown_fields=True):
+    """A wish, and for whom."""
+
+    wish: Wish
+    jobs: Annotated[list[Name], Meta(max_length=100_000, description="names, or patterns such as sweep-*")] = []
+    all: Annotated[bool, Meta(description="all live jobs, instead of names")] = False
+    owner: Annotated[str, Meta(max_length=200, description="only jobs of this owner")] = ""
+    by: Annotated[str, Meta(max_length=200, description="who asks")] = ""
+
+
+class WishError(ValueError):
+    """A wish that cannot be carried out for anybody; says why."""
+
+
+class Meant(Struct, frozen=True):
+    """Whom a wish is for, and who cannot have it."""
+
+    jobs: list[str]
+    refused: dict[str, str]  # job → why
+
+
+def read_wish(body: bytes) -> WishSpec:
+    """The wish of a call. Raises WishError."""
+    try:
+        spec = msgspec.json.decode(body, type=WishSpec)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise WishError(str(error)) from error
+    if bool(spec.jobs) == spec.all:
+        raise WishError("a wish needs the names of jobs, or all: one of the two")
+    return spec
+
+
+def meant(spec: WishSpec, live: Iterable[JobView], catalogue: Catalogue) -> Meant:
+    """Whom a wish is for. Raises WishError for a name or pattern that nobody has."""
+    there = {view.job.id: None for view in live if spec.owner in ("", view.job.owner)}
+    if spec.all:
+        return Meant(list(there), {})
+    found: dict[str, None] = {}
+    refused: dict[str, str] = {}
+    for name in spec.jobs:
+        matching = [name] if name in there else _matching(name, there)
+        found |= dict.fromkeys(matching)
+        if not matching:
+            record = catalogue.known(name)
+            if record is None:
+                raise WishError(_nobody(name, there))
+            of_another = spec.owner not in ("", record.job.owner)
+            refused[name] = f"job '{name}' is " + (
+                f"{record.job.owner}'s, not {spec.owner}'s" if of_another else f"over: {record.verdict}"
+            )
+    return Meant(list(found), refused)
+
+
+def _matching(name: str, there: dict[str, None]) -> list[str]:
+    return [job_id for job_id in there if fnmatchcase(job_id, name)] if any(c in name for c in "*?[") else []
+
+
+def _nobody(name: str, there: dict[str, None]) -> str:
+    if any(c in name for c in "*?["):
+        return f"no live job matches '{name}'"
+    near = get_close_matches(name, there, n=1, cutoff=0.6)
+    return f"there is no job '{name}'" + (f"; did you mean '{near[0]}'?" if near else "")

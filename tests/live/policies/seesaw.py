@@ -1,0 +1,32 @@
+"""A policy for tests of resizing: who runs is given the next of its sizes again and again."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from hocket.model import JobView, Plan, Snapshot, Wake
+from hocket.policies import Draft, Params, policy
+
+
+class Seesaw(Params, frozen=True):
+    every_s: Annotated[float, Meta(gt=0, description="between changes")] = 1.0
+
+
+def rank(view: JobView, _now_s: float, _params: Seesaw) -> tuple[float]:
+    """In order of submission."""
+    return (view.submitted_s,)
+
+
+@policy("seesaw", params=Seesaw, order=rank, reads_beliefs=False)
+def decide(snapshot: Snapshot, params: Seesaw) -> Plan:
+    """Starts what fits, and moves each job on to the next of its sizes that fits once the last change is done."""
+    draft = Draft(snapshot)
+    for entry in list(snapshot.placed):
+        view = snapshot.jobs[entry[-1]]
+        sizes = view.job.sizes
+        if view.size == draft.size_of(view) and len(sizes) > 1 and not snapshot.unsettled:
+            draft.resize(view, sizes[(sizes.index(view.size) + 1) % len(sizes)], "resized: it is time")
+    for view in draft.candidates():
+        draft.start(view, "starts: there is room", view.job.sizes[0])
+    again_s = snapshot.now_s + params.every_s if snapshot.jobs else None
+    return draft.plan(Wake(freed_gpus=1, epoch=False, at_s=again_s))

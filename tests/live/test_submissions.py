@@ -1,0 +1,68 @@
+"""What was acknowledged is never lost: the controller is killed with -9 while jobs are being submitted."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.live.controller import LiveController, NoAnswer, awaited
+
+_BATCH = 50
+
+
+class Client:
+    """Submits without a pause, and keeps the ids of all that were acknowledged."""
+
+    def __init__(self, controller: LiveController) -> None:
+        self._controller = controller
+        self.acknowledged: list[str] = []
+        self.unanswered: list[str] = []
+        self.count = 0
+
+    def submit_until_nobody_answers(self) -> None:
+        while True:
+            names = [f"j{self.count + n}" for n in range(_BATCH)]
+            jobs = [{"id": name, "command": ["true"], "cwd": "/"} for name in names]
+            self.count += _BATCH
+            try:
+                said = self._controller.call("POST", "/v1/jobs", {"jobs": jobs})["jobs"]
+            except NoAnswer:
+                self.unanswered += names
+                return
+            assert [job["id"] for job in said if not job["refused"]] == names
+            self.acknowledged += names
+
+
+def kill_later(controller: LiveController, client: Client, more: int, delay_s: float) -> None:
+    """Kill it a moment after so many more were acknowledged: others are on their way then."""
+    goal = len(client.acknowledged) + more
+    while len(client.acknowledged) < goal:
+        time.sleep(0.001)
+    time.sleep(delay_s)
+    controller.kill()
+
+
+@pytest.mark.slow
+def test_no_acknowledged_job_is_lost_when_the_controller_is_killed_while_jobs_are_submitted(tmp_path: Path) -> None:
+    controller = LiveController(tmp_path, "--gpus", "1", "--policy", "fifo")
+    client = Client(controller)
+    try:
+        controller.start()
+        awaited(controller.answers, "the controller answers")
+        controller.call("POST", "/v1/jobs", {"jobs": [{"id": "holds", "command": ["sleep", "1000"], "cwd": "/"}]})
+        for delay_s in (0.0, 0.007, 0.013):
+            killer = threading.Thread(target=kill_later, args=(controller, client, 4 * _BATCH, delay_s), daemon=True)
+            killer.start()
+            client.submit_until_nobody_answers()
+            killer.join()
+            controller.start()
+            awaited(controller.answers, "it answers again")
+            there = controller.jobs()
+            assert not set(client.acknowledged) - there.keys()
+            assert there.keys() <= {*client.acknowledged, *client.unanswered, "holds"}
+            # A batch is in the journal as a whole or not at all.
+            left = [name for name in client.unanswered[-_BATCH:] if name in there]
+            assert len(left) in (0, _BATCH)
+        controller.down(grace_s=0.0)
+    finally:
+        controller.kill()

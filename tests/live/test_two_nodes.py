@@ -1,0 +1,73 @@
+"""A job over two nodes, each with an agent and processes of its own: what becomes of one part becomes of all."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.live.controller import LiveController, awaited
+from tests.live.processes import below
+
+_PART = """
+import os, sys, time
+rank, attempt = int(os.environ["RANK"]), os.environ["HOCKET_ATTEMPT"]
+open(os.path.join(sys.argv[1], f"{attempt}-{rank}"), "w").close()
+if sys.argv[2] == "breaks" and rank and attempt == "1":
+    while not os.path.exists(os.path.join(sys.argv[1], "1-0")):
+        time.sleep(0.01)
+    sys.exit(3)
+if sys.argv[2] == "breaks" and attempt == "1":
+    time.sleep(600)  # It would never notice that the other one is gone.
+time.sleep(0.2 + 0.8 * rank)
+"""
+
+
+@pytest.fixture
+def two_nodes(tmp_path: Path) -> Iterator[LiveController]:
+    controller = LiveController(tmp_path, "--no-agent", "--policy", "fifo")
+    agents: list[subprocess.Popen[bytes]] = []
+    try:
+        controller.start()
+        awaited(controller.answers, "the controller answers")
+        url = (controller.home / "url").read_text().strip()
+        for name in ("left", "right"):
+            command = [sys.executable, "-m", "hocket.agent.node", "--url", url, "--gpus", "1", "--name", name]
+            command += ["--token-file", str(controller.home / "token"), "--state", str(tmp_path / name)]
+            agents.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        awaited(lambda: len(controller.call("GET", "/v1/nodes")["nodes"]) == 2, "both nodes are there")
+        (tmp_path / "part.py").write_text(_PART)
+        yield controller
+        controller.down(grace_s=0.0)
+    finally:
+        for agent in agents:
+            agent.send_signal(signal.SIGINT)
+            agent.wait(30)
+        controller.kill()
+
+
+def submit(controller: LiveController, how: str) -> Path:
+    told = controller.root / how
+    told.mkdir()
+    command = [sys.executable, str(controller.root / "part.py"), str(told), how]
+    job = {"id": how, "command": command, "cwd": "/", "sizes": [2], "backoff_s": 0.01}
+    (said,) = controller.call("POST", "/v1/jobs", {"jobs": [job]})["jobs"]
+    assert not said["refused"]
+    return told
+
+
+@pytest.mark.slow
+def test_a_job_over_two_nodes_ends_with_its_last_part_and_breaks_with_the_first(two_nodes: LiveController) -> None:
+    told = submit(two_nodes, "finishes")
+    awaited(lambda: two_nodes.jobs()["finishes"]["state"] == "finished", "it has finished")
+    assert two_nodes.jobs()["finishes"]["ran_s"] > 0.9, "with the slower part"
+    assert sorted(path.name for path in told.iterdir()) == ["1-0", "1-1"]
+
+    told = submit(two_nodes, "breaks")
+    awaited(lambda: two_nodes.jobs()["breaks"]["state"] == "finished", "the second attempt has finished")
+    first, second = two_nodes.call("GET", "/v1/jobs/breaks")["attempt_list"]
+    assert first["how"] == "failed: exit code 3"
+    assert sorted(first["nodes"]) == sorted(second["nodes"]) == ["left", "right"]
+    assert {f"{second['number']}-0", f"{second['number']}-1"} <= {path.name for path in told.iterdir()}
+    awaited(lambda: not [p for p in below(told) if p.kind == "training"], "nothing of the first attempt is left")

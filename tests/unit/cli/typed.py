@@ -1,0 +1,33 @@
+"""Commands as users type them, in this process; and journals that somebody has edited."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
+
+from hocket.cli.main import app
+
+
+def hocket(*args: str, text: str | bytes | None = None) -> Any:
+    """What came of a command, with this on its standard input."""
+    return CliRunner().invoke(app, args, input=text, env={"COLUMNS": "160"})
+
+
+def refused(*args: str, text: str | bytes | None = None) -> str:
+    """The one line in which a command was refused."""
+    result = hocket(*args, text=text)
+    assert result.exit_code == 2, (result.exit_code, result.output, result.exception)
+    assert result.stdout == ""
+    assert result.stderr.startswith("hocket: ")
+    assert result.stderr.count("\n") == 1
+    return str(result.stderr)
+
+
+def edit(path: Path, statement: str, *values: object) -> None:
+    """Change a journal behind everybody's back."""
+    with sqlite3.connect(path) as db:
+        db.execute(statement, values)
+    db.close()

@@ -1,0 +1,28 @@
+"""A job's rank changes with time, and at that very moment the job itself reports something."""
+
+import pytest
+
+from hocket.control.controller import Controller
+from hocket.control.journal import MemoryJournal
+from hocket.control.ports import Header
+from hocket.control.state import empty
+from hocket.model.action import Pause, Start
+from hocket.model.event import EpochEnded, JobStarted, JobSubmitted
+from hocket.model.job import Job
+from hocket.model.resources import Node
+from hocket.policies import find
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_whoever_falls_behind_one_that_waits_is_noticed_though_an_event_ranked_it_first(reports):
+    policy = find("las").bound({"levels_gpu_s": [10.0]})
+    start = empty((Node("n", 1),), 0)
+    controller = Controller(start, policy.decide, policy.order, MemoryJournal(Header("las")), **policy.needs)
+    (begun,) = controller.cycle(0.0, [JobSubmitted(0.0, Job("a"))])
+    assert isinstance(begun, Start)
+    controller.cycle(0.0, [JobStarted(0.0, "a")])
+    assert controller.cycle(5.0, [JobSubmitted(5.0, Job("b"))]) == []
+    assert controller.next_timer_s() == pytest.approx(10.0)
+    # The timer rings a little late, and what came meanwhile is taken in by the same cycle.
+    actions = controller.cycle(10.01, [EpochEnded(10.01, "a", 1, {})] if reports else [])
+    assert [(type(action), action.job) for action in actions] == [(Pause, "a")]
