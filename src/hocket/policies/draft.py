@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hocket.model.capacity import Capacity, Shape, shape_of
+from hocket.model.capacity import Capacity, Places, Shape, shape_of
 from hocket.model.job import Job
 from hocket.model.partition import NOW, Boundary, Partition, Tenant
 from hocket.model.plan import ALWAYS, Plan, Wake
@@ -160,6 +160,26 @@ class Draft:
         self.reasons[job.id] = reason
         if self._limited:
             self._book(job, wanted, 1)
+        return True
+
+    def put(self, view: JobView, places: Places, reason: str, boundary: Boundary = NOW) -> None:
+        """Give the job exactly these places, which must be free; one that has others is paused first."""
+        pid = view.partitions[0] if view.partitions else view.job.id
+        slices = self.capacity.slices(view.job, places)
+        self.capacity = self.capacity.take(slices)
+        replicas = tuple(n for _node, n in places)
+        self._put[pid] = Partition(pid, slices, (Tenant(view.job.id, replicas, "", boundary),))
+        self._drop.pop(pid, None)
+        self.reasons[view.job.id] = reason
+        if self._limited:
+            self._book(view.job, sum(replicas), 1)
+
+    def reserve(self, view: JobView) -> bool:
+        """Count the smallest size of a waiting job against its owner's quota; False if it may not be placed."""
+        if not self.admits(view):
+            return False
+        if self._limited:
+            self._book(view.job, view.job.sizes[0], 1)
         return True
 
     def pause(self, view: JobView, reason: str) -> None:

@@ -15,14 +15,20 @@ from msgspec.structs import replace
 
 from hocket.workloads import generate
 from hocket.workloads.demo import demo
+from hocket.workloads.dorm import dorm_workload
 from hocket.workloads.errors import WorkloadError, did_you_mean, shown
 from hocket.workloads.fields import Fields
+from hocket.workloads.harmony import SUBSETS, harmony_workload
+from hocket.workloads.mlfs import mlfs_philly, mlfs_workload
+from hocket.workloads.mlfs import read_recipe as read_mlfs
 from hocket.workloads.muri import read_muri
 from hocket.workloads.options import split_options
 from hocket.workloads.philly import read_philly
 from hocket.workloads.plain_csv import read_csv
 from hocket.workloads.pollux import pollux_option, read_pollux
-from hocket.workloads.rules import Seconds
+from hocket.workloads.reshape import WORKLOADS as RESHAPE
+from hocket.workloads.reshape import reshape_workload
+from hocket.workloads.rules import Number, Seconds, Whole
 from hocket.workloads.selection import read_selection
 from hocket.workloads.toml_file import read_workload_toml
 from hocket.workloads.truth import Workload
@@ -132,6 +138,43 @@ def _demo(_path: str, options: Fields, seed: int) -> Workload:
     return demo(seed)
 
 
+def _dorm(_path: str, options: Fields, seed: int) -> Workload:
+    options.finish()
+    return dorm_workload(seed)
+
+
+def _harmony(_path: str, options: Fields, seed: int) -> Workload:
+    which, gap_s = options.choice("which", SUBSETS, "all"), options.read("gap", Seconds(), 0.0)
+    options.finish()
+    return harmony_workload(which, gap_s, seed)
+
+
+def _reshape(_path: str, options: Fields, seed: int) -> Workload:
+    number, cold = options.choice("workload", map(str, RESHAPE), "1"), options.flag("cold")
+    options.finish()
+    return reshape_workload(int(number), seed, early=not cold)
+
+
+def _mlfs(_path: str, options: Fields, seed: int) -> Workload:
+    jobs, over_s = (
+        options.read("jobs", Whole(low=1, high=100_000), 620),
+        options.read("over", Seconds(above=True), 6048e2),
+    )
+    run_s, sigma = options.read("run", Seconds(above=True), 3600.0), options.read("sigma", Number(high=5.0), 1.0)
+    recipe = read_mlfs(options)
+    options.finish()
+    return mlfs_workload(jobs, over_s, run_s, sigma, recipe, seed)
+
+
+def _mlfs_philly(path: str, options: Fields, seed: int) -> Workload:
+    times = options.read("k", Number(above=True, high=16.0), 1.0)
+    if times > 1 and times != int(times):
+        options.fail("k", f"must be a whole number, or below 1 to leave some out, not {times:g}")
+    selection, recipe = read_selection(options, "vc"), read_mlfs(options)
+    options.finish()
+    return mlfs_philly(path, selection, times, recipe, seed)
+
+
 _SOURCES = (
     Source(
         "philly",
@@ -183,5 +226,45 @@ _SOURCES = (
         _window,
     ),
     Source("burst", "burst?jobs=80", "generated: all at once", _RECIPE_OPTIONS, False, _burst),
+    Source(
+        "dorm",
+        "dorm",
+        "Dorm's 50 applications of seven types, its cluster included; run times and speeds are our assumption",
+        "",
+        False,
+        _dorm,
+    ),
+    Source(
+        "harmony",
+        "harmony?gap=240",
+        "Harmony's 80 parameter-server jobs (Table I) and its 100 machines; COMP times are measured, the rest assumed",
+        "which, gap",
+        False,
+        _harmony,
+    ),
+    Source(
+        "reshape",
+        "reshape?workload=1",
+        "Reshape's four workloads, its cluster included; run times and speeds are our assumption",
+        "workload, cold",
+        False,
+        _reshape,
+    ),
+    Source(
+        "mlfs",
+        "mlfs?jobs=620",
+        "MLFS's partitioned models with deadlines and accuracies, its 80 GPUs included; run times are our assumption",
+        "jobs, over, run, sigma, accuracy, replicas, curves",
+        False,
+        _mlfs,
+    ),
+    Source(
+        "mlfs-philly",
+        "mlfs-philly:philly_jobs.csv.gz?k=2",
+        "the Philly trace as partitioned models on 2,474 GPUs, each job k times; models are drawn",
+        f"k, vc, {_TRACE_OPTIONS}, accuracy, replicas, curves",
+        True,
+        _mlfs_philly,
+    ),
     Source("demo", "demo", "built in: 61 jobs of three teams for 4 nodes of 4 GPUs", "", False, _demo),
 )

@@ -1,0 +1,148 @@
+"""How many epochs to a goal? A curve through the metric seen so far, refitted as points arrive, as Optimus does it.
+
+What is missing to the best conceivable value falls as e(k) = 1 / (b0·k + b1) + b2 with b0, b1, b2 ≥ 0, k in epochs. For
+a given b2 that is linear in b0 and b1, so they follow by non-negative least squares; b2 is searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, isfinite, sqrt
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hocket.model.criterion import Epochs, Goal
+from hocket.model.curve import Beliefs, Curve, Estimate, Point
+
+_ENOUGH = 3  # points, before a curve with three coefficients says anything
+_MOST = 16  # points that a fit looks at; of a longer history they are spread over all of it
+_STEPS = 24  # of the search for b2, and of the refinement around its best
+_FORESEEN = 8  # points of the curve beyond what was seen
+
+
+class Fit(Struct, frozen=True, gc=False):
+    """e(k) = 1 / (b0·k + b1) + b2, and how far the points lie from it."""
+
+    b0: float
+    b1: float
+    b2: float
+    rms: float
+
+    def missing(self, epochs: float) -> float:
+        """What is missing after so many epochs."""
+        return 1.0 / (self.b0 * epochs + self.b1) + self.b2
+
+    def epochs_to(self, missing: float) -> float | None:
+        """After how many epochs no more than this is missing; None: never."""
+        if missing <= self.b2 or self.b0 <= 0:
+            return None
+        return max(0.0, (1.0 / (missing - self.b2) - self.b1) / self.b0)
+
+
+def fit(points: Sequence[tuple[float, float]]) -> Fit | None:
+    """The curve through (epochs, missing) pairs; None where no falling one explains them."""
+    least = min(e for _k, e in points)
+    if least <= 0:
+        return None
+    best, low, high = None, 0.0, least
+    for _ in range(2):  # Once over all that is possible, once more around the best of it.
+        step = (high - low) / _STEPS
+        for i in range(_STEPS):
+            found = _fit_with(points, low + i * step)
+            if found is not None and (best is None or found.rms < best.rms):
+                best = found
+        if best is None:
+            return None
+        low, high = max(0.0, best.b2 - step), min(least, best.b2 + step)
+    return best
+
+
+def _fit_with(points: Sequence[tuple[float, float]], b2: float) -> Fit | None:
+    """Least squares for b0 and b1 on 1 / (e - b2) = b0·k + b1, weighted so that errors count as they do in e."""
+    aa = ab = bb = ay = by = 0.0
+    for k, e in points:
+        over = e - b2
+        weight = over * over
+        a = weight * k
+        aa += a * a
+        ab += a * weight
+        bb += weight * weight
+        ay += a * over
+        by += weight * over
+    b0, b1 = nonnegative(aa, ab, bb, ay, by)
+    squares = 0.0
+    for k, e in points:
+        denominator = b0 * k + b1
+        if denominator <= 0:
+            return None
+        squares += (1.0 / denominator + b2 - e) ** 2
+    return Fit(b0, b1, b2, sqrt(squares / len(points)))
+
+
+def nonnegative(aa: float, ab: float, bb: float, ay: float, by: float) -> tuple[float, float]:
+    """The two coefficients from 0 up that solve the normal equations best: inside, or on the better edge."""
+    determinant = aa * bb - ab * ab
+    if determinant > 1e-12 * aa * bb:
+        first, second = (ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant
+        if first >= 0 and second >= 0:
+            return first, second
+    edges = [(max(0.0, ay / aa) if aa else 0.0, 0.0), (0.0, max(0.0, by / bb) if bb else 0.0)]
+    return min(edges, key=lambda c: c[0] * (c[0] * aa - 2 * ay) + c[1] * (c[1] * bb - 2 * by))
+
+
+def noted(beliefs: Beliefs, epoch: int, value: float) -> Beliefs:
+    """Beliefs with one more point of the curve seen, and nothing foreseen; of a long history, not every one counts."""
+    if epoch < 1 or not isfinite(value) or (epoch > _MOST and epoch % (epoch // _MOST)):
+        return beliefs
+    seen = {p.x: p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen}
+    seen[float(epoch)] = Point(float(epoch), value, 0.0, 1)
+    return replace(beliefs, quality=Curve(tuple(_spread([seen[x] for x in sorted(seen)], 4 * _MOST))))
+
+
+def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: float) -> Beliefs:
+    """Beliefs after a job with a goal reported this value, having done so much work: its curve and its run time.
+
+    Points that were seen before, in a profile too, count as its own do. Where the curve never gets to the goal, what
+    was believed of the run time stays, unless the goal sets a number of epochs.
+    """
+    noticed = noted(beliefs, epoch, value)
+    if noticed is beliefs or noticed.quality is None:
+        return beliefs
+    points = list(noticed.quality.points)
+    rises = goal.relation == ">="
+    best = _best_conceivable(goal, points)
+    missing = [(p.x, best - p.mean if rises else p.mean - best) for p in _spread(points, _MOST)]
+    found = fit(missing) if len(points) >= _ENOUGH else None
+    if found is None:
+        return noticed
+    at = found.epochs_to(abs(best - goal.target))
+    if isinstance(goal.deadline, Epochs):
+        at = goal.deadline.count if at is None else min(at, goal.deadline.count)
+    run_s = beliefs.run_s
+    last = float(epoch + 1 if at is None else max(epoch + 1, ceil(at)))
+    if at is not None and done_s > 0:
+        epoch_s = done_s / epoch
+        slope = abs(found.missing(last) - found.missing(last + 1)) or found.rms
+        run_s = Estimate(last * epoch_s, epoch_s * found.rms / slope if slope else 0.0)
+    step = max(1.0, (last - epoch) / _FORESEEN)
+    ahead = [epoch + i * step for i in range(1, _FORESEEN + 1) if epoch + i * step <= last]
+    foreseen = [Point(x, best - found.missing(x) if rises else best + found.missing(x), found.rms) for x in ahead]
+    own = [p for p in points if p.x <= epoch] + foreseen
+    beyond = [p for p in points if p.x > own[-1].x]  # a profile that goes further than the job will
+    return replace(beliefs, run_s=run_s, quality=Curve(tuple(own + beyond)))
+
+
+def _best_conceivable(goal: Goal, points: Sequence[Point]) -> float:
+    """What no curve crosses: 1 for shares that shall rise, 0 for a loss, else well beyond all that was seen."""
+    values = [goal.target, *(p.mean for p in points)]
+    if goal.relation == ">=":
+        return 1.0 if max(values) < 1 else max(values) + (max(values) - min(values)) + 1e-9
+    return 0.0 if min(values) > 0 else min(values) - (max(values) - min(values)) - 1e-9
+
+
+def _spread(points: list[Point], most: int) -> list[Point]:
+    """No more than so many of them, evenly, the last one among them."""
+    if len(points) <= most:
+        return points
+    return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]

@@ -1,0 +1,143 @@
+"""The best allocation that can be found, and a proven bound on what any could be worth.
+
+Small questions are answered exactly by P2 as printed. Others by counts, which are then placed; demands that pooled
+capacity promised room for in vain are counted more closely, and placed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hocket.policies.dorm.kinds import Kind, classes_of, kinds_of, tightened
+from hocket.policies.dorm.placement import place
+from hocket.policies.dorm.plain_model import solve_plain
+from hocket.policies.dorm.problem import TOLERANCE, Allocation, Problem, standing, utilisation, violations
+from hocket.policies.dorm.solver import Effort
+from hocket.policies.dorm.typed_counts import Counts, Relaxed, relax
+
+GOOD = 0.01  # of the bound: closer than that nobody looks on
+_STOP = 0.004  # of the utilisation: where a search in counts stops
+_MANY = (
+    25  # kinds of applications: with more of them one search takes seconds, and is not begun again for a better plan
+)
+_STOP_MANY = 0.02
+_SMALL = 64  # applications times servers
+_NODES = 2000  # of one search
+_TOO_MANY = "the smallest sizes of all do not fit the cluster together"
+_APART = (8, 24, 64)  # servers told apart for each tight demand, round by round
+
+
+class Outcome(Struct, frozen=True):
+    """What came out of one question."""
+
+    allocation: Allocation | None  # None: today's partitions stay
+    bound: float = inf  # nothing can be worth more
+    worth: float = 0.0
+    why: str = ""  # there is no allocation
+
+    @property
+    def gap(self) -> float:
+        """How far below the bound it is, as a share of that."""
+        return max(self.bound - self.worth, 0.0) / self.bound if 0 < self.bound < inf else inf if self.bound else 0.0
+
+
+def optimise(problem: Problem, solver_s: float = inf) -> Outcome:
+    """Solve P2; every search may take so many seconds."""
+    if not problem.applications:
+        return Outcome((), 0.0)
+    if not _enough(problem):
+        return Outcome(None, why=_TOO_MANY)
+    if len(problem.applications) * len(problem.servers) <= _SMALL:
+        effort = Effort(nodes=10 * _NODES, seconds=solver_s, tolerance=1e-9)
+        found, solved = solve_plain(problem, effort)
+        if solved.infeasible:
+            return Outcome(None, why=_binding_limit(problem, solver_s))
+        if found is None or any(violations(problem, found)):
+            return Outcome(None, solved.bound, why=_gave_up(solved.cut_off))
+        return Outcome(found, solved.bound, utilisation(problem, found))
+    return _by_counts(problem, solver_s)
+
+
+def _enough(problem: Problem) -> bool:
+    """Is there as much of every resource as the smallest sizes of all need? Counting is cheap; a search is not."""
+    for k in range(len(problem.totals)):
+        least = sum(a.sizes[0] * a.demand[k] for a in problem.applications)
+        if least > sum(server[k] for server in problem.servers) * (1 + TOLERANCE):
+            return False
+    return True
+
+
+def _effort(problem: Problem, kinds: int, solver_s: float) -> Effort:
+    """The objective is a sum of what is there and what may come: what is near enough is counted by the former."""
+    least = sum(g * a.sizes[0] for g, a in zip(problem.gains, problem.applications, strict=True))
+    stop = _STOP if kinds <= _MANY else _STOP_MANY
+    return Effort(stop * max(utilisation(problem, standing(problem)), least), _NODES, solver_s)
+
+
+def _by_counts(problem: Problem, solver_s: float) -> Outcome:
+    classes = classes_of(problem)
+    kinds = kinds_of(problem, classes)
+    effort = _effort(problem, len(kinds), solver_s)
+    relaxed = relax(problem, classes, kinds, effort)
+    if relaxed.infeasible:
+        return Outcome(None, why=_binding_limit(problem, solver_s))
+    best = Outcome(None, relaxed.bound, why=_gave_up(relaxed.cut_off))
+    tight: tuple[int, ...] = ()
+    for apart in (*_APART, 0):
+        short: tuple[int, ...] = ()
+        for allocation, lacking in _placements(problem, kinds, relaxed):
+            worth = utilisation(problem, allocation) if allocation is not None else -inf
+            if allocation is not None and worth > best.worth and not any(violations(problem, allocation)):
+                best = Outcome(allocation, best.bound, worth)
+            if best.gap <= GOOD:
+                return best
+            short = lacking
+        if not apart or not short or (len(kinds) > _MANY and best.allocation is not None):
+            break
+        known = {problem.applications[i].demand for i in tight}
+        tight += tuple({d: i for i in short if (d := problem.applications[i].demand) not in known}.values())
+        closer = tightened(problem, tight, apart)
+        classes = classes_of(problem, closer.apart)
+        kinds = kinds_of(problem, classes, closer)
+        relaxed = relax(problem, classes, kinds, effort, closer)
+    return best
+
+
+def _placements(
+    problem: Problem, kinds: tuple[Kind, ...], relaxed: Relaxed
+) -> Iterator[tuple[Allocation | None, tuple[int, ...]]]:
+    """Ways to make counts true, each with the applications that got less than they should."""
+    counts: Counts | None = relaxed.counts
+    if counts is not None:
+        for in_place in (True, False):  # Who grows where it stands is disturbed least.
+            placed = place(problem, kinds, counts, in_place=in_place)
+            yield placed.allocation, placed.short
+
+
+def _gave_up(cut_off: bool) -> str:
+    return "the solver's time is over" if cut_off else "no placement was found, for what is free lies in pieces"
+
+
+def _binding_limit(problem: Problem, solver_s: float) -> str:
+    """Which limit leaves no allocation: θ = 1 is none at all."""
+    fairness = f"the fairness limit ({problem.loss_limit}, theta1={problem.theta1:g})"
+    changes = f"the adjustment limit ({problem.change_limit}, theta2={problem.theta2:g})"
+    if _possible(replace(problem, theta1=1.0), solver_s):
+        return f"{fairness} binds"
+    if _possible(replace(problem, theta2=1.0), solver_s):
+        return f"{changes} binds"
+    if _possible(replace(problem, theta1=1.0, theta2=1.0), solver_s):
+        return f"{fairness} and {changes} bind together"
+    return _TOO_MANY
+
+
+def _possible(problem: Problem, solver_s: float) -> bool:
+    any_will_do = Effort(inf, _NODES, solver_s)
+    if len(problem.applications) * len(problem.servers) <= _SMALL:
+        return not solve_plain(problem, any_will_do)[1].infeasible
+    classes = classes_of(problem)
+    return not relax(problem, classes, kinds_of(problem, classes), any_will_do).infeasible

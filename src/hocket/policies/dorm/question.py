@@ -1,0 +1,148 @@
+"""A snapshot as a problem: who takes part, what they have, and what there is for them."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from math import inf
+
+from msgspec import Struct
+
+from hocket.model.job import Job
+from hocket.model.partition import Partition, Sharing
+from hocket.model.resources import RESOURCES, Demand, Node, Slice
+from hocket.model.snapshot import NO_USE, Snapshot
+from hocket.model.view import JobView
+from hocket.policies.dorm.problem import Application, Places, Problem, Vector
+from hocket.policies.draft import Draft
+
+_CLOSE = 1e-6
+
+
+class Question(Struct, frozen=True):
+    """What is asked of the optimiser, and whose application is which."""
+
+    problem: Problem
+    views: tuple[JobView, ...]  # of the applications
+    nodes: tuple[int, ...]  # of the servers: their numbers in the layout
+    asking_nothing: tuple[JobView, ...]  # waiting jobs without a demand: they fit everywhere
+    without_a_place: tuple[JobView, ...]  # waiting jobs that no nodes that are up could hold
+
+
+def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
+    """All jobs that this policy can place, and all nodes that are up."""
+    layout, up = snapshot.capacity.layout, snapshot.capacity.up
+    nodes = tuple(i for i in range(len(layout.nodes)) if up >> i & 1)
+    server_of = {layout.nodes[i].id: server for server, i in enumerate(nodes)}
+    whole = [_amounts(layout.nodes[i]) for i in nodes]
+    sums = [sum(column) for column in zip(*whole, strict=True)] or [0.0] * len(RESOURCES)
+    there = [k for k, total in enumerate(sums) if total > 0]
+
+    def vector(amounts: tuple[float, ...]) -> Vector:
+        return tuple(amounts[k] for k in there)
+
+    ours, outside = _placed(snapshot)
+    free = [list(vector(amounts)) for amounts in whole]
+    for partition in outside:
+        for part in partition.slices:
+            taken = vector((float(len(part.gpus)), part.cores, part.mem_mib, part.net_mbps))
+            free[server_of[part.node]] = [f - t for f, t in zip(free[server_of[part.node]], taken, strict=True)]
+    owners = {o: n for n, o in enumerate(sorted(snapshot.owners.data()))}
+
+    def application(view: JobView, before: Places | None) -> Application:
+        job = view.job
+        accepts = -1
+        if job.gpu_kinds or job.gpu_mem_mib:
+            mask = layout.eligible(job)
+            accepts = sum(1 << server for server, i in enumerate(nodes) if mask >> i & 1)
+        demand = vector(_amounts(job.demand))
+        return Application(demand, job.sizes, job.weight, before, accepts, job.max_nodes, owners.get(job.owner, -1))
+
+    applications, views = [], []
+    for view, partition in ours:
+        replicas = partition.tenants[0].replicas
+        before = tuple(sorted((server_of[s.node], n) for s, n in zip(partition.slices, replicas, strict=True) if n))
+        applications.append(application(view, before))
+        views.append(view)
+    nothing, nowhere = [], []
+    empty = Problem(tuple(map(tuple, free)), vector(tuple(sums)), ())
+    gate = Draft(snapshot)
+    for view in sorted((snapshot.jobs[e[-1]] for e in snapshot.waiting), key=lambda v: v.number):
+        amounts = _amounts(view.job.demand)
+        if not any(amounts):
+            nothing.append(view)
+        elif not (can := application(view, None)) or not _fits_alone(empty, can, amounts, there):
+            nowhere.append(view)
+        elif gate.reserve(view):
+            applications.append(can)
+            views.append(view)
+    quotas = tuple(_quota(snapshot, owner, ours, there) for owner in owners)
+    problem = Problem(empty.servers, empty.totals, tuple(applications), theta1, theta2, quotas)
+    return Question(problem, tuple(views), nodes, tuple(nothing), tuple(nowhere))
+
+
+def _amounts(of: Node | Demand) -> tuple[float, float, float, float]:
+    return float(of.gpus), of.cores, of.mem_mib, of.net_mbps
+
+
+def _placed(snapshot: Snapshot) -> tuple[list[tuple[JobView, Partition]], list[Partition]]:
+    """Jobs that have a partition for themselves with what they need and no more; and all other partitions."""
+    ours: list[tuple[JobView, Partition]] = []
+    outside: list[Partition] = []
+    for partition in snapshot.partitions.values():
+        view = snapshot.jobs.get(partition.tenants[0].job)
+        if view is not None and not view.verdict and view.job.tasks is None and _is_plain(view, partition):
+            ours.append((view, partition))
+        else:
+            outside.append(partition)
+    ours.sort(key=lambda one: one[0].number)
+    return ours, outside
+
+
+def _is_plain(view: JobView, partition: Partition) -> bool:
+    return (
+        len(partition.tenants) == 1
+        and partition.sharing is Sharing.ALONE
+        and len(view.partitions) == 1
+        and any(_amounts(view.job.demand))
+        and all(
+            _is_exact(view.job, part, n)
+            for part, n in zip(partition.slices, partition.tenants[0].replicas, strict=True)
+        )
+    )
+
+
+def _is_exact(job: Job, part: Slice, replicas: int) -> bool:
+    has = (float(len(part.gpus)), part.cores, part.mem_mib, part.net_mbps)
+    return all(abs(h - replicas * d) <= _CLOSE for h, d in zip(has, _amounts(job.demand), strict=True))
+
+
+def _fits_alone(empty: Problem, application: Application, amounts: tuple[float, ...], there: list[int]) -> bool:
+    """Could its smallest size stand on these servers if nobody else did?"""
+    if any(amount and k not in there for k, amount in enumerate(amounts)):
+        return False
+    alone = Problem(empty.servers, empty.totals, (application,))
+    rooms = [alone.room(0, s) if application.servers >> j & 1 else 0 for j, s in enumerate(empty.servers)]
+    if application.max_servers:
+        rooms = sorted(rooms, reverse=True)[: application.max_servers]
+    return sum(rooms) >= application.sizes[0]
+
+
+def _quota(snapshot: Snapshot, owner: str, ours: list[tuple[JobView, Partition]], there: list[int]) -> Vector:
+    """The most that an owner's applications may have: its quota, or what it has already if that is more."""
+    limits = snapshot.owners[owner]
+    used = snapshot.usage.get(owner) or NO_USE
+    mine = [0.0] * len(RESOURCES)
+    for view, partition in ours:
+        if view.job.owner == owner:
+            size = partition.size_of(view.job.id)
+            mine = [m + size * d for m, d in zip(mine, _amounts(view.job.demand), strict=True)]
+    rows = ((limits.max_gpus, used.gpus), (limits.max_cores, used.cores), (limits.max_mem_mib, used.mem_mib), (0, 0.0))
+    allowed = [max(limit, has) - (has - m) if limit else inf for (limit, has), m in zip(rows, mine, strict=True)]
+    return tuple(allowed[k] for k in there)
+
+
+def signature(snapshot: Snapshot, placed: set[int], waiting: set[int]) -> str:
+    """What a decision rests on, in short: while it stays the same there is nothing to decide."""
+    owners = sorted((o.id, o.max_gpus, o.max_cores, o.max_mem_mib, o.max_jobs) for o in snapshot.owners.values())
+    text = repr((sorted(placed), sorted(waiting), snapshot.capacity.up, owners))
+    return blake2b(text.encode(), digest_size=8).hexdigest()

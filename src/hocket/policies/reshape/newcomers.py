@@ -1,0 +1,242 @@
+"""Algorithm 1: for a newcomer every size, and for every size everybody who can give up what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from hocket.model.capacity import shape_of
+from hocket.model.partition import Partition
+from hocket.model.resources import Slice
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+from hocket.policies.predicted import Outlook, begin_s, on, shrunk_s, slower, speed, work_s
+from hocket.policies.reshape.objective import Key, Objective
+from hocket.policies.reshape.several import together
+
+
+class Donor(NamedTuple):
+    """A running job, the size it shrinks to, and when it ends then."""
+
+    view: JobView
+    size: int
+    ends_s: float
+
+
+class Option(NamedTuple):
+    """A size for a newcomer, on which kind of GPU, and who makes room."""
+
+    size: int
+    kind: str | None  # None: whichever is there
+    donors: tuple[Donor, ...] = ()
+
+    @property
+    def name(self) -> tuple[object, ...]:
+        """Tells it from the others."""
+        return self.size, self.kind, tuple((d.view.number, d.size) for d in self.donors)
+
+
+def serve(draft: Draft, outlook: Outlook, objective: Objective, donors: int, unknown_s: float) -> bool:
+    """Start waiting jobs in the order of submission, as far as a size of theirs can be met; True if some wait."""
+    hopeless: set[object] = set()
+    waiting = False
+    for view in draft.candidates():
+        job = view.job
+        alike = (shape_of(job), job.sizes, job.owner)
+        if alike in hopeless or not _Newcomer(view, draft, outlook, objective, donors, unknown_s).placed():
+            waiting = True
+            hopeless.add(alike)
+            if not outlook.elastic and draft.capacity.place(job, job.sizes[0]) is None:
+                draft.pass_over(view)  # With donors, others of its shape may have sizes that can be met.
+    return waiting
+
+
+class _Newcomer:
+    """One waiting job, and all that could be done for it."""
+
+    def __init__(
+        self, view: JobView, draft: Draft, outlook: Outlook, objective: Objective, donors: int, unknown_s: float
+    ) -> None:
+        self.view, self.draft, self.outlook, self.objective, self.most = view, draft, outlook, objective, donors
+        self.now_s = draft.snapshot.now_s
+        self.work_s = work_s(view, self.now_s, unknown_s)
+        # Those who make room train on while a newcomer that can be warmed up is prepared.
+        self.wait_s = view.costs.prepare_s if view.job.warm and not view.prepared else 0.0
+        self.refused: set[tuple[object, ...]] = set()  # options against which something else stands
+
+    def placed(self) -> bool:
+        """Carry out the best option; the next best if something stands against that."""
+        while True:
+            best: tuple[Key, Option] | None = None
+            for option in self._idle():
+                if (best is None or option[0] < best[0]) and option[1].name not in self.refused:
+                    best = option
+            best = self._shrinking(best)
+            if self.most > 1:
+                for option in self._several():
+                    if (best is None or option[0] < best[0]) and option[1].name not in self.refused:
+                        best = option
+            if best is None:
+                return False
+            if self._carried_out(best[1]):
+                return True
+            self.refused.add(best[1].name)
+
+    def ends_s(self, size: int, kind: str, nodes: int, delay_s: float = 0.0) -> float:
+        """When it ends at a size, on GPUs of a kind."""
+        return self.now_s + delay_s + begin_s(self.view) + self.work_s / speed(self.view, size, kind, nodes)
+
+    def _idle(self) -> Iterator[tuple[Key, Option]]:
+        """On GPUs that nobody has, of each kind."""
+        job, capacity = self.view.job, self.draft.capacity
+        last_s = self.outlook.last_two()[1]
+        for kind in self.outlook.kinds(job):
+            restricted = on(job, kind)
+            for size in job.sizes:
+                if (places := capacity.place(restricted, size)) is None:
+                    continue
+                ends_s = self.ends_s(size, capacity.layout.nodes[places[0][0]].gpu_kind, len(places))
+                yield self.objective.key(max(last_s, ends_s), ends_s, 0), Option(size, kind)
+
+    def _shrinking(self, best: tuple[Key, Option] | None) -> tuple[Key, Option] | None:
+        """With GPUs that one running job gives up, exactly as many as are missing: the best of these and `best`."""
+        job = self.view.job
+        each_new, one_node, now_s, wait_s = job.demand.gpus, job.max_nodes == 1, self.now_s, self.wait_s
+        if not each_new or not self.outlook.elastic:
+            return best
+        eligible, free, kind_of = self._nodes()
+        idle = sum(free[node] for node in eligible)
+        last, last_s, other_s = self.outlook.last_two()
+        fastest = self._fastest(kind_of[node] for node in eligible)
+        key_of = self.objective.key
+        landed: dict[tuple[str, int, int], tuple[str, int] | None] = {}
+        alone_s: dict[tuple[int, str, int], float] = {}
+        slowdowns: dict[tuple[int, int, int, int], float] = {}
+        for donor, partition, donor_ends_s in self.outlook.settled():
+            demand, slices = donor.job.demand, partition.slices
+            each, node = demand.gpus, slices[0].node
+            if one_node:
+                if len(slices) > 1 or node not in eligible:
+                    continue  # Whoever spans nodes gives up GPUs of several.
+                idle = free[node]
+            if not each:
+                continue
+            size_now, sizes = donor.size, donor.job.sizes
+            for size in job.sizes:
+                missing = size * each_new - idle
+                if missing <= 0 or missing % each or (less := size_now - missing // each) not in sizes:
+                    continue
+                stop_s = donor.costs.restart_s(donor.job.warm)
+                # Jobs of one kind share their curve, so it is asked once.
+                pair = (id(donor.beliefs.speed), donor.beliefs.reference_size, size_now, less)
+                if (times := slowdowns.get(pair)) is None:
+                    times = slowdowns[pair] = slower(donor, less)
+                gone_s = shrunk_s(donor_ends_s, times, now_s, wait_s, stop_s)
+                others_s = other_s if donor.job.id == last else last_s
+                if best is not None:  # Not even the fastest place would make it better: where it lands does not matter.
+                    hoped_s = fastest[size] + stop_s
+                    if key_of(max(others_s, hoped_s, gone_s), hoped_s + gone_s - donor_ends_s, missing) >= best[0]:
+                        continue
+                place: tuple[str, int] | None
+                if one_node:
+                    place = (kind_of[node], 1)
+                elif len(slices) > 1:
+                    place = self._landing(size, donor, partition, less)
+                elif (where := (node, missing, size)) in landed:
+                    place = landed[where]
+                else:
+                    place = landed[where] = self._landing(size, donor, partition, less)
+                if place is None:
+                    continue
+                if (at := (size, *place)) not in alone_s:
+                    alone_s[at] = self.ends_s(size, *place)
+                new_s = alone_s[at] + stop_s
+                key = key_of(max(others_s, new_s, gone_s), new_s + gone_s - donor_ends_s, missing)
+                if best is None or key < best[0]:
+                    option = Option(size, place[0] if one_node else None, (Donor(donor, less, gone_s),))
+                    if option.name not in self.refused:
+                        best = key, option
+        return best
+
+    def _nodes(self) -> tuple[set[str], dict[str, int], dict[str, str]]:
+        """The nodes whose GPUs the job accepts; free GPUs, and their kind, by node."""
+        capacity = self.draft.capacity
+        mask = capacity.layout.eligible(self.view.job)
+        free, kind_of, eligible = {}, {}, set()
+        for i, (node, left) in enumerate(capacity):
+            free[node.id], kind_of[node.id] = left.gpus.bit_count(), node.gpu_kind
+            if mask >> i & 1:
+                eligible.add(node.id)
+        return eligible, free, kind_of
+
+    def _fastest(self, present: Iterator[str]) -> dict[int, float]:
+        """The earliest end that each size may hope for."""
+        found = set(present)
+        return {
+            size: min((self.ends_s(size, kind, nodes) for kind in found for nodes in (1, 2)), default=self.now_s)
+            for size in self.view.job.sizes
+        }
+
+    def _landing(self, size: int, donor: JobView, partition: Partition, less: int) -> tuple[str, int] | None:
+        """On which kind of GPU, and how many nodes, it lands if it may span nodes; None: it does not fit."""
+        draft, demand = self.draft, donor.job.demand
+        if len(partition.slices) == 1:
+            part, gone = partition.slices[0], donor.size - less
+            gpus = part.gpus[-gone * demand.gpus :]
+            given = Slice(part.node, gpus, demand.cores * gone, demand.mem_mib * gone, demand.net_mbps * gone)
+            capacity = draft.capacity.give((given,))
+        else:
+            saved = draft.saved()
+            draft.resize(donor, less, "")
+            capacity = draft.capacity
+            draft.restore(saved)
+        places = capacity.place(self.view.job, size)
+        return None if places is None else (capacity.layout.nodes[places[0][0]].gpu_kind, len(places))
+
+    def _several(self) -> Iterator[tuple[Key, Option]]:
+        """Beyond the paper: on GPUs that several running jobs give up."""
+        job = self.view.job
+        eligible, free, kind_of = self._nodes()
+        groups: dict[str, list[tuple[JobView, float]]] = {}  # where a newcomer needs one node, by node
+        for donor, partition, ends_s in self.outlook.settled():
+            node = partition.slices[0].node
+            if donor.job.demand.gpus and len(partition.slices) == 1 and node in eligible:
+                groups.setdefault(node if job.max_nodes == 1 else "", []).append((donor, ends_s))
+        for node, donors in groups.items():
+            idle = free[node] if node else sum(free[n] for n in eligible)
+            for size in job.sizes:
+                missing = size * job.demand.gpus - idle
+                found = together(donors, missing, self.most, self.now_s, self.wait_s) if missing > 0 else None
+                if not found:
+                    continue
+                stop_s = max(d.costs.restart_s(d.job.warm) for d, _less, _gone, _was in found)
+                new_s = self.ends_s(size, kind_of.get(node, ""), 1 if node else 2, stop_s)
+                others_s = self.outlook.latest({d.job.id for d, *_ in found})
+                last_s = max([others_s, new_s, *(gone for *_, gone, _was in found)])
+                sum_s = new_s + sum(gone - was for *_, gone, was in found)
+                moved = sum((d.size - less) * d.job.demand.gpus for d, less, *_ in found)
+                donated = tuple(Donor(d, less, gone) for d, less, gone, _was in found)
+                yield self.objective.key(last_s, sum_s, moved), Option(size, kind_of.get(node), donated)
+
+    def _carried_out(self, option: Option) -> bool:
+        """Write the option into the draft; False, and nothing changed, if something stands against it."""
+        draft, view = self.draft, self.view
+        saved = draft.saved() if option.donors else None
+        done = True
+        for donor in option.donors:
+            gpus = (donor.view.size - donor.size) * donor.view.job.demand.gpus
+            done = done and draft.resize(donor.view, donor.size, f"shrinks: '{view.job.id}' gets {gpus} of its GPUs")
+        why = "starts: with this size the last job ends soonest"
+        if not (done and draft.start(replace(view, job=on(view.job, option.kind)), why, option.size)):
+            if saved is not None:
+                draft.restore(saved)
+            return False
+        slices = draft.slices_of(view)
+        kind = draft.snapshot.nodes[slices[0].node].node.gpu_kind
+        stop_s = max((d.view.costs.restart_s(d.view.job.warm) for d in option.donors), default=0.0)
+        self.outlook.change(view, self.ends_s(option.size, kind, len(slices), stop_s))
+        for donor in option.donors:
+            self.outlook.change(donor.view, donor.ends_s)
+        return True

@@ -1,0 +1,55 @@
+"""The policy: newcomers first (Algorithm 1), then idle GPUs (Algorithm 2)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from hocket.model.plan import Plan, Wake
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+from hocket.policies.predicted import Outlook, end_s
+from hocket.policies.registry import Params, policy
+from hocket.policies.reshape.growth import grow
+from hocket.policies.reshape.newcomers import serve
+from hocket.policies.reshape.objective import Objective
+
+
+class Reshape(Params, frozen=True):
+    objective: Annotated[
+        Literal["makespan", "jct"], Meta(description="the latest predicted end, or the mean of all predicted ends")
+    ] = "makespan"
+    donors: Annotated[int, Meta(ge=1, description="how many running jobs may shrink for one newcomer")] = 1
+    hysteresis: Annotated[
+        float, Meta(ge=0, lt=1, description="a job grows if that saves more than this share of what it has left")
+    ] = 0.0
+    unknown_s: Annotated[
+        float, Meta(gt=0, description="what a job of which nothing is believed is taken to need at its reference size")
+    ] = 3600.0
+
+
+def rank(view: JobView, now_s: float, params: Reshape) -> tuple[float, ...]:
+    """Waiting jobs stand in the order of submission, placed ones in the order of their predicted ends."""
+    return (end_s(view, now_s, params.unknown_s),) if view.partitions else ()
+
+
+@policy("reshape", params=Reshape, order=rank, paper="Reshape, Wang et al., SC'20", reads_usage=False)
+def decide(snapshot: Snapshot, params: Reshape) -> Plan:
+    """Each newcomer gets the size, and if need be a running job's GPUs, with which the last job ends soonest.
+
+    All its sizes are tried, and for each every running job that can give up what is missing. When nobody waits, idle
+    GPUs go to the running job with which the last one ends soonest, again and again, as long as that is sooner than
+    now. Equal last ends: the smaller sum of ends, then fewer GPUs moved. Ends count what switching takes.
+    """
+    draft = Draft(snapshot)
+    outlook, objective = Outlook(draft), Objective(params.objective == "jct")
+    waiting = serve(draft, outlook, objective, params.donors, params.unknown_s)
+    if waiting:
+        draft.reasons["*"] = "waits: no size of it can be met, not with the GPUs of others either"
+    elif draft.free_gpus:
+        grow(draft, outlook, objective, params.hysteresis)
+    wanting = waiting or draft.over_quota > 0 or draft.free_gpus > 0
+    restless = outlook.restless or bool(outlook.changed)
+    return draft.plan(Wake(epoch=wanting, at_s=snapshot.now_s if wanting and restless else None))

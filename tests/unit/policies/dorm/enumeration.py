@@ -1,0 +1,50 @@
+"""P2 by trying everything: the reference that no solver has touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hocket.policies.dorm.problem import Allocation, Places, Problem, utilisation, violations
+
+
+def placements(problem: Problem, i: int, free: list[list[float]]) -> Iterator[Places]:
+    """All ways to put an allowed number of containers of one application on what is free."""
+    application = problem.applications[i]
+
+    def spread(server: int, left: int) -> Iterator[Places]:
+        if server == len(problem.servers):
+            if not left:
+                yield ()
+            return
+        n = 0
+        while n <= left and all(
+            n * need <= has + 1e-9 for need, has in zip(application.demand, free[server], strict=True)
+        ):
+            for rest in spread(server + 1, left - n):
+                yield ((server, n), *rest) if n else rest
+            n += 1
+
+    for size in application.sizes:
+        yield from spread(0, size)
+
+
+def best_by_enumeration(problem: Problem) -> tuple[float, Allocation] | None:
+    """The largest utilisation of any allocation that breaks nothing; None when all do."""
+    best: list[tuple[float, Allocation]] = []
+
+    def fill(chosen: tuple[Places, ...], free: list[list[float]]) -> None:
+        i = len(chosen)
+        if i == len(problem.applications):
+            worth = utilisation(problem, chosen)
+            if (not best or worth > best[0][0]) and not any(violations(problem, chosen)):
+                best[:] = [(worth, chosen)]
+            return
+        for places in placements(problem, i, free):
+            after = [list(server) for server in free]
+            for server, n in places:
+                for k, need in enumerate(problem.applications[i].demand):
+                    after[server][k] -= n * need
+            fill((*chosen, places), after)
+
+    fill((), [list(server) for server in problem.servers])
+    return best[0] if best else None
