@@ -1,0 +1,1 @@
+"""What jobs run: runtimes that know nothing of each other, nor of who decides about them."""

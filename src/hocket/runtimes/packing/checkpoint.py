@@ -1,0 +1,83 @@
+"""A model's state at rest: on the host, complete, and able to go on as if it had never stopped."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Module, optimiser, schedule, scaler, generators and place in the data, after `step` steps."""
+
+    name: str
+    step: int
+    reason: str  # why the model was freed
+    state: dict[str, Any]
+    failed: bool = False  # freed because it could not go on
+
+    @property
+    def loss(self) -> float | None:
+        """Of its last step."""
+        loss = self.state["loss"]
+        return None if loss is None else float(loss)
+
+    def save(self, path: Path | str) -> None:
+        """Whole or not at all: written beside it, brought to disk, and renamed."""
+        path = Path(path)
+        part = path.with_name(path.name + ".part")
+        with open(part, "wb") as file:
+            torch.save((self.name, self.step, self.reason, self.state, self.failed), file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+
+    @staticmethod
+    def read(path: Path | str) -> Checkpoint:
+        """One that was saved. It is unpickled: read only what you trust."""
+        return Checkpoint(*torch.load(path, map_location="cpu", weights_only=False))
+
+
+def copied(value: Any, device: torch.device) -> Any:
+    """A copy that shares no memory: tensors of more than a number on `device`, numbers where they were."""
+    if isinstance(value, Tensor):
+        where = device if value.dim() or device.type == "cpu" else value.device
+        return value.detach().to(where, copy=True)
+    if isinstance(value, dict):
+        return {key: copied(part, device) for key, part in value.items()}
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(copied(part, device) for part in value)
+    if isinstance(value, list):
+        return [copied(part, device) for part in value]
+    return value
+
+
+def put_back(module: nn.Module, optimiser: Optimizer, state: dict[str, Any]) -> None:
+    """Weights, buffers and optimiser state as they were, written into the tensors that are there."""
+    with torch.no_grad():
+        now = module.state_dict()
+        for key, value in state["module"].items():
+            if isinstance(value, Tensor):
+                now[key].copy_(value)
+        numbered = [p for group in optimiser.param_groups for p in group["params"]]
+        saved = state["optimiser"]["state"]
+        for number, parameter in enumerate(numbered):
+            if number not in saved:
+                optimiser.state.pop(parameter, None)
+                continue
+            for key, value in saved[number].items():
+                there = optimiser.state[parameter].get(key)
+                if isinstance(there, Tensor) and isinstance(value, Tensor) and there.shape == value.shape:
+                    there.copy_(value)
+                else:
+                    optimiser.state[parameter][key] = value
+        for group, was in zip(optimiser.param_groups, state["optimiser"]["param_groups"], strict=True):
+            for key, value in was.items():
+                if key != "params" and not isinstance(group.get(key), Tensor):
+                    group[key] = value

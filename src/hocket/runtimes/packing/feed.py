@@ -1,0 +1,277 @@
+"""A model's batches, exactly those of its solo run, shared with others where they are the same.
+
+`SharedFeed` asks the loader for its order of examples at the start of each epoch, drawing what the loader would draw,
+and takes its batches from a common `Order`. `OwnFeed` iterates whatever it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    default_collate,
+)
+
+from hocket.runtimes.packing.reading import Drew, Library, Order, read
+from hocket.runtimes.packing.tensors import leaves, shape
+
+_DRAW_AT_THE_START = (SequentialSampler, RandomSampler, SubsetRandomSampler)  # and at no other time
+
+
+class Batch(NamedTuple):
+    """One batch on the device. Batches with the same token are the same."""
+
+    value: Any
+    token: object  # None: of nobody else
+    shape: tuple[object, ...]  # of all its tensors
+
+
+class Feed(Protocol):
+    """A model's batches, epoch after epoch. Only `shared` may be called while the model's dice are not taken."""
+
+    epoch: int  # epochs begun
+    ended: int  # epochs known to be over
+
+    def next(self) -> Batch: ...
+
+    def shared(self) -> Batch | None: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+def feed_of(name: str, data: Iterable[Any], library: Library) -> Feed:
+    """The way to feed from this data: shared where a loader's order can be known at the start of an epoch."""
+    if (
+        type(data) is DataLoader
+        and not isinstance(data.dataset, IterableDataset)
+        and type(data.batch_sampler) is BatchSampler
+        and isinstance(data.batch_sampler.sampler, _DRAW_AT_THE_START)
+        and data.worker_init_fn is None
+    ):
+        return SharedFeed(name, data, library)
+    return OwnFeed(name, data, library)
+
+
+class Generators:
+    """The generators of a loader. Within, they stand as if this model alone had drawn; afterwards, as before."""
+
+    def __init__(self, *holders: object) -> None:
+        found = [getattr(holder, "generator", None) for holder in holders]
+        self._generators = list({id(g): g for g in found if isinstance(g, torch.Generator)}.values())
+        self.states = [g.get_state() for g in self._generators]
+
+    def __enter__(self) -> None:
+        self._outside = [g.get_state() for g in self._generators]
+        for generator, state in zip(self._generators, self.states, strict=True):
+            generator.set_state(state)
+
+    def __exit__(self, *_: object) -> None:
+        self.states = [g.get_state() for g in self._generators]
+        for generator, state in zip(self._generators, self._outside, strict=True):
+            generator.set_state(state)
+
+
+class SharedFeed:
+    """An ordinary loader over a data set that others may read, too."""
+
+    def __init__(self, name: str, loader: DataLoader[Any], library: Library) -> None:
+        self.epoch = self.ended = 0
+        self._name, self._loader, self._library = name, loader, library
+        sampler: Any = loader.batch_sampler
+        self._batch_size: int = sampler.batch_size
+        self._drop_last: bool = sampler.drop_last
+        self._sampler: Any = sampler.sampler
+        self._own = Generators(loader, self._sampler)
+        self._order: Order | None = None
+        self._at = 0  # examples of the present order that were used
+        self._watched = loader.num_workers > 0  # Workers draw from generators of their own.
+        library.asked_for(loader.dataset, self._batch_size)
+
+    def shared(self) -> Batch | None:
+        """The next batch, if nothing has to be drawn for it."""
+        order = self._order
+        if order is None or self._at >= self._end() or not self._watched or self._library.draws(order.dataset):
+            return None
+        start, stop = self._at, min(self._at + self._batch_size, len(order.indices))
+        try:
+            batch = self._common(order, start, stop)
+        except Drew:
+            self._library.seen_drawing(order.dataset)
+            return None
+        self._used(stop)
+        return batch
+
+    def _common(self, order: Order, start: int, stop: int) -> Batch:
+        """Most models of a pack ask for the same batch, one after the other."""
+        if order.last is None or order.last.token != (order.number, start, stop):
+            value = order.batch(start, stop)
+            order.last = Batch(value, (order.number, start, stop), shape(value))
+        last: Batch = order.last
+        return last
+
+    def _used(self, stop: int) -> None:
+        self._at = stop
+        self.ended = self.epoch - (stop < self._end())
+
+    def next(self) -> Batch:
+        """The next batch, of the next epoch if this one is over."""
+        if self._order is None or self._at >= self._end():
+            self._begin_epoch()
+        assert self._order is not None
+        start, stop = self._at, min(self._at + self._batch_size, len(self._order.indices))
+        batch = self._taken(self._order, start, stop)
+        self._used(stop)
+        return batch
+
+    def _taken(self, order: Order, start: int, stop: int) -> Batch:
+        shares = self._watched and not self._library.draws(order.dataset)
+        if shares:
+            try:
+                return self._common(order, start, stop)
+            except Drew:
+                self._library.seen_drawing(order.dataset)
+        # As the loader alone reads: this batch and no more, with the model's own dice.
+        before = torch.default_generator.get_state()
+        copying = self._library.copying
+        value = read(order.dataset, order.indices[start:stop], self._loader.collate_fn, copying.pins)
+        drew = not torch.equal(before, torch.default_generator.get_state())
+        if drew or (self._loader.collate_fn is default_collate and not _slices(value, stop - start)):
+            self._library.seen_drawing(order.dataset)
+        self._watched = True
+        return Batch(copying(value), None, shape(value))
+
+    def _begin_epoch(self) -> None:
+        # An epoch's order follows from the generators: whoever has equal ones need not draw it again.
+        sampler = self._sampler
+        more = (getattr(sampler, "replacement", None), getattr(sampler, "num_samples", None), self._batch_size)
+        named = (type(sampler), id(getattr(sampler, "indices", None)), id(self._loader.dataset), *more)
+        before = [torch.default_generator.get_state(), *self._own.states]
+        key = (*named, *(state.numpy().tobytes() for state in before))
+        self._order = self._library.remembered(key)
+        if self._order is None:
+            with self._own:
+                torch.empty((), dtype=torch.int64).random_(generator=self._loader.generator)  # as an iterator does
+                indices = [int(i) for i in sampler]
+            self._follow(indices)
+            assert self._order is not None
+            self._library.remember(key, self._order, [torch.default_generator.get_state(), *self._own.states])
+        else:
+            now, *self._own.states = self._order.after[key]
+            torch.default_generator.set_state(now)
+        self.epoch += 1
+        self._at = 0
+        if not self._end():
+            raise ValueError(f"the data of model '{self._name}' has no batch of {self._batch_size} examples")
+
+    def _follow(self, indices: list[int]) -> None:
+        self._order = self._library.order(self._loader, indices, self._batch_size)
+
+    def _end(self) -> int:
+        assert self._order is not None
+        examples = len(self._order.indices)
+        return examples - examples % self._batch_size if self._drop_last else examples
+
+    def state(self) -> dict[str, Any]:
+        """Where in which order, and how the loader's generators stand."""
+        indices = None if self._order is None else torch.tensor(self._order.indices, dtype=torch.int64)
+        return {
+            "epoch": self.epoch,
+            "ended": self.ended,
+            "at": self._at,
+            "indices": indices,
+            "generators": self._own.states,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on as if it had never stopped."""
+        self.epoch, self.ended, self._at = state["epoch"], state["ended"], state["at"]
+        self._own.states = state["generators"]
+        if state["indices"] is not None:
+            self._follow(state["indices"].tolist())
+
+
+class OwnFeed:
+    """Any other iterable; what it gives may still be the very same object for several models."""
+
+    def __init__(self, name: str, data: Iterable[Any], library: Library) -> None:
+        self.epoch = self.ended = 0
+        self._name, self._data, self._copying = name, data, library.copying
+        batches = getattr(data, "batch_sampler", None)
+        self._own = Generators(data, getattr(data, "sampler", None), batches, getattr(batches, "sampler", None))
+        self._iterator: Iterator[Any] | None = None
+        self._taken = 0  # batches of this epoch
+        self._length = len(data) if isinstance(data, Sized) and not isinstance(data, DataLoader) else None
+        self._began: tuple[Tensor, list[Tensor]] | None = None  # the CPU's and its own generators when the epoch began
+
+    def next(self) -> Batch:
+        """The next batch, of the next epoch if this one is over."""
+        with self._own:
+            value = self._following()
+        if value is _NOTHING:
+            self.ended = self.epoch
+            self._begin_epoch()
+            with self._own:
+                value = self._following()
+            if value is _NOTHING:
+                raise ValueError(f"the data of model '{self._name}' has no batch")
+        self._taken += 1
+        if self._taken == self._length:
+            self.ended = self.epoch
+        return Batch(self._copying(value), None, shape(value))
+
+    def shared(self) -> Batch | None:
+        """Nobody knows what an iterable draws."""
+        return None
+
+    def _following(self) -> Any:
+        return _NOTHING if self._iterator is None else next(self._iterator, _NOTHING)
+
+    def _begin_epoch(self) -> None:
+        self._began = torch.default_generator.get_state(), self._own.states
+        with self._own:
+            self._iterator = iter(self._data)
+        self._taken = 0
+        self.epoch += 1
+
+    def state(self) -> dict[str, Any]:
+        """How many batches of which epoch, and the generator it began with."""
+        return {
+            "epoch": self.epoch,
+            "ended": self.ended,
+            "taken": self._taken,
+            "began": self._began,
+            "generators": self._own.states,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Begin the epoch again with the same generator, and pass over the batches that were used."""
+        self.epoch, self.ended = state["epoch"], state["ended"]
+        if state["began"] is not None:
+            now = torch.default_generator.get_state()
+            began, self._own.states = state["began"]
+            torch.default_generator.set_state(began)
+            self._begin_epoch()
+            for _ in range(state["taken"]):
+                with self._own:
+                    self._following()
+            torch.default_generator.set_state(now)
+        self.epoch, self._taken, self._own.states = state["epoch"], state["taken"], state["generators"]
+
+
+_NOTHING = object()
+
+
+def _slices(value: Any, examples: int) -> bool:
+    """Whether a slice of a larger batch would be this batch: all leaves are tensors with a row an example."""
+    return all(isinstance(leaf, Tensor) and leaf.dim() > 0 and len(leaf) == examples for leaf in leaves(value))

@@ -1,0 +1,275 @@
+"""One model on its device: what one step of it is, taken apart so that several models can be stepped together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from hocket.runtimes.packing.checkpoint import Checkpoint, copied, put_back
+from hocket.runtimes.packing.dice import Dice
+from hocket.runtimes.packing.feed import Batch, Feed, feed_of
+from hocket.runtimes.packing.reading import Library
+from hocket.runtimes.packing.training import Refused, Training
+
+FLAGS = ("capturable", "fused", "foreach", "differentiable", "initial_lr")  # how an optimiser works, not what it does
+
+
+class Member:
+    """A training that was loaded: its module is on the device, and its state stands between two steps."""
+
+    def __init__(self, training: Training, device: torch.device, library: Library, saved: Checkpoint | None) -> None:
+        self.training, self.device, self.name = training, device, training.name
+        self.module = training.module.to(device)
+        self.step = 0  # steps done
+        self.optimiser = self._made_optimiser()
+        self.flags = [{k: g[k] for k in FLAGS if k in g} for g in self.optimiser.param_groups]  # as the user set them
+        self.schedule = self._made_schedule()
+        self.scaler = training.scaler
+        self.parameters = [p for p in self.module.parameters() if p.requires_grad]
+        self.buffers = [b for b in self.module.buffers() if b is not None]
+        self.dice = Dice(device, training.seed)
+        self.feed: Feed = feed_of(self.name, training.data, library)
+        self.loss: Tensor | None = None  # of the last step, on the device
+        self.runner: nn.Module = self.module  # what is called: the module, or a compiled form of it
+        self._before: tuple[dict[str, Any], list[Tensor]] | None = None
+        self._pending: list[Batch] = []
+        self._fed_before: tuple[dict[str, Any], int] | None = None
+        self._schedule_epochs = 0
+        self._kinds = sorted({b.dtype for b in self.buffers}, key=str)
+        if saved is not None:
+            self.resume(saved)
+
+    # -- what a step consists of ----------------------------------------------------------------------------
+
+    def batches(self) -> list[Batch]:
+        """The batches of the next step, the same ones until it is done: the first, and those that nothing is drawn for.
+
+        Alone, a model draws for its second batch after it has drawn in its first forward pass.
+        """
+        while len(self._pending) < self.training.accumulate:
+            batch = self.feed.shared()
+            if batch is None and self._pending:
+                break
+            if batch is None:
+                self.dice.take()
+                try:
+                    batch = self.feed.next()
+                finally:
+                    self.dice.leave()
+            self._pending.append(batch)
+            self._schedule_epoch(self.feed.epoch - 1)
+        return self._pending
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether all batches of the next step are there."""
+        return len(self._pending) == self.training.accumulate
+
+    def _values(self) -> Iterator[Any]:
+        """One batch after another, the missing ones taken when it is their turn, with the dice in place."""
+        for number in range(self.training.accumulate):
+            if number == len(self._pending):
+                self._pending.append(self.feed.next())
+                self._schedule_epoch(self.feed.epoch - 1)
+            yield self._pending[number].value
+
+    def loss_of(self, value: Any) -> Tensor:
+        """The loss of one batch, divided by the number of batches in a step."""
+        training = self.training
+        with torch.autocast(self.device.type, training.autocast, enabled=training.autocast is not None):
+            if training.forward is not None:
+                loss = training.forward(self.runner, value)
+            else:
+                inputs, targets = value
+                assert training.loss is not None
+                loss = training.loss(self.runner(inputs), targets)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
+            raise Refused(f"model '{self.name}': its loss must be one number, not {shape}")
+        if loss.dim():
+            loss = loss.reshape(())
+        return loss if training.accumulate == 1 else loss / training.accumulate
+
+    def scaled(self, loss: Tensor) -> Tensor:
+        """What is differentiated: the loss, or what the scaler makes of it."""
+        return loss if self.scaler is None else self.scaler.scale(loss)
+
+    def gradients(self, values: Iterable[Any]) -> Tensor:
+        """Forward and backward over the step's batches; the step's loss."""
+        self.optimiser.zero_grad(set_to_none=True)
+        total: Tensor | None = None
+        for value in values:
+            loss = self.loss_of(value)
+            self.scaled(loss).backward()  # type: ignore[no-untyped-call]
+            total = loss.detach() if total is None else total + loss.detach()
+        assert total is not None
+        return total
+
+    def update(self) -> None:
+        """Clip and step the optimiser: all that follows the gradients, but for the schedule."""
+        clip, scaler = self.training.clip, self.scaler
+        if clip is not None:
+            if scaler is not None:
+                scaler.unscale_(self.optimiser)
+            nn.utils.clip_grad_norm_(self.parameters, clip)
+        if scaler is None:
+            self.optimiser.step()
+        else:
+            scaler.step(self.optimiser)
+            scaler.update()
+
+    def done(self, loss: Tensor) -> None:
+        """The step was made: count it, and go on in the schedule."""
+        self.loss = loss
+        self.step += 1
+        self._pending.clear()
+        self.dice.stepped()
+        if self.schedule is not None and self.training.schedule_every == "step":
+            self._go_on(self.schedule)
+        self._schedule_epoch(self.feed.ended)
+
+    def train(self) -> None:
+        """One whole step, as it would be made alone. The batches were taken."""
+        self.dice.take()
+        try:
+            loss = self.gradients(self._values())
+            self.update()
+        finally:
+            self.dice.leave()
+        self.done(loss)
+
+    def read_from(self, library: Library) -> None:
+        """Take the batches that come next from another library, where others read the same."""
+        state = self.feed.state()
+        self.feed = feed_of(self.name, self.training.data, library)
+        self.feed.restore(state)
+
+    # -- back to where the step began -----------------------------------------------------------------------
+
+    def mark(self) -> None:
+        """Remember what a step changes before the optimiser does: generators and buffers."""
+        kept = [] if self._before is None else self._before[1]
+        if len(kept) != len(self.buffers):
+            kept = [torch.empty_like(b) for b in self.buffers]
+        self._copy_buffers(kept, self.buffers)
+        self._before = self.dice.state(), kept
+        self._fed_before = None if self.is_fed else (self.feed.state(), len(self._pending))
+
+    def roll_back(self) -> None:
+        """As marked; gradients are dropped, and the batches are kept for another try."""
+        assert self._before is not None
+        self.dice.restore(self._before[0])
+        self._copy_buffers(self.buffers, self._before[1])
+        if self._fed_before is not None:
+            state, taken = self._fed_before
+            self.feed.restore(state)
+            del self._pending[taken:]
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def _copy_buffers(self, into: list[Tensor], source: list[Tensor]) -> None:
+        with torch.no_grad():
+            for kind in self._kinds:  # One call for each type, instead of one for each buffer.
+                chosen = [k for k, b in enumerate(self.buffers) if b.dtype == kind]
+                torch._foreach_copy_([into[k] for k in chosen], [source[k] for k in chosen])
+
+    # -- state ----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """All that its future depends on; the tensors themselves, not copies of them."""
+        return {
+            "module": self.module.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "scaler": None if self.scaler is None else self.scaler.state_dict(),
+            "dice": self.dice.state(),
+            "feed": self.feed.state(),
+            "step": self.step,
+            "loss": self.loss,
+            "schedule_epochs": self._schedule_epochs,
+        }
+
+    def kept(self, place: torch.device | None = None) -> dict[str, Any]:
+        """The state as a copy on the same device or another one, to be put back later."""
+        state = self.state()
+        at_host = {key: copied(state.pop(key), torch.device("cpu")) for key in ("dice", "feed")}
+        return {**copied(state, place or self.device), **at_host}
+
+    def put_back(self, state: dict[str, Any]) -> None:
+        """As in `kept`, in the same tensors: captured graphs and stacked weights go on pointing to them."""
+        put_back(self.module, self.optimiser, state)
+        if self.schedule is not None:
+            self.schedule.load_state_dict(state["schedule"])
+        if self.scaler is not None:
+            self.scaler.load_state_dict(state["scaler"])
+        self.dice.restore(state["dice"])
+        self.step, self.loss = state["step"], state["loss"]
+        self._schedule_epochs = state["schedule_epochs"]
+
+    def again(self, state: dict[str, Any], batches: list[Batch]) -> None:
+        """Before the step that was made from `state` with these batches."""
+        self.put_back(state)
+        self._pending = list(batches)
+
+    def resume(self, saved: Checkpoint) -> None:
+        """Go on from a checkpoint as if there had been no break."""
+        state = copied(saved.state, self.device)
+        self.module.load_state_dict(state["module"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        if self.schedule is not None and state["schedule"] is not None:
+            self.schedule.load_state_dict(state["schedule"])
+        if self.scaler is not None and state["scaler"] is not None:
+            self.scaler.load_state_dict(state["scaler"])
+        self.dice.restore(copied(saved.state["dice"], torch.device("cpu")))
+        self.feed.restore(copied(saved.state["feed"], torch.device("cpu")))
+        self.step, self.loss = saved.step, state["loss"]
+        if self.step:
+            self.optimiser._opt_called = True  # type: ignore[attr-defined]  # Schedules warn if it never stepped.
+        self._schedule_epochs = saved.state["schedule_epochs"]
+
+    def checkpoint(self, reason: str, state: dict[str, Any] | None = None) -> Checkpoint:
+        """Its state on the host; `state`: an earlier one instead."""
+        chosen = copied(self.state() if state is None else state, torch.device("cpu"))
+        for group, flags in zip(chosen["optimiser"]["param_groups"], self.flags, strict=True):
+            group.update(flags)
+        return Checkpoint(self.name, chosen["step"], reason, chosen)
+
+    # -- parts ----------------------------------------------------------------------------------------------
+
+    def _made_optimiser(self) -> Optimizer:
+        given = self.training.optimiser
+        optimiser = given if isinstance(given, Optimizer) else given(self.module.parameters())
+        own = {id(p) for p in self.module.parameters()}
+        strange = sum(id(p) not in own for group in optimiser.param_groups for p in group["params"])
+        if strange:
+            raise Refused(f"model '{self.name}': its optimiser holds {strange} parameters that are not the module's")
+        for state in optimiser.state.values():  # An optimiser that worked elsewhere brings its state along.
+            for key, value in state.items():
+                if isinstance(value, Tensor) and value.dim():
+                    state[key] = value.to(self.device)
+        return optimiser
+
+    def _made_schedule(self) -> LRScheduler | None:
+        given = self.training.schedule
+        if given is None or isinstance(given, LRScheduler):
+            return given
+        return given(self.optimiser)
+
+    def _schedule_epoch(self, epochs: int) -> None:
+        """An epoch's end is known at its last batch, or only when there is no further one."""
+        if self.schedule is None or self.training.schedule_every != "epoch":
+            return
+        while self._schedule_epochs < epochs:
+            self._schedule_epochs += 1
+            self._go_on(self.schedule)
+
+    def _go_on(self, schedule: LRScheduler) -> None:
+        if isinstance(schedule, ReduceLROnPlateau):
+            assert self.loss is not None
+            schedule.step(self.loss.item())
+        else:
+            schedule.step()

@@ -1,0 +1,96 @@
+"""What a user gives for one model: the module and all that trains it, unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import DataLoader
+
+
+class Refused(ValueError):
+    """What was asked for breaks a rule; says which object, which rule and which value."""
+
+
+class NoRoom(Refused):
+    """The model would not fit into what is left of the device's memory."""
+
+
+@dataclass(eq=False)
+class Training:
+    """One model with its optimiser, data, schedule and number of steps: one step is one step of the optimiser.
+
+    `loss(module(inputs), targets)` serves batches of the form (inputs, targets); `forward(module, batch)`, which gives
+    the loss itself, serves all others. Optimiser and schedule are objects, or functions that make them.
+    """
+
+    name: str
+    module: nn.Module
+    optimiser: Optimizer | Callable[[Iterator[nn.Parameter]], Optimizer]
+    data: Iterable[Any]  # a DataLoader, or anything that gives its batches anew when iterated again
+    steps: int
+    loss: Callable[[Any, Any], Tensor] | None = None
+    forward: Callable[[nn.Module, Any], Tensor] | None = None
+    schedule: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None
+    schedule_every: Literal["step", "epoch"] = "step"
+    autocast: torch.dtype | None = None  # bfloat16 or float16
+    scaler: GradScaler | None = None
+    accumulate: int = 1  # batches to a step; each loss is divided by their number
+    clip: float | None = None  # the most that the norm of all gradients may be
+    seed: int | None = 0  # as `torch.manual_seed(seed)` right before the loop; None: the generators as they stand
+
+    def refuse(self) -> None:
+        """Say the first rule that this breaks, if any."""
+        if not self.name:
+            raise Refused("a model needs a name")
+        if not isinstance(self.module, nn.Module):
+            raise Refused(f"model '{self.name}': an nn.Module is needed, not a {type(self.module).__name__}")
+        if (self.loss is None) == (self.forward is None):
+            raise Refused(f"model '{self.name}': either `loss` or `forward` is needed, and not both")
+        for rule, value, least in (("steps", self.steps, 1), ("accumulate", self.accumulate, 1)):
+            if value < least:
+                raise Refused(f"model '{self.name}': {rule} is at least {least}, not {value}")
+        if self.clip is not None and not self.clip > 0:
+            raise Refused(f"model '{self.name}': clip is a positive norm, not {self.clip}")
+        if self.autocast not in (None, torch.bfloat16, torch.float16):
+            raise Refused(f"model '{self.name}': autocast is torch.bfloat16 or torch.float16, not {self.autocast}")
+        if not any(p.requires_grad for p in self.module.parameters()):
+            raise Refused(f"model '{self.name}': no parameter of it can be trained")
+        self._refuse_data()
+
+    def _refuse_data(self) -> None:
+        if not hasattr(self.data, "__iter__"):
+            raise Refused(f"model '{self.name}': its data cannot be iterated, it is a {type(self.data).__name__}")
+        if hasattr(self.data, "__next__"):
+            raise Refused(f"model '{self.name}': its data is an iterator, which could be gone through only once")
+        if not isinstance(self.data, DataLoader) or self.data.batch_size is None:
+            return
+        dataset = self.data.dataset
+        if hasattr(dataset, "__len__") and len(dataset) < self.data.batch_size:
+            raise Refused(
+                f"model '{self.name}': its data set has {len(dataset)} examples, fewer than the batch's"
+                f" {self.data.batch_size}"
+            )
+
+
+def device_of(name: torch.device | str) -> torch.device:
+    """The device of this name, with its number; refused if it is not there."""
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise Refused(f"device '{name}' is not one that PyTorch knows") from error
+    if device.type == "cpu":
+        return torch.device("cpu")
+    if device.type != "cuda":
+        raise Refused(f"device '{name}': models are packed on 'cpu' and 'cuda' only")
+    there = torch.cuda.device_count()
+    number = torch.cuda.current_device() if device.index is None and there else device.index or 0
+    if number >= there:
+        raise Refused(f"device '{name}' is not there: PyTorch sees {there} CUDA devices")
+    return torch.device("cuda", number)

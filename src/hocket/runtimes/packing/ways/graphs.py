@@ -1,0 +1,348 @@
+"""Captured steps: each model's whole step as CUDA graph work on a stream of its own, replayed by one launch.
+
+`Graphs` captures a graph a model and replays them side by side; `OneGraph` captures one graph for all, with a branch a
+model. Random draws stay each model's own, for a graph holds the generators that it was captured with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from hocket.runtimes.packing.dice import WATCHED_STEPS
+from hocket.runtimes.packing.member import Member
+from hocket.runtimes.packing.tensors import leaves, mapped, shape
+from hocket.runtimes.packing.ways.captured_optimiser import CapturedOptimiser, as_made
+from hocket.runtimes.packing.ways.turn import Turn
+
+WARM_STEPS = (
+    WATCHED_STEPS  # eager ones before a capture: libraries choose their algorithms, optimisers make their state
+)
+
+CACHED_BYTES = 1 << 30
+
+
+class Input:
+    """A batch at a fixed place, from which captured steps read. Models that see the same batches share it."""
+
+    def __init__(self, value: Any, token: object) -> None:
+        self.value = mapped(value, lambda tensor: tensor.clone())
+        self.token = token
+        self.filled_in = -1  # in which round
+
+    def fill(self, value: Any, token: object, round_: int) -> bool:
+        """Bring a batch here; False if somebody else's other batch was brought in this round."""
+        if self.filled_in == round_:
+            return token is not None and token == self.token
+        for there, leaf in zip(leaves(self.value), leaves(value), strict=True):
+            if isinstance(there, Tensor):
+                there.copy_(leaf, non_blocking=True)
+        self.token, self.filled_in = token, round_
+        return True
+
+
+class Part:
+    """One model's part of a captured graph."""
+
+    def __init__(self, member: Member, inputs: list[Input], stream: torch.cuda.Stream, exact: bool) -> None:
+        self.member, self.inputs, self.stream = member, inputs, stream
+        self.optimiser = CapturedOptimiser(member, exact)
+        self.loss: Tensor | None = None
+        self._gradients: list[Tensor | None] = []
+
+    def record(self) -> None:
+        """Issue the step's work; called while a capture is under way."""
+        with self.optimiser.capturing() as inside:
+            self.loss = self.member.gradients([i.value for i in self.inputs])
+            self._gradients = [p.grad for p in self.member.parameters]
+            if inside:
+                self.member.update()
+
+    def finish(self) -> None:
+        """What the graph does not hold: optimisers that cannot be captured, and the count."""
+        member = self.member
+        if not self.optimiser.inside:
+            for parameter, gradient in zip(member.parameters, self._gradients, strict=True):
+                parameter.grad = gradient
+            member.dice.take()
+            try:
+                member.update()
+            finally:
+                member.dice.leave()
+        assert self.loss is not None
+        member.done(self.loss)
+
+
+class Streams:
+    """A stream for each model. They are used again, for libraries keep memory for every stream they ever saw."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, torch.cuda.Stream] = {}
+        self._spare: list[torch.cuda.Stream] = []
+
+    def of(self, name: str) -> torch.cuda.Stream:
+        """This model's, or the one of nobody in particular."""
+        if name not in self._by_name:
+            new = not self._spare
+            stream = torch.cuda.Stream() if new else self._spare.pop()  # type: ignore[no-untyped-call]
+            self._by_name[name] = stream
+        return self._by_name[name]
+
+    def give_back(self, name: str) -> None:
+        """The model has left."""
+        if name in self._by_name:
+            self._spare.append(self._by_name.pop(name))
+
+
+class Unit:
+    """A captured graph and the models in it."""
+
+    def __init__(self, parts: list[Part], stream: torch.cuda.Stream) -> None:
+        self.parts, self.stream = parts, stream
+        self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._graph = torch.cuda.CUDAGraph()
+        self._capture()
+
+    def _capture(self) -> None:
+        """Nothing is computed: the work is written down."""
+        torch.cuda.synchronize(self.stream.device)
+        members = [part.member for part in self.parts]
+        generators = [m.dice.cuda.get_state() for m in members if m.dice.cuda is not None]
+        before = torch.default_generator.get_state()
+        for member in members:
+            if member.dice.cuda is not None:
+                self._graph.register_generator_state(member.dice.cuda)
+        began = False
+        try:
+            with torch.cuda.stream(self.stream):
+                members[0].dice.take()
+                torch.default_generator.set_state(before)
+                self._graph.capture_begin(capture_error_mode="thread_local")
+                began = True
+                for part in self.parts:
+                    self._branch(part, before)
+                for part in self.parts:
+                    self.stream.wait_stream(part.stream)
+                self._graph.capture_end()
+                began = False
+            if not torch.equal(before, torch.default_generator.get_state()):
+                raise RuntimeError("draws random numbers on the host")
+        except Exception:
+            if began:
+                try:
+                    with torch.cuda.stream(self.stream):
+                        self._graph.capture_end()
+                except Exception:
+                    pass  # The capture was broken already; this only ends it.
+            for member, state in zip(members, generators, strict=True):
+                member.dice.renew(state)
+                member.optimiser.zero_grad(set_to_none=True)
+            raise
+        finally:
+            torch.default_generator.set_state(before)
+
+    def _branch(self, part: Part, host: Tensor) -> None:
+        part.member.dice.take()
+        torch.default_generator.set_state(host)
+        part.stream.wait_stream(self.stream)
+        with torch.cuda.stream(part.stream):
+            part.record()
+
+    def stale(self) -> bool:
+        """Whether it holds numbers that have changed since, such as a learning rate."""
+        return any(part.optimiser.stale() for part in self.parts)
+
+    def refresh(self) -> None:
+        """Numbers that it reads, as they are now."""
+        for part in self.parts:
+            part.optimiser.refresh()
+
+    def replay(self, after: torch.cuda.Event) -> torch.cuda.Event:
+        """Launch it after an event; gives the one of its end."""
+        self.stream.wait_event(after)
+        with torch.cuda.stream(self.stream):
+            self._graph.replay()
+        self._done.record(self.stream)
+        return self._done
+
+
+class Graphs:
+    """A captured graph a model, replayed side by side on streams of their own."""
+
+    name = "graphs"
+
+    def __init__(self, exact: bool, streams: Streams) -> None:
+        self.uncapturable: dict[str, str] = {}  # by model: why
+        self.exact = exact
+        self._turn = Turn()
+        self._streams = streams
+        self._filled = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._seen: dict[tuple[object, ...], int] = {}  # eager steps by model and shape
+        self._units: dict[tuple[object, ...], Unit] = {}
+        self._inputs: list[Input] = []
+        self._round = 0
+
+    def refuses(self, member: Member) -> str | None:
+        """What no graph can hold."""
+        if member.device.type != "cuda":
+            return "graphs are captured on CUDA devices only"
+        if isinstance(member.schedule, ReduceLROnPlateau):
+            return "its schedule looks at every loss"
+        return None
+
+    def step(self, members: Sequence[Member]) -> dict[str, Exception]:
+        """Replay what is captured, capture what is warm, and make the rest's step in turn."""
+        self._round += 1
+        ready: list[tuple[Member, tuple[object, ...]]] = []
+        eager: list[Member] = []
+        for member in members:
+            key: tuple[object, ...] = (member.name, *(b.shape for b in member.batches()))
+            self._seen[key] = self._seen.get(key, 0) + 1
+            if member.dice.foreign and member.step >= WATCHED_STEPS:
+                self.uncapturable[member.name] = "draws random numbers from Python's or NumPy's generators"
+            if member.is_fed and self._seen[key] > WARM_STEPS and member.name not in self.uncapturable:
+                ready.append((member, key))
+            else:
+                eager.append(member)
+        units: list[Unit] = []
+        for key, group in self._grouped(ready):
+            unit = self._unit(key, group)
+            if unit is None:
+                eager += group
+            else:
+                units.append(unit)
+        self._replay(units)
+        return self._eager(eager)
+
+    def _grouped(self, ready: list[tuple[Member, tuple[object, ...]]]) -> list[tuple[tuple[object, ...], list[Member]]]:
+        return [(key, [member]) for member, key in ready]
+
+    def _unit(self, key: tuple[object, ...], members: list[Member]) -> Unit | None:
+        """The captured graph of these models, filled with their batches; None if there is none for this step."""
+        unit = self._units.get(key)
+        if unit is not None and not unit.stale() and self._fill(unit):
+            return unit
+        self._units.pop(key, None)
+        parts: list[Part] = []
+        try:
+            for member in members:
+                parts.append(self._part(member))
+            make_room(members[0].device)
+            unit = Unit(parts, self._streams.of(members[0].name if len(members) == 1 else ""))
+        except Exception as error:
+            self._blame(members, error)
+            return None
+        self._units[key] = unit
+        return unit
+
+    def _blame(self, members: list[Member], error: Exception) -> None:
+        for member in members:
+            said = str(error).splitlines()
+            self.uncapturable[member.name] = said[0] if said else type(error).__name__
+            self._drop(member)
+
+    def _part(self, member: Member) -> Part:
+        inputs = []
+        for batch in member.batches():
+            found = next(
+                (
+                    i
+                    for i in self._inputs
+                    if batch.token is not None and i.token == batch.token and i.filled_in == self._round
+                    if shape(i.value) == shape(batch.value)
+                ),
+                None,
+            )
+            if found is None:
+                found = Input(batch.value, batch.token)
+                found.fill(batch.value, batch.token, self._round)
+                self._inputs.append(found)
+            inputs.append(found)
+        return Part(member, inputs, self._streams.of(member.name), self.exact)
+
+    def _fill(self, unit: Unit) -> bool:
+        return all(
+            there.fill(batch.value, batch.token, self._round)
+            for part in unit.parts
+            for there, batch in zip(part.inputs, part.member.batches(), strict=True)
+        )
+
+    def _replay(self, units: list[Unit]) -> None:
+        if not units:
+            return
+        main = torch.cuda.current_stream(units[0].stream.device)
+        for unit in units:
+            unit.refresh()
+        self._filled.record(main)
+        for ended in [unit.replay(self._filled) for unit in units]:
+            main.wait_event(ended)
+        for unit in units:
+            for part in unit.parts:
+                part.finish()
+
+    def _eager(self, members: list[Member]) -> dict[str, Exception]:
+        if not members:
+            return {}
+        # On one stream beside the main one: a capture wants to find it so, and each stream holds memory of its own.
+        stream, main = self._streams.of(""), torch.cuda.current_stream(members[0].device)
+        stream.wait_stream(main)
+        with torch.cuda.stream(stream):
+            failed = self._turn.step(members)
+        main.wait_stream(stream)
+        return failed
+
+    def _drop(self, member: Member) -> None:
+        """Graphs that it is in; those of others without it stay as they are."""
+        for key in [k for k, unit in self._units.items() if any(p.member is member for p in unit.parts)]:
+            del self._units[key]
+        as_made(member)
+
+    def settled(self, members: Sequence[Member]) -> bool:
+        """Whether the next step of all that can be captured is made by a graph."""
+        return all(
+            member.name in self.uncapturable
+            or self._seen.get((member.name, *(b.shape for b in member.batches())), 0) >= WARM_STEPS
+            for member in members
+        )
+
+    def release(self, member: Member) -> None:
+        """Its graphs are dropped, and its optimiser is as the user made it."""
+        self._drop(member)
+        used = {id(i) for unit in self._units.values() for part in unit.parts for i in part.inputs}
+        self._inputs = [i for i in self._inputs if id(i) in used]
+        self._seen = {key: n for key, n in self._seen.items() if key[0] != member.name}
+        self._streams.give_back(member.name)
+        self.uncapturable.pop(member.name, None)
+
+
+class OneGraph(Graphs):
+    """One captured graph for all, with a branch and a stream for each model; captured anew when the models change."""
+
+    name = "graph"
+
+    def _grouped(self, ready: list[tuple[Member, tuple[object, ...]]]) -> list[tuple[tuple[object, ...], list[Member]]]:
+        return [(tuple(key for _, key in ready), [member for member, _ in ready])] if ready else []
+
+    def _blame(self, members: list[Member], error: Exception) -> None:
+        """One of them spoilt it for all: each is tried alone, and those that fail are left out."""
+        if len(members) == 1:
+            super()._blame(members, error)
+            return
+        for member in members:
+            try:
+                Unit([self._part(member)], self._streams.of(member.name))
+            except Exception as own:
+                super()._blame([member], own)
+        if not any(member.name in self.uncapturable for member in members):
+            super()._blame(members, error)
+
+
+def make_room(device: torch.device) -> None:
+    """Memory that is kept for eager steps only: no capture could take it, nor have it given back meanwhile."""
+    if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > CACHED_BYTES:
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()

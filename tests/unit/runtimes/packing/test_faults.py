@@ -1,0 +1,228 @@
+"""One model's trouble is its own: it is freed with its last good checkpoint and a reason, and nobody else notices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from solo import Recipe, alone, data, same, training
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from hocket.pack import Checkpoint, NoRoom, Pack, Refused, Training
+
+NEIGHBOUR = Recipe("neighbour", kind="dropout", data_seed=None, seed=5, steps=20)
+
+
+class Trouble(nn.Module):
+    """Works for some calls, and then does what it is told to."""
+
+    def __init__(self, after: int, what: Any) -> None:
+        super().__init__()
+        self.layer, self.after, self.what, self.calls = nn.Linear(6, 3), after, what, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        out: Tensor = self.layer(x)
+        if self.calls > self.after:
+            if isinstance(self.what, Exception):
+                raise self.what
+            out = out * self.what
+        return out
+
+
+def troubled(module: nn.Module, steps: int = 20) -> Training:
+    made = training(Recipe("troubled", steps=steps), data())
+    made.module, made.optimiser = module, lambda p: torch.optim.SGD(p, 0.01)
+    return made  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("way", ["turn", "joint", "fused"])
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        (float("nan"), "its loss was nan in step"),
+        (ValueError("no such luck"), "ValueError: no such luck"),
+        (torch.OutOfMemoryError("gone"), "out of memory, even alone on the device"),
+    ],
+    ids=["nan", "exception", "out of memory"],
+)
+def test_trouble_frees_one_model_and_leaves_the_others_as_alone(way: str, what: Any, reason: str) -> None:
+    pack = Pack(way=way, keep_every=3)
+    pack.load(troubled(Trouble(7, what)))
+    for k in range(2):
+        pack.load(training(Recipe(**{**vars(NEIGHBOUR), "name": f"n{k}"}), data()))
+    ended = {c.name: c for c in pack.run()}
+    freed = ended["troubled"]
+    assert freed.failed
+    assert freed.reason.startswith(reason)
+    assert freed.step in (3, 6), "not the last state that was kept"
+    assert all(bool(v.isfinite().all()) for v in freed.state["module"].values())
+    for k in range(2):
+        assert not ended[f"n{k}"].failed
+        if way != "fused":
+            assert same(alone(NEIGHBOUR, data())[0], ended[f"n{k}"].state["module"])
+
+
+def test_the_last_good_checkpoint_is_the_solo_run_at_that_step() -> None:
+    recipe = Recipe("m", steps=6, optimiser="adam")
+    pack = Pack(keep_every=3)
+    made = training(Recipe("m", steps=20, optimiser="adam"), data())
+    loss, made.loss, calls = made.loss, None, []
+
+    def forward(module: nn.Module, batch: Any) -> Tensor:
+        calls.append(1)
+        assert loss is not None
+        found = loss(module(batch[0]), batch[1])
+        return found * float("nan") if len(calls) > 9 else found
+
+    made.forward = forward
+    pack.load(made)
+    (freed,) = pack.run()
+    assert freed.step == 6
+    assert same(alone(recipe, data())[0], freed.state["module"])
+
+
+def test_data_that_fails_frees_its_model_only() -> None:
+    class Broken(Dataset[Any]):
+        def __len__(self) -> int:
+            return 40
+
+        def __getitem__(self, index: int) -> Any:
+            if index > 20:
+                raise OSError("disk gone")
+            return torch.zeros(6), 0
+
+    pack = Pack()
+    bad = troubled(nn.Linear(6, 3))
+    bad.data = DataLoader(Broken(), 8)
+    pack.load(bad)
+    pack.load(training(NEIGHBOUR, data()))
+    ended = {c.name: c for c in pack.run()}
+    assert ended["troubled"].reason == "its data failed: OSError: disk gone"
+    assert same(alone(NEIGHBOUR, data())[0], ended["neighbour"].state["module"])
+
+
+class Greedy(nn.Module):
+    """Out of memory while more than two of its kind are on the device: their parameters say where they are."""
+
+    here: list[Greedy] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len([g for g in Greedy.here if not getattr(g, "parked", False)]) > 2:
+            raise torch.OutOfMemoryError("too many at once")
+        out: Tensor = self.layer(x)
+        return out
+
+
+def test_out_of_memory_splits_the_pack_which_then_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU a parked model is where it was, so moving is watched instead of memory."""
+    from hocket.runtimes.packing import parking
+
+    monkeypatch.setattr(parking, "TURN_STEPS", 4)
+    pack, Greedy.here = Pack(way="turn"), []
+    moved: dict[int, int] = {}
+
+    def move(member: Any, _device: torch.device) -> None:
+        moved[id(member)] = moved.get(id(member), 0) + 1
+        member.module.parked = moved[id(member)] % 2 == 1
+
+    monkeypatch.setattr(parking, "move", move)
+    for k in range(5):
+        torch.manual_seed(k)
+        made = troubled(Greedy(), steps=10)
+        made.name = f"m{k}"
+        pack.load(made)
+        Greedy.here.append(made.module)  # type: ignore[arg-type]
+    ended = []
+    for checkpoint in pack.run():
+        ended.append(checkpoint)
+        gone = {c.name for c in ended}
+        Greedy.here = [m.module for m in pack.members.values() if m.name not in gone]  # type: ignore[misc]
+    assert sorted(c.name for c in ended) == [f"m{k}" for k in range(5)]
+    assert all(c.step == 10 and not c.failed for c in ended), [c.reason for c in ended]
+
+
+# -- bad input ----------------------------------------------------------------------------------------------
+
+
+def good(**changes: Any) -> Training:
+    made = training(Recipe("m"), data())
+    for key, value in changes.items():
+        setattr(made, key, value)
+    return made  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"steps": 0}, "model 'm': steps is at least 1, not 0"),
+        ({"loss": None}, "model 'm': either `loss` or `forward` is needed, and not both"),
+        ({"clip": -1.0}, "model 'm': clip is a positive norm, not -1.0"),
+        ({"data": DataLoader(data(5), 8)}, "model 'm': its data set has 5 examples, fewer than the batch's 8"),
+        ({"data": iter([])}, "model 'm': its data is an iterator, which could be gone through only once"),
+        ({"module": "resnet"}, "model 'm': an nn.Module is needed, not a str"),
+        ({"autocast": torch.float64}, "autocast is torch.bfloat16 or torch.float16, not torch.float64"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_bad_input_is_refused_in_one_line_before_anything_is_moved(changes: dict[str, Any], said: str) -> None:
+    pack = Pack()
+    with pytest.raises(Refused, match=r"^[^\n]*$") as error:
+        pack.load(good(**changes))
+    assert said in str(error.value)
+    assert not pack.members
+
+
+def test_models_that_share_parameters_or_names_or_optimisers_are_refused() -> None:
+    pack, first = Pack(), good()
+    pack.load(first)
+    with pytest.raises(Refused, match="model 'm' is loaded already"):
+        pack.load(good())
+    with pytest.raises(Refused, match="model 'other' shares parameters with 'm': each needs its own"):
+        pack.load(good(name="other", module=nn.Sequential(first.module, nn.Linear(3, 3))))
+    foreign = torch.optim.SGD(nn.Linear(2, 2).parameters(), 0.1)
+    with pytest.raises(Refused, match="model 'third': its optimiser holds 2 parameters that are not the module's"):
+        pack.load(good(name="third", optimiser=foreign))
+    with pytest.raises(Refused, match="model 'nobody' is not loaded here"):
+        pack.free("nobody")
+    assert list(pack.members) == ["m"]
+
+
+def test_a_loss_that_is_a_vector_frees_its_model_with_the_rule() -> None:
+    pack = Pack()
+    pack.load(good(loss=nn.CrossEntropyLoss(reduction="none")))
+    (freed,) = pack.run()
+    assert freed.reason == "Refused: model 'm': its loss must be one number, not (8,)"
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    with pytest.raises(Refused, match="device 'cuda:99' is not there: PyTorch sees"):
+        Pack("cuda:99")
+    with pytest.raises(Refused, match="device 'teapot' is not one that PyTorch knows"):
+        Pack("teapot")
+    with pytest.raises(Refused, match="way 'sideways' is not one of turn, joint"):
+        Pack(way="sideways")
+
+
+def test_a_model_without_room_is_refused_before_it_is_loaded() -> None:
+    pack = Pack(memory_mib=1)
+    pack.load(good(name="small"))
+    with pytest.raises(NoRoom, match=r"model 'large' would bring the device from \d+ to \d+ MiB, more than its 1 MiB"):
+        pack.load(good(name="large", module=nn.Sequential(nn.Linear(6, 100_000), nn.Linear(100_000, 3))))
+    assert list(pack.members) == ["small"]
+
+
+def test_a_checkpoint_says_how_it_ended() -> None:
+    pack = Pack()
+    pack.load(good(steps=3))
+    (freed,) = pack.run()
+    assert isinstance(freed, Checkpoint)
+    assert (freed.name, freed.step, freed.reason, freed.failed) == ("m", 3, "all 3 steps are made", False)
+    assert freed.loss is not None
+    assert freed.loss > 0
