@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -70,7 +71,7 @@ def _resnet(blocks: tuple[int, ...], widen: int, small: bool, classes: int) -> n
 
 
 def resnet18(classes: int = 10, small: bool = True) -> nn.Module:
-    """ResNet-18; `small`: for images of 32×32."""
+    """ResNet-18, for images of 32×32 unless not `small`."""
     return _resnet((2, 2, 2, 2), 1, small, classes)
 
 
@@ -150,6 +151,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], int, int]] = {  # how it is m
     "mlp-3": (mlp3, 32, 50),
     "small cnn": (small_cnn, 32, 50),
     "resnet-18": (resnet18, 32, 50),
+    "resnet-18, 7×7 stem": (partial(resnet18, small=False), 32, 50),  # the network for large images, on small ones
     "mobilenet-v2": (mobilenet_v2, 224, 32),
     "resnet-50": (resnet50, 224, 32),
     "densenet-121": (densenet121, 224, 32),
