@@ -24,6 +24,7 @@ from hocket.testing.harness import done
 
 # One decision of MLFS at 1,860 jobs takes its authors 40 to 54 ms: the project's design notes, section 8.
 PEER_MS, PEER_QUEUE, GOAL_MS = 40.0, 1860, 5.0
+_ROUND_S = 60.0  # between cycles: some policies decide once a minute
 
 
 class Decisions(Struct, frozen=True):
@@ -63,14 +64,15 @@ def _decisions(bound: BoundPolicy, waiting: int, turns: int) -> Decisions:
         while actions:
             actions = controller.cycle(at_s, [done(a, at_s) for a in actions])
 
-    now_s = 0.0
-    while (missing := waiting - len(controller.snapshot.waiting)) > 0:
-        now_s += 1.0
+    now_s, missing = 0.0, waiting
+    while missing > 0 or len(controller.snapshot.waiting) < waiting:
+        now_s += _ROUND_S
+        missing = waiting - len(controller.snapshot.waiting)
         cycle(now_s, *(newcomer(now_s) for _ in range(missing)))
     before = len(controller.decision_s)
     cycles = []
     for _ in range(turns):
-        now_s += 5.0
+        now_s += _ROUND_S
         running = [v.job.id for v in controller.snapshot.jobs.values() if v.size]
         events = (JobEnded(now_s, dice.choice(running)), newcomer(now_s))
         began = perf_counter()

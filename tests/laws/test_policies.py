@@ -23,12 +23,21 @@ runs = settings(decisions, max_examples=6 if IN_CI else 25)
 # Policies at their defaults, and these with knobs turned to where more can happen.
 VARIANTS = {
     "backfill": [{"depth": 2}],
+    "borg_fair": [{"preempt": False}],
     "drf": [{"preempt": True}, {"preempt": True, "quantum_s": 0}],
     "edf": [{"preempt": False}],
     "fair": [{"preempt": False}, {"quantum_s": 0}],
+    "graphene": [{"jct": 0.0, "packing": 1.0}],
+    "hypersched": [{"round_s": 40, "significant": 0.2}],
     "las": [{"promote": 1.0}, {"levels_gpu_s": [1, 10, 100]}],
+    "mlfs_c": [{"inner": "las"}, {"inner": "fair", "inner_params": {"quantum_s": 0}}],
+    "mlf_h": [{"round_s": 0}, {"round_s": 0, "patience_s": 50}],
+    "reshape": [{"objective": "jct", "hysteresis": 0.2}, {"donors": 3}],
     "round_robin": [{"quantum_s": 50}],
+    "slaq": [{"round_s": 40}],
     "srtf": [{"hysteresis": 0.5}],
+    "static": [{"size": "largest"}],
+    "tiresias": [{"variant": "las"}, {"levels_gpu_s": [1, 10, 100], "promote": 1.0}],
 }
 CASES = [
     pytest.param(name, knobs, id=name + "".join(f"-{k}={v}" for k, v in knobs.items()))

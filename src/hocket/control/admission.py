@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from math import isfinite
 
 from hocket.model.capacity import Capacity
-from hocket.model.job import Job, TaskGraph
+from hocket.model.job import Job, Stop, Task, TaskGraph
 
 
 def refusal(live: Container[str], job: Job, whole: Capacity) -> str:
@@ -22,6 +22,8 @@ def refusal(live: Container[str], job: Job, whole: Capacity) -> str:
         return _tasks_fit(job, whole)
     if whole.place(job, job.sizes[0]) is None:
         most = _most(job, whole)
+        if not most and (why := _no_machine(job, whole)):
+            return f"job '{job.id}': {why}"
         unit = "GPUs" if job.demand.gpus else "replicas"
         wanted = job.sizes[0] * max(job.demand.gpus, 1)
         largest = most * max(job.demand.gpus, 1)
@@ -67,6 +69,9 @@ def faults(job: Job) -> Iterator[str]:
         yield f"retries must be from 0 up, not {job.retries}"
     if job.id in job.after:
         yield "after must name other jobs, not itself"
+    for name, stop in (("stop", job.stop), ("may_lower", job.may_lower)):
+        if stop is not Stop.FIXED and job.goal is None:
+            yield f"{name} must be fixed for a job without a goal (its criterion or target), not {stop}"
     if job.tasks is not None:
         yield from _graph_faults(job.tasks)
 
@@ -78,6 +83,8 @@ def _graph_faults(graph: TaskGraph) -> Iterator[str]:
     for name in names:
         if not name or "#" in name or "/" in name:
             yield f"tasks: a task's id must be non-empty and without '#' and '/', not {name!r}"
+    for task in graph.tasks:
+        yield from _task_faults(task)
     if len(set(names)) < len(names):
         yield f"tasks: ids must be distinct, and {next(n for n in names if names.count(n) > 1)!r} stands twice"
     for edge in graph.edges:
@@ -94,11 +101,34 @@ def _graph_faults(graph: TaskGraph) -> Iterator[str]:
         yield f"tasks: the graph must have no cycle, and {sorted(left)} are in one"
 
 
+def _task_faults(task: Task) -> Iterator[str]:
+    demand = task.demand
+    for name, value in (
+        ("share", task.share),
+        ("cores", demand.cores),
+        ("mem_mib", demand.mem_mib),
+        ("net_mbps", demand.net_mbps),
+    ):
+        if not (isfinite(value) and value >= 0):
+            yield f"tasks: {name} of task '{task.id}' must be a finite number from 0 up, not {value}"
+    if not (0 <= demand.gpus <= 1 and 0 < demand.gpu_share <= 1):
+        yield f"tasks: task '{task.id}' must fit one GPU, not {demand.gpus} GPUs at a share of {demand.gpu_share}"
+
+
 def _tasks_fit(job: Job, whole: Capacity) -> str:
     assert job.tasks is not None
     for task in job.tasks.tasks:
         if all(free.room(task.demand) < 1 for _node, free in whole):
             return f"job '{job.id}': task '{task.id}' must fit a node, and none has room for {task.demand}"
+    return ""
+
+
+def _no_machine(job: Job, whole: Capacity) -> str:
+    """Which resource of one replica no machine has enough of, with the sizes; empty if none of them alone is it."""
+    for field, unit in (("mem_mib", "MiB of memory"), ("cores", "cores"), ("net_mbps", "Mbps of network")):
+        needs, largest = getattr(job.demand, field), max((getattr(n, field) for n, _free in whole), default=0.0)
+        if needs > largest:
+            return f"demand.{field} must fit a machine; a replica needs {needs:g} {unit}, the largest has {largest:g}"
     return ""
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hocket.control.state import State
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.capacity import Capacity
-from hocket.model.partition import Holding, Partition
+from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.plan import Plan
 from hocket.model.snapshot import in_the_way
 from hocket.model.view import Doing, JobState, JobView, Tenancy, Tier
@@ -18,6 +18,7 @@ from hocket.model.view import Doing, JobState, JobView, Tenancy, Tier
 # Members of an enum cost a look-up each time; these stand on hot paths.
 _RUNNING, _STARTING, _PAUSING = JobState.RUNNING, JobState.STARTING, JobState.PAUSING
 _NOTHING, _IS_STARTING, _IS_PAUSING, _NONE = Doing.NOTHING, Doing.STARTING, Doing.PAUSING, Tier.NONE
+_ALONE = Sharing.ALONE
 
 
 def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
@@ -29,10 +30,13 @@ def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
     state.capacity = capacity
     tenants: dict[tuple[str, str], None] = {}
     places: dict[str, list[str]] = {}  # job → partitions of the plan that it is in
+    gone: set[str] = set()  # shared partitions whose resources are no longer theirs
     for pid in plan.drop:
         old = state.partitions.live[pid]
         state.count(old, -1)
         state.partitions.drop(pid)
+        if old.sharing is not _ALONE:
+            gone.add(pid)
         for t in old.tenants:
             places.setdefault(t.job, [])
             tenants[t.job, t.task] = None
@@ -40,6 +44,8 @@ def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
         before = state.partitions.live.get(new.id)
         if before is not None:
             state.count(before, -1)
+            if before.sharing is not _ALONE and before.slices != new.slices:
+                gone.add(new.id)
             for t in before.tenants:
                 places.setdefault(t.job, [])
                 tenants[t.job, t.task] = None
@@ -53,6 +59,8 @@ def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
     if tenants:
         state.unsettled = tuple(dict.fromkeys(state.unsettled) | tenants) if state.unsettled else tuple(tenants)
         _stand(state, plan, places)
+    if gone:
+        state.note_leavers(gone)
     _take_notes(state, plan, places)
     if plan.ends:
         for job_id, verdict in plan.ends.items():
@@ -75,7 +83,7 @@ def carry_out(state: State, plan: Plan, capacity: Capacity) -> list[Action] | No
     going: list[tuple[Partition, JobView]] = []
     for pid in plan.drop:
         old = partitions[pid]
-        if len(old.tenants) != 1:
+        if len(old.tenants) != 1 or old.sharing is not _ALONE:
             return None
         view = jobs[old.tenants[0].job]
         if len(view.tenancies) != 1 or len(view.partitions) != 1:

@@ -147,6 +147,7 @@ class Controller:
             and job.deadline_s is None
             and not (job.urgency or job.tasks or job.gpu_kinds or job.gpu_mem_mib or job.max_nodes)
             and not (job.after or job.backoff_s or job.retries is not None or job.limit_s is not None)
+            and not job.may_stop
             and job_id.isprintable()
             and "/" not in job_id
             and 0 < len(job_id) <= 200

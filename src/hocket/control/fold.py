@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from hocket.control.adopt import end_job
 from hocket.control.state import State
-from hocket.estimators import run_time
+from hocket.estimators import convergence, phases, quality, run_time
 from hocket.model.capacity import Capacity, shape_of
+from hocket.model.curve import Beliefs
 from hocket.model.event import (
     EpochEnded,
     Event,
@@ -25,9 +26,11 @@ from hocket.model.event import (
     JobResized,
     JobStarted,
     JobSubmitted,
+    JobWarned,
     NodeJoined,
     NodeLost,
     OwnerSet,
+    PhasesObserved,
     ProgressReported,
     StateStored,
     TimePassed,
@@ -36,7 +39,18 @@ from hocket.model.event import (
 from hocket.model.job import Job
 from hocket.model.partition import Holding, Partition, Tenant
 from hocket.model.plan import Verdict
-from hocket.model.view import RECENT_OBSERVATIONS, Hold, JobState, JobView, NodeView, Observation, Tenancy, Tier
+from hocket.model.view import (
+    NO_COSTS,
+    RECENT_OBSERVATIONS,
+    Doing,
+    Hold,
+    JobState,
+    JobView,
+    NodeView,
+    Observation,
+    Tenancy,
+    Tier,
+)
 
 # Members of an enum cost a look-up each time; these stand on hot paths.
 _WAITING, _RUNNING, _PAUSED = JobState.WAITING, JobState.RUNNING, JobState.PAUSED
@@ -147,6 +161,8 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
         starts=view.starts + _is_another_run(tenancy),
         prepared=False,
     )
+    if view.size and view.costs is not NO_COSTS and tenancy.doing is not Doing.NOTHING:
+        settled = _less_standstill(view, settled, tenancy)
     state.put_view(view, settled)
     if leaves:
         state.note_leaving(settled)  # The plan may have changed again since.
@@ -160,6 +176,15 @@ def _is_another_run(tenancy: Tenancy) -> bool:
     """Did the tenant start, or leave and start elsewhere? If only its boundary changed it went on."""
     was, coming = tenancy.holding, tenancy.coming
     return coming is not None and (was is None or was.slices != coming.slices or was.replicas != coming.replicas)
+
+
+def _less_standstill(view: JobView, settled: JobView, tenancy: Tenancy) -> JobView:
+    """While it was resized or moved it held its resources and did no work, for as long as that is believed to take."""
+    was, now = tenancy.holding, tenancy.coming
+    if was is None or now is None or not _is_another_run(tenancy):
+        return settled
+    still_s = view.costs.restart_s(view.job.warm and now.stays_within(was)) * view.beliefs.speed_at(view.size)
+    return replace(settled, done_s=max(view.done_s, settled.done_s - still_s * view.pace))
 
 
 def _as_planned(state: State, job_id: str, task: str, holding: Holding | None) -> bool:
@@ -292,10 +317,37 @@ def _observed(state: State, event: EpochEnded | ProgressReported) -> None:
     seen = Observation(event.at_s, event.epoch, event.metrics)
     recent = (*view.observations, seen)[-RECENT_OBSERVATIONS:]
     use = event.use if isinstance(event, ProgressReported) and event.use is not None else view.use
-    state.put_view(view, replace(view, epoch=max(view.epoch, seen.epoch), observations=recent, use=use))
+    beliefs = _learned(view, event, state.now_s) if state.learns else view.beliefs
+    epoch = max(view.epoch, seen.epoch)
+    state.put_view(view, replace(view, epoch=epoch, observations=recent, use=use, beliefs=beliefs))
     state.epoch_ended = True
     if view.job.criterion is not None:
         state.judged.append(event.job)
+
+
+def _learned(view: JobView, event: EpochEnded | ProgressReported, now_s: float) -> Beliefs:
+    """What a report of its goal's metric tells about a job."""
+    job, beliefs = view.job, view.beliefs
+    goal = job.goal
+    if goal is None or (value := event.metrics.get(goal.metric)) is None:
+        return beliefs
+    if goal is job.criterion:
+        beliefs = quality.refitted(beliefs, goal, event.epoch, value, view.done_at(now_s))
+    elif job.may_stop:
+        beliefs = quality.noted(beliefs, event.epoch, value)
+    if beliefs is not view.beliefs and (last := job.last_epoch) and job.may_stop:
+        beliefs = convergence.refitted(beliefs, goal, event.epoch, last)
+    return beliefs
+
+
+def _phases_observed(state: State, event: PhasesObserved) -> None:
+    view = state.jobs.live.get(event.job)
+    if view is None or not state.learns:
+        return
+    beliefs = phases.observe(view.beliefs, event.machines, event.comp_s, event.comm_s, event.iterations)
+    state.put_view(view, replace(view, beliefs=beliefs))
+    if view.beliefs.comp_s is None:
+        state.alarm = True  # Nobody knew anything about its phases before.
 
 
 def _prepared(state: State, event: JobPrepared) -> None:
@@ -313,8 +365,8 @@ def _owner_set(state: State, event: OwnerSet) -> None:
     state.alarm = True
 
 
-def _refused(state: State, _event: JobRefused) -> None:
-    pass  # It never became a job; the journal knows.
+def _noted(state: State, _event: JobRefused | JobWarned) -> None:
+    pass  # It never became a job, or changes nothing of one; the journal knows.
 
 
 def _node_gone(state: State, event: NodeLost) -> None:
@@ -420,7 +472,8 @@ def _node_joined(state: State, event: NodeJoined) -> None:
 
 _FOLDS: dict[type, Callable[[State, Any], None]] = {
     JobSubmitted: _submitted,
-    JobRefused: _refused,
+    JobRefused: _noted,
+    JobWarned: _noted,
     JobAsked: _asked,
     JobPrepared: _prepared,
     JobStarted: _settled,
@@ -431,6 +484,7 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     StateStored: _saved,
     ProgressReported: _observed,
     EpochEnded: _observed,
+    PhasesObserved: _phases_observed,
     JobEnded: _over,
     JobFailed: _failed,
     NodeJoined: _node_joined,

@@ -6,8 +6,9 @@ Each field of `State` is open to change; a snapshot is their values at one momen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from heapq import heappop, heappush
+from math import inf
 from typing import Any
 
 from msgspec.structs import replace
@@ -151,6 +152,8 @@ class State:
         """Replace a view, and stand the job where its rank and its plan put it."""
         rank = self.order(new, self.now_s)
         if rank != new.rank:
+            if new.size and self.shift_s.get(new.job.id, inf) <= self.now_s:
+                self._note_fall(new, rank)  # An event came first, and `shift` will find nothing changed.
             new = replace(new, rank=rank)
         job = new.job
         self.jobs.put(job.id, new)
@@ -198,9 +201,13 @@ class State:
             rank = self.jobs.live[job_id].rank
             if rank == view.rank:
                 continue
-            self.due += (job_id,)
-            if view.partitions and (self.fell_to is None or rank > self.fell_to):
-                self.fell_to = rank
+            self._note_fall(view, rank)
+
+    def _note_fall(self, view: JobView, rank: tuple[Any, ...]) -> None:
+        """Time alone has moved a running job to this rank."""
+        self.due += (view.job.id,)
+        if view.partitions and (self.fell_to is None or rank > self.fell_to):
+            self.fell_to = rank
 
     def accounted(self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState, **changes: Any) -> JobView:
         """The view with its times summed up to now, and what it runs on from now on."""
@@ -215,12 +222,16 @@ class State:
                 size += sum(holding.replicas)
                 for part in holding.slices:
                     gpus += len(part.gpus)
+        beliefs = view.beliefs
+        if size and (beliefs.kinds or beliefs.spread != 1.0):
+            slices = next(t.holding.slices for t in tenancies if t.holding is not None)
+            changes["pace"] = beliefs.pace_on(self.nodes.live[slices[0].node].node.gpu_kind, len(slices))
         if view.size:
             return replace(
                 view, since_s=now_s, size=size, gpus=gpus, tenancies=tenancies, state=state,
                 ran_s=view.ran_s + past,
                 attained_gpu_s=view.attained_gpu_s + view.gpus * past,
-                done_s=view.done_s + past * view.beliefs.speed_at(view.size),
+                done_s=view.done_s + past * beliefs.speed_at(view.size) * view.pace,
                 **changes,
             )  # fmt: skip
         return replace(
@@ -264,6 +275,8 @@ class State:
             return
         self.capacity = self.capacity.give(partition.slices)
         self.partitions.drop(partition.id)
+        if partition.sharing is not _ALONE:
+            self.note_leavers({partition.id})
 
     def count(self, partition: Partition, sign: int) -> None:
         """Book what the tenants use to their owners."""
@@ -303,6 +316,12 @@ class State:
                 self.leaving.put(who, left)
             elif self.leaving.live:
                 self.leaving.drop(who)
+
+    def note_leavers(self, pids: Set[str]) -> None:
+        """Partitions that several shared are no more, or have other resources: who was on his way out leaves more."""
+        for view in self.jobs.live.values():
+            if any(t.holding is not None and t.holding.partition in pids for t in view.tenancies):
+                self.note_leaving(view)
 
     def left_behind(self, view: JobView, task: str, held: Holding) -> tuple[Slice, ...]:
         """What the tenant holds and the plan no longer gives its partition."""

@@ -52,10 +52,14 @@ class Beliefs(Struct, frozen=True, gc=False):
     run_s: Estimate | None = None  # from start to end at the reference size, without interruption
     reference_size: int = 1
     speed: Curve | None = None  # size → speed, 1 at the reference size
+    kinds: dict[str, float] = {}  # GPU kind → speed relative to the reference; a kind not named counts 1
+    spread: float = 1.0  # speed when its replicas span nodes, relative to one node
     comp_s: Curve | None = None  # machines → COMP time of an iteration
     comm_s: Curve | None = None  # machines → COMM time of an iteration
     slowdown: Curve | None = None  # companions → slow-down
     quality: Curve | None = None  # epochs → metric
+    reach: Curve | None = None  # value of its metric → how likely it gets there by its last epoch, as it goes on …
+    reach_stepping: Curve | None = None  # … and if its learning rate may still step
     memory_mib: Curve | None = None  # batch size → memory
     error: Curve | None = None  # rows → error
 
@@ -63,7 +67,17 @@ class Beliefs(Struct, frozen=True, gc=False):
         """Speed at a size, relative to the reference size; proportional where nothing is known."""
         if size == self.reference_size:
             return 1.0
-        return self.speed.at(size).mean if self.speed is not None else size / self.reference_size
+        if self.speed is None:
+            return size / self.reference_size
+        for point in self.speed.points:  # Few, and mostly one of them is meant.
+            if point.x == size:
+                return point.mean
+        return self.speed.at(size).mean
+
+    def pace_on(self, kind: str, nodes: int) -> float:
+        """What GPUs of a kind, on so many nodes, make of that speed."""
+        pace = self.kinds.get(kind, 1.0) if self.kinds else 1.0
+        return pace * self.spread if nodes > 1 else pace
 
 
 NO_BELIEFS = Beliefs()

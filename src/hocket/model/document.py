@@ -247,7 +247,8 @@ def _open(value: Any) -> Any:
 
 def _spec(job: Job) -> JobSpec:
     fields = {f.name: getattr(job, f.name) for f in msgspec.structs.fields(Job)}
-    return JobSpec(**fields | {"criterion": None if job.criterion is None else str(job.criterion)})
+    texts = {n: None if fields[n] is None else str(fields[n]) for n in ("criterion", "target")}
+    return JobSpec(**fields | texts)
 
 
 def _history_entry(key: Any, seen: History) -> HistoryEntry:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta, Struct
 
 from hocket.model.curve import NO_BELIEFS, Beliefs
-from hocket.model.job import ONE_GPU, Kind, Launch, TaskGraph
+from hocket.model.job import ONE_GPU, Kind, Launch, Stop, TaskGraph
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Wake
 from hocket.model.resources import Demand, Slice
@@ -80,6 +80,11 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True):
     backoff_s: Annotated[float, Meta(ge=0, description="rest after breaking; twice as long each time")] = 0.0
     limit_s: Annotated[Amount | None, Meta(description="how long it may run, in all")] = None
     launch: Annotated[Launch | None, Meta(description="how its command is run where it really runs")] = None
+    target: Annotated[
+        str | None, Meta(description="what its user hopes for, without ending it: 'acc >= 90% within 80 epochs'")
+    ] = None
+    stop: Annotated[Stop, Meta(description="what may end it before, where load is controlled")] = Stop.FIXED
+    may_lower: Annotated[Stop, Meta(description="likewise, once the cluster is overloaded")] = Stop.FIXED
 
 
 class ObservationEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,6 +121,7 @@ class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
     ran_s: Seconds = 0.0
     attained_gpu_s: Seconds = 0.0
     done_s: Annotated[float, Meta(ge=0, description="work done, in seconds at the reference size")] = 0.0
+    pace: Annotated[float, Meta(gt=0, description="what its GPUs' kind and nodes make of its believed speed")] = 1.0
     started_s: Annotated[float | None, Meta(description="first start")] = None
     starts: Count = 0
     failures: Count = 0

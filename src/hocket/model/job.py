@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
 
-from hocket.model.criterion import Criterion
+from hocket.model.criterion import Criterion, Epochs, Goal, limit_of
 from hocket.model.resources import Demand
 
 
@@ -18,6 +19,14 @@ class Kind(StrEnum):
     QUERY = "query"
     PARAMETER_SERVER = "parameter-server"
     MODEL = "model"  # one model of a pack
+
+
+class Stop(StrEnum):
+    """What may end a job beside its process, its criterion and its user; each includes what stands before it."""
+
+    FIXED = "fixed"  # nothing
+    OPTSTOP = "optstop"  # that its goal is out of reach, or that it is reached and nothing more is to be gained
+    REQUIRED = "required"  # that its goal is reached
 
 
 class Task(Struct, frozen=True, gc=False):
@@ -37,7 +46,7 @@ class Edge(Struct, frozen=True, gc=False):
     mib: float = 0.0
 
 
-class TaskGraph(Struct, frozen=True):
+class TaskGraph(Struct, frozen=True, dict=True):
     """The tasks of a partitioned model; acyclic."""
 
     tasks: tuple[Task, ...]
@@ -45,8 +54,11 @@ class TaskGraph(Struct, frozen=True):
 
     def task(self, name: str) -> Task | None:
         """The task of that name; a replica ("layer1#2") is a copy of its task."""
-        plain = name.partition("#")[0]
-        return next((t for t in self.tasks if t.id == plain), None)
+        return self._by_id.get(name.partition("#")[0])
+
+    @cached_property
+    def _by_id(self) -> dict[str, Task]:
+        return {t.id: t for t in self.tasks}
 
 
 class Launch(Struct, frozen=True):
@@ -91,6 +103,27 @@ class Job(Struct, frozen=True, gc=False):
     backoff_s: float = 0.0  # how long it rests after breaking; twice as long each time
     limit_s: float | None = None  # how long it may run, in all
     launch: Launch | None = None
+    target: Goal | None = None  # what its user hopes for: it is measured, and ends nothing
+    stop: Stop = Stop.FIXED  # what may end it where load is controlled; its user's choice
+    may_lower: Stop = Stop.FIXED  # … and what may once the cluster is overloaded, if that is more
+
+    @property
+    def goal(self) -> Goal | None:
+        """The value of a metric that it shall reach, whether it ends there or not."""
+        return self.criterion if isinstance(self.criterion, Goal) else self.target
+
+    @property
+    def may_stop(self) -> bool:
+        """Has its user allowed that it ends before, ever?"""
+        return self.stop is not Stop.FIXED or self.may_lower is not Stop.FIXED
+
+    @property
+    def last_epoch(self) -> int | None:
+        """The epoch by which it is over, where its criterion says so, or its target."""
+        for wanted in (self.criterion, self.target):
+            if wanted is not None and isinstance(limit := limit_of(wanted), Epochs):
+                return limit.count
+        return None
 
 
 class Owner(Struct, frozen=True, gc=False):

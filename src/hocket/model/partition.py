@@ -84,3 +84,8 @@ class Holding(Struct, frozen=True, gc=False):
         """How many GPUs it reaches."""
         slices = self.slices
         return len(slices[0].gpus) if len(slices) == 1 else sum(len(s.gpus) for s in slices)
+
+    def stays_within(self, held: Holding) -> bool:
+        """True when it needs no node that the other has not."""
+        nodes = {part.node for part in held.slices}
+        return all(part.node in nodes for part in self.slices)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from hocket.model.capacity import Capacity, shape_of
-from hocket.model.criterion import CriterionError, parse
+from hocket.model.criterion import CriterionError, Goal, parse
 from hocket.model.curve import Beliefs, Curve
 from hocket.model.entries import Document, JobEntry, JobSpec
 from hocket.model.job import Job, Owner
@@ -36,8 +36,8 @@ def shown(value: Any) -> str:
 
 # Fields of a view that a document has as they are.
 SAME = (
-    "submitted_s", "waited_s", "ran_s", "attained_gpu_s", "done_s", "started_s", "starts", "failures", "prepared",
-    "preparing", "crashes", "held", "held_until_s", "tier", "keep", "epoch", "use",
+    "submitted_s", "waited_s", "ran_s", "attained_gpu_s", "done_s", "pace", "started_s", "starts", "failures",
+    "prepared", "preparing", "crashes", "held", "held_until_s", "tier", "keep", "epoch", "use",
     "beliefs", "costs", "memo", "review_s", "verdict", "reason",
 )  # fmt: skip
 
@@ -210,6 +210,8 @@ def _view(entry: JobEntry, number: int, now_s: float, partitions: list[Partition
         job = _job(entry.job)
     except CriterionError as error:
         raise DocumentError(f"snapshot: {field}: {error}") from error
+    is_goal = job.target is None or isinstance(job.target, Goal)
+    _require(is_goal, f"{field}: job.target", "must be a goal such as 'acc >= 90%'", entry.job.target)
     tenancies, state = entry.tenancies, entry.state
     if tenancies is None:
         runs = state is None or state is JobState.RUNNING
@@ -242,7 +244,8 @@ def _view(entry: JobEntry, number: int, now_s: float, partitions: list[Partition
 
 def _job(spec: JobSpec) -> Job:
     fields: dict[str, Any] = {f.name: getattr(spec, f.name) for f in msgspec.structs.fields(JobSpec)}
-    return Job(**fields | {"criterion": None if spec.criterion is None else parse(spec.criterion)})
+    read = {n: None if fields[n] is None else parse(fields[n]) for n in ("criterion", "target")}
+    return Job(**fields | read)
 
 
 def _frozen(value: Any) -> Any:

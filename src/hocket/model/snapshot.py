@@ -62,9 +62,9 @@ class Snapshot(Struct, frozen=True):
     arrived: tuple[str, ...] = ()  # jobs submitted since the last decision
     due: tuple[str, ...] = ()  # jobs whose review came since the last decision
 
-    def dice(self) -> Random:
-        """The only dice a policy may throw: the same for the same decision of the same run."""
-        return Random(f"{self.seed}/{self.decision}")
+    def dice(self, view: JobView | None = None) -> Random:
+        """The only dice a policy may throw: the same for the same decision, or for the same job, of the same run."""
+        return Random(f"{self.seed}/{self.decision}" if view is None else f"{self.seed}/job/{view.number}")
 
     def without(self, job: str) -> Snapshot:
         """What if this job were not there."""

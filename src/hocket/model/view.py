@@ -84,6 +84,11 @@ class Costs(Struct, frozen=True, gc=False):
     checkpoint_s: float = 0.0
     stop_s: float = 0.0
 
+    def restart_s(self, warm: bool) -> float:
+        """From the last step before a resize or move to the first after it; a warm one was prepared meanwhile."""
+        takes_s = self.checkpoint_s + self.stop_s + self.start_s
+        return takes_s if warm else takes_s + self.prepare_s
+
 
 NO_COSTS = Costs()
 RECENT_OBSERVATIONS = 64  # kept in a view; older ones are in the journal
@@ -102,6 +107,7 @@ class JobView(Struct, frozen=True, gc=False):
     attained_gpu_s: float = 0.0
     gpus: int = 0  # it runs on now
     size: int = 0  # it runs at now
+    pace: float = 1.0  # what the kind of its GPUs and their nodes make of its believed speed
     started_s: float | None = None  # first start
     starts: int = 0  # also those after a resize or a move
     failures: int = 0
@@ -149,7 +155,7 @@ class JobView(Struct, frozen=True, gc=False):
         """Work done, in seconds at the reference size, as far as its believed speed is right."""
         if not self.size:
             return self.done_s
-        return self.done_s + (now_s - self.since_s) * self.beliefs.speed_at(self.size)
+        return self.done_s + (now_s - self.since_s) * self.beliefs.speed_at(self.size) * self.pace
 
     def remaining_s(self, now_s: float, size: int = 0) -> float | None:
         """Believed seconds to its end at a size (its reference size when none is given); None when unknown.

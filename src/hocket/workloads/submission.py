@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 from itertools import pairwise
 
-from hocket.model.criterion import Criterion, CriterionError, parse
+from hocket.model.criterion import Criterion, CriterionError, Goal, parse
 from hocket.model.curve import Curve, Point
-from hocket.model.job import Edge, Job, Kind, Task, TaskGraph
+from hocket.model.job import Edge, Job, Kind, Stop, Task, TaskGraph
 from hocket.model.resources import Demand
 from hocket.model.view import NO_COSTS, Costs
 from hocket.workloads.errors import WorkloadError, shown
@@ -33,6 +33,7 @@ _PRIORITY = Whole(low=-1_000_000)
 _URGENCY = Whole(high=10)
 _GPU_SHARE = Number(above=True, high=1.0)
 _KINDS = {kind.value: kind for kind in Kind}
+_STOPS = {stop.value: stop for stop in Stop}
 _ENTRIES = 1000  # of a list of crashes or GPU kinds
 
 
@@ -74,6 +75,9 @@ def read_submission(fields: Fields, costs: Costs = NO_COSTS) -> Submission:
         tasks=_tasks(fields),
         warm=fields.flag("warm"),
         model=fields.read("model", TEXT, ""),
+        target=_target(fields),
+        stop=_STOPS[fields.choice("stop", _STOPS, "fixed")],
+        may_lower=_STOPS[fields.choice("may_lower", _STOPS, "fixed")],
     )
     fields.finish()
     return Submission(at_s, job, truth)
@@ -175,16 +179,23 @@ def _quality(fields: Fields, epochs: int) -> Curve | None:
     return curve
 
 
-def _criterion(fields: Fields) -> Criterion | None:
-    value = fields.raw("criterion")
+def _criterion(fields: Fields, name: str = "criterion") -> Criterion | None:
+    value = fields.raw(name)
     if value is None:
         return None
     if not isinstance(value, str):
-        fields.fail("criterion", f"must be a text such as 'acc >= 90% within 2h', not {shown(value)}")
+        fields.fail(name, f"must be a text such as 'acc >= 90% within 2h', not {shown(value)}")
     try:
         return parse(value)
     except CriterionError as error:
-        fields.fail("criterion", f"must follow its grammar: {error}")
+        fields.fail(name, f"must follow its grammar: {error}")
+
+
+def _target(fields: Fields) -> Goal | None:
+    found = _criterion(fields, "target")
+    if found is not None and not isinstance(found, Goal):
+        fields.fail("target", f"must be a goal such as 'acc >= 90% within 80 epochs', not {shown(str(found))}")
+    return found
 
 
 def _crashes(fields: Fields) -> tuple[float, ...]:

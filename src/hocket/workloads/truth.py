@@ -29,6 +29,17 @@ class Truth(Struct, frozen=True, gc=False):
     costs: Costs = NO_COSTS
     crashes_s: tuple[float, ...] = ()  # its process breaks when it has done so much work
     saves_epochs: int = 0  # it saves its state by itself after so many epochs; 0: only when it is told to
+    input_mib: float = 0.0  # data that it keeps in memory, on all its machines together; part of it may be on disk …
+    model_mib: float = 0.0  # … and its model
+    loss: Curve | None = None  # epoch → loss, reported beside the metric
+    gpu_use: float = 1.0  # of the GPU time that its demand asks for, what it takes; reported after its first epoch
+
+    def metrics_at(self, epoch: float) -> dict[str, float]:
+        """What it reports at the end of an epoch."""
+        metrics = {} if self.quality is None else {self.metric: self.quality.at(epoch).mean}
+        if self.loss is not None:
+            metrics["loss"] = self.loss.at(epoch).mean
+        return metrics
 
 
 class Submission(Struct, frozen=True, gc=False):

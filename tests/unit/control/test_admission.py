@@ -49,6 +49,18 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "tasks: a task's id must be non-empty and without '#' and '/', not 'a#2'",
     ),
     (
+        {"tasks": TaskGraph((Task("t", Demand(2)),))},
+        "tasks: task 't' must fit one GPU, not 2 GPUs at a share of 1.0",
+    ),
+    (
+        {"tasks": TaskGraph((Task("t", Demand(1, gpu_share=1.5)),))},
+        "tasks: task 't' must fit one GPU, not 1 GPUs at a share of 1.5",
+    ),
+    (
+        {"tasks": TaskGraph((Task("t", Demand(1), float("nan")),))},
+        "tasks: share of task 't' must be a finite number from 0 up, not nan",
+    ),
+    (
         {"tasks": TaskGraph((Task("t", Demand(1)), Task("t", Demand(1))))},
         "tasks: ids must be distinct, and 't' stands twice",
     ),
@@ -92,7 +104,7 @@ def test_a_job_larger_than_the_cluster_is_told_the_largest_that_fits(job: Job, w
 
 
 def test_a_task_must_fit_a_node() -> None:
-    job = Job("j", tasks=TaskGraph((Task("t", Demand(1)), Task("huge", Demand(9)))))
+    job = Job("j", tasks=TaskGraph((Task("t", Demand(1)), Task("huge", Demand(1, mem_mib=1e9)))))
     assert "task 'huge' must fit a node" in refusal(NOBODY, job, WHOLE)
 
 

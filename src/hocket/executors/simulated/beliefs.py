@@ -6,8 +6,10 @@ from math import exp, isfinite, sqrt
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hocket.model.curve import NO_BELIEFS, Beliefs, Estimate
+from hocket.model.curve import NO_BELIEFS, Beliefs, Curve, Estimate, Point
+from hocket.model.job import Kind
 from hocket.workloads.truth import Submission
 
 
@@ -50,4 +52,21 @@ def beliefs_of(submission: Submission, mode: BeliefMode, seed: int) -> Beliefs:
         factor = exp(Random(f"{seed}/belief/{submission.job.id}").gauss(-sigma * sigma / 2, sigma))
         run_s *= factor
         sd = run_s * sqrt(exp(sigma * sigma) - 1)
-    return Beliefs(Estimate(run_s, sd), truth.reference_size, truth.speed)
+    known = Beliefs(Estimate(run_s, sd), truth.reference_size, truth.speed, truth.kinds, truth.spread)
+    if submission.job.kind is not Kind.PARAMETER_SERVER:
+        return known
+    comp_off, comm_off = phase_errors(submission.job.id, mode, seed)
+    machines = float(truth.reference_size)
+    return replace(
+        known,
+        comp_s=Curve((Point(machines, truth.comp_s * comp_off, truth.comp_s * mode.error),)),
+        comm_s=Curve((Point(machines, truth.comm_s * comm_off, truth.comm_s * mode.error),)),
+    )
+
+
+def phase_errors(job: str, mode: BeliefMode, seed: int) -> tuple[float, float]:
+    """The factors by which COMP and COMM of a job are mistaken, told or measured: the same all along."""
+    if mode.mode != "noisy" or not mode.error:
+        return 1.0, 1.0
+    dice, sigma = Random(f"{seed}/phases/{job}"), mode.error
+    return exp(dice.gauss(-sigma * sigma / 2, sigma)), exp(dice.gauss(-sigma * sigma / 2, sigma))

@@ -11,10 +11,19 @@ from math import exp, inf
 from random import Random
 from typing import assert_never
 
-from msgspec import Struct
-
-from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of
-from hocket.executors.simulated.speed import own_speed, shared_speed
+from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of, phase_errors
+from hocket.executors.simulated.phases import OBSERVED_ITERATIONS, Played
+from hocket.executors.simulated.running import Place, Run
+from hocket.executors.simulated.speed import (
+    Companion,
+    overflows,
+    own_speed,
+    play,
+    rate_of,
+    shared_speed,
+    takes_turns,
+)
+from hocket.executors.simulated.task_graph import Iteration, Seat, link_mbps
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     EpochEnded,
@@ -31,40 +40,16 @@ from hocket.model.event import (
     NodeJoined,
     NodeLost,
     OwnerSet,
+    PhasesObserved,
     StateStored,
 )
-from hocket.model.job import Job
-from hocket.model.partition import Boundary, Holding, Partition
-from hocket.model.resources import Demand, Node
+from hocket.model.partition import Boundary, Partition, Sharing
+from hocket.model.resources import Node
 from hocket.model.snapshot import demand_of
-from hocket.workloads.truth import Truth, Workload
+from hocket.workloads.truth import Workload
 
+_ALONE, _INTERLEAVED = Sharing.ALONE, Sharing.INTERLEAVED
 _IDLE_TIMERS = 10_000  # moments in a row at which only a policy's own timer rang: it waits for what never comes
-
-
-_Place = tuple[Holding, Partition]
-
-
-class _Run(Struct, gc=False, eq=False):
-    """One job in the simulated world."""
-
-    job: Job
-    truth: Truth
-    done_s: float = 0.0  # work done up to `since_s`
-    saved_s: float = 0.0  # work that a crash does not undo
-    since_s: float = 0.0
-    rate: float = 0.0
-    epoch: int = 0
-    generation: int = 0  # heap entries of older generations are void
-    tenancies: dict[str, _Place] = {}  # task → where it runs
-    pending: dict[str, tuple[Event, _Place | None]] = {}  # task → a change under way
-    deferred: tuple[Action, ...] = ()  # changes that wait for the tenant's boundary
-    length: Boundary | None = None  # of its running epochs, where the plan sets one
-    turn_s: float = 0.0  # when the present running epoch began …
-    turn_done_s: float = 0.0  # … and what had been done then
-    prepared: JobPrepared | None = None  # said, or to be said
-    noise: float = 1.0
-    crashes: int = 0
 
 
 class SimulatedExecutor:
@@ -90,11 +75,11 @@ class SimulatedExecutor:
         self._until_s = until_s
         self._nodes = {n.id: n for n in nodes}
         self._kind = {n.id: n.gpu_kind for n in nodes}
-        self._runs: dict[str, _Run] = {}
-        self._tenants: dict[str, dict[str, _Run]] = {}  # partition shared by several → its jobs
+        self._runs: dict[str, Run] = {}
+        self._tenants: dict[str, dict[str, Run]] = {}  # partition shared by several → its jobs
         self._ready: list[Event] = [OwnerSet(0.0, owner) for owner in workload.owners]
         self._begun: list[Event] = []  # starts that took no time: nobody waits for them, so they come along later
-        self._heap: list[tuple[float, int, int, _Run | None, str | Event]] = []
+        self._heap: list[tuple[float, int, int, Run | None, str | Event]] = []
         self._pushed = 0
         self._idle = 0
         for fault in workload.faults:
@@ -150,7 +135,7 @@ class SimulatedExecutor:
             return self.now_s, out
         return (self.now_s, out) if out else None
 
-    def _push(self, at_s: float, run: _Run | None, what: str | Event) -> None:
+    def _push(self, at_s: float, run: Run | None, what: str | Event) -> None:
         self._pushed += 1
         heappush(self._heap, (at_s, self._pushed, run.generation if run is not None else 0, run, what))
 
@@ -161,14 +146,14 @@ class SimulatedExecutor:
             submission = submissions[n]
             job = submission.job
             if job.id not in runs:  # A second one of the same name is refused, and the first goes on.
-                runs[job.id] = _Run(job, submission.truth)
+                runs[job.id] = Run(job, submission.truth)
             beliefs = beliefs_of(submission, self._beliefs, self._seed)
             out.append(JobSubmitted(submission.at_s, job, beliefs, submission.truth.costs))
             n += 1
         self._next_submission = n
         self._submission_s = submissions[n].at_s if n < len(submissions) else inf
 
-    def _due(self, run: _Run, what: str | Event, out: list[Event]) -> None:
+    def _due(self, run: Run, what: str | Event, out: list[Event]) -> None:
         """An entry of a run came up: its end, an epoch's end, a crash, or a change that is done."""
         if what == "next":
             self._advance(run)
@@ -188,24 +173,26 @@ class SimulatedExecutor:
 
     # -- what the world does by itself ----------------------------------------------------------------------
 
-    def _advance(self, run: _Run) -> None:
+    def _advance(self, run: Run) -> None:
         if run.rate:
             run.done_s += (self.now_s - run.since_s) * run.rate
         run.since_s = self.now_s
 
-    def _next(self, run: _Run, out: list[Event] | None = None) -> None:
+    def _next(self, run: Run, out: list[Event] | None = None) -> None:
         """Report what the run has reached, and schedule what it reaches next."""
         truth = run.truth
-        if truth.crashes_s and run.crashes < len(truth.crashes_s) and self._reached(run, truth.crashes_s[run.crashes]):
+        if truth.crashes_s and run.crashes < len(truth.crashes_s) and run.reached(truth.crashes_s[run.crashes]):
             run.crashes += 1
             self._crash(run, "it crashed", out if out is not None else self._ready)
             return
         before = run.epoch
+        if run.done_s >= run.observed_s - 1e-6:
+            self._observe(run, out if out is not None else self._ready)
         if run.length is not None:
             self._report_turn(run, out if out is not None else self._ready)
         elif truth.epochs:
-            self._report_epochs(run, out if out is not None else self._ready)
-        if self._reached(run, truth.run_s):
+            run.end_epochs(self.now_s, out if out is not None else self._ready)
+        if run.reached(truth.run_s):
             self._gone(run)
             del self._runs[run.job.id]
             (out if out is not None else self._ready).append(JobEnded(self.now_s, run.job.id))
@@ -215,11 +202,7 @@ class SimulatedExecutor:
             self.apply(actions)
         self._schedule(run)
 
-    def _reached(self, run: _Run, work_s: float) -> bool:
-        # To the nearest microsecond of work: what is left by rounding would never be worked off.
-        return run.done_s >= work_s - 1e-6
-
-    def _schedule(self, run: _Run) -> None:
+    def _schedule(self, run: Run) -> None:
         run.generation += 1
         if run.rate:
             truth = run.truth
@@ -228,7 +211,7 @@ class SimulatedExecutor:
                 goal_s = min(goal_s, truth.run_s * (run.epoch + 1) / truth.epochs)
             if truth.crashes_s and run.crashes < len(truth.crashes_s):
                 goal_s = min(goal_s, truth.crashes_s[run.crashes])
-            left_s = goal_s - run.done_s
+            left_s = min(goal_s, run.observed_s) - run.done_s
             at_s = self.now_s + left_s / run.rate if left_s > 0 else self.now_s
             if run.length is not None:
                 at_s = min(at_s, self._turn_ends_s(run, run.length))
@@ -239,23 +222,14 @@ class SimulatedExecutor:
         elif run.deferred and not run.rate:
             self._push(self.now_s, run, "next")  # It stands still, and would never come to its boundary.
 
-    def _report_epochs(self, run: _Run, out: list[Event]) -> None:
-        truth = run.truth
-        while run.epoch < truth.epochs and self._reached(run, truth.run_s * (run.epoch + 1) / truth.epochs):
-            run.epoch += 1
-            metrics = {truth.metric: truth.quality.at(run.epoch).mean} if truth.quality is not None else {}
-            out.append(EpochEnded(self.now_s, run.job.id, run.epoch, metrics))
-            if truth.saves_epochs and run.epoch % truth.saves_epochs == 0:
-                run.saved_s = truth.run_s * run.epoch / truth.epochs
-
-    def _turn_ends_s(self, run: _Run, length: Boundary) -> float:
+    def _turn_ends_s(self, run: Run, length: Boundary) -> float:
         """When its running epoch ends, at its present speed."""
         if length.seconds:
             return max(self.now_s, run.turn_s + length.seconds)
         work_s = length.batches * (run.truth.comp_s + run.truth.comm_s) - (run.done_s - run.turn_done_s)
         return self.now_s + max(0.0, work_s) / run.rate
 
-    def _report_turn(self, run: _Run, out: list[Event]) -> None:
+    def _report_turn(self, run: Run, out: list[Event]) -> None:
         """Running epochs take the place of the job's own. Its quality is then that of the work done so far."""
         truth = run.truth
         assert run.length is not None
@@ -264,16 +238,15 @@ class SimulatedExecutor:
         run.epoch += 1
         run.turn_s, run.turn_done_s = self.now_s, run.done_s
         done = run.done_s / truth.run_s if truth.run_s else 1.0
-        metrics = {truth.metric: truth.quality.at(done * (truth.epochs or 1)).mean} if truth.quality is not None else {}
-        out.append(EpochEnded(self.now_s, run.job.id, run.epoch, metrics))
+        out.append(EpochEnded(self.now_s, run.job.id, run.epoch, truth.metrics_at(done * (truth.epochs or 1))))
 
-    def _crash(self, run: _Run, why: str, out: list[Event]) -> None:
+    def _crash(self, run: Run, why: str, out: list[Event]) -> None:
         self._gone(run)
         self._lose_work(run)
         out.append(JobFailed(self.now_s, run.job.id, why))
 
-    def _lose_work(self, run: _Run) -> None:
-        run.done_s = run.saved_s
+    def _lose_work(self, run: Run) -> None:
+        run.done_s, run.iteration = run.saved_s, None
         if run.truth.epochs:
             run.epoch = int(run.saved_s / run.truth.run_s * run.truth.epochs + 1e-9) if run.truth.run_s else 0
 
@@ -289,7 +262,7 @@ class SimulatedExecutor:
         run = self._runs.get(event.job)
         return run is not None and run.prepared is event
 
-    def _lose_node(self, run: _Run, node: str) -> None:
+    def _lose_node(self, run: Run, node: str) -> None:
         """Its tenants there are gone. Others stay, and with them the work if they are all that it takes."""
         places = [*run.tenancies.items(), *((t, p) for t, (_e, p) in run.pending.items() if p is not None)]
         hit = {task for task, (holding, _p) in places if any(s.node == node for s in holding.slices)}
@@ -312,7 +285,7 @@ class SimulatedExecutor:
 
     # -- where a job runs -----------------------------------------------------------------------------------
 
-    def _gone(self, run: _Run) -> None:
+    def _gone(self, run: Run) -> None:
         """The job runs nowhere any more."""
         if run.pending:
             run.pending.clear()
@@ -322,11 +295,11 @@ class SimulatedExecutor:
                 self._leave(run, task)
         else:
             run.tenancies.clear()
-        run.rate = 0.0
+        run.rate, run.observed_s, run.iteration = 0.0, inf, None
         run.generation += 1
         run.prepared = None
 
-    def _leave(self, run: _Run, task: str) -> None:
+    def _leave(self, run: Run, task: str) -> None:
         _holding, partition = run.tenancies.pop(task)
         others = self._tenants.get(partition.id)
         if others is not None:
@@ -335,7 +308,7 @@ class SimulatedExecutor:
             if not others:
                 del self._tenants[partition.id]
 
-    def _done(self, run: _Run, task: str, place: _Place | None) -> None:
+    def _done(self, run: Run, task: str, place: Place | None) -> None:
         """A change is done: the tenant runs in its new place, or nowhere. The run is up to date."""
         if task in run.tenancies:
             self._leave(run, task)
@@ -344,8 +317,14 @@ class SimulatedExecutor:
             holding, partition = place
             run.length = holding.boundary if holding.boundary.at == "after" and not task else None
             run.turn_s, run.turn_done_s = self.now_s, run.done_s
+            if partition.sharing is _INTERLEAVED and not task:
+                run.observed_s = run.done_s + OBSERVED_ITERATIONS * (run.truth.comp_s + run.truth.comm_s)
             if len(partition.tenants) > 1 or (self._tenants and partition.id in self._tenants):
                 self._share(partition)
+                sharers = self._tenants[partition.id].values()
+                if run.truth.input_mib and overflows([self._companion(r) for r in sharers], partition.sharing):
+                    self._crash(run, "out of memory, beside those on its machines", self._ready)
+                    return
                 self._re_rate(partition)
                 return
         run.rate = self._rate(run)
@@ -365,37 +344,68 @@ class SimulatedExecutor:
         """Who shares a partition changed: so does everybody's speed in it."""
         for other in list({id(r): r for r in self._tenants[partition.id].values()}.values()):
             self._advance(other)
-            other.rate = self._rate(other)
+            other.rate = self._rate(other, partition.id)
             self._schedule(other)
 
-    def _rate(self, run: _Run) -> float:
-        """A job of several tasks goes as fast as the slowest; one with a task that does not run stands still."""
-        tasks = run.job.tasks
-        if tasks is None:
-            return run.noise * self._tenant_rate(run, "") if run.tenancies and not run.pending else 0.0
-        active = run.tenancies.keys() - run.pending.keys()
-        if {t.partition("#")[0] for t in active} != {t.id for t in tasks.tasks}:
-            return 0.0
-        return run.noise * min(self._tenant_rate(run, task) for task in active)
+    def _rate(self, run: Run, changed: str = "") -> float:
+        """How fast it goes. Of a job of several tasks, those in a partition that changed are looked at anew."""
+        if run.job.tasks is None:
+            return self._tenant_rate(run, "") if run.tenancies and not run.pending else 0.0
+        if run.iteration is None:
+            run.iteration = Iteration.of(run.job.tasks, run.truth, self.now_s)
+        seats: dict[str, Seat] = {}
+        for task, (holding, partition) in run.tenancies.items():
+            if task not in run.pending:
+                known = run.iteration.known(task, holding) if partition.id != changed else None
+                seats[task] = known or self._seat(run, task)
+        rate, run.done_s = run.iteration.change(self.now_s, run.done_s, seats)
+        return rate
 
-    def _tenant_rate(self, run: _Run, task: str) -> float:
+    def _seat(self, run: Run, task: str) -> Seat:
         holding, partition = run.tenancies[task]
-        own = 1.0 if task else own_speed(run.truth, holding, self._kind[holding.slices[0].node])
-        if not self._tenants:
-            return own
-        sharers = self._tenants.get(partition.id)
+        part, who = holding.slices[0], self._tenants.get(partition.id, {})
+        asked = sum(demand_of(other.job, name.partition("/")[2]).net_mbps for name, other in who.items())
+        mbps = link_mbps(demand_of(run.job, task), part, self._nodes[part.node], asked)
+        return Seat(part.node, self._tenant_rate(run, task), mbps, holding)
+
+    def _tenant_rate(self, run: Run, task: str) -> float:
+        holding, partition = run.tenancies[task]
+        if partition.sharing is not _ALONE and not task and takes_turns(partition.sharing, run.truth):
+            players, played = self._played(run, partition)
+            return rate_of(run.truth, played.iteration_s[players.index(run)])
+        own = run.noise * (1.0 if task else own_speed(run.truth, holding, self._kind[holding.slices[0].node]))
+        sharers = self._tenants.get(partition.id) if self._tenants else None
         if sharers is None or len(sharers) < 2:
             return own
-        tenants: list[tuple[Demand, Truth, float]] = []
+        tenants: list[tuple[Companion, float]] = []
         me = 0
         for who, other in sharers.items():
             if who == f"{run.job.id}/{task}":
                 me = len(tenants)
-            other_task = who.partition("/")[2]
-            place = other.tenancies[other_task][0]
-            speed = own_speed(other.truth, place, self._kind[place.slices[0].node]) if other.job.tasks is None else 1.0
-            tenants.append((demand_of(other.job, other_task), other.truth, speed))
+            one = self._companion(other, who.partition("/")[2])
+            tenants.append((one, own_speed(one.truth, one.holding, one.kind) if other.job.tasks is None else 1.0))
         return own * shared_speed(me, tenants, partition.sharing, len(holding.slices[0].gpus))
+
+    def _companion(self, run: Run, task: str = "") -> Companion:
+        holding = run.tenancies[task][0]
+        return Companion(demand_of(run.job, task), run.truth, holding, self._kind[holding.slices[0].node])
+
+    def _played(self, run: Run, partition: Partition) -> tuple[list[Run], Played]:
+        """Who shares the partition with whom, and how their phases go."""
+        sharers = self._tenants.get(partition.id) or {"": run}
+        who = [other for other in sharers.values() if "" in other.tenancies]
+        seed = Random(f"{self._seed}/{partition.id}").randrange(1 << 30) if self._noise else 0
+        return who, play([self._companion(other) for other in who], partition.sharing, self._noise, seed)
+
+    def _observe(self, run: Run, out: list[Event]) -> None:
+        """Its phases have been measured for a while: say so, once for each place."""
+        run.observed_s = inf
+        holding, partition = run.tenancies[""]
+        who, played = self._played(run, partition)
+        me, off = who.index(run), phase_errors(run.job.id, self._beliefs, self._seed)
+        comp_s, comm_s = played.comp_s[me] * off[0], played.comm_s[me] * off[1]
+        machines = sum(1 for n in holding.replicas if n)
+        out.append(PhasesObserved(self.now_s, run.job.id, machines, comp_s, comm_s, OBSERVED_ITERATIONS))
 
     # -- actions --------------------------------------------------------------------------------------------
 
@@ -418,16 +428,15 @@ class SimulatedExecutor:
                     takes_s = costs.checkpoint_s + costs.stop_s
                     self._change(run, task, JobPaused(self.now_s + takes_s, job, task, tier), None, takes_s)
                 case Resize(job, task, to, partition) if not self._deferred(run, task, action):
-                    takes_s = costs.checkpoint_s + costs.stop_s + costs.start_s
-                    takes_s += 0.0 if run.job.warm else costs.prepare_s
                     held = run.tenancies[task][0]
+                    takes_s = costs.restart_s(run.job.warm and to.stays_within(held))  # elsewhere it starts cold
                     if held.slices == to.slices and held.replicas == to.replicas:
                         takes_s = 0.0  # Only the length of its running epochs changes.
                     else:
                         self._save(run)
                     self._change(run, task, JobResized(self.now_s + takes_s, job, task), (to, partition), takes_s)
                 case Move(job, task, to, partition) if not self._deferred(run, task, action):
-                    takes_s = costs.checkpoint_s + costs.stop_s + costs.start_s + costs.prepare_s
+                    takes_s = costs.restart_s(warm=False)
                     self._save(run)
                     self._change(run, task, JobMoved(self.now_s + takes_s, job, task), (to, partition), takes_s)
                 case Pause() | Resize() | Move():
@@ -448,11 +457,11 @@ class SimulatedExecutor:
                 case _:
                     assert_never(action)
 
-    def _save(self, run: _Run) -> None:
+    def _save(self, run: Run) -> None:
         self._advance(run)
         run.saved_s = run.done_s
 
-    def _deferred(self, run: _Run, task: str, action: Action) -> bool:
+    def _deferred(self, run: Run, task: str, action: Action) -> bool:
         """Keep a change for the tenant's boundary, up to which it goes on; False where it may take hold now."""
         at = run.tenancies[task][0].boundary.at
         if at not in ("epoch", "after") or not run.rate:
@@ -467,7 +476,7 @@ class SimulatedExecutor:
         run.deferred += (action,)
         return True
 
-    def _change(self, run: _Run, task: str, event: Event, place: _Place | None, takes_s: float) -> None:
+    def _change(self, run: Run, task: str, event: Event, place: Place | None, takes_s: float) -> None:
         """Make a change true, at once or when its time has passed; the job stands still meanwhile."""
         self._advance(run)
         if takes_s <= 0:

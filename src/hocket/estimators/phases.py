@@ -1,0 +1,37 @@
+"""How long are a job's phases? Moving averages of what was measured, for each number of machines.
+
+What they mean for a group of jobs that take turns is in `model/phases.py`.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from msgspec.structs import replace
+
+from hocket.model.curve import Beliefs, Curve, Point
+
+_FORGETS = 0.2  # the weight of a new observation among many
+
+
+def observe(beliefs: Beliefs, machines: int, comp_s: float, comm_s: float, iterations: int) -> Beliefs:
+    """Beliefs with the mean phases of some iterations on so many machines taken in, as a moving average."""
+    return replace(
+        beliefs,
+        comp_s=_averaged(beliefs.comp_s, machines, comp_s, iterations),
+        comm_s=_averaged(beliefs.comm_s, machines, comm_s, iterations),
+    )
+
+
+def _averaged(curve: Curve | None, machines: int, seen_s: float, iterations: int) -> Curve:
+    points = curve.points if curve is not None else ()
+    old = next((p for p in points if p.x == machines), None)
+    if old is None or not old.seen:  # What was told beforehand gives way to what is seen.
+        new = Point(float(machines), seen_s, 0.0, iterations)
+    else:
+        weight = max(iterations / (old.seen + iterations), _FORGETS)
+        off = seen_s - old.mean
+        sd = sqrt((1 - weight) * (old.sd**2 + weight * off * off))
+        new = Point(old.x, old.mean + weight * off, sd, old.seen + iterations)
+    others = [p for p in points if p.x != machines and p.seen]
+    return Curve(tuple(sorted([*others, new], key=lambda p: p.x)))

@@ -1,0 +1,61 @@
+"""One job in the simulated world, as it runs."""
+
+from __future__ import annotations
+
+from math import inf
+
+from msgspec import Struct
+
+from hocket.executors.simulated.task_graph import Iteration
+from hocket.model.action import Action
+from hocket.model.event import EpochEnded, Event, JobPrepared, ProgressReported
+from hocket.model.job import Job
+from hocket.model.partition import Boundary, Holding, Partition
+from hocket.model.snapshot import demand_of
+from hocket.model.view import Use
+from hocket.workloads.truth import Truth
+
+Place = tuple[Holding, Partition]
+
+
+class Run(Struct, gc=False, eq=False):
+    """One job in the simulated world."""
+
+    job: Job
+    truth: Truth
+    done_s: float = 0.0  # work done up to `since_s`
+    saved_s: float = 0.0  # work that a crash does not undo
+    since_s: float = 0.0
+    rate: float = 0.0
+    epoch: int = 0
+    generation: int = 0  # heap entries of older generations are void
+    tenancies: dict[str, Place] = {}  # task → where it runs
+    pending: dict[str, tuple[Event, Place | None]] = {}  # task → a change under way
+    deferred: tuple[Action, ...] = ()  # changes that wait for the tenant's boundary
+    length: Boundary | None = None  # of its running epochs, where the plan sets one
+    turn_s: float = 0.0  # when the present running epoch began …
+    turn_done_s: float = 0.0  # … and what had been done then
+    prepared: JobPrepared | None = None  # said, or to be said
+    noise: float = 1.0
+    crashes: int = 0
+    observed_s: float = inf  # work at which its phases have been measured
+    iteration: Iteration | None = None  # of a job of several tasks, once it has run
+
+    def reached(self, work_s: float) -> bool:
+        """Has it done so much work?"""
+        # To the nearest microsecond of work: what is left by rounding would never be worked off.
+        return self.done_s >= work_s - 1e-6
+
+    def end_epochs(self, now_s: float, out: list[Event]) -> None:
+        """Report the epochs that it has reached the end of, and after the first what it uses, if that differs."""
+        truth = self.truth
+        while self.epoch < truth.epochs and self.reached(truth.run_s * (self.epoch + 1) / truth.epochs):
+            self.epoch += 1
+            metrics = truth.metrics_at(self.epoch)
+            out.append(EpochEnded(now_s, self.job.id, self.epoch, metrics))
+            if truth.saves_epochs and self.epoch % truth.saves_epochs == 0:
+                self.saved_s = truth.run_s * self.epoch / truth.epochs
+            if self.epoch == 1 and truth.gpu_use != 1.0:
+                asked = [demand_of(self.job, task) for task in self.tenancies]
+                use = Use(gpus=truth.gpu_use * sum(d.gpus * d.gpu_share for d in asked))
+                out.append(ProgressReported(now_s, self.job.id, 1, metrics, use))

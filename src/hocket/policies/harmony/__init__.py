@@ -1,0 +1,1 @@
+"""Harmony: jobs whose phases complement each other share groups of whole machines."""

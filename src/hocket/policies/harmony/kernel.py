@@ -1,0 +1,478 @@
+"""The hot part of grouping: jobs in groups, machines to groups, and local search over both; all in flat arrays.
+
+Plain Python that numba turns into machine code when it is first needed; the result is kept on disk. A group's value is
+its machines times its utilisation (equations 1 and 3), so the cluster's utilisation is the sum of values over machines.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+Array = Any  # of numbers; NumPy's stubs do not reach into compiled code
+
+
+class Jobs(NamedTuple):
+    """What is to be grouped."""
+
+    comp: Array  # COMP of an iteration, in machine-seconds
+    comm: Array  # COMM of an iteration, in seconds
+    least: Array  # machines it needs at least
+
+
+class Weights(NamedTuple):
+    """What the use of each resource counts."""
+
+    cpu: float
+    net: float
+
+
+class Groups(NamedTuple):
+    """Who is with whom. Groups are doubly linked lists; -1 stands for none."""
+
+    group: Array  # by job; -1: it waits
+    after: Array
+    before: Array
+    head: Array  # by group, from here on
+    count: Array
+    machines: Array
+    comp: Array  # sums over its jobs
+    comm: Array
+    value: Array
+
+
+_KEEP, _SWAP, _OVER, _BACK, _DROP_A, _DROP_B = 0, 1, 2, 3, 4, 5  # what may happen to a pair of groups
+_ALL_SPLITS = 12  # machines of a pair up to which every split is tried
+_PAIRS = 96  # of jobs that are tried for a swap between two groups
+_BAND = 16  # groups among which jobs of similar iterations are dealt
+_SATISFIED = 0.99999  # utilisation at which a group looks for no partner
+_BETTER = 1e-9  # less is rounding
+
+
+@lru_cache(maxsize=1)
+def compiled() -> Any:
+    """The functions below as machine code, as attributes of this module."""
+    import sys
+
+    from numba import njit
+
+    module = sys.modules[__name__]
+    for name in ("value_of", "_link", "_unlink", "_longest_two", "_group_value", "_pair", "_apply", "_allot", "_deal",
+                 "_transfer", "_exchange", "climb", "group_jobs"):  # fmt: skip
+        # Callees first: each finds the compiled ones under their own names.
+        setattr(module, name, njit(cache=True, nogil=True)(getattr(module, name)))
+    return module
+
+
+def value_of(sc: float, sn: float, longest: float, m: float, w: Weights) -> float:
+    """Machines times utilisation of a group with these sums of COMP and COMM and this longest iteration."""
+    t = sc / m
+    if sn > t:
+        t = sn
+    if longest > t:
+        t = longest
+    if t <= 0.0:
+        return 0.0
+    return (w.cpu * sc + w.net * m * sn) / t
+
+
+def _link(j: int, g: int, s: Groups) -> None:
+    first = s.head[g]
+    s.after[j] = first
+    s.before[j] = -1
+    if first >= 0:
+        s.before[first] = j
+    s.head[g] = j
+    s.group[j] = g
+    s.count[g] += 1
+
+
+def _unlink(j: int, s: Groups) -> None:
+    g = s.group[j]
+    if s.before[j] >= 0:
+        s.after[s.before[j]] = s.after[j]
+    else:
+        s.head[g] = s.after[j]
+    if s.after[j] >= 0:
+        s.before[s.after[j]] = s.before[j]
+    s.group[j] = -1
+    s.count[g] -= 1
+
+
+def _longest_two(g: int, m: float, jobs: Jobs, s: Groups) -> tuple[float, int, float]:
+    """The longest iteration in a group, whose it is, and the longest of the others."""
+    one, who, two = 0.0, -1, 0.0
+    j = s.head[g]
+    while j >= 0:
+        t = jobs.comp[j] / m + jobs.comm[j]
+        if t > one:
+            two = one
+            one = t
+            who = j
+        elif t > two:
+            two = t
+        j = s.after[j]
+    return one, who, two
+
+
+def _group_value(g: int, m: int, jobs: Jobs, s: Groups, w: Weights) -> float:
+    sc, sn, longest = 0.0, 0.0, 0.0
+    j = s.head[g]
+    while j >= 0:
+        if jobs.least[j] > m:
+            return 0.0
+        sc += jobs.comp[j]
+        sn += jobs.comm[j]
+        t = jobs.comp[j] / m + jobs.comm[j]
+        if t > longest:
+            longest = t
+        j = s.after[j]
+    return value_of(sc, sn, longest, m, w)
+
+
+def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> tuple[float, int, int, int, int]:
+    """The best change to two groups and their machines: its gain, what it is, the jobs and a's machines then."""
+    total = s.machines[a] + s.machines[b]
+    now = s.value[a] + s.value[b]
+    best, kind, who_a, who_b, best_ma = _BETTER, -1, -1, -1, s.machines[a]
+    if total <= _ALL_SPLITS:
+        low, high = 1, total - 1
+    else:
+        low, high = max(1, s.machines[a] - 1), min(total - 1, s.machines[a] + 1)
+    stride = 1
+    while (s.count[a] // stride + 1) * (s.count[b] // stride + 1) > 2 * _PAIRS:
+        stride += 1
+    for ma in range(low, high + 1):
+        mb = total - ma
+        a1, a_who, a2 = _longest_two(a, ma, jobs, s)
+        b1, b_who, b2 = _longest_two(b, mb, jobs, s)
+        la, lb = 0, 0
+        j = s.head[a]
+        while j >= 0:
+            la = max(la, jobs.least[j])
+            j = s.after[j]
+        j = s.head[b]
+        while j >= 0:
+            lb = max(lb, jobs.least[j])
+            j = s.after[j]
+        fits_a, fits_b = la <= ma, lb <= mb  # careful: a leaver with the largest need would loosen it
+        value_b = value_of(s.comp[b], s.comm[b], b1, mb, w) if fits_b else 0.0
+        value_a = value_of(s.comp[a], s.comm[a], a1, ma, w) if fits_a else 0.0
+        if ma != s.machines[a] and value_a + value_b - now > best:
+            best, kind, who_a, who_b, best_ma = value_a + value_b - now, _KEEP, -1, -1, ma
+        i = s.head[a]
+        at = 0
+        while i >= 0:
+            rest_a = a2 if i == a_who else a1
+            ti_b = jobs.comp[i] / mb + jobs.comm[i]
+            if s.count[a] > 1:
+                left = value_of(s.comp[a] - jobs.comp[i], s.comm[a] - jobs.comm[i], rest_a, ma, w) if fits_a else 0.0
+                if drops and left + value_b - now > best - _BETTER / 2:  # as good with fewer jobs is better
+                    best, kind, who_a, who_b, best_ma = left + value_b - now + _BETTER, _DROP_A, i, -1, ma
+                if fits_b and jobs.least[i] <= mb:
+                    gain = (
+                        left + value_of(s.comp[b] + jobs.comp[i], s.comm[b] + jobs.comm[i], max(b1, ti_b), mb, w) - now
+                    )
+                    if gain > best:
+                        best, kind, who_a, who_b, best_ma = gain, _OVER, i, -1, ma
+            if at % stride == 0 and fits_a and fits_b and jobs.least[i] <= mb:
+                k = s.head[b]
+                bt = 0
+                while k >= 0:
+                    if bt % stride == 0 and jobs.least[k] <= ma:
+                        tk_a = jobs.comp[k] / ma + jobs.comm[k]
+                        rest_b = b2 if k == b_who else b1
+                        gain = (
+                            value_of(
+                                s.comp[a] - jobs.comp[i] + jobs.comp[k],
+                                s.comm[a] - jobs.comm[i] + jobs.comm[k],
+                                max(rest_a, tk_a),
+                                ma,
+                                w,
+                            )
+                            + value_of(
+                                s.comp[b] - jobs.comp[k] + jobs.comp[i],
+                                s.comm[b] - jobs.comm[k] + jobs.comm[i],
+                                max(rest_b, ti_b),
+                                mb,
+                                w,
+                            )
+                            - now
+                        )
+                        if gain > best:
+                            best, kind, who_a, who_b, best_ma = gain, _SWAP, i, k, ma
+                    bt += 1
+                    k = s.after[k]
+            at += 1
+            i = s.after[i]
+        if s.count[b] > 1:
+            k = s.head[b]
+            while k >= 0:
+                rest_b = b2 if k == b_who else b1
+                left = value_of(s.comp[b] - jobs.comp[k], s.comm[b] - jobs.comm[k], rest_b, mb, w) if fits_b else 0.0
+                if drops and value_a + left - now > best - _BETTER / 2:
+                    best, kind, who_a, who_b, best_ma = value_a + left - now + _BETTER, _DROP_B, -1, k, ma
+                if fits_a and jobs.least[k] <= ma:
+                    longest = max(a1, jobs.comp[k] / ma + jobs.comm[k])
+                    gain = left + value_of(s.comp[a] + jobs.comp[k], s.comm[a] + jobs.comm[k], longest, ma, w) - now
+                    if gain > best:
+                        best, kind, who_a, who_b, best_ma = gain, _BACK, -1, k, ma
+                k = s.after[k]
+    # One of them alone may join the other, which then has the machines of both.
+    if s.count[a] == 1:
+        i = s.head[a]
+        need = jobs.least[i]
+        j = s.head[b]
+        while j >= 0:
+            need = max(need, jobs.least[j])
+            j = s.after[j]
+        b1, b_who, b2 = _longest_two(b, total, jobs, s)
+        longest = max(b1, jobs.comp[i] / total + jobs.comm[i])
+        gain = value_of(s.comp[b] + jobs.comp[i], s.comm[b] + jobs.comm[i], longest, total, w) - now
+        if need <= total and gain > best:
+            best, kind, who_a, who_b, best_ma = gain, _OVER, i, -1, 0
+    return best, kind, who_a, who_b, best_ma
+
+
+def _apply(a: int, b: int, kind: int, i: int, k: int, ma: int, jobs: Jobs, s: Groups, w: Weights) -> None:
+    total = s.machines[a] + s.machines[b]
+    if i >= 0:
+        _unlink(i, s)
+        s.comp[a] -= jobs.comp[i]
+        s.comm[a] -= jobs.comm[i]
+    if k >= 0:
+        _unlink(k, s)
+        s.comp[b] -= jobs.comp[k]
+        s.comm[b] -= jobs.comm[k]
+    if i >= 0 and kind != _DROP_A:
+        _link(i, b, s)
+        s.comp[b] += jobs.comp[i]
+        s.comm[b] += jobs.comm[i]
+    if k >= 0 and kind != _DROP_B:
+        _link(k, a, s)
+        s.comp[a] += jobs.comp[k]
+        s.comm[a] += jobs.comm[k]
+    s.machines[a] = ma
+    s.machines[b] = total - ma
+    s.value[a] = _group_value(a, s.machines[a], jobs, s, w) if s.machines[a] else 0.0
+    s.value[b] = _group_value(b, s.machines[b], jobs, s, w)
+
+
+def _deal(jobs: Jobs, order: Array, groups: int, machines: int, band: int, s: Groups) -> None:
+    """Jobs of similar iterations stand together (`order` sorts them); in each band, those that need most of one
+    resource go to groups that have most of the other."""
+    n = len(order)
+    share = machines / groups
+    lean = jobs.comp[order] / share - jobs.comm[order]
+    at = 0
+    for first in range(0, groups, band):
+        last = min(groups, first + band)
+        end = n * last // groups
+        inside = order[at:end]
+        # The most one-sided first: they are hardest to balance.
+        turn = (lean[at:end] ** 2).argsort()[::-1]
+        most = (end - at + (last - first) - 1) // (last - first)
+        for position in turn:
+            j = inside[position]
+            d = lean[at + position]
+            best, best_at = 0.0, -1
+            for g in range(first, last):
+                if s.count[g] >= most:
+                    continue
+                here = s.comp[g] / share - s.comm[g]
+                # What it leaves unbalanced, and an empty group before a balanced one.
+                cost = abs(here + d) - abs(here) + 1e-6 * s.count[g] * abs(d)
+                if best_at < 0 or cost < best:
+                    best, best_at = cost, g
+            _link(j, best_at, s)
+            s.comp[best_at] += jobs.comp[j]
+            s.comm[best_at] += jobs.comm[j]
+        at = end
+
+
+def _allot(groups: int, machines: int, jobs: Jobs, s: Groups) -> bool:
+    """Machines by where COMP and COMM balance, as whole numbers; False if the groups need more than there are."""
+    need = 0
+    ideal = s.comp[:groups] * 0.0
+    all_comp = max(s.comp[:groups].sum(), 1e-300)
+    for g in range(groups):
+        least = 1
+        j = s.head[g]
+        while j >= 0:
+            least = max(least, jobs.least[j])
+            j = s.after[j]
+        s.machines[g] = least
+        need += least
+        # A group with next to no COMM would take all; it is capped at twice its share of all COMP.
+        ideal[g] = 2.0 * machines * s.comp[g] / all_comp
+        if s.comm[g] > 0 and s.comp[g] / s.comm[g] < ideal[g]:
+            ideal[g] = s.comp[g] / s.comm[g]
+    if need > machines:
+        return False
+    left = machines - need
+    # What is missing to the ideal is filled in proportion; what is then left over goes round.
+    missing = 0.0
+    for g in range(groups):
+        missing += max(0.0, ideal[g] - s.machines[g])
+    scale = min(1.0, left / missing) if missing > 0 else 0.0
+    rest = ideal * 0.0
+    for g in range(groups):
+        more = max(0.0, ideal[g] - s.machines[g]) * scale
+        whole = int(more)
+        s.machines[g] += whole
+        left -= whole
+        rest[g] = more - whole
+    turn = rest.argsort()[::-1]
+    at = 0
+    while left > 0:
+        s.machines[turn[at % groups]] += 1
+        at += 1
+        left -= 1
+    return True
+
+
+def _transfer(groups: int, sweeps: int, jobs: Jobs, s: Groups, w: Weights) -> None:
+    """Single machines go from where they are missed least to where they help most; all pairs of one sweep at once."""
+    loss = s.value[:groups] * 0.0
+    gain = s.value[:groups] * 0.0
+    for _ in range(sweeps):
+        for g in range(groups):
+            loss[g] = 1e30
+            if s.machines[g] > 1:
+                loss[g] = s.value[g] - _group_value(g, s.machines[g] - 1, jobs, s, w)
+            gain[g] = _group_value(g, s.machines[g] + 1, jobs, s, w) - s.value[g]
+        givers, takers = loss.argsort(), gain.argsort()[::-1]
+        moved = False
+        g = t = 0
+        while g < groups and t < groups:
+            giver, taker = givers[g], takers[t]
+            if gain[taker] - loss[giver] <= _BETTER:
+                break
+            if giver == taker:
+                g += 1
+                continue
+            s.machines[giver] -= 1
+            s.machines[taker] += 1
+            loss[taker] = 1e30  # It changed: its numbers hold no more in this sweep.
+            gain[giver] = -1e30
+            for x in (giver, taker):
+                s.value[x] = _group_value(x, s.machines[x], jobs, s, w)
+            moved = True
+            g += 1
+            t += 1
+            while g < groups and loss[givers[g]] >= 1e29:
+                g += 1
+            while t < groups and gain[takers[t]] <= -1e29:
+                t += 1
+        if not moved:
+            return
+
+
+def _exchange(g: int, jobs: Jobs, s: Groups, w: Weights) -> bool:
+    """The best change of a group with those who wait: one leaves, one joins, or both; False if none helps."""
+    m = s.machines[g]
+    one, who, two = _longest_two(g, m, jobs, s)
+    best, goes, comes = _BETTER, -1, -1
+    cramped = 0  # jobs that need more machines than the group has
+    i = s.head[g]
+    while i >= 0:
+        cramped += jobs.least[i] > m
+        i = s.after[i]
+    i = s.head[g]
+    leaver = -1  # first nobody leaves, then each in turn
+    while True:
+        comp, comm, rest = s.comp[g], s.comm[g], one
+        if cramped - (leaver >= 0 and jobs.least[leaver] > m) > 0:
+            if i < 0:
+                break
+            leaver = i
+            i = s.after[i]
+            continue
+        if leaver >= 0:
+            comp, comm, rest = comp - jobs.comp[leaver], comm - jobs.comm[leaver], two if leaver == who else one
+            if s.count[g] > 1:
+                gain = value_of(comp, comm, rest, m, w) - s.value[g]
+                if gain > best - _BETTER * 1.5:  # as good with fewer jobs is better
+                    best, goes, comes = gain + _BETTER, leaver, -1
+        for j in range(len(jobs.comp)):
+            if s.group[j] < 0 and jobs.least[j] <= m:
+                longest = max(rest, jobs.comp[j] / m + jobs.comm[j])
+                gain = value_of(comp + jobs.comp[j], comm + jobs.comm[j], longest, m, w) - s.value[g]
+                if gain > best:
+                    best, goes, comes = gain, leaver, j
+        if i < 0:
+            break
+        leaver = i
+        i = s.after[i]
+    if goes < 0 and comes < 0:
+        return False
+    if goes >= 0:
+        s.comp[g] -= jobs.comp[goes]
+        s.comm[g] -= jobs.comm[goes]
+        _unlink(goes, s)
+    if comes >= 0:
+        _link(comes, g, s)
+        s.comp[g] += jobs.comp[comes]
+        s.comm[g] += jobs.comm[comes]
+    s.value[g] = _group_value(g, m, jobs, s, w)
+    return True
+
+
+def climb(groups: int, rounds: int, near: int, enough: float, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> None:
+    """Change pairs of groups for the better: each with `near` others, for so many rounds, or until it is enough."""
+    dice = 12345
+    total = s.value[:groups].sum()
+    for r in range(rounds):
+        changed = False
+        for a in range(groups):
+            if total >= enough:
+                return
+            if not s.machines[a] or s.value[a] > _SATISFIED * s.machines[a]:
+                continue
+            for step in range(1, min(near, groups - 1) + 1):
+                if near >= groups - 1:
+                    b = (a + step) % groups
+                else:  # Some beside it, whose iterations are alike, and some anywhere.
+                    dice = (dice * 1103515245 + 12345) % 2147483648
+                    if step % 2:
+                        b = (a + 1 + (r * near + step) // 2) % groups
+                    else:
+                        b = (a + 1 + dice % (groups - 1)) % groups
+                if b == a or not s.machines[b] or not s.machines[a]:
+                    continue
+                gain, kind, i, k, ma = _pair(a, b, jobs, s, w, drops)
+                if kind >= 0:
+                    _apply(a, b, kind, i, k, ma, jobs, s, w)
+                    total += gain
+                    changed = True
+        if drops:
+            for g in range(groups):
+                for _ in range(len(jobs.comp)):
+                    if not s.machines[g] or not _exchange(g, jobs, s, w):
+                        break
+                    changed = True
+        if not changed:
+            return
+
+
+def group_jobs(
+    jobs: Jobs, order: Array, groups: int, machines: int, rounds: int, near: int, enough: float, drops: bool,
+    s: Groups, w: Weights,
+) -> float:  # fmt: skip
+    """Group the jobs of `order` into so many groups on so many machines; the sum of values, or -1 if they cannot."""
+    s.group[:] = -1
+    s.head[:] = -1
+    s.count[:] = 0
+    s.machines[:] = 0
+    s.comp[:] = 0.0
+    s.comm[:] = 0.0
+    s.value[:] = 0.0
+    _deal(jobs, order, groups, machines, _BAND, s)
+    if not _allot(groups, machines, jobs, s):
+        return -1.0
+    for g in range(groups):
+        s.value[g] = _group_value(g, s.machines[g], jobs, s, w)
+    _transfer(groups, 4, jobs, s, w)
+    climb(groups, rounds, near, enough, jobs, s, w, drops)
+    total: float = s.value[:groups].sum()
+    return total

@@ -1,0 +1,91 @@
+"""Learning curves: accuracy and loss after each epoch, from parametric families with noise, or as Pollux measured them.
+
+The families are among those with which learning curves are extrapolated (Domhan et al., IJCAI'15). Each says how much
+of what is to be learned is still missing after x of all epochs:
+
+    power        (1 + 50x)^-0.9
+    exponential  2^-8x
+    hill         1 / (1 + (12x)^1.5)
+
+The loss is the missing part, too, between the model's first and last. Both have Gaussian noise, drawn once for a curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from random import Random
+
+from msgspec import Struct
+
+from hocket.model.curve import Curve
+from hocket.workloads.quality import by_epoch
+from hocket.workloads.rules import TEXT, Number
+from hocket.workloads.table import read_table
+
+FAMILIES: dict[str, Callable[[float], float]] = {
+    "power": lambda x: (1 + 50 * x) ** -0.9,
+    "exponential": lambda x: 2.0 ** (-8 * x),
+    "hill": lambda x: 1 / (1 + (12 * x) ** 1.5),
+}
+VARIANTS = 32  # of a model's curves; jobs draw one of them, so that a hundred thousand jobs share a few
+FALLING = ("deepspeech2", "yolov3")  # of the measured ones, in percent: an error rate
+
+
+class Learner(Struct, frozen=True):
+    """How a model learns."""
+
+    family: str
+    start: float  # accuracy before it learned anything
+    final: float  # in the limit, on average
+    spread: float = 0.03  # by which jobs' limits differ, at most
+    first_loss: float = 2.5
+    last_loss: float = 0.2
+    noise: float = 0.004  # standard deviation, of the range
+
+
+class Learning(Struct, frozen=True):
+    """What one job learns."""
+
+    accuracy: Curve
+    loss: Curve
+
+    @property
+    def final(self) -> float:
+        """Its accuracy after the last epoch."""
+        return self.accuracy.points[-1].mean
+
+
+@lru_cache(maxsize=4096)
+def learning(learner: Learner, epochs: int, seed: int, variant: int) -> Learning:
+    """One of a learner's curves."""
+    dice = Random(f"{seed}/learning/{learner.family}/{learner.final}/{variant}")
+    final = learner.final + dice.uniform(-learner.spread, learner.spread)
+    missing = [FAMILIES[learner.family](e / epochs) for e in range(1, epochs + 1)]
+    rise, fall = final - learner.start, learner.first_loss - learner.last_loss
+    return Learning(
+        by_epoch(round(final - rise * (m + dice.gauss(0.0, learner.noise)), 5) for m in missing),
+        by_epoch(round(learner.last_loss + fall * (m + dice.gauss(0.0, learner.noise)), 5) for m in missing),
+    )
+
+
+def read_learning(path: str, epochs: int) -> dict[str, tuple[Learning, ...]]:
+    """Pollux's measured curves by application, one for each batch size, stretched to so many epochs.
+
+    An error rate counts as an accuracy of one less it. No losses were measured: the error stands for them.
+    """
+    table = read_table(path, ("app", "batch_size", "metric"))
+    apps, sizes = table.column("app", TEXT), table.column("batch_size", TEXT)
+    runs: dict[tuple[str, str], list[float]] = {}
+    for app, size, metric in zip(apps, sizes, table.column("metric", Number()), strict=True):
+        runs.setdefault((app, size), []).append(_accuracy(app, metric))
+    found: dict[str, list[Learning]] = {}
+    for (app, _size), values in runs.items():
+        at = [values[min(len(values) - 1, e * len(values) // epochs)] for e in range(epochs)]
+        found.setdefault(app, []).append(Learning(by_epoch(at), by_epoch(round(1 - a, 6) for a in at)))
+    return {app: tuple(curves) for app, curves in found.items()}
+
+
+def _accuracy(app: str, metric: float) -> float:
+    share = metric / 100 if metric > 1 else metric
+    return round(1 - share if app in FALLING else share, 6)

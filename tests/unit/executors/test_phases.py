@@ -1,0 +1,109 @@
+import random
+
+import pytest
+
+from hocket.executors.simulated.memory import Resident, pressed, settled
+from hocket.executors.simulated.phases import Phases, interleave, stack
+from hocket.model.phases import Profile, predict
+
+HERE = (0,)
+
+
+def test_complementary_jobs_interleave_without_loss():
+    played = interleave((Phases(10.0, 5.0, HERE), Phases(5.0, 10.0, HERE)))
+    assert played.iteration_s == pytest.approx((15.0, 15.0))
+    assert played.cpu == pytest.approx(1.0)
+
+
+def test_one_comp_runs_at_a_time():
+    played = interleave((Phases(10.0, 1.0, HERE), Phases(10.0, 1.0, HERE)))
+    assert played.iteration_s == pytest.approx((20.0, 20.0))
+
+
+def test_a_secondary_comm_uses_what_the_primary_leaves_of_the_link():
+    tenants = (Phases(0.1, 10.0, HERE), Phases(0.1, 10.0, HERE), Phases(0.1, 10.0, HERE))
+    alone, shared = interleave(tenants, busy=1.0), interleave(tenants, busy=0.8)
+    assert alone.round_s == pytest.approx(30.0, rel=0.02)
+    assert shared.round_s == pytest.approx(24.0, rel=0.03)  # 0.8 of the link for each
+
+
+def test_uncoordinated_jobs_get_in_each_others_way():
+    tenants = (Phases(10.0, 5.0, HERE), Phases(5.0, 10.0, HERE))
+    assert stack(tenants).round_s > 1.3 * interleave(tenants).round_s
+    assert stack(tenants[:1]).iteration_s == pytest.approx((15.0,))
+
+
+def test_barriers_make_stragglers_cost_more_on_more_machines():
+    few, many = (interleave((Phases(10.0, 5.0, tuple(range(m))),), noise=0.1, seed=1) for m in (1, 32))
+    assert many.round_s > 1.1 * few.round_s
+    assert interleave((Phases(10.0, 5.0, tuple(range(32))),)).round_s == pytest.approx(15.0)
+
+
+def test_a_tenant_on_some_of_the_machines_slows_only_those():
+    wide, narrow = Phases(10.0, 1.0, (0, 1)), Phases(10.0, 1.0, (1,))
+    played = interleave((wide, narrow))
+    assert played.round_s == pytest.approx(20.0)  # The barrier waits for the shared machine.
+    assert played.cpu == pytest.approx(0.75)
+
+
+def test_the_same_seed_plays_the_same():
+    tenants = (Phases(3.0, 2.0, (0, 1, 2)), Phases(2.0, 3.0, (0, 1, 2)))
+    assert interleave(tenants, 0.1, 7) == interleave(tenants, 0.1, 7)
+    assert interleave(tenants, 0.1, 7) != interleave(tenants, 0.1, 8)
+
+
+def _groups(count):
+    dice = random.Random("phases")
+    for _ in range(count):
+        machines = tuple(range(dice.randint(1, 12)))
+        yield tuple(
+            Phases(dice.lognormvariate(3, 0.5), dice.lognormvariate(3, 0.5), machines)
+            for _ in range(dice.randint(2, 6))
+        )
+
+
+def test_a_short_play_agrees_with_a_long_one_within_a_percent():
+    for tenants in _groups(40):
+        short, long = interleave(tenants), interleave(tenants, iterations=500)
+        assert short.iteration_s == pytest.approx(long.iteration_s, rel=0.01)
+
+
+def test_it_is_not_the_formula_and_yet_near_it():
+    off = []
+    for tenants in _groups(40):
+        m = len(tenants[0].machines)
+        predicted = predict([Profile(t.comp_s * m, t.comm_s) for t in tenants], m).iteration_s.mean
+        off.append(interleave(tenants).round_s / predicted - 1)
+    assert max(map(abs, off)) > 0.01
+    assert sum(map(abs, off)) / len(off) < 0.1
+
+
+def test_full_memory_slows_and_overfull_memory_breaks():
+    tenants, kept = [Phases(10.0, 5.0, HERE)] * 2, [Resident(9_000.0, 1_000.0)] * 2
+    roomy, tight = pressed(tenants, kept, [0, 0], 100_000), pressed(tenants, kept, [0, 0], 22_000)
+    assert roomy is not None
+    assert tight is not None
+    assert tight[0].comp_s > 1.2 * roomy[0].comp_s
+    assert pressed(tenants, kept, [0, 0], 20_000) is None
+
+
+def test_spilling_relieves_memory_at_the_price_of_reading_again():
+    tenants, kept = [Phases(10.0, 5.0, HERE)] * 2, [Resident(9_000.0, 1_000.0)] * 2
+    spilled = pressed(tenants, kept, [0.5, 0.5], 20_000)
+    assert spilled is not None
+    assert spilled[0].reload_s > 0
+    assert pressed(tenants, kept, [1, 1], 1_000) is not None  # Models follow when all input is on disk.
+
+
+def test_alphas_of_their_own_are_no_worse_than_the_best_for_all():
+    tenants = [Phases(40.0, 5.0, HERE), Phases(10.0, 20.0, HERE), Phases(20.0, 20.0, HERE)]
+    kept = [Resident(4_000.0, 500.0), Resident(14_000.0, 1_000.0), Resident(20_000.0, 2_000.0)]
+
+    def round_s(alphas):
+        now = pressed(tenants, kept, alphas, 32_000)
+        return interleave(now).round_s if now is not None else float("inf")
+
+    fixed = min(round_s([n / 20] * 3) for n in range(21))
+    now, alphas = settled(tenants, kept, 32_000, interleave)
+    assert interleave(now).round_s <= 1.02 * fixed
+    assert len(set(alphas)) > 1

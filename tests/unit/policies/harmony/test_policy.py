@@ -1,0 +1,142 @@
+from math import nan
+
+import pytest
+from msgspec.structs import replace
+
+from hocket.control.admission import refusal
+from hocket.control.check import violations
+from hocket.executors.simulated import BeliefMode, simulate
+from hocket.model.capacity import Capacity
+from hocket.model.curve import Beliefs, Curve, Point
+from hocket.model.event import JobEnded, JobMoved, JobResized, JobSubmitted, PhasesObserved
+from hocket.model.job import Kind
+from hocket.model.partition import Sharing
+from hocket.model.resources import Node
+from hocket.policies import find
+from hocket.testing.builders import job, submission, workload
+from hocket.testing.harness import Harness
+
+COSTS = {"gpus": 0, "cores": 8.0, "net_mbps": 1000.0, "kind": Kind.PARAMETER_SERVER}
+
+
+def machines(n, mem_mib=32_000.0):
+    return [Node(f"m{i}", cores=8.0, mem_mib=mem_mib, net_mbps=1000.0) for i in range(n)]
+
+
+def phased(name, n=8, **more):
+    return job(name, *range(1, n + 1), **{**COSTS, **more})
+
+
+def told(name, comp_machine_s, comm_s, **more):
+    beliefs = Beliefs(comp_s=Curve((Point(1.0, comp_machine_s),)), comm_s=Curve((Point(1.0, comm_s),)))
+    return JobSubmitted(0.0, phased(name, **more), beliefs)
+
+
+def harness(n, **knobs):
+    return Harness.of(find("harmony").bound(knobs), machines(n))
+
+
+def groups(h):
+    return {p.id: {t.job for t in p.tenants} for p in h.snapshot.partitions.values()}
+
+
+def test_jobs_that_complement_each_other_share_whole_machines():
+    h = harness(4)
+    h.tell(told("cpu", 40.0, 2.0), told("net", 8.0, 10.0))
+    (partition,) = h.snapshot.partitions.values()
+    assert partition.sharing is Sharing.INTERLEAVED
+    assert {t.job for t in partition.tenants} == {"cpu", "net"}
+    assert all(s == m.whole() for s, m in zip(partition.slices, machines(4), strict=True))
+
+
+def test_reasons_tell_what_joining_does_to_a_group():
+    h = harness(4)
+    h.tell(told("cpu", 40.0, 2.0))
+    h.settle()
+    h.tell(replace(told("net", 8.0, 10.0), at_s=1.0), at_s=1.0)
+    reason = h.snapshot.jobs["net"].reason
+    assert reason.startswith("joins g0.1: CPU 83% → ")
+    assert "network 17% → 100%" in reason
+
+
+def test_a_job_that_raises_no_groups_utilisation_waits_and_is_told_so():
+    h = harness(2)
+    h.tell(told("a", 20.0, 10.0), told("b", 20.0, 10.0))
+    h.settle()
+    h.tell(replace(told("c", 20.0, 10.0), at_s=1.0), at_s=1.0)
+    assert not h.snapshot.jobs["c"].partitions
+    assert h.snapshot.jobs["c"].reason.startswith("waits: it would raise the utilisation of no group")
+
+
+def test_a_finished_job_is_replaced_by_one_like_it():
+    h = harness(2)
+    h.tell(told("a", 20.0, 10.0), told("b", 20.0, 10.0))
+    h.settle()
+    for name, comp in (("unlike", 3.0), ("alike", 20.4)):
+        h.tell(replace(told(name, comp, 10.0), at_s=1.0), at_s=1.0)
+    assert not h.snapshot.jobs["alike"].partitions
+    before = dict(groups(h))
+    h.tell(JobEnded(5.0, "a"))
+    assert h.snapshot.jobs["alike"].partitions
+    assert "like the job that left it" in h.snapshot.jobs["alike"].reason
+    assert groups(h).keys() == before.keys()
+    h.settle()
+    assert not any(type(e) in (JobMoved, JobResized) for c in h.journal.cycles for e in c.events)
+
+
+def test_a_finished_job_may_be_replaced_by_a_bundle():
+    from hocket.model.phases import Profile
+    from hocket.policies.harmony.regroup import substitutes
+
+    waiting = [Profile(100.0, 1.0), Profile(8.0, 4.0), Profile(12.0, 6.0)]
+    assert substitutes(20.0, 10.0, 2, waiting, 0.05) == (1, 2)
+    assert substitutes(20.0, 10.0, 2, waiting[:2], 0.05) == ()
+
+
+def test_newcomers_are_profiled_and_then_settled():
+    jobs = [submission(phased(f"j{i}"), 0.0, 400.0, reference_size=4, comp_s=4.0 + i, comm_s=2.0) for i in range(6)]
+    ran = simulate(workload(*jobs), machines(8), find("harmony").bound(), beliefs=BeliefMode("learned"))
+    events = [e for c in ran.journal for e in c.events]
+    assert {e.job for e in events if isinstance(e, PhasesObserved)} == {f"j{i}" for i in range(6)}
+    assert {e.job for e in events if isinstance(e, JobEnded)} == {f"j{i}" for i in range(6)}
+    assert not ran.refused_plans
+
+
+@pytest.mark.parametrize("comp_s", [0.0, nan])
+def test_a_profile_that_makes_no_sense_keeps_a_job_in_profiling(comp_s):
+    h = harness(4)
+    h.tell(told("odd", comp_s, 0.0), told("fine", 10.0, 5.0))
+    h.settle()
+    assert h.snapshot.jobs["odd"].partitions
+    assert h.snapshot.jobs["fine"].partitions
+    assert "profiled" in h.snapshot.jobs["odd"].reason
+
+
+def test_memory_that_fits_no_machine_is_refused_with_sizes():
+    huge = phased("huge", mem_mib=64_000.0)
+    reason = refusal({}, huge, Capacity.of(machines(4)))
+    assert "64000 MiB" in reason
+    assert "32000" in reason
+
+
+def test_memory_of_a_machine_is_never_promised_twice():
+    h = harness(4)
+    h.tell(*(told(f"j{i}", 20.0, 10.0 - i, mem_mib=14_000.0) for i in range(5)))
+    for partition in h.snapshot.partitions.values():
+        assert len(partition.tenants) <= 2
+    assert not violations(h.snapshot, find("harmony").bound().decide(h.snapshot))
+
+
+@pytest.mark.parametrize("variant", ["best", "paper", "oracle"])
+def test_one_machine_and_one_job_is_a_group(variant):
+    h = Harness.of(find("harmony").bound({"variant": variant}), machines(1))
+    h.tell(told("only", 10.0, 5.0))
+    assert list(groups(h).values()) == [{"only"}]
+
+
+def test_other_jobs_run_alone_beside_groups():
+    h = harness(4)
+    h.tell(JobSubmitted(0.0, job("plain", gpus=0, cores=4.0)), told("a", 10.0, 5.0, n=2))
+    alone = h.snapshot.partitions[h.snapshot.jobs["plain"].partitions[0]]
+    assert alone.sharing is Sharing.ALONE
+    assert h.snapshot.jobs["a"].partitions

@@ -1,0 +1,107 @@
+import random
+
+import pytest
+
+from hocket.model.phases import Profile
+from hocket.policies.harmony.oracle import exhaustive
+from hocket.policies.harmony.paper import as_printed
+from hocket.policies.harmony.schedule import Terms, schedule, use_of
+
+
+def some_jobs(dice, n):
+    return [Profile(dice.lognormvariate(3, 0.8), dice.lognormvariate(2, 0.8)) for _ in range(n)]
+
+
+def sound(jobs, found, machines, least=None):
+    members = [j for g in found.groups for j in g]
+    assert len(members) == len(set(members))
+    assert sum(found.machines) <= machines
+    assert all(m >= 1 for m in found.machines)
+    assert found.use == pytest.approx(use_of(jobs, found, machines), abs=1e-9)
+    if least is not None:
+        assert all(least[j] <= m for g, m in zip(found.groups, found.machines, strict=True) for j in g)
+
+
+def test_groupings_are_near_the_best_there_is():
+    dice = random.Random(5)
+    ours, printed = [], []
+    for _ in range(60):
+        jobs, machines = some_jobs(dice, dice.randint(3, 7)), dice.randint(3, 6)
+        best, found = exhaustive(jobs, machines), schedule(jobs, machines)
+        sound(jobs, best, machines)
+        sound(jobs, found, machines)
+        ours.append(found.use / best.use)
+        printed.append(as_printed(jobs, machines).use / best.use)
+    assert sum(ours) / len(ours) >= 0.999
+    assert min(ours) >= 0.99
+    assert max(ours) <= 1 + 1e-9
+    assert sum(printed) / len(printed) < 0.95
+
+
+@pytest.mark.parametrize("n", [13, 80, 300])
+def test_many_jobs_use_nearly_everything(n):
+    jobs = [Profile(random.Random(n * 1000 + i).uniform(50, 500), 20.0) for i in range(n)]
+    found = schedule(jobs, 50)
+    sound(jobs, found, 50)
+    assert sum(found.machines) == 50
+    assert found.use >= 0.98
+
+
+def test_no_job_gets_fewer_machines_than_it_needs():
+    dice = random.Random(3)
+    for n in (4, 9, 30):
+        jobs, least = some_jobs(dice, n), [dice.randint(1, 12) for _ in range(n)]
+        found = schedule(jobs, 20, least=least)
+        sound(jobs, found, 20, least)
+        assert found.groups
+
+
+def test_a_job_that_needs_more_than_there_is_waits():
+    assert schedule([Profile(10, 1), Profile(10, 1)], 4, least=[5, 1]).groups == ((1,),)
+    assert schedule([Profile(10, 1)], 4, least=[5]).groups == ()
+
+
+def test_the_order_of_the_list_decides_who_runs_where_all_would_do():
+    jobs = [Profile(100.0, 10.0)] * 40
+    found = schedule(jobs, 20)
+    chosen = {j for g in found.groups for j in g}
+    assert chosen == set(range(len(chosen)))
+    assert len(chosen) < 40
+
+
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        [Profile(10.0, 0.0)] * 3,
+        [Profile(0.0, 10.0)] * 3,
+        [Profile(10.0, 0.0), Profile(0.0, 10.0)],
+        [Profile(10.0, 1.0)],
+        [Profile(10.0, 1.0)] * 20,
+        [Profile(1.0, 1.0), Profile(100.0, 100.0), Profile(10_000.0, 100.0)],
+        [Profile(0.0, 10.0)] * 20 + [Profile(10.0, 0.0)],
+    ],
+    ids=["no network", "no compute", "one of each", "one job", "alike", "a hundred times larger", "mostly network"],
+)
+@pytest.mark.parametrize("machines", [1, 2, 7])
+def test_odd_jobs_get_a_sensible_grouping(jobs, machines):
+    for found in (schedule(jobs, machines), as_printed(jobs, machines)):
+        sound(jobs, found, machines)
+        assert found.groups
+    if len(jobs) <= 7:
+        assert schedule(jobs, machines).use >= 0.99 * exhaustive(jobs, machines).use
+
+
+def test_links_in_use_count_where_processors_cannot_be_filled():
+    network = [Profile(0.1, 10.0)] * 6
+    assert len(schedule(network, 60, Terms(spare=0.1)).groups) == 6
+
+
+def test_the_exhaustive_search_refuses_what_would_take_for_ever():
+    with pytest.raises(ValueError, match="8 jobs and 12 machines at most, not 9 and 4"):
+        exhaustive([Profile(1.0, 1.0)] * 9, 4)
+
+
+def test_nothing_to_group_gives_nothing():
+    assert schedule([], 5).groups == ()
+    assert as_printed([], 5).groups == ()
+    assert exhaustive([], 5).groups == ()
