@@ -24,6 +24,7 @@ ROWS = (
     ("estimators",),
     ("workloads",),
     ("agent",),
+    ("pack",),
     ("runtimes",),
     ("model",),
 )

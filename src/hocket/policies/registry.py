@@ -1,7 +1,8 @@
 """How a policy says that it is one, and how it is found.
 
 A policy is a function of a snapshot, in a file of its own. It is found by scanning this folder, the entry-point
-group `hocket.policies`, and the folders named in HOCKET_POLICIES; no list of policies stands anywhere.
+group `hocket.policies`, and the folders named in HOCKET_POLICIES; no list of policies stands anywhere. A layer is a
+policy around another: it sees what that one decides, and adds to it. Order, shifts and needs are those of the other.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from functools import partial
 from importlib.metadata import entry_points
 from inspect import signature
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
@@ -31,8 +32,17 @@ class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A policy's knobs: subclass it, one annotated field with a default for each."""
 
 
+class LayerParams(Params, frozen=True):
+    """A layer's knobs: subclass it, as Params."""
+
+    inner: Annotated[str, Meta(description="the policy that it is put around")] = "fifo"
+    inner_params: Annotated[dict[str, Any], Meta(description="that policy's parameters")] = {}
+
+
 P = TypeVar("P", bound=Params)
 Decide = Callable[[Snapshot, Any], Plan]
+Add = Callable[[Snapshot, Callable[[Snapshot], Plan], Any], Plan]
+D = TypeVar("D", bound=Callable[..., Plan])
 Order = Callable[[JobView, float, Any], tuple[Any, ...]]
 Shifts = Callable[[JobView, float, Any], float | None]
 
@@ -52,7 +62,7 @@ class Policy(Struct, frozen=True):
     """A registered policy."""
 
     name: str
-    decide: Decide
+    decide: Decide | Add
     params: type[Params]
     order: Order | None
     paper: str
@@ -69,6 +79,10 @@ class Policy(Struct, frozen=True):
         except msgspec.ValidationError as error:
             known = ", ".join(f.name for f in msgspec.structs.fields(self.params)) or "none"
             raise PolicyError(f"policy '{self.name}': {error} (its parameters: {known})") from error
+        if isinstance(params, LayerParams):
+            inner = find(params.inner).bound(params.inner_params)
+            within = partial(_bound(self.decide, params), **{list(signature(self.decide).parameters)[1]: inner.decide})
+            return BoundPolicy(self, params, within, inner.order, inner.shifts, inner)
         order = _bound(self.order, params) if self.order is not None else _by_submission
         shifts = _bound(self.shifts, params) if self.shifts is not None else None
         return BoundPolicy(self, params, _bound(self.decide, params), order, shifts)
@@ -82,11 +96,16 @@ class BoundPolicy(Struct, frozen=True):
     decide: Callable[[Snapshot], Plan]
     order: Callable[[JobView, float], tuple[Any, ...]]
     shifts: Callable[[JobView, float], float | None] | None = None
+    inner: BoundPolicy | None = None  # what a layer is put around
 
     @property
     def needs(self) -> dict[str, Any]:
         """What it wants the state to keep for it, as a controller takes it."""
-        return {"learns": self.policy.reads_beliefs, "counts": self.policy.reads_usage, "shifts": self.shifts}
+        own = {"learns": self.policy.reads_beliefs, "counts": self.policy.reads_usage, "shifts": self.shifts}
+        if self.inner is not None:
+            theirs = self.inner.needs
+            return own | {name: own[name] or theirs[name] for name in ("learns", "counts")}
+        return own
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -120,16 +139,17 @@ def policy(
     paper: str = "",
     reads_beliefs: bool = True,
     reads_usage: bool = True,
-) -> Callable[[Decide], Decide]:
+) -> Callable[[D], D]:
     """Register a policy where it is defined.
 
     `order` ranks jobs: both queues of the snapshot are kept in it, and re-sorted only where an event touched. `shifts`
     says when a running job's rank changes next if it goes on as it does; then it is re-sorted too, without a decision.
     For a policy that reads no beliefs none are learned; for one that reads no owners' usage it is not summed up, but
-    where quotas need it.
+    where quotas need it. One whose `params` are LayerParams is a layer: it gets the policy that it is put around, with
+    its parameters bound, as an argument before its own.
     """
 
-    def register(decide: Decide) -> Decide:
+    def register(decide: D) -> D:
         known = _REGISTRY.get(name)
         source = decide.__code__.co_filename if hasattr(decide, "__code__") else decide.__module__
         if known is not None and known.source != source:

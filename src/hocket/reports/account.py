@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from hocket.control.ports import Cycle, Header
 from hocket.model import criterion as criteria
-from hocket.model.criterion import RunTime
+from hocket.model.criterion import Criterion, RunTime
 from hocket.model.event import (
     EpochEnded,
     Event,
@@ -58,7 +58,7 @@ class JobRecord(Struct, frozen=True, gc=False):
     size: int = 0  # replicas it last ran at, 0 if it never did
     verdict: str = ""  # empty while it is unfinished
     deadline_met: bool | None = None  # it ended by its deadline and did not fail; None if it has none
-    goal_met: bool | None = None  # it reached what its criterion says of a metric; None if that says nothing
+    goal_met: bool | None = None  # it reached what its criterion, or its target, says of a metric
 
     @property
     def jct_s(self) -> float | None:
@@ -366,7 +366,7 @@ class _Book:
     def _rare(self, event: Event, now_s: float) -> None:
         if isinstance(event, EpochEnded | ProgressReported):
             job = self.live.get(event.job)
-            if job is not None and job.job.criterion is not None:
+            if job is not None and _goal(job.job) is not None:
                 _observe(job, event)
         elif isinstance(event, JobResized | JobMoved):
             moved = isinstance(event, JobMoved)
@@ -455,7 +455,7 @@ def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float) -> J
         sum(ran_as.replicas) if ran_as is not None else 0,
         verdict,
         None if job.deadline_s is None else _deadline_met(live, ended_s, verdict),
-        None if job.criterion is None else _goal_met(live, verdict, now_s),
+        None if _goal(job) is None else _goal_met(live, verdict, now_s),
     )
 
 
@@ -466,9 +466,13 @@ def _deadline_met(live: _Live, ended_s: float | None, verdict: str) -> bool:
     return ended_s - live.submitted_s <= deadline_s
 
 
+def _goal(job: Job) -> Criterion | None:
+    return job.target if job.criterion is None else job.criterion
+
+
 def _goal_met(live: _Live, verdict: str, now_s: float) -> bool | None:
     """By verdict, or by its last report: a job may end by itself in the moment in which it gets there."""
-    criterion = live.job.criterion
+    criterion = _goal(live.job)
     if criterion is None or isinstance(criterion, RunTime):
         return None
     if verdict == Verdict.ATTAINED:
@@ -483,7 +487,7 @@ def _declared(costs: Costs) -> bool:
 
 
 def _observe(live: _Live, event: EpochEnded | ProgressReported) -> None:
-    criterion = live.job.criterion
+    criterion = _goal(live.job)
     live.epoch = max(live.epoch, event.epoch)
     if isinstance(criterion, RunTime) or criterion is None or criterion.metric not in event.metrics:
         return

@@ -24,7 +24,7 @@ from hocket.model.capacity import Capacity, Layout, shape_of
 from hocket.model.document import decode, encode, to_document
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing
-from hocket.model.plan import Plan
+from hocket.model.plan import Plan, Verdict
 from hocket.model.rebuild import from_document
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot, demand_of
@@ -53,6 +53,7 @@ def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
     quotas_are_respected(snapshot, plan)
     works_or_says_why_not(snapshot, plan)
     reasons_are_given(snapshot, plan)
+    ends_are_allowed(snapshot, plan)
     memos_survive_json(plan)
     times_are_to_come(snapshot, plan)
     names_mean_nothing(bound, snapshot, plan)
@@ -205,6 +206,19 @@ def reasons_are_given(snapshot: Snapshot, plan: Plan) -> None:
             changed |= {t.job for t in before ^ set(partition.tenants)}
     if missing := sorted(j for j in changed if not plan.reasons.get(j)):
         raise Broken(f"the standing of {missing} changes without a reason")
+
+
+def ends_are_allowed(snapshot: Snapshot, plan: Plan) -> None:
+    """No job is ended before its time unless its user allowed that, and none as attained that is not."""
+    for job_id, verdict in plan.ends.items():
+        view = snapshot.jobs[job_id]
+        if verdict in (Verdict.EARLY_STOPPED, Verdict.HOPELESS) and not view.job.may_stop:
+            raise Broken(f"job '{job_id}' ends as {verdict}, and its user did not allow that")
+        if verdict == Verdict.ATTAINED:
+            goal = view.job.goal
+            values = [o.metrics[goal.metric] for o in view.observations if goal.metric in o.metrics] if goal else []
+            if goal is None or not values or not goal.met_by(values[-1]):
+                raise Broken(f"job '{job_id}' ends as attained: {goal}, and has reported {values[-1:]}")
 
 
 def memos_survive_json(plan: Plan) -> None:

@@ -41,6 +41,23 @@ def small(seed: int) -> Problem:
     return Problem(tuple(tuple(map(float, s)) for s in servers), totals, tuple(applications), theta1, theta2)
 
 
+def lopsided(seed: int) -> Problem:
+    """One application fills the cluster best and has little weight, the others need one resource: limits bind."""
+    dice = Random(f"{seed}/lopsided")
+    servers = [tuple(dice.randint(4, 7) for _ in range(3)) for _ in range(dice.randint(1, 2))]
+    totals = tuple(float(sum(column)) for column in zip(*servers, strict=True))
+    free = [list(server) for server in servers]
+    demands = [tuple(dice.randint(1, 2) for _ in range(3))]
+    demands += [tuple(dice.randint(2, 3) * (k == one) for k in range(3)) for one in range(dice.randint(2, 3))]
+    applications = []
+    for n, demand in enumerate(demands):
+        before = somewhere(dice, demand, dice.randint(1, 2), free) if dice.random() < 0.8 else None
+        sizes = tuple(range(1, 4 if n else 6))
+        applications.append(Application(tuple(map(float, demand)), sizes, 8.0 if n else 1.0, before))
+    theta1, theta2 = dice.choice((0.05, 0.1, 1 / 6)), dice.choice((0.0, 0.3, 0.6, 1.0))
+    return Problem(tuple(tuple(map(float, s)) for s in servers), totals, tuple(applications), theta1, theta2)
+
+
 def somewhere(dice: Random, demand: tuple[int, ...], size: int, free: list[list[int]]) -> Places | None:
     """Places for so many containers on what is free, which they take; None when there is no room."""
     found: dict[int, int] = {}
@@ -67,3 +84,19 @@ def at_scale(applications: int, servers: int, seed: int) -> Problem:
         Application((t.demand.cores, float(t.demand.gpus), t.demand.mem_mib), t.sizes, float(t.weight)) for t in chosen
     )
     return Problem(amounts, totals, wishes, 0.2, 0.1)
+
+
+def unlike(applications: int, servers: int, seed: int) -> Problem:
+    """Newcomers of which no two demand the same, on mixed servers."""
+    dice = Random(f"{seed}/unlike")
+    amounts = tuple((8.0 + 8 * (j % 4), float(j % 5 // 3), 32.0 * (1 + j % 3)) for j in range(servers))
+    totals = tuple(sum(column) for column in zip(*amounts, strict=True))
+    wishes = tuple(
+        Application(
+            (round(dice.uniform(0.5, 4.0), 2), float(dice.random() < 0.05), round(dice.uniform(0.5, 6.0), 2)),
+            tuple(range(1, dice.choice((4, 8, 16)) + 1)),
+            dice.choice((1.0, 2.0)),
+        )
+        for _ in range(applications)
+    )
+    return Problem(amounts, totals, wishes, 0.5, 0.1)

@@ -12,7 +12,7 @@ from hocket.policies.dorm.problem import Application, Problem, changed, containe
 
 sys.path.insert(0, str(Path(__file__).parent))
 from enumeration import best_by_enumeration
-from instances import at_scale, small
+from instances import at_scale, lopsided, small, unlike
 
 SEEDS = range(200)
 
@@ -34,6 +34,24 @@ def test_it_equals_the_enumeration_of_everything_on_200_small_questions(referenc
         assert list(violations(problem, found.allocation)) == []
         assert utilisation(problem, found.allocation) == pytest.approx(best[0], abs=1e-7), f"seed {seed}"
         assert found.bound >= best[0] - 1e-7
+
+
+def worth_of(found):
+    return None if found is None else pytest.approx(found[0], abs=1e-7)
+
+
+def test_it_equals_the_enumeration_where_the_limits_bind_and_each_of_them_does_in_many_questions():
+    fairness = changes = 0
+    for seed in range(100):
+        problem = lopsided(seed)
+        best = worth_of(best_by_enumeration(problem))
+        found = optimise(problem)
+        assert (found.worth if found.allocation is not None else None) == best, f"seed {seed}"
+        without = worth_of(best_by_enumeration(replace(problem, theta1=1.0)))
+        fairness += without != best
+        changes += worth_of(best_by_enumeration(replace(problem, theta2=1.0))) != best
+    assert fairness >= 25
+    assert changes >= 25
 
 
 def test_the_questions_are_not_all_of_one_sort(references):
@@ -74,6 +92,35 @@ def test_at_scale_plans_break_nothing_and_say_their_gap(seed):
             replace(a, before=places) for a, places in zip(problem.applications, found.allocation, strict=True)
         )
         problem = replace(problem, applications=standing[3:] + at_scale(3, 24, seed + 100).applications)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_every_demand_different_plans_break_nothing_and_few_searches_are_made(seed, monkeypatch):
+    searches = []
+    for name in ("relax", "solve_plain"):
+        search = getattr(optimiser, name)
+        monkeypatch.setattr(optimiser, name, lambda *a, search=search: (searches.append(1), search(*a))[1])
+    problem = unlike(40, 12, seed)
+    for _ in range(3):
+        searches.clear()
+        found = optimise(problem)
+        assert found.allocation is not None, found.why
+        assert list(violations(problem, found.allocation)) == []
+        assert 0 <= found.gap <= 0.1
+        assert len(searches) <= 6
+        standing = tuple(
+            replace(a, before=places) for a, places in zip(problem.applications, found.allocation, strict=True)
+        )
+        problem = replace(problem, applications=standing[2:] + unlike(2, 12, seed + 100).applications)
+
+
+def test_beyond_a_hundred_demands_nothing_is_searched_in_counts_and_the_gap_is_to_a_simple_bound(monkeypatch):
+    monkeypatch.setattr(optimiser, "relax", None)
+    problem = unlike(120, 60, 1)
+    found = optimise(problem)
+    assert found.allocation is not None
+    assert list(violations(problem, found.allocation)) == []
+    assert found.worth <= found.bound <= 3
 
 
 def test_the_same_question_has_the_same_answer():

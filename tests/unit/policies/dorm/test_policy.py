@@ -2,10 +2,13 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.unit.cli.typed import hocket, refused
 
 from hocket.model.event import JobEnded, JobFailed, OwnerSet
 from hocket.model.job import Owner
 from hocket.policies import PolicyError, find
+from hocket.policies.dorm.policy import LEFT_OUT
+from hocket.policies.dorm.question import question_of
 from hocket.testing.builders import cluster, job, submitted
 from hocket.testing.harness import Harness
 
@@ -47,15 +50,33 @@ def test_a_reason_says_what_changes_and_the_gap_to_the_bound():
     assert "utilisation 1.000 of at most 1.000, gap 0.00%" in reasons["a"]
 
 
-def test_if_there_is_no_solution_all_stay_and_it_says_which_limit_binds_until_something_ends():
+def test_a_newcomer_for_whose_smallest_size_there_is_not_enough_waits_with_that_reason_until_something_ends():
     harness = running(cluster("2x4"), job("a", 4), job("b", 4), job("c", 6))
     plan = next(p for _s, p in reversed(harness.asked) if p.reasons)
-    assert plan.reasons == {"*": "waits: the smallest sizes of all do not fit the cluster together"}
+    assert plan.reasons == {"*": LEFT_OUT}
     assert sizes(harness) == {"a": 4, "b": 4, "c": 0}
     harness.tell(JobEnded(10.0, "a"))
     harness.tell(JobEnded(11.0, "b"))
     harness.settle()
     assert sizes(harness) == {"c": 6}
+
+
+def test_as_many_newcomers_enter_as_could_have_their_smallest_size_and_those_that_grew_make_way_for_them():
+    harness = running(cluster("2x4"), job("a", *range(1, 9)), theta2=1.0, theta1=1.0)
+    harness.tell(*(submitted(job(f"n{n:02d}", 2)) for n in range(30)), at_s=5.0)
+    harness.settle()
+    started = [name for name, size in sizes(harness).items() if size]
+    assert started == ["a", "n00", "n01", "n02"]
+    assert sizes(harness)["a"] == 2
+    assert any(plan.reasons.get("*") == LEFT_OUT for _snapshot, plan in harness.asked)
+
+
+def test_of_thousands_that_wait_only_those_enter_the_question_that_there_could_be_room_for():
+    harness = running(cluster("2x4"), job("a", 4), job("b", 4))
+    harness.tell(*(submitted(job(f"n{n}", 1 + n % 3)) for n in range(3000)), at_s=5.0)
+    question = question_of(harness.snapshot, 0.1, 0.1)
+    assert [view.id for view in question.views] == ["a", "b"]
+    assert question.left_out
 
 
 def test_without_a_solution_what_fits_beside_the_others_starts_at_its_smallest_size():
@@ -107,3 +128,36 @@ def test_a_solver_out_of_time_harms_nobody():
 def test_limits_outside_zero_and_one_are_refused(knob):
     with pytest.raises(PolicyError, match=f"policy 'dorm': .*{next(iter(knob))}"):
         find("dorm").bound(knob)
+
+
+def simulation(tmp_path, fields):
+    """The words of a command that simulates one job with these fields."""
+    path = tmp_path / "work.toml"
+    path.write_text(f'[[jobs]]\nid = "a"\nsubmit_s = 0\nrun_s = 60\n{fields}\n')
+    return "simulate", str(path), "--policy", "dorm", "--cluster", "2x4"
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ("sizes = [4, 2]", "sizes must ascend, each size once, not [4, 2]"),
+        ("sizes = [0, 1]", "sizes must be a list, each entry a whole number from 1 up, not [0, 1]"),
+        ("weight = 0", "weight must be a finite number above 0, not 0"),
+        ("gpus = -1", "gpus must be a whole number from 0 up, not -1"),
+        ("cores = -1", "cores must be a finite number from 0 up, not -1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_field_and_rule(tmp_path, fields, rule):
+    assert refused(*simulation(tmp_path, fields)).endswith(f"job 'a': {rule}\n")
+
+
+def test_a_job_none_of_whose_sizes_fits_is_refused_with_the_rule(tmp_path):
+    said = hocket(*simulation(tmp_path, "sizes = [9, 10]")).output
+    assert "job 'a': sizes must fit the cluster; its smallest needs 9 GPUs, the largest that fits is 8" in said
+
+
+def test_a_job_that_asks_for_nothing_takes_no_part_and_starts():
+    harness = running(cluster("1x4"), job("a", 4), job("idle", 1, gpus=0))
+    assert sizes(harness) == {"a": 4, "idle": 1}
+    assert harness.snapshot.jobs["idle"].reason == "starts: it asks for nothing"
+    assert [view.id for view in question_of(harness.snapshot, 0.1, 0.1).views] == ["a"]

@@ -1,0 +1,291 @@
+"""How often OptStop is wrong, on curves of models it has never seen: `python -m benchmarks.convergence CURVES.csv.gz`.
+
+Each model is held out whole, all its batch sizes: the weights of the curve families are learned from the other models.
+Along every curve of it, for goals from 80 % to 140 % of the way that the curve goes, we ask after each epoch if the
+goal is out of reach, as load control does. A stop is false if the curve reaches the goal later. `--steps` is load
+control's knob: how likely steps of the learning rate are taken to be. `--plot FOLDER` draws the calibration, `--json`
+prints one object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from math import sqrt
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks.machine import Machine, machine
+from hocket.estimators import convergence
+from hocket.estimators.convergence import ENOUGH, FAMILIES, learned, outlook
+from hocket.reports.sheets import drawing, save
+from hocket.workloads.rules import TEXT, Number, Whole
+from hocket.workloads.table import read_table
+
+GOALS = (0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.4)  # of the way from its first value to its best
+STEPS = (0.0, 0.1667, 0.3333, 0.5)
+BINS = 10
+
+
+class Measurement(Struct, frozen=True):
+    """A curve: the metric after each epoch."""
+
+    model: str
+    batch_size: int
+    values: tuple[float, ...]
+
+    @property
+    def rises(self) -> bool:
+        """Is more better? By where it went."""
+        return self.values[-1] > self.values[0]
+
+    @property
+    def best(self) -> float:
+        """The best it ever was."""
+        return max(self.values) if self.rises else min(self.values)
+
+    def points(self, epochs: int) -> list[tuple[float, float]]:
+        """What was seen after so many epochs."""
+        return [(float(k), v) for k, v in enumerate(self.values[:epochs], 1)]
+
+
+class Asked(Struct, frozen=True):
+    """What was believed of one goal after one epoch."""
+
+    epoch: int
+    smooth: float  # the probability that it is reached, without steps …
+    stepping: float  # … and with them
+
+    def chance(self, steps: float) -> float:
+        """The probability that it is reached."""
+        return (1.0 - steps) * self.smooth + steps * self.stepping
+
+
+class Case(Struct, frozen=True):
+    """One goal on one curve."""
+
+    model: str
+    batch_size: int
+    epochs: int
+    reached: int  # at this epoch; 0: never
+    asked: tuple[Asked, ...]  # until it was reached
+
+    def stop(self, steps: float, confidence: float) -> int:
+        """The epoch after which it is stopped as hopeless; 0: never."""
+        return next((a.epoch for a in self.asked if a.chance(steps) < 1.0 - confidence), 0)
+
+
+class Tally(Struct, frozen=True):
+    """How it went with one setting of the knob, for one model or for all."""
+
+    model: str
+    steps: float
+    goals_reached: int  # of the cases, those whose goal is reached if nobody stops them
+    false_stops: int  # of these
+    goals_missed: int
+    stops: int  # of these: rightly
+    false_share: float  # false stops among all stops
+    false_of_reachable: float
+    curves_wrong: tuple[
+        int, float, float
+    ]  # curves with a false stop for any goal, and the 95 % interval of their share
+    models_wrong: tuple[int, float, float]  # likewise: few models, wide intervals
+    saved: float  # iterations saved where the goal is never reached, as a share of them
+
+
+class Bin(Struct, frozen=True):
+    """Cases whose goal was believed to be reached with about the same probability."""
+
+    believed: float
+    happened: float
+    count: int
+
+
+class Measured(Struct, frozen=True):
+    """All of one run."""
+
+    command: str
+    machine: Machine
+    confidence: float
+    models: dict[str, int]  # and how many curves each has
+    weights: dict[str, float]  # of the families, learned from all models
+    tallies: list[Tally]
+    calibration: dict[str, list[Bin]]  # by `steps`
+
+
+def read(path: str) -> list[Measurement]:
+    """The curves of the file that are long enough; one that stands in it twice counts once."""
+    table = read_table(path, ("app", "batch_size", "metric"))
+    runs: dict[tuple[str, str, int], list[float]] = {}
+    sources = table.column("source", TEXT) if "source" in table.cells else [""] * len(table.cells["app"])
+    for source, app, size, value in zip(
+        sources,
+        table.column("app", TEXT),
+        table.column("batch_size", Whole(low=1)),
+        table.column("metric", Number(low=-1e15)),
+        strict=True,
+    ):
+        runs.setdefault((source, app, size), []).append(value)
+    curves = {Measurement(app, size, tuple(v)): None for (_source, app, size), v in runs.items()}
+    return [c for c in curves if len(c.values) >= 2 * ENOUGH]
+
+
+def whole(curve: Measurement) -> tuple[list[tuple[float, float]], float, bool]:
+    """A curve to learn from: all of it, with one epoch to come."""
+    epochs = len(curve.values)
+    return curve.points(epochs), epochs + 1.0, curve.rises
+
+
+def taught(curves: Sequence[Measurement]) -> convergence.Weights:
+    """The weights of the families that these curves teach."""
+    return learned([[whole(c) for c in curves if c.model == m] for m in sorted({c.model for c in curves})])
+
+
+def cases(curve: Measurement, prior: convergence.Weights) -> list[Case]:
+    """Every goal on a curve."""
+    first, last = curve.values[0], len(curve.values)
+    targets = [curve.best if share == 1.0 else first + share * (curve.best - first) for share in GOALS]
+    seen: dict[int, tuple[Sequence[float], Sequence[float]]] = {}
+    for epoch in range(ENOUGH, last):
+        found = outlook(curve.points(epoch), float(last), curve.rises, prior)
+        assert found is not None
+        seen[epoch] = (found.reaches(targets).tolist(), found.reaches(targets, steps=True).tolist())
+    made = []
+    for i, target in enumerate(targets):
+        met = (v >= target if curve.rises else v <= target for v in curve.values)
+        reached = next((k for k, there in enumerate(met, 1) if there), 0)
+        asked = [Asked(k, s[i], t[i]) for k, (s, t) in seen.items() if not reached or k < reached]
+        made.append(Case(curve.model, curve.batch_size, last, reached, tuple(asked)))
+    return made
+
+
+def tally(model: str, made: Sequence[Case], steps: float, confidence: float) -> Tally:
+    """Count one setting of the knob."""
+    reachable, others = [c for c in made if c.reached], [c for c in made if not c.reached]
+    false = sum(c.stop(steps, confidence) > 0 for c in reachable)
+    ends = [(c.stop(steps, confidence), c.epochs) for c in others]
+    right = sum(stop > 0 for stop, _epochs in ends)
+    saved = sum(epochs - stop for stop, epochs in ends if stop) / max(sum(epochs for _s, epochs in ends), 1)
+    share = false / len(reachable) if reachable else 0.0
+    wrong = {(c.model, c.batch_size) for c in reachable if c.stop(steps, confidence)}
+    curves = {(c.model, c.batch_size) for c in made}
+    models = {m for m, _size in curves}
+    return Tally(
+        model, steps, len(reachable), false, len(others), right, false / max(false + right, 1), share,
+        (len(wrong), *wilson(len(wrong), len(curves))),
+        (len({m for m, _size in wrong}), *wilson(len({m for m, _size in wrong}), len(models))),
+        saved,
+    )  # fmt: skip
+
+
+def wilson(hits: int, of: int) -> tuple[float, float]:
+    """The 95 % interval of a share."""
+    if not of:
+        return 0.0, 1.0
+    z, p = 1.96, hits / of
+    middle, half = p + z * z / (2 * of), z * sqrt(p * (1 - p) / of + z * z / (4 * of * of))
+    return max(0.0, (middle - half) / (1 + z * z / of)), min(1.0, (middle + half) / (1 + z * z / of))
+
+
+def calibration(made: Sequence[Case], steps: float) -> list[Bin]:
+    """Of all that was believed, how often it came true: every epoch of every case counts."""
+    rows = [(a.chance(steps), bool(c.reached)) for c in made for a in c.asked]
+    bins = []
+    for i in range(BINS):
+        inside = [(p, y) for p, y in rows if i / BINS <= p < (i + 1) / BINS or (p == 1.0 and i == BINS - 1)]
+        if inside:
+            n = len(inside)
+            bins.append(Bin(sum(p for p, _y in inside) / n, sum(y for _p, y in inside) / n, n))
+    return bins
+
+
+def measured(path: str, confidence: float, steps: Sequence[float], command: str) -> Measured:
+    """Hold out each model in turn."""
+    curves = read(path)
+    models = sorted({c.model for c in curves})
+    made: list[Case] = []
+    for model in models:
+        prior = taught([c for c in curves if c.model != model])
+        made += [case for c in curves if c.model == model for case in cases(c, prior)]
+    tallies = [
+        tally(name, [c for c in made if name in (c.model, "all")], s, confidence)
+        for s in steps
+        for name in (*models, "all")
+    ]
+    weights = dict(zip(FAMILIES, taught(curves), strict=True))
+    counts = {m: sum(c.model == m for c in curves) for m in models}
+    return Measured(
+        command, machine(), confidence, counts, weights, tallies, {f"{s:g}": calibration(made, s) for s in steps}
+    )
+
+
+def plot(found: Measured, folder: Path) -> list[Path]:
+    """Draw what was believed against what happened."""
+    with drawing() as figure:
+        sheet = figure((5.2, 5.0))
+        axes = sheet.add_subplot()
+        axes.plot([0, 1], [0, 1], linewidth=0.8, linestyle=":", color="grey")
+        for steps, bins in found.calibration.items():
+            axes.plot([b.believed for b in bins], [b.happened for b in bins], marker="o", label=f"steps {steps}")
+        axes.set_xlabel("believed probability that the goal is reached")
+        axes.set_ylabel("share that reached it")
+        axes.set_title("OptStop on models held out", loc="left")
+        axes.legend()
+        return save(sheet, folder, "convergence")
+
+
+def text(found: Measured) -> str:
+    """One page."""
+    here = found.machine
+    lines = [
+        f"{found.command}",
+        f"{here.cores} cores, {here.memory_gib:g} GiB, Python {here.python}, {here.date}",
+        "",
+        f"curves: {', '.join(f'{m} {n}' for m, n in found.models.items())}; confidence {found.confidence:.0%}",
+        f"weights learned from all: {', '.join(f'{f} {w:.3f}' for f, w in found.weights.items())}",
+        "",
+        "| steps | model | false stops | of goals reached | of all stops | curves with one (95 % interval) | "
+        "right stops | of goals missed | iterations saved there |",
+        "| --: | --- | --: | --: | --: | --: | --: | --: | --: |",
+    ]
+    for t in found.tallies:
+        wrong, low, high = t.curves_wrong
+        lines.append(
+            f"| {t.steps:g} | {t.model} | {t.false_stops} | {t.goals_reached} ({t.false_of_reachable:.1%}) | "
+            f"{t.false_share:.1%} | {wrong} ({low:.0%} to {high:.0%}) | {t.stops} | {t.goals_missed} | {t.saved:.0%} |"
+        )
+    lines.append("")
+    for t in found.tallies:
+        if t.model == "all":
+            wrong, low, high = t.models_wrong
+            share = f"{wrong} of {len(found.models)} models have a false stop (95 % interval {low:.0%} to {high:.0%})"
+            lines.append(f"steps {t.steps:g}: {share}")
+    lines += ["", "calibration (believed → happened, of so many):"]
+    for steps, bins in found.calibration.items():
+        row = ", ".join(f"{b.believed:.2f} → {b.happened:.2f} ({b.count})" for b in bins)
+        lines.append(f"steps {steps}: {row}")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, and print one page or one object."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.convergence", description=(__doc__ or "").split(":")[0])
+    parser.add_argument("curves", help="a CSV with the columns app, batch_size and metric, a row an epoch")
+    parser.add_argument("--confidence", type=float, default=0.95)
+    parser.add_argument("--steps", type=float, nargs="+", default=list(STEPS))
+    parser.add_argument("--plot", type=Path, metavar="FOLDER")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    chosen = parser.parse_args(arguments)
+    command = " ".join(["python -m benchmarks.convergence", *arguments])
+    found = measured(chosen.curves, chosen.confidence, chosen.steps, command)
+    if chosen.plot is not None:
+        for path in plot(found, chosen.plot):
+            print(f"wrote {path}", file=sys.stderr)
+    print(msgspec.json.encode(found).decode() if chosen.json else text(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,189 @@
+"""GPUs to where a metric gains most, decided anew in rounds: what `slaq` and `hypersched` share.
+
+A gain is predicted from a job's own reports, by the sublinear family of SLAQ: what is missing falls as c/k, k in
+epochs, so that an epoch brings c/k(k-1). Each report says what c was, and counts twice as much as the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from math import isfinite
+
+from msgspec import Struct
+
+from hocket.model.plan import Plan, Wake
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+
+Gain = Callable[[JobView, int], float]  # job, size → what it gains
+_SLACK_S = 1e-3  # a round comes when it was asked for, give or take a rounding
+_FALLING = ("loss", "err", "wer", "cer", "perplexity", "rmse", "mae", "mse")  # names of metrics of which less is better
+
+
+class Trend(Struct, frozen=True, gc=False):
+    """What a job's reports say about those to come."""
+
+    epoch: int
+    c: float  # what is missing is c / epoch
+    largest: float  # the most that one epoch brought
+    span: float  # between the worst and the best value
+
+    def gain(self, epochs: float) -> float:
+        """What so many more epochs bring, in the metric's own unit."""
+        return self.c * (1.0 / self.epoch - 1.0 / (self.epoch + epochs)) if epochs > 0 else 0.0
+
+
+def trend(view: JobView) -> Trend | None:
+    """Of the metric of its goal, or its loss, or whatever it reports first by name; None before two reports."""
+    goal, seen = view.job.goal, view.observations
+    if not seen:
+        return None
+    names = sorted(seen[-1].metrics)
+    metric = goal.metric if goal is not None else "loss" if "loss" in names else next(iter(names), "")
+    falls = goal.relation == "<=" if goal is not None else any(word in metric.lower() for word in _FALLING)
+    values = {o.epoch: o.metrics[metric] for o in seen if metric in o.metrics and o.epoch >= 1}
+    points = [(k, -v if falls else v) for k, v in sorted(values.items())]
+    if len(points) < 2:
+        return None
+    if not isfinite(points[-1][1]):
+        return Trend(points[-1][0], 0.0, 0.0, 0.0)  # It has diverged.
+    points = [(k, v) for k, v in points if isfinite(v)]
+    c = weight = largest = 0.0
+    for (before, was), (epoch, value) in pairwise(points):
+        brought = max(0.0, value - was) / (epoch - before)  # What is lost is noise, or no gain.
+        c, weight = c / 2.0 + brought * before * epoch, weight / 2.0 + 1.0
+        largest = max(largest, brought)
+    low, high = min(v for _k, v in points), max(v for _k, v in points)
+    return Trend(points[-1][0], c / weight if weight else 0.0, largest, high - low)
+
+
+def epochs_in(view: JobView, time_s: float, size: int, now_s: float) -> float:
+    """How many epochs the job does in a time at a size, as far as it has told."""
+    work_s = view.done_at(now_s) / view.epoch if view.epoch else 0.0
+    return time_s * view.beliefs.speed_at(size) * view.pace / work_s if work_s > 0 else 0.0
+
+
+def unknown(view: JobView, time_s: float, size: int, now_s: float, round_s: float) -> float:
+    """The gain of a job that has not told anything: the first round brings most, as it does with all others.
+
+    As a share of what is missing; it takes a round of running at its smallest size for an epoch.
+    """
+    done = 1.0 + view.ran_at(now_s) / round_s
+    speed = view.beliefs.speed_at(size) / max(view.beliefs.speed_at(view.job.sizes[0]), 1e-9)
+    return 1.0 / done - 1.0 / (done + time_s / round_s * speed)
+
+
+def next_round_s(now_s: float, round_s: float) -> float:
+    """When the next round is, after this moment."""
+    return (int((now_s + _SLACK_S) / round_s) + 1) * round_s
+
+
+def is_round(now_s: float, round_s: float) -> bool:
+    """Is this moment one at which all is decided anew?"""
+    return next_round_s(now_s, round_s) - round_s >= now_s - _SLACK_S
+
+
+def in_rounds(snapshot: Snapshot, round_s: float, gain: Gain) -> Plan:
+    """In a round GPUs go to those who gain most by them; in between who waits gets what is free.
+
+    First everybody gets his smallest size, who gains most by each GPU first; then, a size at a time, whoever gains most
+    by more. Who runs is left alone until he has had a round. The others make way for those who gain more.
+    """
+    draft = Draft(snapshot)
+    now_s = snapshot.now_s
+    this = round(now_s / round_s) if is_round(now_s, round_s) else None
+    if this is not None and this != snapshot.memo:  # Once in a round, however often it is asked at that moment.
+        _Round(draft, round_s, gain).carry_out()
+    for view in draft.in_line(draft.candidates(), lambda v: v.rank):
+        if not draft.size_of(view):
+            draft.start(view, "starts: there is room", view.job.sizes[0])
+    jobs = snapshot.jobs
+    elastic = any(len(jobs[j].job.sizes) > 1 for j in (*draft.reasons, *(entry[-1] for entry in snapshot.placed)))
+    draft.memos = {j: {"ran_s": jobs[j].ran_at(now_s)} for j in draft.reasons}
+    waits = snapshot.waiting.count + draft.paused > draft.started
+    if waits:
+        draft.reasons["*"] = "waits: those that run gain more by it, or it does not fit"
+    at_s = next_round_s(now_s, round_s) if waits or elastic else None
+    memo = snapshot.memo if this is None else this
+    return draft.plan(Wake(freed_gpus=1 if waits else None, epoch=False, at_s=at_s), memo=memo)
+
+
+class _Round:
+    """One decision about everybody."""
+
+    def __init__(self, draft: Draft, round_s: float, gain: Gain) -> None:
+        self.draft, self.round_s, self.gain = draft, round_s, gain
+        self.snapshot = draft.snapshot
+        jobs = self.snapshot.jobs
+        self.running = [v for e in self.snapshot.placed if self._may_change(v := jobs[e[-1]])]
+        self.free = draft.free_gpus + sum(draft.gpus_of(v) for v in self.running)
+        self.sizes: dict[str, int] = {}  # that jobs shall have; those not named none
+        self.worth: dict[str, float] = {}  # the gain by each GPU at the smallest size
+
+    def _may_change(self, view: JobView) -> bool:
+        """Has it had its round since it was last started or resized? Then it is worth the next switch."""
+        if view.verdict or view.job.tasks is not None or not self.draft.gpus_of(view):
+            return False
+        since_s = view.memo["ran_s"] if isinstance(view.memo, dict) else 0.0
+        needs_s = self.round_s + view.costs.restart_s(warm=False)
+        return bool(view.size) and view.ran_at(self.snapshot.now_s) - since_s >= needs_s - _SLACK_S
+
+    def carry_out(self) -> None:
+        draft = self.draft
+        waiting = list(draft.candidates())
+        self._share(waiting)
+        for view in self.running:
+            if 0 < (size := self.sizes.get(view.job.id, 0)) < draft.size_of(view):
+                draft.resize(view, size, "shrinks: others gain more by its GPUs")
+        for view in sorted(waiting, key=self._first):
+            if view.job.id in self.sizes and not draft.start(view, "starts: it gains most", view.job.sizes[0]):
+                draft.displace(view, self._losers(view), f"paused: '{view.job.id}' gains more", "starts: it gains more")
+        for view in sorted([*self.running, *waiting], key=self._first):
+            size, has = self.sizes.get(view.job.id, 0), draft.size_of(view)
+            if has and size > has:
+                reason = draft.reasons.get(view.job.id, "grows: it gains most by more GPUs")
+                while size > has and not draft.resize(view, size, reason):
+                    size = view.job.sizes[view.job.sizes.index(size) - 1]
+
+    def _first(self, view: JobView) -> tuple[float, bool, int]:
+        """The most worth first; of equals those that run, and then by submission."""
+        return -self.worth[view.job.id], not view.partitions, view.number
+
+    def _losers(self, view: JobView) -> list[JobView]:
+        """Running jobs that shall have nothing, and gain less; the least first."""
+        worth = self.worth[view.job.id]
+        least_first = sorted(self.running, key=self._first, reverse=True)
+        return [v for v in least_first if v.job.id not in self.sizes and self.worth[v.job.id] < worth]
+
+    def _share(self, waiting: list[JobView]) -> None:
+        """Who shall have how much, by the number of GPUs alone."""
+        everybody = [*self.running, *waiting]
+        for view in everybody:
+            gpus = view.job.sizes[0] * view.job.demand.gpus
+            self.worth[view.job.id] = self.gain(view, view.job.sizes[0]) / max(gpus, 1e-9)
+        line: list[tuple[float, int, JobView, int]] = []
+        for view in sorted(everybody, key=self._first):
+            gpus = view.job.sizes[0] * view.job.demand.gpus
+            if gpus <= self.free:
+                self.free -= gpus
+                self.sizes[view.job.id] = view.job.sizes[0]
+                self._more(view, 0, line)
+        heapify(line)
+        while line:
+            _worth, _number, view, at = heappop(line)
+            sizes, gpus = view.job.sizes, view.job.demand.gpus
+            if (extra := (sizes[at] - sizes[at - 1]) * gpus) <= self.free:
+                self.free -= extra
+                self.sizes[view.job.id] = sizes[at]
+                self._more(view, at, line)
+
+    def _more(self, view: JobView, at: int, line: list[tuple[float, int, JobView, int]]) -> None:
+        """Put the job's next size into line, by what it brings for each GPU."""
+        sizes, gpus = view.job.sizes, view.job.demand.gpus
+        if at + 1 < len(sizes):
+            more = self.gain(view, sizes[at + 1]) - self.gain(view, sizes[at])
+            if more > 0:
+                heappush(line, (-more / max((sizes[at + 1] - sizes[at]) * gpus, 1e-9), view.number, view, at + 1))

@@ -1,0 +1,139 @@
+"""Graphene: the jobs by a score of several aims; in each the troublesome tasks first, where they align best."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from hocket.model.job import Job, TaskGraph
+from hocket.model.plan import Plan, Wake
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.registry import Params, policy
+
+if TYPE_CHECKING:
+    from hocket.policies.mlfs.seating import Tasks
+
+
+class Graphene(Params, frozen=True):
+    jct: Annotated[float, Meta(ge=0, description="weight of little work left, in GPU hours")] = 1.0
+    fairness: Annotated[float, Meta(ge=0, description="weight of an early submission, in hours")] = 1.0
+    packing: Annotated[
+        float, Meta(ge=0, description="weight of a large job, which is hard to place later, in GPUs")
+    ] = 0.1
+    load: Annotated[float, Meta(gt=0, le=1, description="up to which tasks share a GPU")] = 0.9
+    unknown_s: Annotated[float, Meta(gt=0, description="what a job of which nothing is believed is taken to need")] = (
+        3600.0
+    )
+
+
+def rank(view: JobView, now_s: float, params: Graphene) -> tuple[float, ...]:
+    """Waiting jobs by their score, the least first, and the GPUs they need. Neither changes while a job waits.
+
+    Time alone makes all of them older alike, so an early submission stands for a long wait.
+    """
+    if view.partitions:
+        return ()
+    left_s = view.remaining_s(now_s)
+    left_s = params.unknown_s if left_s is None else left_s
+    gpus = _gpus(view.job)
+    hours = left_s * gpus / 3600.0
+    return params.jct * hours + params.fairness * view.submitted_s / 3600.0 - params.packing * gpus, gpus
+
+
+def _gpus(job: Job) -> float:
+    if job.tasks is None:
+        return float(job.sizes[0] * job.demand.gpus)
+    return sum(t.demand.gpus * t.demand.gpu_share for t in job.tasks.tasks)
+
+
+@policy("graphene", params=Graphene, order=rank, paper="Graphene, OSDI'16")
+def decide(snapshot: Snapshot, params: Graphene) -> Plan:
+    """Jobs by little work, age and size together; in each the tasks with most dependants and largest demands first.
+
+    Such troublesome tasks are placed while there is most room, each on the server whose free resources are most like
+    what it needs. A job starts with all its tasks; nobody is paused. Jobs without tasks count as one.
+    """
+    from hocket.policies.task_gangs import (
+        TaskGangs,
+        mended,
+        waiting,
+    )  # They need NumPy, which no start-up shall pay for.
+
+    draft = TaskGangs(snapshot, params.load)
+
+    def choose(tasks: Tasks, k: int) -> int:
+        import numpy as np
+
+        needs = tasks.needs[k]
+        may = draft.open_to(tasks, needs)
+        if not may.any():
+            return -1
+        board = draft.board
+        has = np.maximum(board.ground.has, 1e-9)
+        aligned = ((1.0 - board.use) * (needs / has)).sum(axis=1)[board.ground.server_of]
+        # Of one server's GPUs the fullest that has room, so that whole ones stay free for those who need them.
+        score = np.where(may, aligned + 1e-6 * board.gpu_load, -np.inf)
+        return int(score.argmax())
+
+    def troublesome(view: JobView) -> tuple[int, ...]:
+        assert view.job.tasks is not None
+        return by_trouble(view.job.tasks)
+
+    waits = mended(draft, troublesome, choose)
+    full: set[object] = set()
+    headroom = draft.headroom
+    for view in waiting(snapshot):
+        job, needs = view.job, view.rank[1]
+        # Who is certain not to fit is not tried, nor who is like one that did not.
+        key = (job.tasks, job.demand, job.sizes, job.owner, job.gpu_kinds, job.gpu_mem_mib, job.max_nodes)
+        if job.tasks is not None:
+            started = (needs <= headroom and key not in full) and draft.start_all(
+                view, troublesome(view), choose, "starts: its score is best, its troublesome tasks were placed first"
+            )
+        else:
+            started = (needs <= draft.free_gpus and key not in full) and (
+                draft.admits(view) and draft.start_plain(view, "starts: its score is best")
+            )
+        if started:
+            headroom = draft.headroom
+        else:
+            waits = True
+            if needs <= headroom:
+                full.add(key)
+    if waits:
+        draft.reasons["*"] = "waits: those with a better score took what it needs, or it does not fit"
+    return draft.plan(Wake(freed_gpus=1 if waits or draft.over_quota else None, epoch=False))
+
+
+@lru_cache(maxsize=4096)
+def by_trouble(graph: TaskGraph) -> tuple[int, ...]:
+    """The tasks of a graph, the most troublesome first: by their dependants, all of them, and what they demand.
+
+    Both count as shares of the most that a task of the graph has.
+    """
+    children: dict[str, set[str]] = {t.id: set() for t in graph.tasks}
+    for edge in graph.edges:
+        children[edge.source].add(edge.target)
+    below: dict[str, set[str]] = {}
+    todo = [t.id for t in graph.tasks]
+    while todo:
+        name = todo[-1]
+        if name in below:
+            todo.pop()
+        elif missing := [c for c in children[name] if c not in below]:
+            todo += missing
+        else:
+            below[name] = children[name].union(*(below[c] for c in children[name]))
+    most = max(len(b) for b in below.values()) or 1
+    rows = [
+        (t.demand.gpus * t.demand.gpu_share, t.demand.cores, t.demand.mem_mib, t.demand.net_mbps) for t in graph.tasks
+    ]
+    tops = [max(column) or 1.0 for column in zip(*rows, strict=True)]
+    score = {
+        k: len(below[t.id]) / most + sum(x / top for x, top in zip(rows[k], tops, strict=True)) / len(tops)
+        for k, t in enumerate(graph.tasks)
+    }
+    return tuple(sorted(score, key=lambda k: (-score[k], k)))

@@ -1,0 +1,185 @@
+"""Load control around any policy, as MLFS has it: trainings end once they have, or cannot have, what users want."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import sqrt
+from typing import Annotated, Any
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from hocket.model.capacity import Free
+from hocket.model.criterion import Goal, judge
+from hocket.model.curve import Curve
+from hocket.model.job import Stop
+from hocket.model.plan import Plan, Verdict
+from hocket.model.resources import Node
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.registry import LayerParams, policy
+
+_LEVELS = list(Stop)  # from what ends least to what ends most
+
+
+class LoadControl(LayerParams, frozen=True):
+    """Its knobs, and those of what it is put around."""
+
+    inner: Annotated[str, Meta(description="the policy that it is put around")] = "mlf_h"
+    confidence: Annotated[float, Meta(gt=0, lt=1, description="how sure it must be before it ends a job")] = 0.95
+    steps: Annotated[
+        float, Meta(ge=0, le=1, description="how likely steps of the learning rate may still lift a metric unforeseen")
+    ] = 0.5
+    gain: Annotated[
+        float, Meta(ge=0, description="what is worth going on for beyond the goal, as a share of the range seen so far")
+    ] = 0.05
+    overload: Annotated[
+        float, Meta(gt=0, description="h_s: mean load of the nodes above which they are overloaded, queue or not")
+    ] = 0.9
+
+
+@policy("mlfs_c", params=LoadControl, paper="MLFS's MLF-C, CoNEXT'20, after Domhan et al., IJCAI'15", reads_usage=False)
+def decide(snapshot: Snapshot, inner: Callable[[Snapshot], Plan], params: LoadControl) -> Plan:
+    """Puts load control around another policy: trainings end when they have, or cannot have, what their users want.
+
+    A job ends only for what its user allowed (`stop`), or allowed for times of overload (`may_lower`): because its goal
+    is reached and no more is required; because it is reached and hardly anything is left to gain; because it is out of
+    reach. Overloaded is a cluster in which somebody waits, or whose nodes are loaded above a threshold.
+    """
+    mine, theirs = _memos(snapshot.memo)
+    plan = inner(replace(snapshot, memo=theirs))
+    changed = {t.job for p in plan.put for t in p.tenants} | _dropped(snapshot, plan)
+    fresh, others = _stoppable(snapshot, mine["at_s"])
+    are_changed = any(snapshot.jobs[j].job.may_stop for j in changed)
+    may_lower = any(v.job.may_lower is not Stop.FIXED for v in (*fresh, *others))
+    room = [snapshot.capacity.gpus, snapshot.placed.count, snapshot.capacity.up.bit_count()]
+    is_loaded = mine["loaded"] if room == mine["room"] else may_lower and mean_load(snapshot) > params.overload
+    is_overloaded = may_lower and (is_loaded or somebody_waits(snapshot, plan))
+    if is_overloaded and not mine["overloaded"]:
+        fresh += others  # More may end them now than when they reported.
+    ends: dict[str, str] = {}
+    reasons = dict(plan.reasons)
+    looked_s = snapshot.now_s
+    for view in fresh:
+        if view.job.id in plan.ends or (found := verdict(view, snapshot.now_s, is_overloaded, params)) is None:
+            continue
+        if view.job.id in changed:
+            looked_s = 0.0  # Whom the plan moves can be ended once that is said and done: look at all of them again.
+        else:
+            ends[view.job.id], reasons[view.job.id] = found
+    mine = {"at_s": looked_s, "overloaded": is_overloaded and looked_s > 0}
+    mine |= {"loaded": is_loaded, "room": room if may_lower else []}
+    # What the plan changes counts as load in the next cycle.
+    again_s = snapshot.now_s if are_changed or (may_lower and changed) else plan.wake.at_s
+    watches = bool(fresh or others) or are_changed
+    wake = replace(plan.wake, arrival=True, epoch=True, at_s=again_s) if watches else plan.wake
+    memo = {"inner": plan.memo, "load_control": mine}
+    return replace(plan, ends=plan.ends | ends, reasons=reasons, wake=wake, memo=memo)
+
+
+def _memos(memo: Any) -> tuple[dict[str, Any], Any]:
+    """What it noted when it last looked, at which jobs and how loaded the nodes were; and the inner policy's memo."""
+    if isinstance(memo, dict) and "load_control" in memo:
+        return memo["load_control"], memo["inner"]
+    return {"at_s": 0.0, "overloaded": False, "loaded": False, "room": []}, memo
+
+
+def verdict(view: JobView, now_s: float, is_overloaded: bool, params: LoadControl) -> tuple[Verdict, str] | None:
+    """Whether and why a job ends now, as far as its user allows that; None if it goes on."""
+    job, goal = view.job, view.job.goal
+    level = allowed(view, is_overloaded)
+    if goal is None or level is Stop.FIXED:
+        return None
+    seen = [(o.epoch, o.metrics[goal.metric]) for o in view.observations if goal.metric in o.metrics]
+    is_reached = judge(goal, seen, view.epoch, now_s - view.submitted_s) == "attained"
+    why = " while others wait" if level is not job.stop else ""
+    if is_reached and level is Stop.REQUIRED:
+        return Verdict.ATTAINED, f"stopped{why}: {goal.metric} is {seen[-1][1]:g}, and no more than {goal} is required"
+    beliefs, last = view.beliefs, job.last_epoch
+    if beliefs.reach is None or beliefs.reach_stepping is None or last is None:
+        return None
+    if is_reached:
+        value, more = _worth(view, goal, params.gain)
+        sure = 1.0 - beliefs.reach.at(value).mean
+        words = f"{goal.metric} gains less than {more:.3g} more by epoch {last}"
+        return (
+            (Verdict.EARLY_STOPPED, f"stopped{why}: {sure:.0%} sure that {words}") if sure > params.confidence else None
+        )
+    sure = 1.0 - _chance(beliefs.reach, beliefs.reach_stepping, goal.target, params.steps)
+    side = "below" if goal.relation == ">=" else "above"
+    if sure > params.confidence:
+        return Verdict.HOPELESS, f"stopped{why}: {sure:.0%} sure that epoch {last} stays {side} {goal.target:g}"
+    return None
+
+
+def allowed(view: JobView, is_overloaded: bool) -> Stop:
+    """What the job's user lets end it, as things are."""
+    job = view.job
+    return max(job.stop, job.may_lower, key=_LEVELS.index) if is_overloaded else job.stop
+
+
+def _worth(view: JobView, goal: Goal, gain: float) -> tuple[float, float]:
+    """The value that would be worth going on for, and how much more that is than the best so far."""
+    quality = view.beliefs.quality
+    values = [p.mean for p in quality.points if p.seen and p.x <= view.epoch] if quality is not None else []
+    low, high = min(values, default=goal.target), max(values, default=goal.target)
+    more = gain * (high - low)
+    return (high + more if goal.relation == ">=" else low - more), more
+
+
+def _chance(smooth: Curve, stepping: Curve, value: float, steps: float) -> float:
+    return (1.0 - steps) * smooth.at(value).mean + steps * stepping.at(value).mean
+
+
+def _stoppable(snapshot: Snapshot, looked_s: float) -> tuple[list[JobView], list[JobView]]:
+    """Placed jobs that may end before their time, ever: those that have reported since, and the others."""
+    jobs = snapshot.jobs.data()
+    fresh: list[JobView] = []
+    others: list[JobView] = []
+    for entry in snapshot.placed:
+        view = jobs[entry[-1]]
+        if view.job.may_stop and not view.verdict:
+            seen = view.observations
+            (fresh if seen and seen[-1].at_s >= looked_s else others).append(view)
+    return fresh, others
+
+
+def somebody_waits(snapshot: Snapshot, plan: Plan) -> bool:
+    """Does a job, or a task of one, wait once the plan holds?"""
+    jobs = snapshot.jobs.data()
+    comes = {t.job for p in plan.put for t in p.tenants}
+    if _dropped(snapshot, plan) - comes:
+        return True
+    for entry in snapshot.waiting:
+        if entry[-1] not in comes and not jobs[entry[-1]].verdict:
+            return True
+    for entry in snapshot.placed:
+        view = jobs[entry[-1]]
+        if view.job.tasks is not None and entry[-1] not in comes and _missing(snapshot, view):
+            return True
+    return False
+
+
+def mean_load(snapshot: Snapshot) -> float:
+    """How loaded the nodes are that are up, on average."""
+    up = [view.node for view in snapshot.nodes.values() if view.up]
+    return sum(load(node, snapshot.capacity[node.id]) for node in up) / len(up) if up else 0.0
+
+
+def load(node: Node, free: Free) -> float:
+    """How loaded a node is by plan: the root mean square over the resources it has, so that 1 is all of all."""
+    left = (free.gpus.bit_count(), free.cores, free.mem_mib, free.net_mbps)
+    has = (node.gpus, node.cores, node.mem_mib, node.net_mbps)
+    used = [1.0 - amount / total for amount, total in zip(left, has, strict=True) if total > 0]
+    return sqrt(sum(u * u for u in used) / len(used)) if used else 0.0
+
+
+def _missing(snapshot: Snapshot, view: JobView) -> bool:
+    """Does a task of the job wait?"""
+    assert view.job.tasks is not None
+    tenants = (t for p in view.partitions for t in snapshot.partitions[p].tenants if t.job == view.job.id)
+    return len({t.task.partition("#")[0] for t in tenants}) < len(view.job.tasks.tasks)
+
+
+def _dropped(snapshot: Snapshot, plan: Plan) -> set[str]:
+    return {t.job for p in plan.drop for t in snapshot.partitions[p].tenants}

@@ -1,0 +1,35 @@
+"""SLAQ: GPUs to the jobs whose loss will fall most in the next round."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from hocket.model.plan import Plan
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.gain_rounds import epochs_in, in_rounds, trend, unknown
+from hocket.policies.registry import Params, policy
+
+
+class Slaq(Params, frozen=True):
+    round_s: Annotated[float, Meta(gt=0, description="how often all GPUs are shared out anew")] = 300.0
+
+
+@policy("slaq", params=Slaq, paper="SLAQ, SoCC'17", reads_usage=False)
+def decide(snapshot: Snapshot, params: Slaq) -> Plan:
+    """In rounds, GPUs to whoever's loss is predicted to fall most by each; the others shrink, or wait.
+
+    Losses are told apart by the largest fall that each job has seen, so that all count alike: a newcomer, which has all
+    its progress before it, goes first, and one that has nearly converged last.
+    """
+    now_s, round_s = snapshot.now_s, params.round_s
+
+    def gain(view: JobView, size: int) -> float:
+        seen = trend(view)
+        if seen is None:
+            return unknown(view, round_s, size, now_s, round_s)
+        return seen.gain(epochs_in(view, round_s, size, now_s)) / seen.largest if seen.largest else 0.0
+
+    return in_rounds(snapshot, round_s, gain)

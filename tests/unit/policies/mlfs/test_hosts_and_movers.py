@@ -1,0 +1,172 @@
+"""Where a task goes, and which one leaves, by distances computed by hand."""
+
+import numpy as np
+import pytest
+
+from hocket.control.state import empty
+from hocket.model.resources import Node
+from hocket.policies.mlfs.board import Board, board_of
+from hocket.policies.mlfs.ground import ground_of
+from hocket.policies.mlfs.hosts import Hosts
+from hocket.policies.mlfs.movers import OnServer, nearest, next_mover
+
+LIMIT = 0.9
+
+
+def board(*nodes):
+    return board_of(empty(nodes), LIMIT).board
+
+
+def needs(gpu, cores=0.0, mem_mib=0.0, net_mbps=0.0):
+    return np.array([gpu, cores, mem_mib, net_mbps])
+
+
+def server(name, gpus=2):
+    return Node(name, gpus, cores=16.0, mem_mib=1000.0, net_mbps=100.0)
+
+
+def best(on, task, traffic_mib=None, **more):
+    return Hosts(on, task).best_gpu(traffic_mib or {}, **more)
+
+
+# -- the host -----------------------------------------------------------------------------------------------
+
+
+def test_a_task_goes_to_the_server_with_the_least_use():
+    on = board(server("n0"), server("n1"))
+    on.seat(0, needs(0.3, 2.0))
+    assert best(on, needs(0.3, 2.0)) == 2
+
+
+def test_of_a_server_the_least_loaded_gpu_is_taken():
+    on = board(server("n0", 3))
+    on.seat(0, needs(0.5))
+    on.seat(1, needs(0.4))
+    assert best(on, needs(0.3)) == 2
+    on.seat(2, needs(0.45))
+    assert best(on, needs(0.3)) == 1
+
+
+def test_data_draw_a_task_to_where_those_are_that_it_exchanges_them_with():
+    on = board(server("n0"), server("n1"))
+    on.seat(0, needs(0.3, 2.0))
+    # n0 is used to 0.15 and 0.125 where n1 is not at all: off by 0.195. Without its data n1 is off by 1.
+    assert best(on, needs(0.3, 2.0), {0: 50.0}) == 1
+    # With 60 of 70 MiB it is off by 0.143 only.
+    assert best(on, needs(0.3, 2.0), {0: 70.0, 1: 60.0}) == 2
+
+
+def test_moving_counts_against_other_servers():
+    on = board(server("n0"), server("n1"))
+    on.seat(0, needs(0.3, 2.0))
+    assert best(on, needs(0.3, 2.0), stays=0, degradation=0.1) == 2  # n0 is off by 0.195
+    assert best(on, needs(0.3, 2.0), stays=0, degradation=0.3) == 1
+
+
+def test_nothing_is_overloaded_by_a_task_that_is_placed():
+    on = board(server("n0", 1))
+    on.seat(0, needs(0.5))
+    assert best(on, needs(0.4)) == 0
+    assert best(on, needs(0.41)) == -1
+
+
+def test_an_empty_gpu_takes_a_task_that_fills_it():
+    assert best(board(server("n0")), needs(1.0)) == 0
+
+
+@pytest.mark.parametrize("task", [needs(0.1, cores=9.0), needs(0.1, mem_mib=501.0), needs(0.1, net_mbps=51.0)])
+def test_a_task_must_find_its_amounts_in_the_gpus_part_of_the_server(task):
+    on = board(server("n0"))
+    on.seat(0, needs(0.1))
+    on.seat(1, needs(0.1))
+    assert best(on, task) == -1
+
+
+def test_a_server_is_not_filled_beyond_the_limit():
+    on = board(server("n0"))
+    on.seat(0, needs(0.1, cores=8.0))
+    assert best(on, needs(0.1, cores=6.4)) == 1  # 14.4 of 16 cores are nine tenths
+    assert best(on, needs(0.1, cores=6.5)) == -1
+
+
+def test_hosts_know_what_happened_on_the_board_since():
+    on = board(server("n0", 1), server("n1", 1))
+    hosts = Hosts(on, needs(0.5, 1.0))
+    first = hosts.best_gpu({})
+    step = on.seat(first, needs(0.5, 1.0))
+    second = hosts.best_gpu({})
+    on.seat(second, needs(0.5, 1.0))
+    assert (first, second, hosts.best_gpu({})) == (0, 1, -1)
+    on.undo(step)
+    assert hosts.best_gpu({}) == 0
+
+
+def test_taking_back_a_seat_leaves_the_board_as_it_was():
+    on, fresh = board(server("n0"), server("n1")), board(server("n0"), server("n1"))
+    on.undo(on.seat(1, needs(0.3, 1.0, 10.0, 5.0)))
+    for name in Board.__slots__:
+        if name not in ("ground", "touched", "_seats"):
+            assert np.array_equal(getattr(on, name), getattr(fresh, name)), name
+
+
+def test_seats_are_counted_by_load():
+    on = board(server("n0"))
+    assert on.seats(0.3) == 6
+    assert on.seats(1.0) == 2  # An empty GPU takes any.
+    on.seat(0, needs(0.5))
+    assert on.seats(0.3) == 1 + 3
+
+
+# -- the mover ----------------------------------------------------------------------------------------------
+
+
+def on_server(task, gpu, amounts, priority=1.0, traffic_mib=0.0):
+    return OnServer("j", task, gpu, amounts, priority, traffic_mib, 0)
+
+
+def crowded(*tasks):
+    on = board(server("n0"))
+    for task in tasks:
+        on.seat(task.gpu, task.needs)
+    return on
+
+
+def test_nobody_leaves_a_server_that_is_not_overloaded():
+    tasks = [on_server("a", 0, needs(0.5)), on_server("b", 0, needs(0.4))]
+    assert next_mover(crowded(*tasks), 0, tasks, 0.1) is None
+
+
+def test_a_gpu_with_one_task_is_not_overloaded():
+    tasks = [on_server("a", 0, needs(1.0)), on_server("b", 1, needs(0.4))]
+    assert next_mover(crowded(*tasks), 0, tasks, 0.1) is None
+
+
+def test_of_an_overloaded_gpu_only_the_lowest_priorities_may_leave():
+    tasks = [
+        on_server("a", 0, needs(0.6), priority=3.0),
+        on_server("b", 0, needs(0.5), priority=2.0),
+        on_server("c", 1, needs(0.7), priority=1.0),
+    ]
+    on = crowded(*tasks)
+    assert next_mover(on, 0, tasks, 0.1).task == "b"
+    assert next_mover(on, 0, tasks, 1.0).task == "a"  # It has most of what is overloaded.
+
+
+def test_without_an_overloaded_gpu_any_task_of_the_server_may_leave():
+    heavy, light = on_server("a", 0, needs(0.3, cores=8.0), 9.0), on_server("b", 1, needs(0.3, cores=7.0), 1.0)
+    on = crowded(heavy, light)
+    assert next_mover(on, 0, [heavy, light], 0.1).task == "a"
+
+
+def test_the_ideal_mover_has_most_of_what_is_overloaded_and_least_of_the_rest():
+    has = ground_of(empty([server("n0")]).capacity.layout).has[0]
+    # Of GPU 0.25 and 0.2, of cores 0.5 and 0.0625 of the server: a is off by 0.4375, b by 0.05.
+    tasks = [on_server("a", 0, needs(0.5, cores=8.0)), on_server("b", 0, needs(0.4, cores=1.0))]
+    assert nearest(has, tasks, [True, False, False, False]) == 1
+    assert nearest(has, tasks, [True, True, False, False]) == 0
+
+
+def test_a_task_that_exchanges_data_with_others_of_the_server_stays_rather():
+    has = ground_of(empty([server("n0")]).capacity.layout).has[0]
+    tasks = [on_server("a", 0, needs(0.5), traffic_mib=80.0), on_server("b", 0, needs(0.5), traffic_mib=10.0)]
+    assert nearest(has, tasks, [True, False, False, False]) == 1

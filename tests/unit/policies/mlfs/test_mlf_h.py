@@ -1,0 +1,253 @@
+"""MLF-H as a policy: what it places when, and that everybody ends."""
+
+import pytest
+
+from hocket.control.controller import Controller
+from hocket.control.controller import run as cycles
+from hocket.control.journal import MemoryJournal
+from hocket.control.ports import Header
+from hocket.control.state import empty
+from hocket.executors.simulated import SimulatedExecutor, simulate
+from hocket.model.event import JobMoved, JobStarted, NodeJoined, ProgressReported
+from hocket.model.job import Edge, Job, Owner, Task, TaskGraph
+from hocket.model.resources import Demand, Node
+from hocket.model.view import Use
+from hocket.policies import find
+from hocket.policies.mlfs.mlf_h import next_round_s
+from hocket.testing import laws
+from hocket.testing.builders import cluster, job, submission, submitted, workload
+from hocket.testing.harness import Harness, simulated
+from hocket.workloads.mlfs import mlfs_workload, servers
+from hocket.workloads.truth import Fault
+
+
+def bound(**knobs):
+    return find("mlf_h").bound({"round_s": 0, **knobs})
+
+
+def chain(name, tasks, share=0.5, **more):
+    parts = tuple(Task(f"t{i}", Demand(1, gpu_share=share), 1.0 / tasks) for i in range(tasks))
+    edges = tuple(Edge(f"t{i}", f"t{i + 1}", 10.0) for i in range(tasks - 1))
+    return Job(name, tasks=TaskGraph(parts, edges), **more)
+
+
+def run_of(what, at_s=0.0, run_s=100.0, **truth):
+    return submission(what, at_s, run_s, **{"reference_size": len(what.tasks.tasks), "epochs": 4, **truth})
+
+
+def harness(nodes, **knobs):
+    return Harness.of(bound(**knobs), nodes)
+
+
+def tasks_by_gpu(snapshot):
+    return {p.id: sorted(f"{t.job}/{t.task}" for t in p.tenants) for p in snapshot.partitions.values()}
+
+
+def placed(snapshot):
+    return {task for tasks in tasks_by_gpu(snapshot).values() for task in tasks}
+
+
+# -- rounds -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("now_s", "at_s"), [(0.0, 0.0), (59.0, 60.0), (60.0, 60.0), (60.0000001, 60.0000001)])
+def test_rounds_are_at_multiples_of_their_length(now_s, at_s):
+    assert next_round_s(now_s, 60.0) == at_s
+
+
+def test_without_rounds_it_decides_at_once():
+    assert next_round_s(17.3, 0.0) == 17.3
+
+
+def test_a_job_that_comes_between_rounds_starts_in_the_next():
+    ran = simulated(find("mlf_h").bound(), workload(run_of(chain("a", 2), 70.0, 30.0)), cluster("1x2"))
+    assert ran.ended["a"][0] == pytest.approx(120.0 + 30.0)
+
+
+def test_rounds_in_which_nothing_can_change_are_skipped():
+    ran = simulated(find("mlf_h").bound(), workload(run_of(chain("a", 2), 0.0, 36000.0, epochs=0)), cluster("1x2"))
+    assert ran.decisions < 20  # of 600 rounds: its reviews come ever more rarely
+
+
+# -- placement ----------------------------------------------------------------------------------------------
+
+
+def test_tasks_are_stacked_up_to_the_limit():
+    world = harness(cluster("1x2"))
+    world.tell(*(submitted(chain(name, 2, 0.45)) for name in "abc"))
+    on = tasks_by_gpu(world.snapshot)
+    assert sorted(len(tasks) for tasks in on.values()) == [2, 2]  # 0.9 each: two of three jobs
+    assert world.snapshot.waiting.count == 1
+
+
+def test_a_job_starts_with_all_its_tasks_or_waits():
+    world = harness(cluster("1x3"))
+    world.tell(submitted(chain("a", 2, 1.0)), submitted(chain("b", 2, 1.0)))
+    assert {t.partition("/")[0] for tasks in tasks_by_gpu(world.snapshot).values() for t in tasks} == {"a"}
+
+
+def test_task_by_task_a_job_takes_what_there_is():
+    world = harness(cluster("1x3"), whole=False)
+    world.tell(submitted(chain("a", 2, 1.0)), submitted(chain("b", 2, 1.0)))
+    assert len(tasks_by_gpu(world.snapshot)) == 3
+
+
+def test_the_parameter_server_goes_before_the_other_tasks():
+    graph = TaskGraph(
+        (Task("w", Demand(1), 1.0), Task("ps", Demand(1), 0.1, is_parameter_server=True)), (Edge("w", "ps", 1.0),)
+    )
+    world = harness(cluster("1x2"), whole=False)
+    world.tell(submitted(job("plain")))
+    world.tell(submitted(Job("a", tasks=graph)))
+    assert placed(world.snapshot) == {"plain/", "a/ps"}
+
+
+def test_the_more_urgent_of_two_jobs_goes_first():
+    world = harness(cluster("1x2"))
+    world.tell(submitted(chain("a", 2, 1.0, urgency=1)), submitted(chain("b", 2, 1.0, urgency=9)))
+    assert placed(world.snapshot) == {"b/t0", "b/t1"}
+
+
+def test_tasks_that_exchange_data_go_to_one_server():
+    world = harness(cluster("2x4"))
+    world.tell(submitted(chain("a", 4, 0.5)))
+    assert len({pid.partition("/")[0] for pid in tasks_by_gpu(world.snapshot)}) == 1
+
+
+def test_jobs_of_one_piece_and_partitioned_ones_share_the_cluster():
+    world = harness(cluster("1x4"))
+    world.tell(submitted(job("plain", 2)), submitted(chain("a", 4, 0.45)))
+    on = tasks_by_gpu(world.snapshot)
+    assert on.pop("plain") == ["plain/"]
+    assert sorted(map(len, on.values())) == [2, 2]
+
+
+def test_a_job_that_has_waited_long_enough_is_overtaken_by_nobody_of_lower_priority():
+    world = harness(cluster("1x4"), patience_s=100)
+    world.tell(submitted(chain("long", 3, 1.0, urgency=10)))
+    world.settle()
+    world.tell(submitted(chain("wide", 4, 1.0, urgency=10), 1.0))
+    world.now_s = 150.0
+    world.tell(submitted(chain("small", 1, 1.0), 150.0))
+    assert "small/t0" not in placed(world.snapshot)
+    assert "'wide' has waited long enough" in world.asked[-1][1].reasons["*"]
+
+
+def test_a_job_that_never_fits_keeps_no_room_from_others():
+    world = harness(cluster("1x2"), patience_s=100)
+    world.tell(submitted(chain("wide", 3, 1.0)))
+    world.now_s = 150.0
+    world.tell(submitted(chain("small", 1, 1.0), 150.0))
+    assert "small/t0" in placed(world.snapshot)
+
+
+def test_quotas_count_every_task():
+    run = workload(run_of(chain("a", 3, 0.3, owner="ana")), owners=[Owner("ana", max_gpus=2)])
+    assert simulated(bound(), run, cluster("1x4")).left == ("a",)
+    run = workload(run_of(chain("a", 3, 0.3, owner="ana")), owners=[Owner("ana", max_gpus=3)])
+    assert simulated(bound(), run, cluster("1x4")).left == ()
+
+
+def test_copies_of_the_first_task_go_to_other_servers():
+    world = harness(cluster("2x2"), copies=1)
+    world.tell(submitted(chain("a", 2, 0.4)))
+    places = {t: pid for pid, tasks in tasks_by_gpu(world.snapshot).items() for t in tasks}
+    assert places["a/t0#2"].partition("/")[0] != places["a/t0"].partition("/")[0]
+
+
+# -- overload -----------------------------------------------------------------------------------------------
+
+
+def overloaded(nodes, **knobs):
+    """Two jobs of one task share the GPU; of b less is to be expected."""
+    world = harness(nodes, **knobs)
+    world.tell(submitted(chain("a", 1, 0.45, urgency=9)), submitted(chain("b", 1, 0.45, urgency=1)))
+    world.settle()
+    return world
+
+
+def test_a_task_leaves_an_overloaded_gpu_for_another_server():
+    world = overloaded(cluster("1x1"))
+    world.tell(NodeJoined(20.0, Node("n1", 1)))
+    world.tell(ProgressReported(30.0, "a", 1, {}, Use(gpus=0.8)))
+    world.tell(at_s=60.0)  # the first review
+    world.settle()
+    assert [(e.job, e.task) for c in world.journal.cycles for e in c.events if isinstance(e, JobMoved)] == [("b", "t0")]
+    assert tasks_by_gpu(world.snapshot) == {"n0/0": ["a/t0"], "n1/0": ["b/t0"]}
+
+
+def test_a_task_that_must_leave_and_fits_nowhere_waits_or_stays():
+    for evict, left in ((True, 1), (False, 2)):
+        world = overloaded(cluster("1x1"), evict=evict)
+        world.tell(ProgressReported(30.0, "a", 1, {}, Use(gpus=0.8)))
+        world.tell(at_s=60.0)
+        world.settle()
+        assert sum(map(len, tasks_by_gpu(world.snapshot).values())) == left
+
+
+def test_the_last_job_that_is_whole_is_not_torn_apart():
+    world = harness(cluster("1x1"))
+    world.tell(submitted(chain("a", 2, 0.45)))
+    world.settle()
+    world.tell(ProgressReported(30.0, "a", 1, {}, Use(gpus=1.4)))
+    world.tell(at_s=60.0)
+    assert sum(map(len, tasks_by_gpu(world.snapshot).values())) == 2
+
+
+def test_an_evicted_task_comes_back_when_there_is_room():
+    run = workload(
+        run_of(chain("a", 1, 0.45), run_s=300.0, gpu_use=1.5), run_of(chain("b", 1, 0.45), run_s=3000.0, gpu_use=1.5)
+    )
+    ran = simulated(find("mlf_h").bound(), run, cluster("1x1"))
+    assert set(ran.ended) == {"a", "b"}
+
+
+# -- liveness -----------------------------------------------------------------------------------------------
+
+
+def test_task_by_task_nothing_is_given_to_a_job_that_can_never_have_all():
+    run = workload(run_of(chain("wide", 5, 1.0, urgency=10)), run_of(chain("a", 3, 1.0)))
+    assert simulated(bound(whole=False), run, cluster("1x4")).left == ("wide",)
+
+
+def test_jobs_that_lack_tasks_do_not_wait_for_each_other_for_ever():
+    run = workload(*(run_of(chain(f"j{i}", 3, 1.0), run_s=50.0) for i in range(4)))
+    ran = simulated(bound(whole=False), run, cluster("1x4"))
+    assert len(ran.ended) == 4
+
+
+def test_a_job_that_lost_a_task_with_its_node_gets_it_back():
+    run = workload(run_of(chain("a", 4, 1.0), run_s=400.0), faults=[Fault(100.0, "n1", 250.0)])
+    ran = simulated(find("mlf_h").bound(), run, cluster("2x2"))
+    assert ran.ended["a"][0] < 1000.0
+
+
+@pytest.mark.parametrize("knobs", [{}, {"round_s": 0}, {"whole": False}, {"evict": False}, {"copies": 1}])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_runs_of_partitioned_jobs_keep_the_laws(knobs, seed):
+    run = mlfs_workload(14, 7200.0, 900.0, 1.0, seed=seed)
+    laws.hold_in_a_run(find("mlf_h").bound(knobs), run, servers((9, 4)), seed)
+
+
+def test_decisions_on_partitioned_jobs_keep_the_laws():
+    policy, nodes, asked = find("mlf_h").bound(), servers((9, 4)), []
+
+    def decide(snapshot):
+        asked.append(snapshot)
+        return policy.decide(snapshot)
+
+    controller = Controller(empty(nodes), decide, policy.order, MemoryJournal(Header("mlf_h")), **policy.needs)
+    cycles(controller, SimulatedExecutor(mlfs_workload(20, 3600.0, 900.0, 1.0), nodes))
+    assert len(asked) > 50
+    for snapshot in asked[:: len(asked) // 12]:
+        laws.hold(policy, snapshot)
+
+
+def test_a_run_is_the_same_again():
+    def events():
+        run = simulate(mlfs_workload(10, 3600.0, 900.0, 1.0), servers((9, 4)), find("mlf_h").bound())
+        return [e for c in run.journal for e in c.events]
+
+    first = events()
+    assert first == events()
+    assert any(isinstance(e, JobStarted) for e in first)

@@ -1,0 +1,147 @@
+"""slaq and hypersched: what reports promise, and who gets GPUs in a round."""
+
+from math import nan
+
+import pytest
+
+from hocket.model.action import Pause, Resize, Start
+from hocket.model.criterion import parse
+from hocket.model.event import EpochEnded
+from hocket.policies import find
+from hocket.policies.gain_rounds import is_round, next_round_s, trend
+from hocket.testing import laws
+from hocket.testing.builders import cluster, job, submission, submitted, workload
+from hocket.testing.harness import Harness
+from hocket.workloads.quality import saturating
+
+
+def run(policy, *jobs, nodes="1x1", **knobs) -> Harness:
+    harness = Harness.of(find(policy).bound(knobs), cluster(nodes))
+    for what in jobs:
+        harness.tell(what)
+        harness.settle()
+    return harness
+
+
+def report(harness, job_id, values, every_s=50.0, metric="loss", first=1):
+    for epoch, value in enumerate(values, first):
+        harness.tell(EpochEnded(harness.now_s + every_s, job_id, epoch, {metric: value}))
+    harness.settle()
+
+
+def did(harness, kind) -> list[str]:
+    return [a.job for a in harness.log if isinstance(a, kind)]
+
+
+FLAT = [1.0, 0.5, 0.49, 0.489, 0.489]
+STEEP = [1.0, 0.9, 0.8, 0.7, 0.6]
+
+
+def test_what_is_missing_falls_as_one_over_the_epoch():
+    harness = run("slaq", submitted(job("a")))
+    report(harness, "a", [1 / k for k in range(1, 6)])
+    found = trend(harness.snapshot.jobs["a"])
+    assert found.c == pytest.approx(1.0)
+    assert found.gain(5) == pytest.approx(1 / 5 - 1 / 10)
+    assert found.largest == pytest.approx(0.5)
+
+
+def test_reports_count_twice_as_much_as_the_one_before():
+    harness = run("slaq", submitted(job("a")))
+    report(harness, "a", [1.0, 0.9, 0.9])  # c was 0.2, then 0
+    assert trend(harness.snapshot.jobs["a"]).c == pytest.approx(0.2 * 0.5 / 1.5)
+
+
+def test_a_loss_that_rises_or_is_no_number_promises_nothing():
+    for values in ([1.0, 1.1, 1.2], [1.0, 0.9, nan], [0.5, 0.5, 0.5]):
+        harness = run("slaq", submitted(job("a")))
+        report(harness, "a", values)
+        assert trend(harness.snapshot.jobs["a"]).gain(10) == 0.0
+
+
+def test_the_metric_of_the_goal_comes_before_the_loss_and_says_what_is_better():
+    harness = run("slaq", submitted(job("a", target=parse("acc >= 0.9"))))
+    for epoch, value in enumerate((0.1, 0.3), 1):
+        harness.tell(EpochEnded(harness.now_s + 5, "a", epoch, {"acc": value, "loss": 1.0 + value}))
+    assert trend(harness.snapshot.jobs["a"]).gain(1) > 0
+
+
+def test_a_newcomer_takes_the_place_of_one_that_has_nearly_converged():
+    harness = run("slaq", submitted(job("a")), round_s=300)
+    report(harness, "a", FLAT, every_s=59)  # 295 s
+    harness.tell(submitted(job("b"), 296))
+    assert did(harness, Pause) == []  # not before the round
+    harness.tell(at_s=300)
+    assert did(harness, Pause) == ["a"]
+    harness.settle()
+    assert did(harness, Start) == ["a", "b"]
+    assert "'b' gains more" in harness.snapshot.jobs["a"].reason
+
+
+def test_nobody_makes_way_before_he_has_had_a_round():
+    harness = run("slaq", submitted(job("a"), 250), round_s=300)
+    report(harness, "a", FLAT, every_s=5)
+    harness.tell(submitted(job("b"), 290))
+    harness.tell(at_s=300)
+    assert did(harness, Pause) == []
+    harness.tell(at_s=600)
+    assert did(harness, Pause) == ["a"]
+
+
+def test_slaq_gives_gpus_to_the_loss_that_falls_and_takes_them_from_the_one_that_does_not():
+    harness = run("slaq", submitted(job("a", 1, 2, 3)), submitted(job("b", 1, 2, 3)), nodes="1x4")
+    for epoch, (a, b) in enumerate(zip(FLAT, STEEP, strict=True), 1):
+        harness.tell(
+            EpochEnded(60.0 * epoch, "a", epoch, {"loss": a}), EpochEnded(60.0 * epoch, "b", epoch, {"loss": b})
+        )
+    harness.settle()
+    harness.tell(at_s=300)
+    harness.settle()
+    sizes = {j: harness.snapshot.jobs[j].size for j in "ab"}
+    assert sizes == {"a": 1, "b": 3}
+    assert set(did(harness, Resize)) == {"a", "b"}  # a had three before anybody had told anything
+
+
+def test_hypersched_pauses_a_job_whose_metric_hardly_grows_any_more():
+    harness = run("hypersched", submitted(job("a", deadline_s=10_000)), round_s=300, significant=0.05)
+    report(harness, "a", FLAT, every_s=59)
+    harness.tell(submitted(job("b", deadline_s=10_000), 296))
+    harness.tell(at_s=300)
+    assert did(harness, Pause) == ["a"]
+
+
+def test_hypersched_leaves_the_same_job_alone_if_its_gain_counts_and_nobody_gains_more():
+    harness = run("hypersched", submitted(job("a", deadline_s=10_000)), round_s=300)
+    report(harness, "a", STEEP, every_s=59)
+    late = submitted(job("b", deadline_s=3), 296)
+    harness.tell(late)
+    harness.tell(at_s=300)  # b's deadline has passed
+    assert did(harness, Pause) == []
+
+
+def test_a_deadline_that_is_over_is_worth_nothing():
+    harness = run("hypersched", submitted(job("a", deadline_s=200)), round_s=300)
+    report(harness, "a", STEEP, every_s=59)
+    harness.tell(submitted(job("b", deadline_s=10_000), 296))
+    harness.tell(at_s=300)
+    assert did(harness, Pause) == ["a"]
+
+
+def test_rounds_come_at_multiples_give_or_take_a_rounding():
+    assert next_round_s(0.0, 300) == 300
+    assert next_round_s(299.9999, 300) == 600
+    assert is_round(600.0004, 300)
+    assert is_round(599.9996, 300)
+    assert not is_round(598, 300)
+
+
+@pytest.mark.parametrize("policy", ["slaq", "hypersched"])
+def test_the_laws_hold_for_jobs_that_report(policy):
+    jobs = [
+        submission(
+            job(f"j{n}", *(1, 2, 4) if n % 2 else (2,), deadline_s=3000 + 500 * n), 150 * n, 900 + 100 * n,
+            epochs=10, metric="acc", quality=saturating(10, 0.1, 0.9, 1 + n % 4),
+        )
+        for n in range(8)
+    ]  # fmt: skip
+    laws.hold_in_a_run(find(policy).bound({"round_s": 200}), workload(*jobs), cluster("1x4"))

@@ -1,0 +1,99 @@
+"""Gandiva: first come, affinity, and moving off GPUs that are overloaded."""
+
+from hocket.model.action import Move, Pause, Start
+from hocket.model.event import EpochEnded, OwnerSet, ProgressReported
+from hocket.model.job import Owner, Task, TaskGraph
+from hocket.model.resources import Demand
+from hocket.model.view import Use
+from hocket.policies import find
+from hocket.testing.builders import cluster, job, submitted
+from hocket.testing.harness import Harness
+
+
+def run(*events, nodes="2x4", **knobs) -> Harness:
+    harness = Harness.of(find("gandiva").bound(knobs), cluster(nodes))
+    for event in events:
+        harness.tell(event)
+        harness.settle()
+    return harness
+
+
+def node_of(harness, job_id) -> str:
+    (pid,) = harness.snapshot.jobs[job_id].partitions
+    return harness.snapshot.partitions[pid].slices[0].node
+
+
+def tasks(*shares) -> TaskGraph:
+    return TaskGraph(tuple(Task(f"t{k}", Demand(1, gpu_share=s)) for k, s in enumerate(shares)))
+
+
+def gpus_of(harness, job_id) -> dict[str, str]:
+    return {t.task: p.id for p in harness.snapshot.partitions.values() for t in p.tenants if t.job == job_id}
+
+
+def test_who_came_first_starts_first_and_nobody_overtakes():
+    harness = run(submitted(job("a", 6)), submitted(job("b", 4), 1), submitted(job("c", 1), 2))
+    assert [a.job for a in harness.log if isinstance(a, Start)] == ["a"]
+    assert "'b' came first" in harness.snapshot.jobs["c"].reason or "b" in str(harness.asked[-1][1].reasons)
+
+
+def test_nobody_is_paused():
+    harness = run(submitted(job("a", 8)), submitted(job("b", 1, priority=9), 1))
+    assert not [a for a in harness.log if isinstance(a, Pause)]
+
+
+def test_jobs_of_one_size_go_to_the_same_server():
+    harness = run(
+        submitted(job("a", 1)), submitted(job("b", 2), 1), submitted(job("c", 3), 2), submitted(job("d", 1), 3)
+    )
+    assert node_of(harness, "a") == node_of(harness, "d")
+    crowded = run(
+        submitted(job("x", 3)), submitted(job("y", 2), 1), submitted(job("z", 1), 2), submitted(job("w", 1), 3)
+    )
+    assert node_of(crowded, "w") != node_of(crowded, "z")  # There is no room beside its kin.
+
+
+def test_an_owner_over_quota_holds_up_nobody():
+    harness = run(
+        OwnerSet(0.0, Owner("ana", max_gpus=1)),
+        submitted(job("a", owner="ana")),
+        submitted(job("b", owner="ana"), 1),
+        submitted(job("c", owner="bo"), 2),
+    )
+    assert [a.job for a in harness.log if isinstance(a, Start)] == ["a", "c"]
+
+
+def test_the_lightest_task_leaves_a_gpu_that_turns_out_to_be_overloaded():
+    harness = run(
+        submitted(job("a", tasks=tasks(0.5))), submitted(job("b", tasks=tasks(0.3)), 1), nodes="1x1", look_s=100
+    )
+    assert set(gpus_of(harness, "a").values()) == set(gpus_of(harness, "b").values()) == {"n0/0"}
+    grown = Harness.of(find("gandiva").bound({"look_s": 100.0}), cluster("1x2"))
+    for event in (
+        submitted(job("a", tasks=tasks(0.5))),
+        submitted(job("full", tasks=tasks(0.9)), 0.5),
+        submitted(job("b", tasks=tasks(0.3)), 1),
+    ):
+        grown.tell(event)
+        grown.settle()
+    assert gpus_of(grown, "a") == gpus_of(grown, "b") == {"t0": "n0/0"}
+    grown.tell(ProgressReported(50, "a", 1, {}, Use(gpus=0.8)))
+    from hocket.model.event import JobEnded
+
+    grown.tell(JobEnded(60, "full"))
+    grown.tell(at_s=101)
+    grown.settle()
+    assert gpus_of(grown, "b") == {"t0": "n0/1"}
+    assert "overloaded" in grown.snapshot.jobs["b"].reason
+    assert gpus_of(grown, "a") == {"t0": "n0/0"}
+
+
+def test_a_gpu_within_its_load_keeps_its_tasks():
+    harness = run(
+        submitted(job("a", tasks=tasks(0.5))), submitted(job("b", tasks=tasks(0.3)), 1), nodes="1x2", look_s=100
+    )
+    before = gpus_of(harness, "a"), gpus_of(harness, "b")
+    harness.tell(EpochEnded(50, "a", 1, {}))
+    harness.tell(at_s=300)
+    assert (gpus_of(harness, "a"), gpus_of(harness, "b")) == before
+    assert not [a for a in harness.log if isinstance(a, Move)]
