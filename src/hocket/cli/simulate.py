@@ -44,6 +44,9 @@ def simulate(
     ] = None,
     plots: Plots = None,
     jobs_csv: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a row a job to this CSV file.")] = None,
+    record: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write every decision, as columns to learn from, to this folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a workload under a policy, in simulated time.
@@ -58,13 +61,24 @@ def simulate(
         for path, what in ((journal, "--journal"), (jobs_csv, "--jobs-csv")):
             if path is not None:
                 must_be_writable(path, what)
-        if plots is not None:
-            must_be_writable(plots, "--plots", is_folder=True)
+        for path, what in ((plots, "--plots"), (record, "--record")):
+            if path is not None:
+                must_be_writable(path, what, is_folder=True)
         scenario = Scenario(
             workload, policy, tuple(param or ()), cluster, seed, beliefs, noise, switching, speeds, until
         )
         stage = staged(scenario)
+    taken = None
+    if record is not None:
+        from msgspec.structs import replace
+
+        from hocket.reports.decisions import DecisionRecord
+
+        taken = DecisionRecord(stage.header)
+        stage = replace(stage, policy=replace(stage.policy, decide=taken.watching(stage.policy.decide)))
     run = _played(stage, journal)
+    if taken is not None and record is not None:
+        taken.write(record)
     if jobs_csv is not None:
         from hocket.cli.files import whole
         from hocket.reports.jobs_csv import write_jobs

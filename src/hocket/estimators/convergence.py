@@ -87,7 +87,8 @@ def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) ->
     values = values if rises else -values
     span = float(values.max() - values.min())
     # One that never moved is taken to move by no more than digits that nobody looks at.
-    span = span if span > 0 else max(abs(float(values[-1])) * 1e-3, 1e-12)
+    size = float(np.abs(values).max())
+    span = span if span > 1e-12 * size + 1e-100 else max(1e-3 * size, 1e-12)
     z = (values - values[0]) / span
     w = np.maximum(epochs, 0.5) ** _LATE
     w /= w.sum()
@@ -100,7 +101,8 @@ def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) ->
     noise = np.maximum(yy - slope * xy, 0.0) + _NOISE**2
     ahead = 1.0 - x_mean
     sds = np.sqrt(noise * n / max(n - 2.0, 1.0) * (1.0 + 1.0 / n + ahead * ahead / (n * xx)))
-    evidence = _start(prior) - 0.5 * (n - 2.0) * np.log(noise) - 0.5 * np.log(xx) - np.log(np.maximum(np.abs(slope), _NOISE))
+    way = np.maximum(np.abs(slope), _NOISE)
+    evidence = _start(prior) - 0.5 * (n - 2.0) * np.log(noise) - 0.5 * np.log(xx) - np.log(way)
     weights = np.exp(evidence - evidence.max())
     means = values[0] + span * (z_mean + slope * ahead)
     return Outlook(means, sds * span, weights / weights.sum(), _STEP * log(last / epochs[-1]) * span, rises)

@@ -1,0 +1,1 @@
+"""MLFS: tasks of partitioned models, ordered by what they bring and placed one by one."""

@@ -1,0 +1,241 @@
+"""What servers and GPUs are used for, in columns: as the plan stands, and as it changes while a plan is written.
+
+A GPU that runs tasks is a partition of its own, with its part of the server's cores, memory and network, and its tasks
+stacked on it. It is never widened while it has tasks, for that would move them all.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hocket.model.partition import Partition
+from hocket.model.resources import Slice, gpu_ids
+from hocket.model.snapshot import Snapshot
+from hocket.policies.mlfs.ground import Ground, ground_of
+from hocket.policies.mlfs.kept import kept_of
+
+if TYPE_CHECKING:
+    from hocket.policies.mlfs.shapes import Column
+
+_TOLERANCE = 1e-9
+
+
+class Undo(Struct, frozen=True, gc=False):
+    """How it was before a task was seated."""
+
+    gpu: int
+    rows: tuple[Any, ...]
+
+
+class Board:
+    """The columns. `use` is of what a server has; a GPU is free, open to tasks, or neither."""
+
+    __slots__ = (
+        "_divisor", "_seats", "free", "gpu_load", "gpu_tenants", "ground", "left", "limit", "load", "open", "room",
+        "tenants", "touched", "use",
+    )  # fmt: skip
+
+    def __init__(self, ground: Ground, limit: float) -> None:
+        import numpy as np
+
+        servers, gpus = len(ground.names), len(ground.server_of)
+        self.ground, self.limit = ground, limit
+        self.load = np.zeros((servers, 4))
+        self.use = np.zeros((servers, 4))
+        self.left = np.zeros((servers, 3))  # cores, memory, network that no partition has
+        self.tenants = np.zeros(servers, dtype=int)
+        self.gpu_load = np.zeros(gpus)
+        self.gpu_tenants = np.zeros(gpus, dtype=int)
+        self.free = np.zeros(gpus, dtype=bool)
+        self.open = np.zeros(gpus, dtype=bool)
+        self.room = np.zeros((gpus, 3))  # of an open GPU's partition: cores, memory, network
+        self._seats: dict[float, int] = {}  # by load, as it stands
+        self.touched: list[int] = []  # servers on which something changed, in order
+        self._divisor = np.where(ground.has > 0, ground.has, inf)
+
+    def slice_of(self, gpu: int, rest: Column) -> Slice:
+        """What a free GPU's partition would get: its fair part of the server, or more if its first task needs it."""
+        ground = self.ground
+        server = int(ground.server_of[gpu])
+        columns = zip(self.left[server].tolist(), ground.fair[server].tolist(), rest.tolist(), strict=True)
+        amounts = [min(left, max(fair, need)) for left, fair, need in columns]
+        return Slice(ground.names[server], (int(gpu - ground.first[server]),), *amounts)
+
+    def seat(self, gpu: int, needs: Column) -> Undo:
+        """A task is on this GPU from now on."""
+        server = self._touch(gpu)
+        before = (
+            self.load[server].tolist(), self.use[server].tolist(), self.left[server].tolist(), self.gpu_load[gpu],
+            self.free[gpu], self.open[gpu], self.room[gpu].tolist(),
+        )  # fmt: skip
+        if self.free[gpu]:
+            part = self.slice_of(gpu, needs[1:])
+            self.room[gpu] = (part.cores, part.mem_mib, part.net_mbps)
+            self.left[server] -= self.room[gpu]
+            self.free[gpu], self.open[gpu] = False, True
+        self.room[gpu] -= needs[1:]
+        self._add(server, gpu, needs, 1)
+        return Undo(gpu, before)
+
+    def undo(self, step: Undo) -> None:
+        """Take back the last seat."""
+        gpu = step.gpu
+        server = self._touch(gpu)
+        (
+            self.load[server], self.use[server], self.left[server], self.gpu_load[gpu], self.free[gpu],
+            self.open[gpu], self.room[gpu],
+        ) = step.rows  # fmt: skip
+        self.tenants[server] -= 1
+        self.gpu_tenants[gpu] -= 1
+
+    def leave(self, gpu: int, needs: Column, back: Slice | None) -> None:
+        """A task is off this GPU; with the last one its partition goes, and gives this back."""
+        server = self._touch(gpu)
+        self._add(server, gpu, needs, -1)
+        self.room[gpu] += needs[1:]
+        if back is not None:
+            self.free[gpu], self.open[gpu] = True, False
+            self.gpu_load[gpu] = 0.0
+            self.left[server] += (back.cores, back.mem_mib, back.net_mbps)
+
+    def take(self, slices: tuple[Slice, ...]) -> None:
+        """A job that is not partitioned gets these for itself."""
+        self._seats.clear()
+        ground = self.ground
+        for part in slices:
+            server = ground.index.get(part.node)
+            if server is None:
+                continue
+            self.touched.append(server)
+            gpus = [ground.first[server] + g for g in part.gpus]
+            self.free[gpus] = False
+            self.gpu_load[gpus] = 1.0
+            amounts = (len(gpus), part.cores, part.mem_mib, part.net_mbps)
+            self.left[server] -= amounts[1:]
+            self.load[server] += amounts
+            self.use[server] = self.load[server] / self._divisor[server]
+            self.tenants[server] += 1
+
+    def _touch(self, gpu: int) -> int:
+        server = int(self.ground.server_of[gpu])
+        self._seats.clear()
+        self.touched.append(server)
+        return server
+
+    def _add(self, server: Any, gpu: int, needs: Column, sign: int) -> None:
+        self.load[server] += sign * needs
+        self.use[server] = self.load[server] / self._divisor[server]
+        self.gpu_load[gpu] += sign * needs[0]
+        self.tenants[server] += sign
+        self.gpu_tenants[gpu] += sign
+
+    def fits(self, needs: Column) -> tuple[Any, Any]:
+        """[GPU], [server]: could the task be there, with nothing overloaded? An empty GPU or server takes any."""
+        import numpy as np
+
+        rest, ground = needs[1:], self.ground
+        gpus = self.open & (self.gpu_load + needs[0] <= self.limit + _TOLERANCE)
+        if not rest.any():
+            return gpus | self.free, np.ones(len(ground.names), dtype=bool)
+        gpus &= (self.room >= rest - _TOLERANCE).all(axis=1)
+        enough: Any = (self.left >= rest - _TOLERANCE).all(axis=1)
+        after = self.use[:, 1:] + rest / self._divisor[:, 1:]
+        servers = (after <= self.limit + _TOLERANCE).all(axis=1) | (self.tenants == 0)
+        return gpus | (self.free & enough[ground.server_of]), servers
+
+    def gpu_loads(self, server: int, needs: list[float]) -> list[float]:
+        """The same of one server: its GPUs' loads, infinite where the task cannot be."""
+        begins, ends = self.ground.first[server : server + 2].tolist()
+        load, *rest = needs
+        most = self.limit + _TOLERANCE
+        enough = _covers(self.left[server].tolist(), rest)
+        found = []
+        for is_open, is_free, has, room in zip(
+            self.open[begins:ends].tolist(),
+            self.free[begins:ends].tolist(),
+            self.gpu_load[begins:ends].tolist(),
+            self.room[begins:ends].tolist(),
+            strict=True,
+        ):
+            fits = (is_open and has + load <= most and _covers(room, rest)) or (is_free and enough)
+            found.append(has if fits else inf)
+        return found
+
+    def bears(self, server: int, needs: list[float]) -> bool:
+        """Would the server not be overloaded with the task, apart from its GPUs?"""
+        if not any(needs[1:]) or not self.tenants[server]:
+            return True
+        use, has = self.use[server].tolist(), self._divisor[server].tolist()
+        return all(u + n / h <= self.limit + _TOLERANCE for u, n, h in zip(use[1:], needs[1:], has[1:], strict=True))
+
+    def has_room(self, gpu: int, needs: Column, most: float) -> bool:
+        """Could the task be on this GPU, with no more than this load?"""
+        if self.gpu_load[gpu] + needs[0] > most + _TOLERANCE:
+            return False
+        room = self.left[self.ground.server_of[gpu]] if self.free[gpu] else self.room[gpu]
+        return bool((self.free[gpu] or self.open[gpu]) and (room >= needs[1:] - _TOLERANCE).all())
+
+    def seats(self, load: float) -> int:
+        """At most so many tasks with this GPU load fit; other resources may allow fewer."""
+        import numpy as np
+
+        if load <= 0:
+            return 1 << 30
+        found = self._seats.get(load)
+        if found is None:
+            each = np.maximum((self.limit + _TOLERANCE - self.gpu_load) / load, 0.0).astype(int)
+            found = int(each[self.open].sum() + np.maximum(each[self.free], 1).sum())
+            self._seats[load] = found
+        return found
+
+
+class Held(Struct, frozen=True):
+    """The board, and who has a place on it."""
+
+    board: Board
+    places: dict[str, dict[str, int]]  # job → task → GPU; the inner ones are not to be changed
+
+
+def board_of(snapshot: Snapshot, limit: float) -> Held:
+    """The servers as the present plan uses them."""
+    import numpy as np
+
+    capacity, jobs = snapshot.capacity, snapshot.jobs.data()
+    ground = ground_of(capacity.layout)
+    board = Board(ground, limit)
+    first = ground.first.tolist()
+    nodes = list(capacity)
+    rest = [nodes[i][1] for i in ground.servers]
+    if ground.names:
+        board.left[:] = [(has.cores, has.mem_mib, has.net_mbps) for has in rest]
+        board.free[[at + g for at, has in zip(first, rest, strict=False) for g in gpu_ids(has.gpus)]] = True
+    kept = kept_of(capacity.layout)
+    kept.follow(snapshot.partitions.data(), jobs)
+    for partition in kept.others():
+        _take(partition, board, first)
+    board.open[:] = kept.tenants > 0
+    board.room[:] = kept.room
+    board.gpu_tenants[:] = kept.tenants
+    board.gpu_load += kept.amounts[:, 0]
+    # By the order of the GPUs, whatever that of the partitions: sums of floats depend on it.
+    np.add.at(board.load, ground.server_of, kept.amounts)
+    np.add.at(board.tenants, ground.server_of, kept.tenants)
+    board.use[:] = board.load / board._divisor
+    return Held(board, dict(kept.places))
+
+
+def _covers(has: list[float], needs: list[float]) -> bool:
+    return has[0] >= needs[0] - _TOLERANCE and has[1] >= needs[1] - _TOLERANCE and has[2] >= needs[2] - _TOLERANCE
+
+
+def _take(partition: Partition, board: Board, first: list[int]) -> None:
+    """A job that is not partitioned has this for itself."""
+    for part in partition.slices:
+        server = board.ground.index.get(part.node)
+        if server is not None:
+            board.load[server] += (len(part.gpus), part.cores, part.mem_mib, part.net_mbps)
+            board.tenants[server] += 1
+            board.gpu_load[[first[server] + g for g in part.gpus]] = 1.0

@@ -1,0 +1,58 @@
+"""The servers of a cluster and their GPUs, numbered through: what columns are about."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hocket.model.capacity import Layout
+from hocket.model.partition import Partition, Sharing
+
+if TYPE_CHECKING:
+    from hocket.policies.mlfs.shapes import Column
+
+
+class Ground(Struct, frozen=True, eq=False):
+    """The servers with GPUs, and their GPUs one after another."""
+
+    servers: tuple[int, ...]  # their numbers in the layout
+    names: tuple[str, ...]
+    index: dict[str, int]  # name → server
+    has: Column  # [server]: GPUs, cores, memory, network
+    fair: Column  # [server]: cores, memory, network for each GPU
+    first: Any  # [server]: its first GPU
+    server_of: Any  # [GPU]
+
+    def pid_of(self, gpu: int) -> str:
+        """The partition of a GPU."""
+        server = int(self.server_of[gpu])
+        return gpu_name(self.names[server], int(gpu - self.first[server]))
+
+
+@lru_cache(maxsize=16)
+def ground_of(layout: Layout) -> Ground:
+    """The servers of a cluster."""
+    import numpy as np
+
+    servers = tuple(i for i, node in enumerate(layout.nodes) if node.gpus)
+    nodes = [layout.nodes[i] for i in servers]
+    has = np.array([[n.gpus, n.cores, n.mem_mib, n.net_mbps] for n in nodes], dtype=float).reshape(-1, 4)
+    gpus = [n.gpus for n in nodes]
+    first = np.cumsum([0, *gpus])
+    names = tuple(n.id for n in nodes)
+    return Ground(
+        servers, names, {name: i for i, name in enumerate(names)}, has, has[:, 1:] / np.maximum(has[:, :1], 1.0),
+        first, np.repeat(np.arange(len(nodes)), gpus),
+    )  # fmt: skip
+
+
+def gpu_name(node: str, gpu: int) -> str:
+    """The partition of one GPU. No job's name has a slash, so that it is nobody else's."""
+    return f"{node}/{gpu}"
+
+
+def is_gpu(partition: Partition) -> bool:
+    """Is this the partition of a GPU that runs tasks?"""
+    return partition.sharing is Sharing.STACKED and "/" in partition.id

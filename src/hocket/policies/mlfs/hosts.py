@@ -1,0 +1,77 @@
+"""Which server is nearest to the ideal host of a task, and which of its GPUs (MLFS, section 3.3.2).
+
+The ideal host has the least use of every resource that any candidate has, has most of the data that the task
+exchanges, and does not slow the task down by moving it. Data are divided by the most that any candidate has.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from hocket.policies.mlfs.board import Board
+
+if TYPE_CHECKING:
+    from hocket.policies.mlfs.shapes import Column
+
+
+class Hosts:
+    """The servers that could take a task that needs so much; kept up to date with the board.
+
+    `accepts` marks the servers that the job accepts; None stands for all.
+    """
+
+    __slots__ = ("_accepts", "_amounts", "_board", "_loads", "_ok", "_seen")
+
+    def __init__(self, board: Board, needs: Column, accepts: Any = None) -> None:
+        import numpy as np
+
+        self._board, self._amounts, self._accepts = board, needs.tolist(), accepts
+        self._seen = len(board.touched)
+        gpus, servers = board.fits(needs)
+        self._loads = np.where(gpus, board.gpu_load, inf)  # of the GPUs that could take it
+        if accepts is not None:
+            servers = servers & accepts
+        if len(self._loads):
+            servers = servers & (np.minimum.reduceat(self._loads, board.ground.first[:-1]) < inf)
+        self._ok = servers
+
+    def best_gpu(self, traffic_mib: dict[int, float], stays: int = -1, degradation: float = 0.0) -> int:
+        """The least loaded GPU of the server nearest to the ideal host; -1 if the task fits nowhere.
+
+        `traffic_mib` is what the task exchanges with those on a server. `degradation` counts for every server but the
+        one where it is, `stays`.
+        """
+        import numpy as np
+
+        self._look_again()
+        candidates = np.flatnonzero(self._ok)
+        if not len(candidates):
+            return -1
+        use = self._board.use[candidates]
+        off = use - use.min(axis=0)
+        distance = np.einsum("ij,ij->i", off, off)
+        if traffic_mib:
+            at = [(i, traffic_mib[s]) for i, s in enumerate(candidates.tolist()) if s in traffic_mib]
+            if most := max((mib for _i, mib in at), default=0.0):
+                distance += 1.0
+                for i, mib in at:
+                    distance[i] += (1.0 - mib / most) ** 2 - 1.0
+        if degradation:
+            distance += np.where(candidates == stays, 0.0, degradation**2)
+        server = candidates[distance.argmin()]
+        begins, ends = self._board.ground.first[server : server + 2]
+        return int(begins + self._loads[begins:ends].argmin())
+
+    def _look_again(self) -> None:
+        """Work out anew what was touched since. Few GPUs at a time: plain numbers are faster than columns here."""
+        board = self._board
+        if self._seen == len(board.touched):
+            return
+        for server in set(board.touched[self._seen :]):
+            begins, ends = board.ground.first[server : server + 2].tolist()
+            loads = board.gpu_loads(server, self._amounts)
+            self._loads[begins:ends] = loads
+            accepted = self._accepts is None or self._accepts[server]
+            self._ok[server] = accepted and min(loads) < inf and board.bears(server, self._amounts)
+        self._seen = len(board.touched)

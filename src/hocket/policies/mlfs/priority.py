@@ -1,0 +1,118 @@
+"""Priorities of tasks: equations 2 to 6 of MLFS, for all jobs of one shape at once.
+
+Equation 3 is linear: with `reach` the sum over all paths of γ^length, P^ML = reach · P'^ML, and likewise (5). Times are
+in units of `unit_s`, for (4) adds an inverse time to a time. Our reading of what the paper leaves open:
+
+* An iteration is an epoch that the job reports. At the first, and where fewer than two losses are known, the loss
+  ratio is 1. A loss that rises or stays is no reduction: 0. One that is not finite is passed over.
+* A task needs its part of what is left of the job, and is due when the job is, less what comes after it.
+* A time to a deadline, or left to run, is no shorter than one round; what is not known counts nothing.
+"""
+
+from __future__ import annotations
+
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hocket.model.view import JobView
+from hocket.policies.mlfs.shapes import Structure
+
+if TYPE_CHECKING:
+    from hocket.policies.mlfs.shapes import Column
+
+LEAST_URGENT = 1  # of a job that states no urgency
+
+
+class Weights(Struct, frozen=True):
+    """The constants of the equations."""
+
+    alpha: float  # (6): of the ML part
+    gamma: float  # (3), (5): of a dependant
+    deadline: float  # (4)
+    remaining: float
+    waiting: float
+    unit_s: float
+    floor_s: float  # of times that stand under a fraction bar
+    longest_s: float  # from submission to deadline, where none is stated
+
+
+class JobRow(Struct, frozen=True, gc=False):
+    """What the equations need of one job; constant while nothing happens to it."""
+
+    ml: float  # L · 1/I · δl/Σδl
+    due_s: float
+    left_s: float  # to run; infinite when unknown
+    waits_from_s: float  # it has waited for `now_s` less this
+
+
+def job_row(view: JobView, now_s: float, weights: Weights, metric: str) -> JobRow:
+    """The numbers of one job at this moment."""
+    job = view.job
+    left_s = view.remaining_s(now_s)
+    if job.deadline_s is not None:
+        due_s = view.submitted_s + job.deadline_s
+    else:  # As the paper has it, the longest that a user could have asked for.
+        due_s = view.submitted_s + max(weights.longest_s, 1.1 * view.beliefs.run_s.mean if view.beliefs.run_s else 0.0)
+    ml = (job.urgency or LEAST_URGENT) / (view.epoch + 1) * loss_ratio(view, metric)
+    return JobRow(ml, due_s, inf if left_s is None else left_s, now_s - view.waited_at(now_s))
+
+
+def loss_ratio(view: JobView, metric: str) -> float:
+    """Of all that the loss has gone down by, what the last iteration brought: from 0 to 1."""
+    if len(view.observations) < 2:
+        return 1.0
+    losses: dict[int, float] = {}
+    for seen in view.observations:
+        if isfinite(value := seen.metrics.get(metric, inf)):
+            losses[seen.epoch] = value  # Of several reports on one epoch the last counts.
+    if len(losses) < 2:
+        return 1.0
+    values = list(losses.values())
+    last, total = values[-2] - values[-1], values[0] - values[-1]
+    return min(1.0, last / total) if last > 0 and total > 0 else 0.0
+
+
+class Features(Struct, frozen=True, eq=False):
+    """The columns of many jobs, as far as they do not depend on a task; [job, 1] so that they meet [task]."""
+
+    ml: Column  # weighted, as all of them
+    to_deadline_s: Column
+    to_run_s: Column  # 0 when unknown
+    remaining: Column  # its weight; 0 when the time to run is unknown
+    waiting: Column
+
+    def rows(self, rows: Any) -> Features:
+        """Those of some jobs."""
+        return Features(
+            self.ml[rows], self.to_deadline_s[rows], self.to_run_s[rows], self.remaining[rows], self.waiting[rows]
+        )
+
+
+def features(ml: Column, due_s: Column, left_s: Column, waited_s: Column, now_s: float, weights: Weights) -> Features:
+    """The columns of these jobs. `waited_s` is by job, or by job and task."""
+    import numpy as np
+
+    known, other, unit_s = np.isfinite(left_s)[:, None], 1 - weights.alpha, weights.unit_s
+    waited_s = waited_s if waited_s.ndim == 2 else waited_s[:, None]
+    return Features(
+        weights.alpha * ml[:, None],
+        (due_s - now_s)[:, None],
+        np.where(known, left_s[:, None], 0.0),
+        np.where(known, other * weights.remaining * unit_s, 0.0),
+        other * weights.waiting / unit_s * waited_s,
+    )
+
+
+def priorities(structure: Structure, of: Features, weights: Weights) -> Column:
+    """[job, task]: equation 6."""
+    import numpy as np
+
+    floor_s, deadline = weights.floor_s, (1 - weights.alpha) * weights.deadline * weights.unit_s
+    own = deadline / np.maximum(of.to_deadline_s - of.to_run_s * structure.after, floor_s)
+    own += of.remaining / np.maximum(of.to_run_s * structure.cost, floor_s)
+    own += of.waiting
+    found: Column = own @ structure.reach
+    found += of.ml * structure.learning
+    return found

@@ -1,0 +1,321 @@
+"""One round of MLF-H: overloaded servers are relieved, then tasks are placed in the order of their priorities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hocket.model.capacity import Capacity, shape_of
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.mlfs.movers import OnServer, next_mover
+from hocket.policies.mlfs.queue import Queue, in_order, queue_of, task_priorities
+from hocket.policies.mlfs.seating import Seating, Tasks, tasks_of
+from hocket.policies.mlfs.shapes import Shape, shape, shape_key
+
+if TYPE_CHECKING:
+    from hocket.policies.mlfs.mlf_h import MlfH
+    from hocket.policies.mlfs.shapes import Column
+
+_FULL = "waits: no server has room for all of its tasks without being overloaded"
+
+
+class Single(Struct, frozen=True, eq=False):
+    """A task in the queue by itself: its job's other tasks have a place, or it comes off an overloaded server."""
+
+    priority: float
+    tasks: Tasks
+    k: int
+    gpu: int = -1  # that it comes from; -1 if it waits
+    load: float = 0.0  # of that GPU before it left
+
+
+class Round:
+    """A plan being made; its methods are the steps."""
+
+    def __init__(self, snapshot: Snapshot, params: MlfH) -> None:
+        self.snapshot, self.params, self.weights = snapshot, params, params.weights
+        self.draft = Seating(snapshot, params.h_r)
+        self.started: list[str] = []
+        self.waits = False  # somebody would take what becomes free
+        self._tasks: dict[str, Tasks] = {}
+        self._priorities: dict[str, Column] = {}
+        self._moved: list[Single] = []
+        self._lacking: set[str] | None = None  # placed jobs that lacked a task when this was first asked
+        self._shapes: dict[str, Shape] = {}
+        self._no_room: set[tuple[object, ...]] = set()  # what did not fit, and will not: there is ever less room
+
+    # -- overload -------------------------------------------------------------------------------------------
+
+    def relieve(self, heavier: list[JobView]) -> None:
+        """Take tasks off overloaded servers on which these jobs are, as far as it takes."""
+        ground = self.draft.board.ground
+        servers = {int(ground.server_of[g]) for v in heavier for g in self.draft.places.get(v.id, {}).values()}
+        for server in sorted(servers):
+            there = self._on(server)
+            while (mover := next_mover(self.draft.board, server, there, self.params.p_s)) is not None:
+                there.remove(mover)
+                tasks = self._known(mover.job)
+                load = float(self.draft.board.gpu_load[mover.gpu])
+                gpu = self.draft.take_off(tasks, mover.task)
+                k = tasks.names.index(mover.task.partition("#")[0])
+                if "#" not in mover.task:  # A copy is not needed elsewhere.
+                    self._moved.append(Single(mover.priority, tasks, k, gpu, load))
+                self.draft.reasons[mover.job] = f"task '{mover.task}' leaves '{ground.names[server]}': overloaded"
+
+    def _on(self, server: int) -> list[OnServer]:
+        """The tasks on a server."""
+        found, draft = [], self.draft
+        first = draft.board.ground.first
+        for gpu in range(first[server], first[server + 1]):
+            for tenant in draft.tenants_of(gpu):
+                tasks, priority = self._known(tenant.job), self._priority(tenant.job)
+                k = tasks.names.index(tenant.task.partition("#")[0])
+                places = draft.places[tenant.job]
+                data = draft.traffic_mib(tasks, tasks.names[k], places).get(server, 0.0)
+                number = tasks.view.number
+                found.append(OnServer(tenant.job, tenant.task, gpu, tasks.needs[k], float(priority[k]), data, number))
+        return sorted(found, key=lambda t: (t.number, t.task))
+
+    # -- placement ------------------------------------------------------------------------------------------
+
+    def place(self) -> None:
+        """Serve the queue: single tasks and waiting jobs, highest priority first."""
+        singles = sorted([*self._moved, *self._short_tasks()], key=lambda s: (-s.priority, s.tasks.view.number, s.k))
+        if not self.params.evict:  # Those who may stay are served first, or others would take their room.
+            for single in [s for s in singles if s.gpu >= 0]:
+                singles.remove(single)
+                self._place_single(single)
+        if self.snapshot.waiting.count:
+            free_gpus, patience_s = self.draft.free_gpus, self.params.patience_s
+            queue = queue_of(self.snapshot, self.weights, self._seats_for, free_gpus, patience_s)
+            if queue.left_out:
+                self._somebody_waits()
+            self._serve(queue, singles)
+        for single in singles:
+            self._place_single(single)
+
+    def _serve(self, queue: Queue, singles: list[Single]) -> None:
+        """Try waiting jobs that may fit, in order, and single tasks where it is their turn."""
+        line, at = queue.order, 0
+        while at < len(line):
+            n, at, started = int(line[at]), at + 1, len(self.started)
+            while singles and singles[0].priority >= queue.priority[n]:
+                self._place_single(singles.pop(0))
+            if not self._start(queue, n):
+                break
+            if len(self.started) > started:
+                line, at = self._may_fit(queue, line[at:]), 0
+
+    def _may_fit(self, queue: Queue, line: Any) -> Any:
+        """Of these jobs, those for which there may be room; whoever has waited long is tried in any case."""
+        import numpy as np
+
+        count = len(queue.shapes)
+        seats = {key: self._seats_for(key) for key in dict.fromkeys(queue.shapes)}
+        may = np.fromiter(map(seats.__getitem__, queue.shapes), bool, count)
+        if "" in seats:
+            is_plain = ~np.fromiter(map(bool, queue.shapes), bool, count)
+            may &= ~is_plain | (queue.needs <= self.draft.free_gpus)
+        may |= queue.waited_s >= self.params.patience_s
+        left = line[may[line]]
+        if len(left) < len(line):
+            self._somebody_waits()
+        return left
+
+    def _somebody_waits(self) -> None:
+        self.waits = True
+        self.draft.reasons.setdefault("*", _FULL)
+
+    def _start(self, queue: Queue, n: int) -> bool:
+        """Try to start a job; False if all that is free is kept for it."""
+        draft, view = self.draft, self.snapshot.jobs[queue.jobs[n]]
+        over_quota = draft.over_quota
+        if view.verdict:
+            return True
+        if view.job.tasks is None:
+            if shape_of(view.job) in draft._no_room:
+                started = False
+            else:
+                started = draft.admits(view) and draft.start_plain(view, f"starts: priority {queue.priority[n]:.3g}")
+        else:
+            started = self._start_tasks(queue, n, view)
+        if started:
+            return True
+        self._somebody_waits()
+        patient = queue.waited_s[n] < self.params.patience_s
+        if patient or draft.over_quota > over_quota or not self._could_run(view):
+            return True
+        draft.reasons["*"] = f"waits: '{view.id}' has waited long enough, and all that is free is kept for it"
+        return False
+
+    def _start_tasks(self, queue: Queue, n: int, view: JobView) -> bool:
+        """Place all tasks of a waiting job, or as many as fit if it may start in parts."""
+        draft, job, whole = self.draft, view.job, self.params.whole
+        like = (queue.shapes[n], job.gpu_kinds, job.gpu_mem_mib)
+        known = self._shape(view, queue.shapes[n])
+        if view.use is None and (like in self._no_room or not self._seats_for(queue.shapes[n])):
+            return False
+        tasks, over_quota = self._known(view.id), draft.over_quota
+        order = in_order(known.structure, self._priority(view.id))
+        if draft.place_all(tasks, order):
+            draft.reasons[view.id] = f"starts: priority {queue.priority[n]:.3g}"
+            self.started.append(view.id)
+            return True
+        if whole or not self._could_run(view):
+            if view.use is None and draft.over_quota == over_quota:
+                self._no_room.add(like)
+            return False
+        placed = [tasks.names[k] for k in order if draft.place_one(tasks, k)]
+        if placed:
+            draft.reasons[view.id] = f"starts {len(placed)} of {len(order)} tasks: the others fit nowhere"
+            self.started.append(view.id)
+        return False
+
+    def _seats_for(self, key: str) -> bool:
+        """Are there enough GPUs for the largest tasks of a job, or for one where it may start in parts?"""
+        if not key:
+            return True  # It is not partitioned.
+        known = shape(key, self.weights.gamma)
+        wanted = known.as_large if self.params.whole else 1
+        return wanted <= self.draft.board.seats(known.most)
+
+    def _place_single(self, single: Single) -> None:
+        draft, tasks, k = self.draft, single.tasks, single.k
+        view, name = tasks.view, single.tasks.names[single.k]
+        stays, degradation = -1, 0.0
+        if single.gpu >= 0:
+            stays = int(draft.board.ground.server_of[single.gpu])
+            degradation = self._degradation(view)
+        if draft.place_one(tasks, k, stays, degradation):
+            verb = "moves" if single.gpu >= 0 else "has room again"
+            draft.reasons[view.id] = f"task '{name}' {verb}: priority {single.priority:.3g}"
+            self._forget_waiting(view, name)
+            return
+        may_stay = single.gpu >= 0 and draft.board.has_room(single.gpu, tasks.needs[k], single.load)
+        if may_stay and not (self.params.evict and self._others_are_whole(view.id)):
+            draft.put_on(tasks, k, single.gpu)
+            draft.reasons[view.id] = f"task '{name}' stays: no other server has room for it"
+            return
+        self.waits = True
+        if single.gpu >= 0:
+            draft.reasons[view.id] = f"task '{name}' waits: its server is overloaded, and no other has room for it"
+            memo = draft.memos.get(view.id) or view.memo or {}
+            draft.memos[view.id] = {**memo, "waits": {**memo.get("waits", {}), name: self.snapshot.now_s}}
+
+    def _forget_waiting(self, view: JobView, name: str) -> None:
+        memo = self.draft.memos.get(view.id) or view.memo or {}
+        if name in memo.get("waits", {}):
+            waits = {task: since for task, since in memo["waits"].items() if task != name}
+            self.draft.memos[view.id] = {**memo, "waits": waits}
+
+    def _degradation(self, view: JobView) -> float:
+        """What moving costs the job, of what it still has to run."""
+        left_s = view.remaining_s(self.snapshot.now_s)
+        return min(1.0, view.costs.restart_s(warm=False) / left_s) if left_s else 0.0
+
+    # -- jobs without all their tasks -----------------------------------------------------------------------
+
+    @property
+    def short(self) -> list[str]:
+        """Placed jobs of which a task has no GPU, in the order of their submission."""
+        jobs, places = self.snapshot.jobs, self.draft.places
+        if self._lacking is None:
+            self._lacking = {j for j, at in places.items() if not self._is_whole(j, at)}
+        found = [j for j in self._lacking | self.draft.changed if j in places and not self._is_whole(j, places[j])]
+        return sorted(found, key=lambda j: jobs[j].number)
+
+    def _short_tasks(self) -> list[Single]:
+        """The tasks that placed jobs lack and that did not just leave a server."""
+        moved = {(m.tasks.view.id, m.k) for m in self._moved}
+        found = []
+        for job_id in self.short:
+            tasks, places = self._known(job_id), self.draft.places[job_id]
+            for k, name in enumerate(tasks.names):
+                if name not in places and (job_id, k) not in moved and not tasks.view.verdict:
+                    found.append(Single(float(self._priority(job_id)[k]), tasks, k))
+        return found
+
+    def untie(self) -> None:
+        """If every placed job lacks a task, the lowest give theirs up until one has all of them.
+
+        Else they would wait for each other: a job of which a task waits stands still, and keeps its GPUs.
+        """
+        draft = self.draft
+        while len(short := self.short) > 1 and len(short) == len(draft.places) and not self._plain_runs():
+            lowest = min(short, key=lambda j: (self._priority(j).max(), -self._known(j).view.number))
+            tasks = self._known(lowest)
+            for task in list(draft.places[lowest]):
+                draft.take_off(tasks, task)
+            draft.reasons[lowest] = "waits: others with higher priority lack GPUs for their tasks, too"
+            self.waits = True
+            if lowest in self.started:
+                self.started.remove(lowest)
+                if not self.snapshot.jobs[lowest].partitions:
+                    del draft.reasons[lowest]
+            left = sorted(self.short, key=lambda j: (-self._priority(j).max(), self._known(j).view.number))
+            for job_id in left:
+                tasks = self._known(job_id)
+                for k in in_order(self._shape(tasks.view).structure, self._priority(job_id)):
+                    if tasks.names[k] not in draft.places[job_id] and draft.place_one(tasks, k):
+                        draft.reasons[job_id] = f"task '{tasks.names[k]}' has room again"
+
+    def copy(self) -> None:
+        """Where nobody waits, give the first task of jobs that start copies on other servers."""
+        if self.waits or not self.params.copies:
+            return
+        for job_id in self.started:
+            tasks = self._known(job_id)
+            first = int(self._priority(job_id).argmax())
+            for n in range(self.params.copies):
+                self.draft.place_one(tasks, first, name=f"{tasks.names[first]}#{n + 2}")
+
+    def _plain_runs(self) -> bool:
+        return any(not p.tenants[0].task for p in self.snapshot.partitions.data().values()) or any(
+            not p.tenants[0].task for p in self.draft._put.values()
+        )
+
+    def _others_are_whole(self, but: str) -> bool:
+        return any(self._is_whole(j, places) for j, places in self.draft.places.items() if j != but)
+
+    def _is_whole(self, job_id: str, places: dict[str, int]) -> bool:
+        graph = self.snapshot.jobs[job_id].job.tasks
+        assert graph is not None
+        if len(places) < len(graph.tasks):
+            return False
+        return not self.params.copies or all(t.id in places for t in graph.tasks)
+
+    def _could_run(self, view: JobView) -> bool:
+        """Would the job fit if nobody else were there?"""
+        nodes = [v.node for v in self.snapshot.nodes.data().values() if v.up]
+        if view.job.tasks is None:
+            return Capacity.of(nodes).place(view.job, view.job.sizes[0]) is not None
+        needs = self._known(view.id).needs
+        most = max(float(needs[:, 0].max()), 1e-9)
+        return len(needs) <= sum(n.gpus for n in nodes) * max(1, int(self.params.h_r / most))
+
+    # -- what is known of a job -----------------------------------------------------------------------------
+
+    def _shape(self, view: JobView, key: str | None = None) -> Shape:
+        found = self._shapes.get(view.id)
+        if found is None:
+            found = shape(shape_key(view.job.tasks) if key is None else key, self.weights.gamma)
+            self._shapes[view.id] = found
+        return found
+
+    def _known(self, job_id: str) -> Tasks:
+        found = self._tasks.get(job_id)
+        if found is None:
+            view = self.snapshot.jobs[job_id]
+            found = self._tasks[job_id] = tasks_of(view, self._shape(view))
+        return found
+
+    def _priority(self, job_id: str) -> Column:
+        found = self._priorities.get(job_id)
+        if found is None:
+            view = self.snapshot.jobs[job_id]
+            known, metric = self._shape(view).structure, self.params.metric
+            found = task_priorities(view, known, self.snapshot.now_s, self.weights, metric)
+            self._priorities[job_id] = found
+        return found

@@ -1,0 +1,240 @@
+"""A plan being written that gives tasks their GPUs: a draft and the board, which change together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from hocket.model.job import Job
+from hocket.model.partition import Partition, Sharing, Tenant
+from hocket.model.resources import Slice
+from hocket.model.snapshot import NO_USE, Snapshot, Usage
+from hocket.model.view import JobView
+from hocket.policies.draft import Draft
+from hocket.policies.mlfs.board import Board, board_of
+from hocket.policies.mlfs.hosts import Hosts
+from hocket.policies.mlfs.kept import measured_factor
+from hocket.policies.mlfs.shapes import Shape
+
+if TYPE_CHECKING:
+    from hocket.policies.mlfs.shapes import Column
+
+Places = dict[str, int]  # task → GPU
+
+
+class Tasks(Struct, frozen=True, eq=False):
+    """The tasks of one job, as placing them needs them."""
+
+    view: JobView
+    names: tuple[str, ...]
+    needs: Column  # [task]: GPU load as measured, cores, memory, network
+    exchanges: dict[str, list[tuple[str, float]]]  # task → those it exchanges data with, and how much
+
+
+def tasks_of(view: JobView, shape: Shape) -> Tasks:
+    """The tasks of a job, with what it was measured to use."""
+    graph = view.job.tasks
+    assert graph is not None
+    needs, factor = shape.amounts, measured_factor(view)
+    if factor != 1.0:
+        needs = needs.copy()
+        needs[:, 0] *= factor
+    exchanges: dict[str, list[tuple[str, float]]] = {}
+    for edge in graph.edges:
+        if edge.mib:
+            exchanges.setdefault(edge.source, []).append((edge.target, edge.mib))
+            exchanges.setdefault(edge.target, []).append((edge.source, edge.mib))
+    return Tasks(view, tuple(t.id for t in graph.tasks), needs, exchanges)
+
+
+class Seating(Draft):
+    """Starts from the present plan. Jobs that are not partitioned are placed as every draft places them."""
+
+    __slots__ = ("_hosts", "board", "changed", "places")
+
+    def __init__(self, snapshot: Snapshot, limit: float) -> None:
+        super().__init__(snapshot)
+        held = board_of(snapshot, limit)
+        self.board: Board = held.board
+        self._hosts: dict[tuple[bytes, bytes | None], Hosts] = {}
+        self.changed: set[str] = set()  # jobs of which a task came or went
+        self.places: dict[str, Places] = held.places  # job → where the plan has its tasks
+
+    # -- tasks ----------------------------------------------------------------------------------------------
+
+    def traffic_mib(self, tasks: Tasks, task: str, places: Places) -> dict[int, float]:
+        """Server → what the task exchanges with those that are there."""
+        found: dict[int, float] = {}
+        for other, mib in tasks.exchanges.get(task, ()):
+            gpu = places.get(other)
+            if gpu is not None:
+                server = int(self.board.ground.server_of[gpu])
+                found[server] = found.get(server, 0.0) + mib
+        return found
+
+    def place_all(self, tasks: Tasks, order: Sequence[int]) -> bool:
+        """Give every task that has no GPU one, in this order; nothing changes if one of them fits nowhere."""
+        board, job = self.board, tasks.view.job
+        places = dict(self.places.get(job.id, {}))
+        missing = [k for k in order if tasks.names[k] not in places]
+        if self._limited and not self._quota_has_room(job, missing):
+            self.over_quota += 1
+            return False
+        accepts = self._accepting(job)
+        done: list[tuple[int, int, Slice | None, Any]] = []
+        for k in missing:
+            name, needs = tasks.names[k], tasks.needs[k]
+            gpu = self._hosts_of(needs, accepts).best_gpu(self.traffic_mib(tasks, name, places))
+            if gpu < 0:
+                for _k, _gpu, _part, step in reversed(done):
+                    board.undo(step)
+                return False
+            part = board.slice_of(gpu, needs[1:]) if board.free[gpu] else None
+            done.append((k, gpu, part, board.seat(gpu, needs)))
+            places[name] = gpu
+        for k, gpu, part, _step in done:
+            self._write(job, tasks.names[k], gpu, part)
+        return True
+
+    def place_one(self, tasks: Tasks, k: int, stays: int = -1, degradation: float = 0.0, name: str = "") -> bool:
+        """Give one task, or a copy of it under another name, a GPU."""
+        job, name = tasks.view.job, name or tasks.names[k]
+        if self._limited and not self._quota_has_room(job, [k]):
+            self.over_quota += 1
+            return False
+        traffic_mib = self.traffic_mib(tasks, tasks.names[k], self.places.get(job.id, {}))
+        accepts = self._accepting(job)
+        if name != tasks.names[k]:
+            accepts = self._elsewhere(accepts, self.places[job.id][tasks.names[k]])
+        gpu = self._hosts_of(tasks.needs[k], accepts).best_gpu(traffic_mib, stays, degradation)
+        if gpu < 0:
+            return False
+        self.put_on(tasks, k, gpu, name)
+        return True
+
+    def put_on(self, tasks: Tasks, k: int, gpu: int, name: str = "") -> None:
+        """Give a task this very GPU."""
+        needs = tasks.needs[k]
+        part = self.board.slice_of(gpu, needs[1:]) if self.board.free[gpu] else None
+        self.board.seat(gpu, needs)
+        self._write(tasks.view.job, name or tasks.names[k], gpu, part)
+
+    def take_off(self, tasks: Tasks, task: str) -> int:
+        """Take a task off its GPU, which it tells."""
+        job, name = tasks.view.job, task.partition("#")[0]
+        gpu = self.places[job.id][task]
+        left = {name: at for name, at in self.places[job.id].items() if name != task}
+        self.places[job.id] = left
+        if not left:
+            del self.places[job.id]
+        self.changed.add(job.id)
+        pid, old = self._partition(gpu)
+        assert old is not None
+        others = tuple(t for t in old.tenants if (t.job, t.task) != (job.id, task))
+        back = None
+        if others:
+            self._put[pid] = Partition(pid, old.slices, others, Sharing.STACKED)
+        else:
+            back = old.slices[0]
+            self._put.pop(pid, None)
+            if pid in self.snapshot.partitions:
+                self._drop[pid] = None
+            self.capacity = self.capacity.give(old.slices)
+        k = tasks.names.index(name)
+        self.board.leave(gpu, tasks.needs[k], back)
+        if self._limited:
+            self._book_task(job, k, -1)
+        return gpu
+
+    def _write(self, job: Job, task: str, gpu: int, part: Slice | None) -> None:
+        pid, old = self._partition(gpu)
+        tenant = Tenant(job.id, (1,), task)
+        if part is None:
+            assert old is not None
+            self._put[pid] = Partition(pid, old.slices, (*old.tenants, tenant), Sharing.STACKED)
+        else:
+            self.capacity = self.capacity.take((part,))
+            self._put[pid] = Partition(pid, (part,), (tenant,), Sharing.STACKED)
+            self._drop.pop(pid, None)
+        self.places[job.id] = {**self.places.get(job.id, {}), task: gpu}
+        self.changed.add(job.id)
+        if self._limited:
+            assert job.tasks is not None
+            name = task.partition("#")[0]
+            self._book_task(job, next(k for k, t in enumerate(job.tasks.tasks) if t.id == name), 1)
+
+    def tenants_of(self, gpu: int) -> tuple[Tenant, ...]:
+        """Who is on a GPU that runs tasks, as the draft stands."""
+        partition = self._partition(gpu)[1]
+        return () if partition is None else partition.tenants
+
+    def _partition(self, gpu: int) -> tuple[str, Partition | None]:
+        pid = self.board.ground.pid_of(gpu)
+        if pid in self._put:
+            return pid, self._put[pid]
+        return pid, None if pid in self._drop else self.snapshot.partitions.get(pid)
+
+    # -- jobs that are not partitioned ----------------------------------------------------------------------
+
+    def start_plain(self, view: JobView, reason: str) -> bool:
+        """Start a job in a partition of its own."""
+        if not self.start(view, reason):
+            return False
+        self.board.take(self._put[view.job.id].slices)
+        return True
+
+    def _hosts_of(self, needs: Column, accepts: Any) -> Hosts:
+        """Tasks with equal needs have the same candidates."""
+        key = (needs.tobytes(), None if accepts is None else accepts.tobytes())
+        found = self._hosts.get(key)
+        if found is None:
+            found = self._hosts[key] = Hosts(self.board, needs, accepts)
+        return found
+
+    # -- who may have what ----------------------------------------------------------------------------------
+
+    def _accepting(self, job: Job) -> Any:
+        """[server]: those whose GPUs the job accepts, and that are there; None for all."""
+        capacity = self.snapshot.capacity
+        layout, up = capacity.layout, capacity.up
+        mask = up & layout.eligible(job) if job.gpu_kinds or job.gpu_mem_mib else up
+        if mask == layout.all:
+            return None
+        import numpy as np
+
+        return np.array([bool(mask >> i & 1) for i in self.board.ground.servers])
+
+    def _elsewhere(self, accepts: Any, gpu: int) -> Any:
+        import numpy as np
+
+        ground = self.board.ground
+        others = np.arange(len(ground.names)) != ground.server_of[gpu]
+        return others if accepts is None else others & accepts
+
+    def _quota_has_room(self, job: Job, tasks: Sequence[int]) -> bool:
+        owner = self.snapshot.owners.get(job.owner)
+        if owner is None or not tasks:
+            return True
+        assert job.tasks is not None
+        used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
+        demands = [job.tasks.tasks[k].demand for k in tasks]
+        return not (
+            (owner.max_gpus and used.gpus + sum(d.gpus for d in demands) > owner.max_gpus)
+            or (owner.max_cores and used.cores + sum(d.cores for d in demands) > owner.max_cores)
+            or (owner.max_mem_mib and used.mem_mib + sum(d.mem_mib for d in demands) > owner.max_mem_mib)
+            or (owner.max_jobs and used.jobs + len(demands) > owner.max_jobs)  # Every tenant counts.
+        )
+
+    def _book_task(self, job: Job, k: int, sign: int) -> None:
+        assert job.tasks is not None
+        used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
+        demand = job.tasks.tasks[k].demand
+        self._usage[job.owner] = Usage(
+            used.gpus + sign * demand.gpus,
+            used.cores + sign * demand.cores,
+            used.mem_mib + sign * demand.mem_mib,
+            used.jobs + sign,
+            used.net_mbps + sign * demand.net_mbps,
+        )

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from hocket.reproductions import Request, find
+from hocket.reproductions.harmony import NAIVE_SAMPLES, quality, reloading
+from hocket.reproductions.harmony_result import Moment, Played
+from hocket.workloads.harmony import harmony_workload, settings, subset
+
+HARMONY = find("harmony")
+REQUEST = Request((0, 1))
+
+
+def played(case):
+    if case.label == "measurements":
+        return Played(numbers={"quality_mean": 0.999, "schedule_s_80": 0.01})
+    slow = 2.0 if case.label == "isolated" else 1.0
+    moments = (Moment(0.0, 0.5, 0.4, 10, 3), Moment(100.0, 0.0, 0.0, 0, 0))
+    return Played(100.0 * slow, (50.0 * slow, 70.0 * slow), moments=moments, errors=(0.02, -0.04))
+
+
+def test_figures_of_the_paper_stand_beside_ours(tmp_path: Path):
+    results = [(case, played(case)) for case in HARMONY.cases(REQUEST)]
+    found = {(f.group, f.what): f for f in HARMONY.find(REQUEST, results).findings}
+    ours = found["Figure 10, times faster than isolated", "harmony, makespan"]
+    assert ours.paper == "1.60×"
+    assert ours.ours is not None
+    assert ours.ours.mean == pytest.approx(2.0)
+    error = found["Figure 13(b), error of the predicted round", "mean"].ours
+    assert error is not None
+    assert error.mean == pytest.approx(3.0)
+    assert HARMONY.draw(REQUEST, results, tmp_path)
+
+
+def test_at_least_200_co_locations_are_sampled():
+    assert sum(case.label == "naive" for case in HARMONY.cases(REQUEST)) == NAIVE_SAMPLES >= 200
+
+
+def test_what_the_paper_leaves_open_is_said():
+    said = {a.what for a in HARMONY.assumptions(REQUEST)}
+    assert {"COMP", "COMM", "convergence", "link", "memory", "migration"} <= said
+
+
+def test_table_one_makes_eighty_jobs():
+    assert len(settings()) == 80
+    assert len(subset("compute")) == len(subset("communication")) == 60
+    assert len({s.job.id for s in harmony_workload().submissions}) == 80
+    ratios = [sum(s.comp_machine_s / s.comm_s for s in subset(w)) for w in ("communication", "compute")]
+    assert ratios[0] < ratios[1]
+
+
+def test_measurements_are_of_what_they_say():
+    found = quality(5)
+    assert found["printed_mean"] <= found["quality_mean"] <= 1 + 1e-9
+    spill = reloading()
+    assert spill["alpha_adaptive_s"] <= 1.05 * spill["alpha_fixed_s"]

@@ -1,0 +1,118 @@
+"""MLFS's workload has what its paper says, and curves that learn."""
+
+from pathlib import Path
+
+import pytest
+
+from hocket.control.admission import refusal
+from hocket.model.capacity import Capacity
+from hocket.model.versioned import versioned
+from hocket.workloads import WorkloadError, load
+from hocket.workloads.learning import FAMILIES, Learner, learning, read_learning
+from hocket.workloads.mlfs import EPOCHS, GPUS, MODELS, servers
+
+PHILLY = "job_idx,submit_s,num_gpus,wall_run_s,vc\n" + "\n".join(
+    f"{i},{i * 100},{1 + i % 5},{600 + i},v" for i in range(40)
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "philly.csv"
+    path.write_text(PHILLY)
+    return path
+
+
+def test_jobs_are_as_the_paper_draws_them():
+    workload = load("mlfs?jobs=400", seed=3)
+    jobs = [s.job for s in workload.submissions]
+    assert {j.model for j in jobs} == {m.name for m in MODELS}
+    assert {j.urgency for j in jobs} == set(range(1, 11))
+    for s in workload.submissions:
+        assert 1.1 * s.truth.run_s <= s.job.deadline_s + 1e-3
+        assert 1800.0 <= s.job.deadline_s <= max(1.1 * s.truth.run_s, 86400.0) + 1e-3
+        workers = [t for t in s.job.tasks.tasks if t.id[0] == "r" and t.id != "reduce"]
+        assert len(workers) in GPUS
+        assert all(47.6 <= e.mib <= 2 * 95.4 for e in s.job.tasks.edges)
+    assert workload.submissions[-1].at_s == 7 * 86400.0
+
+
+def test_every_job_is_admitted_to_its_cluster():
+    workload = load("mlfs?jobs=200")
+    whole = Capacity.of(workload.nodes)
+    assert [r for s in workload.submissions if (r := refusal(versioned(), s.job, whole))] == []
+
+
+def test_svm_is_data_parallel_only():
+    for s in load("mlfs?jobs=100").submissions:
+        if s.job.model == "svm":
+            assert {t.id for t in s.job.tasks.tasks} <= {"ps", "reduce", *(f"r{r}p0" for r in range(32))}
+
+
+def test_the_required_accuracy_is_a_share_of_the_jobs_own():
+    for s in load("mlfs?jobs=50&accuracy=0.9").submissions:
+        assert s.job.target.target == pytest.approx(0.9 * s.truth.quality.at(EPOCHS).mean, abs=1e-4)
+        assert s.job.criterion is None
+
+
+def test_the_same_seed_gives_the_same_jobs_and_another_others():
+    assert load("mlfs?jobs=20", seed=1) == load("mlfs?jobs=20", seed=1)
+    assert load("mlfs?jobs=20", seed=1) != load("mlfs?jobs=20", seed=2)
+
+
+def test_the_clusters_are_the_papers():
+    assert sum(n.gpus for n in load("mlfs?jobs=1").nodes) == 80
+    nodes = servers((229, 8), (321, 2))
+    assert (len(nodes), sum(n.gpus for n in nodes)) == (550, 2474)
+
+
+@pytest.mark.parametrize(("times", "jobs"), [("1", 40), ("2", 80), ("4", 160)])
+def test_each_job_of_a_trace_comes_k_times(table, times, jobs):
+    submissions = load(f"mlfs-philly:{table}?k={times}").submissions
+    assert len(submissions) == jobs
+    first = {s.job.id: s for s in submissions}
+    for i in range(40):
+        assert first[str(i)].at_s == i * 100.0
+        assert all(0 <= first[f"{i}x{n}"].at_s - i * 100.0 <= 3600.0 for n in range(2, int(times) + 1))
+
+
+def test_below_one_some_are_left_out(table):
+    assert 10 <= len(load(f"mlfs-philly:{table}?k=0.5").submissions) <= 30
+
+
+@pytest.mark.parametrize("k", ["0", "1.5", "nan", "-1"])
+def test_k_must_be_a_whole_number_or_below_one(table, k):
+    with pytest.raises(WorkloadError, match="k"):
+        load(f"mlfs-philly:{table}?k={k}")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_learners_learn(family):
+    found = learning(Learner(family, 0.1, 0.9, noise=0.0, spread=0.0), 40, 0, 0)
+    accuracy, loss = ([p.mean for p in curve.points] for curve in (found.accuracy, found.loss))
+    assert accuracy == sorted(accuracy)
+    assert loss == sorted(loss, reverse=True)
+    assert 0.8 < accuracy[-1] < 0.9
+
+
+def test_noise_is_drawn_by_seed():
+    learner = Learner("power", 0.1, 0.9)
+    assert learning(learner, 20, 0, 1) == learning(learner, 20, 0, 1)
+    assert learning(learner, 20, 0, 1) != learning(learner, 20, 1, 1)
+    assert learning(learner, 20, 0, 1) != learning(learner, 20, 0, 2)
+
+
+def test_measured_curves_are_stretched_and_error_rates_turned(tmp_path):
+    path = tmp_path / "curves.csv"
+    path.write_text("app,batch_size,metric\ncifar10,1,0.2\ncifar10,1,0.6\nyolov3,8,40\nyolov3,8,10\n")
+    found = read_learning(str(path), 4)
+    assert [p.mean for p in found["cifar10"][0].accuracy.points] == [0.2, 0.2, 0.6, 0.6]
+    assert [p.mean for p in found["yolov3"][0].accuracy.points] == [0.6, 0.6, 0.9, 0.9]
+    assert [p.mean for p in found["yolov3"][0].loss.points] == pytest.approx([0.4, 0.4, 0.1, 0.1])
+
+
+def test_a_file_of_curves_must_have_those_of_every_model(tmp_path):
+    path = tmp_path / "curves.csv"
+    path.write_text("app,batch_size,metric\ncifar10,1,0.2\n")
+    with pytest.raises(WorkloadError, match="must have curves of 'imagenet'"):
+        load(f"mlfs?jobs=3&curves={path}")
