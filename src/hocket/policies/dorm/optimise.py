@@ -6,7 +6,7 @@ capacity promised room for in vain are counted more closely, and placed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from msgspec import Struct
@@ -15,18 +15,27 @@ from msgspec.structs import replace
 from hocket.policies.dorm.kinds import Kind, classes_of, kinds_of, tightened
 from hocket.policies.dorm.placement import place
 from hocket.policies.dorm.plain_model import solve_plain
-from hocket.policies.dorm.problem import TOLERANCE, Allocation, Problem, standing, utilisation, violations
+from hocket.policies.dorm.problem import (
+    TOLERANCE,
+    Allocation,
+    Problem,
+    changed,
+    containers,
+    standing,
+    utilisation,
+    violations,
+)
 from hocket.policies.dorm.solver import Effort
-from hocket.policies.dorm.typed_counts import Counts, Relaxed, relax
+from hocket.policies.dorm.typed_counts import MANY, Counts, Relaxed, relax
 
 GOOD = 0.01  # of the bound: closer than that nobody looks on
 _STOP = 0.004  # of the utilisation: where a search in counts stops
-_MANY = (
-    25  # kinds of applications: with more of them one search takes seconds, and is not begun again for a better plan
-)
-_STOP_MANY = 0.02
+_STOP_MANY = 0.02  # with many kinds one search in counts takes long: it stops earlier, and is not begun again
 _SMALL = 64  # applications times servers
 _NODES = 2000  # of one search
+_TOO_MANY_KINDS = 100  # no search in counts at all
+_NEAR = 360  # applications times servers, for last searches near the best that was found
+_NODES_NEAR = 20
 _TOO_MANY = "the smallest sizes of all do not fit the cluster together"
 _APART = (8, 24, 64)  # servers told apart for each tight demand, round by round
 
@@ -74,7 +83,7 @@ def _enough(problem: Problem) -> bool:
 def _effort(problem: Problem, kinds: int, solver_s: float) -> Effort:
     """The objective is a sum of what is there and what may come: what is near enough is counted by the former."""
     least = sum(g * a.sizes[0] for g, a in zip(problem.gains, problem.applications, strict=True))
-    stop = _STOP if kinds <= _MANY else _STOP_MANY
+    stop = _STOP if kinds <= MANY else _STOP_MANY
     return Effort(stop * max(utilisation(problem, standing(problem)), least), _NODES, solver_s)
 
 
@@ -82,21 +91,23 @@ def _by_counts(problem: Problem, solver_s: float) -> Outcome:
     classes = classes_of(problem)
     kinds = kinds_of(problem, classes)
     effort = _effort(problem, len(kinds), solver_s)
-    relaxed = relax(problem, classes, kinds, effort)
+    if len(kinds) > _TOO_MANY_KINDS:
+        relaxed = Relaxed(_least(problem, kinds), _ceiling(problem), False, False)
+    else:
+        relaxed = relax(problem, classes, kinds, effort)
     if relaxed.infeasible:
         return Outcome(None, why=_binding_limit(problem, solver_s))
     best = Outcome(None, relaxed.bound, why=_gave_up(relaxed.cut_off))
+    near = _wanted(kinds, relaxed.counts)
     tight: tuple[int, ...] = ()
-    for apart in (*_APART, 0):
+    for apart in (*_APART, 0) if len(kinds) <= MANY else (0,):
         short: tuple[int, ...] = ()
         for allocation, lacking in _placements(problem, kinds, relaxed):
-            worth = utilisation(problem, allocation) if allocation is not None else -inf
-            if allocation is not None and worth > best.worth and not any(violations(problem, allocation)):
-                best = Outcome(allocation, best.bound, worth)
+            best = _better(problem, best, allocation)
             if best.gap <= GOOD:
                 return best
             short = lacking
-        if not apart or not short or (len(kinds) > _MANY and best.allocation is not None):
+        if not apart or not short:
             break
         known = {problem.applications[i].demand for i in tight}
         tight += tuple({d: i for i in short if (d := problem.applications[i].demand) not in known}.values())
@@ -104,7 +115,75 @@ def _by_counts(problem: Problem, solver_s: float) -> Outcome:
         classes = classes_of(problem, closer.apart)
         kinds = kinds_of(problem, classes, closer)
         relaxed = relax(problem, classes, kinds, effort, closer)
+    return _searched(problem, best, near, solver_s)
+
+
+def _least(problem: Problem, kinds: Sequence[Kind]) -> Counts:
+    """Nobody changes, and newcomers have their smallest sizes; placing gives away what is left."""
+    return Counts(
+        tuple((0,) * len(kind.groups) for kind in kinds),
+        tuple((problem.applications[kind.like].sizes[0],) * len(kind.newcomers) for kind in kinds),
+    )
+
+
+def _ceiling(problem: Problem) -> float:
+    """The utilisation if everybody had all it can use of each resource, or the cluster were full: a simple bound."""
+    bound = 0.0
+    for k, total in enumerate(problem.totals):
+        wanted = sum(a.sizes[-1] * a.demand[k] for a in problem.applications)
+        bound += min(sum(server[k] for server in problem.servers), wanted) / total
+    return bound
+
+
+def _better(problem: Problem, best: Outcome, allocation: Allocation | None) -> Outcome:
+    """The better one of what there is and an allocation, if that breaks nothing."""
+    if allocation is None or any(violations(problem, allocation)):
+        return best
+    worth = utilisation(problem, allocation)
+    if best.allocation is not None and worth <= best.worth:
+        return best
+    return Outcome(allocation, best.bound, worth)
+
+
+def _wanted(kinds: Sequence[Kind], counts: Counts | None) -> set[int]:
+    """Newcomers, and those that counts want to change."""
+    among = {i for kind in kinds for i in kind.newcomers}
+    for kind, moving in zip(kinds, counts.moving if counts else (), strict=False):
+        for group, n in zip(kind.groups, moving, strict=True):
+            among.update(group.members[len(group.members) - n :])
+    return among
+
+
+def _searched(problem: Problem, best: Outcome, near: set[int], solver_s: float) -> Outcome:
+    """The best that P2 as printed knows with all but a few as they stand: what placing by rule of thumb missed."""
+    now = standing(problem)
+    effort = replace(_effort(problem, 0, solver_s), nodes=_NODES_NEAR)
+    most = _NEAR // len(problem.servers)
+    if len(near) > most and best.allocation is not None:
+        few = set(sorted(near, key=lambda i: (problem.gains[i], i))[:most])  # Small ones fit into what is left over.
+        return _better(problem, best, solve_plain(problem, effort, best.allocation, few)[0]) if few else best
+    for among in _neighbourhoods(problem, near):
+        if best.gap <= GOOD or not 0 < len(among) <= most:
+            break
+        start = best.allocation
+        if start is None or not among.issuperset(changed(problem, start)):
+            start = now
+        best = _better(problem, best, solve_plain(problem, effort, start, among)[0])
     return best
+
+
+def _neighbourhoods(problem: Problem, near: set[int]) -> Iterator[set[int]]:
+    """Newcomers and as many others as may change: those that counts want, then more and more of the largest instead."""
+    newcomers = {i for i, a in enumerate(problem.applications) if a.before is None}
+    going = sorted(near - newcomers)
+    yield near
+    if not problem.change_limit:
+        return
+    sizes = [problem.gains[i] * containers(a.before or ()) for i, a in enumerate(problem.applications)]
+    large = [i for i in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)) if i not in near]
+    for keep in (len(going) // 2, len(going) // 2, 0, 0):
+        more, large = large[: problem.change_limit - keep], large[problem.change_limit - keep :]
+        yield newcomers.union(going[:keep], more)
 
 
 def _placements(
@@ -113,9 +192,13 @@ def _placements(
     """Ways to make counts true, each with the applications that got less than they should."""
     counts: Counts | None = relaxed.counts
     if counts is not None:
+        nobody = True
         for in_place in (True, False):  # Who grows where it stands is disturbed least.
             placed = place(problem, kinds, counts, in_place=in_place)
+            nobody = nobody and placed.allocation is None
             yield placed.allocation, placed.short
+        if nobody:
+            yield place(problem, kinds, counts, in_place=True, least_first=True).allocation, placed.short
 
 
 def _gave_up(cut_off: bool) -> str:

@@ -35,8 +35,13 @@ class Placed(Struct, frozen=True):
     short: tuple[int, ...]  # applications with less than they should have
 
 
-def place(problem: Problem, kinds: Sequence[Kind], counts: Counts, *, in_place: bool) -> Placed:
-    """An allocation close to the counts. If `in_place`, those that grow keep what they have and get some beside it."""
+def place(
+    problem: Problem, kinds: Sequence[Kind], counts: Counts, *, in_place: bool, least_first: bool = False
+) -> Placed:
+    """An allocation close to the counts. If `in_place`, those that grow keep what they have and get some beside it.
+
+    If `least_first`, all have their smallest size before anybody has more: that fills servers worse, but fails less.
+    """
     board = _Board(problem)
     alike = Counter(problem.servers)
     wanted: list[tuple[tuple[int, float], int, int, int]] = []  # (rarity, kind, -containers, application)
@@ -52,6 +57,9 @@ def place(problem: Problem, kinds: Sequence[Kind], counts: Counts, *, in_place: 
         if before is not None and not (in_place and containers(before) <= -size):
             board.clear(i)
     short: list[int] = []
+    for _rarity, _number, _size, i in wanted if least_first else ():
+        if not board.put(i, max(problem.applications[i].sizes[0], board.size(i))):
+            return Placed(None, (i,))
     for _rarity, _number, size, i in wanted:
         if not board.put(i, -size):
             return Placed(None, (*short, i))

@@ -17,6 +17,7 @@ from hocket.policies.registry import Params, policy
 
 # An application came or ended: nothing else changes the question.
 _WAKE = Wake(arrival=True, freed_gpus=1, epoch=False, overtaken=False)
+LEFT_OUT = "waits: there is not enough for its smallest size beside those of all jobs that run or came before it"
 
 
 class Dorm(Params, frozen=True):
@@ -45,6 +46,8 @@ def decide(snapshot: Snapshot, params: Dorm) -> Plan:
     question = question_of(snapshot, params.theta1, params.theta2)
     outcome = optimise(question.problem, params.solver_s or inf)
     if outcome.allocation is not None:
+        if question.left_out:
+            draft.reasons["*"] = LEFT_OUT
         _rearrange(draft, question, outcome, outcome.allocation)
     else:
         draft.reasons["*"] = f"waits: {outcome.why}"

@@ -7,12 +7,13 @@ from math import inf
 
 from msgspec import Struct
 
+from hocket.model.capacity import Shape, shape_of
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing
 from hocket.model.resources import RESOURCES, Demand, Node, Slice
 from hocket.model.snapshot import NO_USE, Snapshot
 from hocket.model.view import JobView
-from hocket.policies.dorm.problem import Application, Places, Problem, Vector
+from hocket.policies.dorm.problem import TOLERANCE, Application, Places, Problem, Vector
 from hocket.policies.draft import Draft
 
 _CLOSE = 1e-6
@@ -26,10 +27,14 @@ class Question(Struct, frozen=True):
     nodes: tuple[int, ...]  # of the servers: their numbers in the layout
     asking_nothing: tuple[JobView, ...]  # waiting jobs without a demand: they fit everywhere
     without_a_place: tuple[JobView, ...]  # waiting jobs that no nodes that are up could hold
+    left_out: bool  # are there others that wait, for which there is not enough beside everybody's smallest size?
 
 
 def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
-    """All jobs that this policy can place, and all nodes that are up."""
+    """All nodes that are up, all jobs that this policy can place, and as many that wait as there could be room for.
+
+    Those that wait come in the order of submission; smaller ones may pass one that there is not enough for.
+    """
     layout, up = snapshot.capacity.layout, snapshot.capacity.up
     nodes = tuple(i for i in range(len(layout.nodes)) if up >> i & 1)
     server_of = {layout.nodes[i].id: server for server, i in enumerate(nodes)}
@@ -65,19 +70,33 @@ def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
         views.append(view)
     nothing, nowhere = [], []
     empty = Problem(tuple(map(tuple, free)), vector(tuple(sums)), ())
+    spare = [sum(column) for column in zip(*empty.servers, strict=True)] or [0.0] * len(there)
+    for a in applications:
+        spare = [s - a.sizes[0] * d for s, d in zip(spare, a.demand, strict=True)]
     gate = Draft(snapshot)
-    for view in sorted((snapshot.jobs[e[-1]] for e in snapshot.waiting), key=lambda v: v.number):
+    alone: dict[Shape, bool] = {}  # does it fit with nobody else there?
+    left_out = False
+    for view in gate.candidates():
         amounts = _amounts(view.job.demand)
         if not any(amounts):
             nothing.append(view)
-        elif not (can := application(view, None)) or not _fits_alone(empty, can, amounts, there):
+            continue
+        newcomer, shape = application(view, None), shape_of(view.job)
+        if shape not in alone:
+            alone[shape] = _fits_alone(empty, newcomer, amounts, there)
+        rest = [s - newcomer.sizes[0] * d for s, d in zip(spare, newcomer.demand, strict=True)]
+        if not alone[shape]:
             nowhere.append(view)
+        elif any(r < -TOLERANCE * t for r, t in zip(rest, empty.totals, strict=True)):
+            left_out = True
+            gate.pass_over(view)  # What comes later finds no more than this.
         elif gate.reserve(view):
-            applications.append(can)
+            spare = rest
+            applications.append(newcomer)
             views.append(view)
     quotas = tuple(_quota(snapshot, owner, ours, there) for owner in owners)
     problem = Problem(empty.servers, empty.totals, tuple(applications), theta1, theta2, quotas)
-    return Question(problem, tuple(views), nodes, tuple(nothing), tuple(nowhere))
+    return Question(problem, tuple(views), nodes, tuple(nothing), tuple(nowhere), left_out)
 
 
 def _amounts(of: Node | Demand) -> tuple[float, float, float, float]:

@@ -82,7 +82,10 @@ class Program:
             ("output_flag", False),
             ("threads", 1),
             ("random_seed", 1),
+            ("mip_allow_restart", False),  # Root work again costs more than it saves in programs this small.
             ("mip_rel_gap", 0.0),
+            ("mip_pool_soft_limit", 100),  # So do more cuts,
+            ("mip_heuristic_run_feasibility_jump", False),  # and a heuristic that the others make needless.
             ("mip_abs_gap", max(effort.gap, 1e-9)),
             ("mip_feasibility_tolerance", effort.tolerance),
             ("primal_feasibility_tolerance", effort.tolerance / 10),

@@ -15,6 +15,7 @@ from hocket.policies.dorm.kinds import Classes, Group, Kind, Tight
 from hocket.policies.dorm.problem import Application, Problem
 from hocket.policies.dorm.solver import Effort, Program
 
+MANY = 25  # kinds of applications
 _WHOLE = 200  # demands times classes; with more of them containers are divisible here, which only widens the bound
 Entries = list[tuple[int, float]]  # (column, factor)
 
@@ -47,13 +48,14 @@ class _Relaxation:
 
     def __init__(self, problem: Problem, classes: Classes, kinds: Sequence[Kind], tight: Tight | None) -> None:
         self.problem, self.kinds = problem, kinds
+        self._many = len(kinds) > MANY
         self._program = Program()
         self._losses: Entries = []
         self._kept_loss = 0.0  # of those that run, if none of them changes
         self._changes: Entries = []
         self._squeeze: Entries = []  # containers of tight demands, less the room that those moving make
         self._moves: list[list[int]] = []  # by kind: a column a group
-        self._sizes: list[list[tuple[int, int]]] = []  # by kind: (size, column)
+        self._sizes: list[list[tuple[int, int]]] = []  # by kind: (size, column); of one alone (0, column of its size)
         self._needs: dict[tuple[object, ...], Entries] = {}  # demand and servers → less all of its containers
         self._like: dict[tuple[object, ...], int] = {}
         self._quotas: dict[tuple[int, int], Entries] = {}  # (owner, resource) → what changes there
@@ -82,6 +84,12 @@ class _Relaxation:
         self._like.setdefault(key, i)
         need = self._needs.setdefault(key, [])
         those = sum(len(group.members) for group in kind.groups) + len(kind.newcomers)
+        if self._many and those == 1 and len(application.sizes) == application.sizes[-1] - application.sizes[0] + 1:
+            size = self._alone(i, application, these[0][0] if these else None)
+            self._sizes.append([(0, size)])
+            need.append((size, -1.0))
+            self._count(application, size, 1)
+            return
         sizes = []
         for size in application.sizes:
             take = self._program.column(self.problem.gains[i] * size, 0, those)
@@ -92,6 +100,27 @@ class _Relaxation:
             self._count(application, take, size)
         self._sizes.append(sizes)
         self._program.row(these, len(kind.newcomers), len(kind.newcomers))
+
+    def _alone(self, i: int, application: Application, move: int | None) -> int:
+        """The column of the size of an application like no other, 0 if it runs and does not change.
+
+        Its loss is convex in its size, so that a column for every size would bound it no better. With few kinds such
+        columns are searched faster all the same.
+        """
+        program, share, fair = self._program, self.problem.shares[i], self.problem.fair[i]
+        least, most = application.sizes[0], application.sizes[-1]
+        size = program.column(self.problem.gains[i], least if move is None else 0, most)
+        loss = program.column(whole=False)
+        self._losses.append((loss, 1.0))
+        if move is None:
+            program.row([(loss, 1.0), (size, -share)], least=-fair)
+            program.row([(loss, 1.0), (size, share)], least=fair)
+            return size
+        program.row([(size, 1.0), (move, -float(most))], most=0)
+        program.row([(size, 1.0), (move, -float(least))], least=0)
+        program.row([(loss, 1.0), (size, -share), (move, fair)], least=0)
+        program.row([(loss, 1.0), (size, share), (move, -fair)], least=0)
+        return size
 
     def _leave(self, i: int, application: Application, group: Group, these: Entries) -> int:
         """The column of those of a group that change; what the others have stays taken."""
@@ -171,6 +200,9 @@ class _Relaxation:
         values = [round(v) for v in solved.values]
         moving = tuple(tuple(values[m] for m in columns) for columns in self._moves)
         sizes = tuple(
-            tuple(size for size, column in reversed(columns) for _ in range(values[column])) for columns in self._sizes
+            tuple(size for size, column in reversed(columns) for _ in range(values[column]))
+            if columns[0][0]
+            else tuple(values[column] for _size, column in columns if values[column])
+            for columns in self._sizes
         )
         return Relaxed(Counts(moving, sizes), solved.bound, False, solved.cut_off)
