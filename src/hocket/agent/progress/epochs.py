@@ -35,7 +35,7 @@ class Epochs:
         self._is_amount = epoch_length != 1
         self._epoch = -1  # that is described by what follows; none yet
         self._known: dict[str, float] = {}  # never edited once reported
-        self._is_over = False
+        self._reported: dict[str, float] | None = None  # what was last said of it; None while it is not over
 
     def said(self, count: float, metrics: dict[str, float], within: bool = False) -> list[Report]:
         """The job named its epoch `count`, and these metrics of it; `within` it, or at its end."""
@@ -58,21 +58,27 @@ class Epochs:
 
     def finish(self) -> list[Report]:
         """The job ended by itself, so the epoch it was in is over."""
-        return [] if self._epoch < 1 or self._is_over else self._learn(self._epoch, {}, True)
+        return [] if self._epoch < 1 or self._reported is not None else self._learn(self._epoch, {}, True)
 
     def _learn(self, epoch: int, metrics: dict[str, float], is_over: bool) -> list[Report]:
         reports: list[Report] = []
         if epoch != self._epoch:
-            if 0 < self._epoch < epoch and not self._is_over:
+            if 0 < self._epoch < epoch and self._reported is None:
                 reports.append((self._epoch, self._known))
-            self._epoch, self._known, self._is_over = epoch, {}, False
-        news = any(not _same(self._known.get(name), value) for name, value in metrics.items())
-        if news:
+            self._epoch, self._known, self._reported = epoch, {}, None
+        if any(not _same(self._known.get(name), value) for name, value in metrics.items()):
             self._known = {**self._known, **metrics}
-        if is_over and (news or not self._is_over) and (epoch > 0 or self._known):
-            self._is_over = True
+        if is_over and (epoch > 0 or self._known) and not self._is_said():
+            self._reported = self._known
             reports.append((epoch, self._known))
         return reports
+
+    def _is_said(self) -> bool:
+        """Was all that is known of the epoch reported already? Metrics are never forgotten within one."""
+        said = self._reported
+        if said is None or said is self._known:
+            return said is not None
+        return len(said) == len(self._known) and all(_same(said[name], value) for name, value in self._known.items())
 
 
 def _same(known: float | None, value: float) -> bool:

@@ -99,6 +99,13 @@ def test_nothing_known_is_nothing_finished() -> None:
     assert Epochs().finish() == []
 
 
+def test_a_value_that_came_back_is_not_said_again() -> None:
+    epochs = Epochs()
+    assert epochs.said(1, {"loss": 1.0}) == [(1, {"loss": 1.0})]
+    assert epochs.said(1, {"loss": 0.5}, within=True) == []
+    assert epochs.said(1, {"loss": 1.0}) == []
+
+
 @given(
     st.lists(
         st.tuples(
