@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop
-from typing import Annotated
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
-from hocket.policies.predicted import Outlook, begin_s, end_s, on, speed, work_s
-from hocket.policies.registry import Params, policy
+from hocket.policies.predicted import Outlook, Predicting, begin_s, by_end, on, speed, work_s
+from hocket.policies.registry import policy
 
 
-class Optimus(Params, frozen=True):
-    unknown_s: Annotated[
-        float, Meta(gt=0, description="what a job of which nothing is believed is taken to need at its reference size")
-    ] = 3600.0
-
-
-def rank(view: JobView, now_s: float, params: Optimus) -> tuple[float, ...]:
-    """Waiting jobs stand in the order of submission, placed ones in the order of their predicted ends."""
-    return (end_s(view, now_s, params.unknown_s),) if view.partitions else ()
-
-
-@policy("optimus", params=Optimus, order=rank, paper="Optimus, EuroSys'18, as Reshape has it", reads_usage=False)
-def decide(snapshot: Snapshot, params: Optimus) -> Plan:
+@policy("optimus", params=Predicting, order=by_end, paper="Optimus, EuroSys'18, as Reshape has it", reads_usage=False)
+def decide(snapshot: Snapshot, params: Predicting) -> Plan:
     """Newcomers get their smallest size; idle GPUs go, a size at a time, to whoever gains most time for each.
 
     The gain counts a whole restart: the job is terminated, and prepared and started anew. Nobody ever shrinks, so a
@@ -46,7 +33,7 @@ def decide(snapshot: Snapshot, params: Optimus) -> Plan:
     return draft.plan(Wake(epoch=hungry, at_s=snapshot.now_s if again else None))
 
 
-def _serve(draft: Draft, outlook: Outlook, params: Optimus) -> bool:
+def _serve(draft: Draft, outlook: Outlook, params: Predicting) -> bool:
     """Start whoever fits at its smallest size, where it runs fastest; True if somebody waits."""
     waiting = False
     for view in draft.candidates():

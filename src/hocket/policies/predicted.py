@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from heapq import nlargest
-from typing import Any
+from typing import Annotated, Any
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.view import Doing, JobView
 from hocket.policies.draft import Draft
+from hocket.policies.registry import Params
 
 _NOTHING = Doing.NOTHING
 SLOWEST = 1e-9  # a belief in no speed at all would never end
@@ -43,6 +45,19 @@ def end_s(view: JobView, now_s: float, unknown_s: float) -> float:
         return float(memo["end_s"])  # as it was decided, until that has come true
     size = view.size or view.job.sizes[0]
     return now_s + work_s(view, now_s, unknown_s) / max(view.beliefs.speed_at(size) * view.pace, SLOWEST)
+
+
+class Predicting(Params, frozen=True):
+    """What every policy asks that predicts ends."""
+
+    unknown_s: Annotated[
+        float, Meta(gt=0, description="what a job of which nothing is believed is taken to need at its reference size")
+    ] = 3600.0
+
+
+def by_end(view: JobView, now_s: float, params: Predicting) -> tuple[float, ...]:
+    """Waiting jobs stand in the order of submission, placed ones in the order of their predicted ends."""
+    return (end_s(view, now_s, params.unknown_s),) if view.partitions else ()
 
 
 def begin_s(view: JobView) -> float:

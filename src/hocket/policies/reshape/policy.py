@@ -8,16 +8,17 @@ from msgspec import Meta
 
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import JobView
 from hocket.policies.draft import Draft
-from hocket.policies.predicted import Outlook, end_s
-from hocket.policies.registry import Params, policy
+from hocket.policies.predicted import Outlook, Predicting, by_end
+from hocket.policies.registry import policy
 from hocket.policies.reshape.growth import grow
 from hocket.policies.reshape.newcomers import serve
 from hocket.policies.reshape.objective import Objective
 
 
-class Reshape(Params, frozen=True):
+class Reshape(Predicting, frozen=True):
+    """The paper's algorithms as they are; all else is off unless asked for."""
+
     objective: Annotated[
         Literal["makespan", "jct"], Meta(description="the latest predicted end, or the mean of all predicted ends")
     ] = "makespan"
@@ -25,17 +26,9 @@ class Reshape(Params, frozen=True):
     hysteresis: Annotated[
         float, Meta(ge=0, lt=1, description="a job grows if that saves more than this share of what it has left")
     ] = 0.0
-    unknown_s: Annotated[
-        float, Meta(gt=0, description="what a job of which nothing is believed is taken to need at its reference size")
-    ] = 3600.0
 
 
-def rank(view: JobView, now_s: float, params: Reshape) -> tuple[float, ...]:
-    """Waiting jobs stand in the order of submission, placed ones in the order of their predicted ends."""
-    return (end_s(view, now_s, params.unknown_s),) if view.partitions else ()
-
-
-@policy("reshape", params=Reshape, order=rank, paper="Reshape, Wang et al., SC'20", reads_usage=False)
+@policy("reshape", params=Reshape, order=by_end, paper="Reshape, Wang et al., SC'20", reads_usage=False)
 def decide(snapshot: Snapshot, params: Reshape) -> Plan:
     """Each newcomer gets the size, and if need be a running job's GPUs, with which the last job ends soonest.
 

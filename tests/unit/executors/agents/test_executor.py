@@ -289,7 +289,8 @@ def test_a_silent_node_is_lost_and_comes_back(tmp_path):
     world.engine.close()
 
 
-def test_a_warm_job_is_prepared_while_another_leaves(world):
+def prepared_while_another_leaves(world):
+    """A warm job waits for the place of one that was told to go: the orders to run that, to stop it, to prepare."""
     world.submit(job("old", sizes=(2,)))
     (order,) = world.orders()
     world.say(order.run, STARTED)
@@ -297,6 +298,11 @@ def test_a_warm_job_is_prepared_while_another_leaves(world):
     (stop,) = world.orders()
     world.submit(job("new", sizes=(2,), warm=True))
     (prepare,) = world.orders()
+    return order, stop, prepare
+
+
+def test_a_warm_job_is_prepared_while_another_leaves(world):
+    _order, stop, prepare = prepared_while_another_leaves(world)
     assert isinstance(prepare, Prepare)
     assert prepare.spec["warm"]
     world.say(prepare.run, ("prepared", {}))
@@ -307,13 +313,7 @@ def test_a_warm_job_is_prepared_while_another_leaves(world):
 
 
 def test_a_controller_comes_back_to_a_run_that_stands_prepared_and_asks_for_it_again(world):
-    world.submit(job("old", sizes=(2,)))
-    (order,) = world.orders()
-    world.say(order.run, STARTED)
-    world.ask("old", Wish.PAUSE)
-    (stop,) = world.orders()
-    world.submit(job("new", sizes=(2,), warm=True))
-    (prepare,) = world.orders()
+    order, stop, prepare = prepared_while_another_leaves(world)
     world.restart()
     world.hello(order.run, prepare.run)  # That it stands was heard, perhaps, when nobody waited for it.
     assert world.orders(2) == [stop, prepare]
