@@ -57,7 +57,8 @@ def _sizes(said: Mapping[str, object]) -> dict[str, Any]:
         raise FieldProblem("replica_gpus", f"must be a count from 1 up, not {per_replica}")
     counts = _read("gpus", quantities.gpu_counts, said.get("gpus", per_replica))
     if counts == [0]:
-        return {"sizes": [1], "gpus": 0}
+        # One core unless it says otherwise: a job that asks for nothing could not be counted.
+        return {"sizes": [1], "gpus": 0, **({} if "cpus" in said else {"cores": 1.0})}
     odd = next((n for n in counts if n % per_replica), None)
     if odd is not None:
         raise FieldProblem("gpus", f"must be multiples of replica_gpus ({per_replica}), not {odd}")

@@ -53,6 +53,8 @@ def faults(job: Job) -> Iterator[str]:
     ):
         if not (isfinite(value) and value >= 0):
             yield f"{name} must be a finite number from 0 up, not {value}"
+    if job.tasks is None and not (demand.gpus or demand.cores or demand.mem_mib or demand.net_mbps):
+        yield "demand must be above 0 of a resource (gpus, cores, mem_mib or net_mbps), not 0 of each"
     if not 0 < demand.gpu_share <= 1:
         yield f"demand.gpu_share must be above 0 and at most 1, not {demand.gpu_share}"
     if not (isfinite(job.weight) and job.weight > 0):

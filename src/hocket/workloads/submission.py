@@ -120,7 +120,7 @@ def _scale(fields: Fields) -> tuple[Demand, tuple[int, ...], int]:
         fields.fail("gpus", f"must be among the sizes {shown(list(sizes))} as replicas, not {reference}")
     demand = _demand(
         each,
-        fields.read("cores", _AMOUNT, 0.0),
+        fields.read("cores", _AMOUNT, 0.0 if each else 1.0),  # A job that asks for nothing could not be counted.
         fields.read("mem_mib", _AMOUNT, 0.0),
         fields.read("net_mbps", _AMOUNT, 0.0),
         fields.read("gpu_share", _GPU_SHARE, 1.0),

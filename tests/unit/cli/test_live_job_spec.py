@@ -75,6 +75,7 @@ _EXAMPLES: dict[str, Any] = {
 def test_a_job_without_gpus_has_one_replica() -> None:
     found = spec(gpus="0", cpus="2")
     assert (found["sizes"], found["gpus"], found["cores"]) == ([1], 0, 2.0)
+    assert spec(gpus="0")["cores"] == 1.0  # It has to ask for something.
 
 
 def test_a_process_may_use_several_gpus() -> None:

@@ -27,6 +27,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"id": ""}, "id must be 1 to 200 printable characters without '/', not ''"),
     ({"id": "a/b"}, "id must be 1 to 200 printable characters without '/', not 'a/b'"),
     ({"id": "a\n"}, "id must be 1 to 200 printable characters without '/', not 'a\\n'"),
+    ({"demand": Demand()}, "demand must be above 0 of a resource (gpus, cores, mem_mib or net_mbps), not 0 of each"),
     ({"sizes": ()}, "sizes must name at least one size"),
     ({"sizes": (0,)}, "sizes must be positive and ascending, not [0]"),
     ({"sizes": (2, 2)}, "sizes must be positive and ascending, not [2, 2]"),

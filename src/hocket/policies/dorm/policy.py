@@ -53,9 +53,6 @@ def decide(snapshot: Snapshot, params: Dorm) -> Plan:
         draft.reasons["*"] = f"waits: {outcome.why}"
         for view in draft.candidates():
             draft.start(view, f"starts at its smallest size, all others stay: {outcome.why}", view.job.sizes[0])
-    for view in question.asking_nothing:
-        if draft.admits(view):
-            draft.start(view, "starts: it asks for nothing")
     for view in question.without_a_place:
         draft.reasons[view.id] = "waits: no nodes that are up could hold it"
     started = {view.number for view in snapshot.jobs.values() if not view.partitions and draft.size_of(view)}

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
-from math import ceil, inf, isfinite
+from math import ceil
 
 from msgspec import Struct
 
@@ -159,21 +158,3 @@ def violations(problem: Problem, allocation: Allocation) -> Iterator[str]:
             )
             if used > limit + TOLERANCE * max(limit, 1.0):
                 yield f"owner {owner} may have {limit} of resource {k}, and has {used}"
-
-
-def faults(problem: Problem) -> Iterator[str]:
-    """What makes no sense in the question: field, rule and value."""
-    for name, value in (("theta1", problem.theta1), ("theta2", problem.theta2)):
-        if not 0 <= value <= 1:
-            yield f"{name} must be from 0 to 1, not {value}"
-    for k, total in enumerate(problem.totals):
-        if not 0 < total < inf:
-            yield f"totals[{k}] must be above 0, not {total}"
-    for i, application in enumerate(problem.applications):
-        sizes, demand = application.sizes, application.demand
-        if not sizes or sizes[0] < 1 or any(b <= a for a, b in pairwise(sizes)):
-            yield f"applications[{i}].sizes must be positive and ascending (n_min to n_max), not {list(sizes)}"
-        if not any(demand) or any(not (isfinite(d) and d >= 0) for d in demand):
-            yield f"applications[{i}].demand must be at least 0 of each resource and above 0 of one, not {list(demand)}"
-        if not 0 < application.weight < inf:
-            yield f"applications[{i}].weight must be above 0, not {application.weight}"

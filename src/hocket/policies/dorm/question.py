@@ -25,7 +25,6 @@ class Question(Struct, frozen=True):
     problem: Problem
     views: tuple[JobView, ...]  # of the applications
     nodes: tuple[int, ...]  # of the servers: their numbers in the layout
-    asking_nothing: tuple[JobView, ...]  # waiting jobs without a demand: they fit everywhere
     without_a_place: tuple[JobView, ...]  # waiting jobs that no nodes that are up could hold
     left_out: bool  # are there others that wait, for which there is not enough beside everybody's smallest size?
 
@@ -68,7 +67,7 @@ def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
         before = tuple(sorted((server_of[s.node], n) for s, n in zip(partition.slices, replicas, strict=True) if n))
         applications.append(application(view, before))
         views.append(view)
-    nothing, nowhere = [], []
+    nowhere = []
     empty = Problem(tuple(map(tuple, free)), vector(tuple(sums)), ())
     spare = [sum(column) for column in zip(*empty.servers, strict=True)] or [0.0] * len(there)
     for a in applications:
@@ -78,9 +77,6 @@ def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
     left_out = False
     for view in gate.candidates():
         amounts = _amounts(view.job.demand)
-        if not any(amounts):
-            nothing.append(view)
-            continue
         newcomer, shape = application(view, None), shape_of(view.job)
         if shape not in alone:
             alone[shape] = _fits_alone(empty, newcomer, amounts, there)
@@ -96,7 +92,7 @@ def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
             views.append(view)
     quotas = tuple(_quota(snapshot, owner, ours, there) for owner in owners)
     problem = Problem(empty.servers, empty.totals, tuple(applications), theta1, theta2, quotas)
-    return Question(problem, tuple(views), nodes, tuple(nothing), tuple(nowhere), left_out)
+    return Question(problem, tuple(views), nodes, tuple(nowhere), left_out)
 
 
 def _amounts(of: Node | Demand) -> tuple[float, float, float, float]:
@@ -122,7 +118,6 @@ def _is_plain(view: JobView, partition: Partition) -> bool:
         len(partition.tenants) == 1
         and partition.sharing is Sharing.ALONE
         and len(view.partitions) == 1
-        and any(_amounts(view.job.demand))
         and all(
             _is_exact(view.job, part, n)
             for part, n in zip(partition.slices, partition.tenants[0].replicas, strict=True)

@@ -151,13 +151,11 @@ def test_what_makes_no_sense_is_refused_with_its_field_and_rule(tmp_path, fields
     assert refused(*simulation(tmp_path, fields)).endswith(f"job 'a': {rule}\n")
 
 
+def test_a_job_that_asks_for_nothing_is_refused_with_the_rule(tmp_path):
+    said = hocket(*simulation(tmp_path, "gpus = 0\ncores = 0")).output
+    assert "job 'a': demand must be above 0 of a resource" in said
+
+
 def test_a_job_none_of_whose_sizes_fits_is_refused_with_the_rule(tmp_path):
     said = hocket(*simulation(tmp_path, "sizes = [9, 10]")).output
     assert "job 'a': sizes must fit the cluster; its smallest needs 9 GPUs, the largest that fits is 8" in said
-
-
-def test_a_job_that_asks_for_nothing_takes_no_part_and_starts():
-    harness = running(cluster("1x4"), job("a", 4), job("idle", 1, gpus=0))
-    assert sizes(harness) == {"a": 4, "idle": 1}
-    assert harness.snapshot.jobs["idle"].reason == "starts: it asks for nothing"
-    assert [view.id for view in question_of(harness.snapshot, 0.1, 0.1).views] == ["a"]
