@@ -1,7 +1,7 @@
 """The best allocation that can be found, and a proven bound on what any could be worth.
 
-Small questions are answered exactly by P2 as printed. Others by counts, which are then placed; demands that pooled
-capacity promised room for in vain are counted more closely, and placed again.
+Small questions are answered exactly by P2 as printed. Others by counts, which are then placed. Where pooled capacity
+promised room in vain, servers are told apart, all of them or those that matter, and counts are placed again.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ _STOP = 0.004  # of the utilisation: where a search in counts stops
 _STOP_MANY = 0.02  # with many kinds one search in counts takes long: it stops earlier, and is not begun again
 _SMALL = 64  # applications times servers
 _NODES = 2000  # of one search
+_NODES_MANY = 30  # with many kinds
 _TOO_MANY_KINDS = 100  # no search in counts at all
 _NEAR = 360  # applications times servers, for last searches near the best that was found
 _NODES_NEAR = 20
 _TOO_MANY = "the smallest sizes of all do not fit the cluster together"
+_EACH_APART = 32  # servers: so few can be told apart all at once
 _APART = (8, 24, 64)  # servers told apart for each tight demand, round by round
 
 
@@ -83,8 +85,8 @@ def _enough(problem: Problem) -> bool:
 def _effort(problem: Problem, kinds: int, solver_s: float) -> Effort:
     """The objective is a sum of what is there and what may come: what is near enough is counted by the former."""
     least = sum(g * a.sizes[0] for g, a in zip(problem.gains, problem.applications, strict=True))
-    stop = _STOP if kinds <= MANY else _STOP_MANY
-    return Effort(stop * max(utilisation(problem, standing(problem)), least), _NODES, solver_s)
+    stop, nodes = (_STOP, _NODES) if kinds <= MANY else (_STOP_MANY, _NODES_MANY)
+    return Effort(stop * max(utilisation(problem, standing(problem)), least), nodes, solver_s)
 
 
 def _by_counts(problem: Problem, solver_s: float) -> Outcome:
@@ -99,8 +101,39 @@ def _by_counts(problem: Problem, solver_s: float) -> Outcome:
         return Outcome(None, why=_binding_limit(problem, solver_s))
     best = Outcome(None, relaxed.bound, why=_gave_up(relaxed.cut_off))
     near = _wanted(kinds, relaxed.counts)
+    if len(kinds) > MANY:
+        best = _placed(problem, best, kinds, relaxed)
+    elif len(problem.servers) <= _EACH_APART:
+        best = _each_apart(problem, _placed(problem, best, kinds, relaxed), effort)
+    else:
+        best = _some_apart(problem, best, kinds, relaxed, effort)
+    return best if best.gap <= GOOD else _searched(problem, best, near, solver_s)
+
+
+def _placed(problem: Problem, best: Outcome, kinds: tuple[Kind, ...], relaxed: Relaxed) -> Outcome:
+    """The best of what there is and the ways to make counts true, up to the first that is good."""
+    for allocation, _lacking in _placements(problem, kinds, relaxed):
+        best = _better(problem, best, allocation)
+        if best.gap <= GOOD:
+            break
+    return best
+
+
+def _each_apart(problem: Problem, best: Outcome, effort: Effort) -> Outcome:
+    """Counts on every server for itself, where pooled ones are not good enough: a better bound, and better counts."""
+    if best.gap <= GOOD:
+        return best
+    classes = tuple(range(len(problem.servers)))
+    kinds = kinds_of(problem, classes)
+    relaxed = relax(problem, classes, kinds, effort)
+    bound = best.bound if relaxed.infeasible else min(best.bound, relaxed.bound)
+    return _placed(problem, replace(best, bound=bound), kinds, relaxed)
+
+
+def _some_apart(problem: Problem, best: Outcome, kinds: tuple[Kind, ...], relaxed: Relaxed, effort: Effort) -> Outcome:
+    """Counts that tell more and more servers apart, where pooled capacity promised room that there is not."""
     tight: tuple[int, ...] = ()
-    for apart in (*_APART, 0) if len(kinds) <= MANY else (0,):
+    for apart in (*_APART, 0):
         short: tuple[int, ...] = ()
         for allocation, lacking in _placements(problem, kinds, relaxed):
             best = _better(problem, best, allocation)
@@ -115,7 +148,7 @@ def _by_counts(problem: Problem, solver_s: float) -> Outcome:
         classes = classes_of(problem, closer.apart)
         kinds = kinds_of(problem, classes, closer)
         relaxed = relax(problem, classes, kinds, effort, closer)
-    return _searched(problem, best, near, solver_s)
+    return best
 
 
 def _least(problem: Problem, kinds: Sequence[Kind]) -> Counts:
