@@ -3,8 +3,9 @@
 Each model is held out whole, all its batch sizes: the weights of the curve families are learned from the other models.
 Along every curve of it, for goals from 80 % to 140 % of the way that the curve goes, we ask after each epoch if the
 goal is out of reach, as load control does. A stop is false if the curve reaches the goal later. `--steps` is load
-control's knob: how likely steps of the learning rate are taken to be. `--plot FOLDER` draws the calibration, `--json`
-prints one object.
+control's knob: how likely steps of the learning rate are taken to be. A second table sets it for each model by the
+other models alone. `--shipped` takes the weights that are shipped, for curves that had no part in them
+(`benchmarks.fresh_curves`). `--plot FOLDER` draws the calibration, `--json` prints one object.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hocket.workloads.rules import TEXT, Number, Whole
 from hocket.workloads.table import read_table
 
 GOALS = (0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.4)  # of the way from its first value to its best
+FALSE = 0.05  # of the stops: as many may be false
 STEPS = (0.0, 0.1667, 0.3333, 0.5)
 BINS = 10
 
@@ -113,6 +115,7 @@ class Measured(Struct, frozen=True):
     models: dict[str, int]  # and how many curves each has
     weights: dict[str, float]  # of the families, learned from all models
     tallies: list[Tally]
+    blind: list[Tally]  # the knob set by the other models alone; none with weights that are shipped
     calibration: dict[str, list[Bin]]  # by `steps`
 
 
@@ -202,23 +205,50 @@ def calibration(made: Sequence[Case], steps: float) -> list[Bin]:
     return bins
 
 
-def measured(path: str, confidence: float, steps: Sequence[float], command: str) -> Measured:
-    """Hold out each model in turn."""
+def held_out(curves: Sequence[Measurement], model: str, also: str = "") -> list[Case]:
+    """The cases of a model, by weights that know neither it nor the other one."""
+    prior = taught([c for c in curves if c.model not in (model, also)])
+    return [case for c in curves if c.model == model for case in cases(c, prior)]
+
+
+def blind(curves: Sequence[Measurement], steps: Sequence[float], confidence: float) -> list[Tally]:
+    """Each model with the least knob at which no more than 5 % of the stops of the other models are false."""
+    models = sorted({c.model for c in curves})
+    found = []
+    for model in models:
+        others = [case for other in models if other != model for case in held_out(curves, other, model)]
+        right = (s for s in sorted(steps) if tally("", others, s, confidence).false_share <= FALSE)
+        found.append(tally(model, held_out(curves, model), next(right, max(steps)), confidence))
+    return found
+
+
+def measured(path: str, confidence: float, steps: Sequence[float], command: str, shipped: bool = False) -> Measured:
+    """Hold out each model in turn, or judge all by the weights that are shipped."""
     curves = read(path)
     models = sorted({c.model for c in curves})
     made: list[Case] = []
     for model in models:
-        prior = taught([c for c in curves if c.model != model])
-        made += [case for c in curves if c.model == model for case in cases(c, prior)]
+        made += (
+            [case for c in curves if c.model == model for case in cases(c, convergence.PRIOR)]
+            if shipped
+            else held_out(curves, model)
+        )
     tallies = [
         tally(name, [c for c in made if name in (c.model, "all")], s, confidence)
         for s in steps
         for name in (*models, "all")
     ]
-    weights = dict(zip(FAMILIES, taught(curves), strict=True))
+    weights = dict(zip(FAMILIES, convergence.PRIOR if shipped else taught(curves), strict=True))
     counts = {m: sum(c.model == m for c in curves) for m in models}
     return Measured(
-        command, machine(), confidence, counts, weights, tallies, {f"{s:g}": calibration(made, s) for s in steps}
+        command,
+        machine(),
+        confidence,
+        counts,
+        weights,
+        tallies,
+        [] if shipped or len(models) < 3 else blind(curves, steps, confidence),
+        {f"{s:g}": calibration(made, s) for s in steps},
     )
 
 
@@ -245,7 +275,7 @@ def text(found: Measured) -> str:
         f"{here.cores} cores, {here.memory_gib:g} GiB, Python {here.python}, {here.date}",
         "",
         f"curves: {', '.join(f'{m} {n}' for m, n in found.models.items())}; confidence {found.confidence:.0%}",
-        f"weights learned from all: {', '.join(f'{f} {w:.3f}' for f, w in found.weights.items())}",
+        f"weights of the families: {', '.join(f'{f} {w:.3f}' for f, w in found.weights.items())}",
         "",
         "| steps | model | false stops | of goals reached | of all stops | curves with one (95 % interval) | "
         "right stops | of goals missed | iterations saved there |",
@@ -263,6 +293,16 @@ def text(found: Measured) -> str:
             wrong, low, high = t.models_wrong
             share = f"{wrong} of {len(found.models)} models have a false stop (95 % interval {low:.0%} to {high:.0%})"
             lines.append(f"steps {t.steps:g}: {share}")
+    if found.blind:
+        false, right = sum(t.false_stops for t in found.blind), sum(t.stops for t in found.blind)
+        wrong = sum(t.false_stops > 0 for t in found.blind)
+        low, high = wilson(wrong, len(found.blind))
+        lines += ["", "steps set by the other models alone:"]
+        lines += [f"{t.model}: {t.steps:g}, {t.false_stops} false stops, {t.stops} right ones" for t in found.blind]
+        lines.append(
+            f"all: {false / max(false + right, 1):.1%} of the stops are false, of {wrong} of {len(found.blind)} models "
+            f"(95 % interval {low:.0%} to {high:.0%})"
+        )
     lines += ["", "calibration (believed → happened, of so many):"]
     for steps, bins in found.calibration.items():
         row = ", ".join(f"{b.believed:.2f} → {b.happened:.2f} ({b.count})" for b in bins)
@@ -276,11 +316,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("curves", help="a CSV with the columns app, batch_size and metric, a row an epoch")
     parser.add_argument("--confidence", type=float, default=0.95)
     parser.add_argument("--steps", type=float, nargs="+", default=list(STEPS))
+    parser.add_argument("--shipped", action="store_true", help="judge by the weights that are shipped")
     parser.add_argument("--plot", type=Path, metavar="FOLDER")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     chosen = parser.parse_args(arguments)
     command = " ".join(["python -m benchmarks.convergence", *arguments])
-    found = measured(chosen.curves, chosen.confidence, chosen.steps, command)
+    found = measured(chosen.curves, chosen.confidence, chosen.steps, command, chosen.shipped)
     if chosen.plot is not None:
         for path in plot(found, chosen.plot):
             print(f"wrote {path}", file=sys.stderr)

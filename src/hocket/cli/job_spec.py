@@ -150,7 +150,7 @@ def _signal(value: object) -> str:
     return text if text.startswith("SIG") else f"SIG{text}"
 
 
-def _criterion(value: object) -> str:
+def _criterion(value: object, field: str = "until") -> str:
     from hocket.model.criterion import CriterionError, parse
 
     text = _text(value)
@@ -163,7 +163,16 @@ def _criterion(value: object) -> str:
             if found
             else (f"at the end expected {error.expected}")
         )
-        raise FieldProblem("until:", problem, text, error.position) from error
+        raise FieldProblem(f"{field}:", problem, text, error.position) from error
+
+
+def _level(value: object) -> str:
+    from hocket.model.job import Stop
+
+    text = _text(value)
+    if text not in list(Stop):
+        raise BadValue("fixed, optstop or required", value)
+    return text
 
 
 def progress_config(value: object) -> dict[str, Any]:
@@ -207,9 +216,9 @@ _READ: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "weight": ("weight", quantities.number),
     "urgency": ("urgency", quantities.whole),
     "until": ("until", _criterion),
-    "target": ("target", _criterion),
-    "stop": ("stop", _text),
-    "may_lower": ("may_lower", _text),
+    "target": ("target", partial(_criterion, field="target")),
+    "stop": ("stop", _level),
+    "may_lower": ("may_lower", _level),
     "deadline": ("deadline_s", quantities.seconds),
     "time": ("limit_s", quantities.seconds),
     "after": ("after", _texts),

@@ -23,6 +23,7 @@ from hocket.cli.show import show
 from hocket.cli.simulate import simulate
 from hocket.cli.submit import submit
 from hocket.cli.top import top
+from hocket.cli.tune import tune
 from hocket.cli.up import up
 from hocket.cli.version import version
 from hocket.cli.whatif import whatif
@@ -80,6 +81,7 @@ app.command()(policies)
 app.command()(workloads)
 app.command()(demo)
 app.command()(reproduce)
+app.command()(tune)
 app.command()(whatif)
 app.command()(replay)
 app.command()(decide)

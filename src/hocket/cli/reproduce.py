@@ -62,6 +62,8 @@ def reproduce(
         request = _request(chosen, seeds, profiles, trace)
         folder = out if out is not None else Path("reproduce-out") / chosen.name
         must_be_writable(folder, "--out", is_folder=True)
+        if chosen.one_at_a_time and workers > 1:
+            raise ValueError(f"--workers: the runs of '{chosen.name}' are measured one at a time, not {workers}")
         chosen.cases(request)  # What is wrong with it is said before anything runs.
     results = _results(chosen, request, folder, resume=resume, workers=workers)
     findings = chosen.find(request, results)
@@ -124,8 +126,9 @@ def _results(chosen: Reproduction, request: Request, folder: Path, *, resume: bo
             if n in tasks:
                 progress.remove_task(tasks.pop(n))
 
+    many = 1 if chosen.one_at_a_time else workers or cores()
     with kept, progress:
-        muster([CaseRun(chosen.name, cases[n]) for n in missing], workers or cores(), heard)
+        muster([CaseRun(chosen.name, cases[n]) for n in missing], many, heard)
     return [(case, results[n]) for n, case in enumerate(cases)]
 
 

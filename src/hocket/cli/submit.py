@@ -15,6 +15,9 @@ def submit(
     name: said_by.Name = None,
     owner: said_by.Owner = None,
     until: said_by.Until = None,
+    target: said_by.Target = None,
+    stop: said_by.StopAt = None,
+    may_lower: said_by.MayLower = None,
     array: said_by.Array = None,
     model: said_by.Model = None,
     gpus: said_by.Gpus = None,
@@ -54,8 +57,9 @@ def submit(
     criterion, 1 if one failed, 3 otherwise.
     """
     said = {
-        "name": name, "owner": owner, "until": until, "array": array, "model": model, "gpus": gpus,
-        "replica_gpus": replica_gpus, "cpus": cpus, "mem": mem, "gpu_kind": gpu_kind, "gpu_mem": gpu_mem,
+        "name": name, "owner": owner, "until": until, "target": target, "stop": stop, "may_lower": may_lower,
+        "array": array, "model": model, "gpus": gpus, "replica_gpus": replica_gpus, "cpus": cpus, "mem": mem,
+        "gpu_kind": gpu_kind, "gpu_mem": gpu_mem,
         "max_nodes": max_nodes, "priority": priority, "weight": weight, "urgency": urgency, "deadline": deadline,
         "time": time, "after": after, "retries": retries, "backoff": backoff, "cwd": cwd, "env": env,
         "export_all": export_all or None, "resume": resume, "signal": signal, "checkpoint_signal": checkpoint_signal,

@@ -23,6 +23,23 @@ Owner = Annotated[str | None, typer.Option(help="User or team; the login name by
 Until = Annotated[
     str | None, typer.Option(metavar="CRITERION", help="Done when: 'acc >= 92% within 2h'.", rich_help_panel=_WHAT)
 ]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GOAL", help="Measured, and ends nothing: 'acc >= 91% within 80 epochs'.", rich_help_panel=_WHAT
+    ),
+]
+StopAt = Annotated[
+    str | None,
+    typer.Option(
+        "--stop", metavar="LEVEL", help="What load control may end it for: fixed, optstop, required.",
+        rich_help_panel=_WHAT,
+    ),
+]  # fmt: skip
+MayLower = Annotated[
+    str | None,
+    typer.Option(metavar="LEVEL", help="The same for times of overload, if that is more.", rich_help_panel=_WHAT),
+]
 Array = Annotated[
     str | None,
     typer.Option(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from math import isfinite
 
 from hocket.model.capacity import Capacity
 from hocket.model.job import Job, Stop, Task, TaskGraph
+from hocket.model.resources import Node
+
+_TOLERANCE = 1e-9
 
 
 def refusal(live: Container[str], job: Job, whole: Capacity) -> str:
@@ -119,9 +122,34 @@ def _task_faults(task: Task) -> Iterator[str]:
 
 def _tasks_fit(job: Job, whole: Capacity) -> str:
     assert job.tasks is not None
+    may = whole.layout.eligible(job)
     for task in job.tasks.tasks:
-        if all(free.room(task.demand) < 1 for _node, free in whole):
+        if all(free.room(task.demand) < 1 for i, (_node, free) in enumerate(whole) if may >> i & 1):
             return f"job '{job.id}': task '{task.id}' must fit a node, and none has room for {task.demand}"
+    if len(job.tasks.tasks) < 2:
+        return ""
+    if why := _too_many(job.tasks, [node for i, (node, _free) in enumerate(whole) if may >> i & 1]):
+        return f"job '{job.id}': {why}"
+    return ""
+
+
+def _too_many(graph: TaskGraph, nodes: Sequence[Node]) -> str:
+    """Why all tasks together cannot run on these nodes, with GPUs shared up to their whole time; empty if they may."""
+    demands = [task.demand for task in graph.tasks]
+    for field, unit in (("mem_mib", "MiB of memory"), ("cores", "cores"), ("net_mbps", "Mbps of network")):
+        needs, has = sum(getattr(d, field) for d in demands), sum(getattr(n, field) for n in nodes)
+        if needs > has + _TOLERANCE:
+            return f"its {len(demands)} tasks must fit the cluster; they need {needs:g} {unit}, it has {has:g}"
+    gpus, loads = sum(n.gpus for n in nodes), [d.gpus * d.gpu_share for d in demands]
+    if sum(loads) > gpus + _TOLERANCE:
+        return f"its {len(demands)} tasks must fit the cluster; they need {sum(loads):g} GPUs, it has {gpus}"
+    for each in range(1, len(loads) // max(gpus, 1) + 1):  # Of tasks that need more than 1/(k + 1), a GPU holds k.
+        large = sum(load > 1 / (each + 1) + _TOLERANCE for load in loads)
+        if large > each * gpus:
+            return (
+                f"its tasks must fit the cluster; {large} of them need more than 1/{each + 1} of a GPU, and "
+                f"{gpus} GPUs hold {each * gpus}"
+            )
     return ""
 
 

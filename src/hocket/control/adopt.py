@@ -108,27 +108,33 @@ def carry_out(state: State, plan: Plan, capacity: Capacity) -> list[Action] | No
     state.arrived, state.due = [], ()
     state.capacity = capacity
     actions: list[Action] = []
+    counts, reasons = state.counts, plan.reasons
+    more = bool(plan.memos or plan.reviews)  # notes beside reasons
     for old, view in going:
-        state.count(old, -1)
+        if counts:
+            state.count(old, -1)
         state.partitions.drop(old.id)
         actions.append(_pause(state, plan, view))
     for new, view in coming:
-        state.partitions.put(new.id, new)
-        state.count(new, 1)
-        tenant = new.tenants[0]
+        pid, tenant = new.id, new.tenants[0]
+        state.partitions.put(pid, new)
+        if counts:
+            state.count(new, 1)
+        job_id = tenant.job
+        noted = replace(view, **_noted(plan, job_id)) if more else view
+        reason = reasons.get(job_id, view.reason)
         if going and in_the_way(state, "", new.slices):
-            state.put_view(view, replace(view, partitions=(new.id,), **_noted(plan, tenant.job)))
-            state.unsettled += ((tenant.job, ""),)
+            state.put_view(view, replace(noted, partitions=(pid,), reason=reason))
+            state.unsettled += ((job_id, ""),)
             continue
-        to = Holding(new.id, new.slices, tenant.replicas, tenant.boundary)
-        noted = replace(
-            view, partitions=(new.id,), tenancies=(Tenancy("", None, _IS_STARTING, to),), state=_STARTING,
-            **_noted(plan, tenant.job),
-        )  # fmt: skip
-        state.put_view(view, noted)
-        state.foresee_start(noted, to)
-        actions.append((Start if view.tier is _NONE else Resume)(tenant.job, "", to, new))
-    if plan.memos or plan.reviews or len(plan.reasons) != len(going) + len(coming) or "*" in plan.reasons:
+        to = Holding(pid, new.slices, tenant.replicas, tenant.boundary)
+        tenancies = (Tenancy("", None, _IS_STARTING, to),)
+        starting = replace(noted, partitions=(pid,), tenancies=tenancies, state=_STARTING, reason=reason)
+        state.put_view(view, starting)
+        if state.shifts is not None:
+            state.foresee_start(starting, to)
+        actions.append((Start if view.tier is _NONE else Resume)(job_id, "", to, new))
+    if more or len(reasons) != len(going) + len(coming) or "*" in reasons:
         _take_notes(state, plan, {view.job.id for _partition, view in (*going, *coming)})
     return actions
 
@@ -139,7 +145,9 @@ def _pause(state: State, plan: Plan, view: JobView) -> Pause:
     holding = view.tenancies[0].holding
     assert holding is not None
     tenancies = (Tenancy("", holding, _IS_PAUSING),)
-    state.put_view(view, replace(view, partitions=(), tenancies=tenancies, state=_PAUSING, **_noted(plan, job_id)))
+    noted = replace(view, **_noted(plan, job_id)) if plan.memos or plan.reviews else view
+    reason = plan.reasons.get(job_id, view.reason)
+    state.put_view(view, replace(noted, partitions=(), tenancies=tenancies, state=_PAUSING, reason=reason))
     for part in holding.slices:
         if part.gpus or part.cores or part.mem_mib or part.net_mbps:  # Some jobs ask for nothing.
             state.leaving.put(f"{job_id}/", holding.slices)
@@ -192,7 +200,8 @@ def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, 
     for action in actions:
         view = state.jobs.live[action.job]
         match action:
-            case Start(_, task, to, _) | Resume(_, task, to, _):
+            case Start() | Resume():  # Fields in a pattern cost a look each; these come all the time.
+                task, to = action.task, action.to
                 tenancy = Tenancy(task, None, _IS_STARTING, to)
                 _doing(state, view, task, tenancy, _RUNNING if view.size else _STARTING)
                 if not view.size:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from math import inf, isfinite
 
 from hocket.model.capacity import Capacity
-from hocket.model.job import Job
-from hocket.model.partition import BOUNDARIES, Boundary, Partition, Sharing, Tenant
+from hocket.model.job import ONE_GPU, Job
+from hocket.model.partition import BOUNDARIES, NOW, Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
 from hocket.model.snapshot import NO_USE, Snapshot, demand_of
@@ -31,10 +31,16 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
     found: list[str] = []
     capacity = snapshot.capacity
     if plan.put or plan.drop:
-        _partitions(snapshot, plan, found)
-        capacity = _capacity(snapshot, plan, found)
-        if "*" not in plan.reasons:
-            _reasons(snapshot, plan, found)
+        problems: list[str] = []
+        if (changes := _at_a_glance(snapshot, plan)) is not None:
+            capacity = snapshot.capacity.exchange(*changes, problems)
+            if problems:  # They are said with their partitions below.
+                changes = None
+        if changes is None:
+            _partitions(snapshot, plan, found)
+            capacity = _capacity(snapshot, plan, found)
+            if "*" not in plan.reasons:
+                _reasons(snapshot, plan, found)
         if not found and snapshot.owners.data():
             found += _quotas(snapshot, plan)
     if plan.ends or plan.tiers or plan.checkpoints:
@@ -48,15 +54,49 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
     return found, capacity
 
 
+def _at_a_glance(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slice]] | None:
+    """What a plan gives back and takes, if it only starts waiting jobs, each alone on GPUs, in others' place or not.
+
+    Most plans are so. Nothing is wrong with one then, unless it takes what is not free; None: that is to be seen.
+    """
+    jobs, partitions, reasons = snapshot.jobs.data(), snapshot.partitions.data(), plan.reasons
+    put, drop = plan.put, plan.drop
+    if (
+        plan.ends
+        or (len(drop) > 1 and len(set(drop)) < len(drop))
+        or (len(put) > 1 and len({p.id for p in put}) < len(put))
+    ):
+        return None
+    back: list[Slice] = []
+    for pid in drop:
+        old = partitions.get(pid)
+        if old is None or len(old.tenants) > 1 or old.tenants[0].job not in reasons:
+            return None
+        back += old.slices
+    out: list[Slice] = []
+    for new in put:
+        pid, slices, tenants = new.id, new.slices, new.tenants
+        if len(tenants) != 1 or new.sharing is not _ALONE or pid in partitions or pid not in reasons:
+            return None
+        tenant = tenants[0]
+        view = jobs.get(pid)  # A job alone has a partition of its name, so no job comes twice.
+        if tenant.job != pid or tenant.task or tenant.boundary is not NOW or view is None:
+            return None
+        job, replicas = view.job, tenant.replicas
+        if view.partitions or view.verdict or view.held is not None or job.gpu_kinds or job.gpu_mem_mib:
+            return None
+        if job.demand is not ONE_GPU or len(replicas) != len(slices) or sum(replicas) not in job.sizes:
+            return None
+        if len(slices) > 1 and (job.max_nodes or len({part.node for part in slices}) < len(slices)):
+            return None
+        for i, part in enumerate(slices):
+            if not 0 < replicas[i] <= len(part.gpus) or part.cores or part.mem_mib or part.net_mbps:
+                return None
+        out += slices
+    return back, out
+
+
 def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
-    if len(plan.put) == 1 and not plan.drop and len(plan.put[0].tenants) == len(plan.put[0].slices) == 1:
-        # The commonest plan by far: one job gets something on one node.
-        partition = plan.put[0]
-        tenant = partition.tenants[0]
-        view = snapshot.jobs.get(tenant.job)
-        if view is None or not view.partitions:
-            _tenant(snapshot, plan, partition, tenant, view, found)
-            return
     jobs, partitions = snapshot.jobs.data(), snapshot.partitions.data()
     dropped = set(plan.drop)
     for pid in plan.drop:
@@ -135,9 +175,9 @@ def _tenant(
     if job.max_nodes and sum(1 for r in replicas if r) > job.max_nodes:
         found.append(f"job '{job.id}' may span {job.max_nodes} nodes, the plan spreads it over {len(replicas)}")
     demand = demand_of(job, tenant.task) if tenant.task else job.demand
-    for i, part in enumerate(partition.slices):
-        if replicas[i]:
-            _holds(snapshot, partition, job, demand, tenant, part, replicas[i], found)
+    for part, here in zip(partition.slices, replicas, strict=True):
+        if here:
+            _holds(snapshot, partition, job, demand, tenant, part, here, found)
 
 
 def _sets_a_length(boundary: Boundary) -> bool:

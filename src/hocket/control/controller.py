@@ -25,6 +25,8 @@ from hocket.model.snapshot import Snapshot
 
 Decide = Callable[[Snapshot], Plan]  # a policy with its parameters bound
 
+_LOOKED_AT = frozenset({JobSubmitted, NodeJoined, JobFailed})  # events that may become others
+
 
 class Controller:
     """Owns the state; everything it does with it is pure but for the journal."""
@@ -102,11 +104,8 @@ class Controller:
         return self.state.snapshot()
 
     def _facts(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
-        for event in events:
-            kind = type(event)
-            if kind is JobSubmitted or kind is NodeJoined or kind is JobFailed:
-                events = self._admitted(events)
-                break
+        if not _LOOKED_AT.isdisjoint(map(type, events)):
+            events = self._admitted(events)
         timers = self._timers
         if timers and timers[0][0] <= now_s:
             due: dict[str, None] = {}
@@ -142,19 +141,14 @@ class Controller:
         like = self._fits.get(job.sizes)
         if (
             like is not None
-            and (like.demand is job.demand or like.demand == job.demand)
-            and like.weight == job.weight
-            and job.deadline_s is None
-            and not (job.urgency or job.tasks or job.gpu_kinds or job.gpu_mem_mib or job.max_nodes)
-            and not (job.after or job.backoff_s or job.retries is not None or job.limit_s is not None)
-            and not job.may_stop
+            and replace(job, id=like.id, owner=like.owner) == like
             and job_id.isprintable()
             and "/" not in job_id
             and 0 < len(job_id) <= 200
         ):
-            return ""  # the common case: a job like another before it, and nothing else about it that could be wrong
+            return ""  # the common case: a job like another before it, but for its names
         reason = refusal(self.state.jobs, job, self._whole)
-        if not reason and job.tasks is None:
+        if not reason and job.tasks is None and not job.after:  # Whom it is to follow may be over by then.
             self._fits[job.sizes] = job
         return reason
 

@@ -152,12 +152,9 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
     now = Tenancy(task, holding)
     tenancies = (now,) if len(others) == 1 else tuple(now if t is tenancy else t for t in others)
     leaves = bool(state.leaving.live) and f"{job_id}/{task}" in state.leaving
-    started_s = view.started_s
-    settled = state.accounted(
-        view,
-        tenancies,
-        _RUNNING,
-        started_s=state.now_s if started_s is None else started_s,
+    settled = replace(
+        state.accounted(view, tenancies, _RUNNING),
+        started_s=state.now_s if view.started_s is None else view.started_s,
         starts=view.starts + _is_another_run(tenancy),
         prepared=False,
     )
@@ -195,7 +192,8 @@ def _as_planned(state: State, job_id: str, task: str, holding: Holding | None) -
         return False
     for t in partition.tenants:
         if t.job == job_id and t.task == task:
-            return t.replicas == holding.replicas and t.boundary == holding.boundary
+            same_length = t.boundary is holding.boundary or t.boundary == holding.boundary
+            return same_length and (t.replicas is holding.replicas or t.replicas == holding.replicas)
     return False
 
 
@@ -206,7 +204,8 @@ def _left(state: State, event: JobPaused) -> None:
         return
     tenancies = tuple(t for t in view.tenancies if t.task != task)
     state.leaving.drop(f"{job_id}/{task}")
-    state.put_view(view, state.accounted(view, tenancies, view.state if tenancies else _PAUSED, tier=event.tier))
+    left = state.accounted(view, tenancies, view.state if tenancies else _PAUSED)
+    state.put_view(view, replace(left, tier=event.tier))
     if view.partitions and any(
         t.job == job_id and t.task == task for p in view.partitions for t in state.partitions.live[p].tenants
     ):
@@ -228,6 +227,7 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
     if state.unsettled or state.leaving.live:
         _forget_tenants(state, view)
     state.jobs.drop(job_id)
+    state.note_holder(job_id, view.tenancies, ())
     if not view.starts and job_id in state.arrived:
         state.arrived.remove(job_id)
     state.shift_s.pop(job_id, None)
@@ -273,10 +273,8 @@ def _fail(state: State, job_id: str, reason: str) -> None:
     state.alarm = state.freed = True
     state.vacate(view)
     _forget_tenants(state, view)
-    now = state.accounted(
-        view,
-        (),
-        _WAITING if view.tier is Tier.NONE else _PAUSED,
+    now = replace(
+        state.accounted(view, (), _WAITING if view.tier is Tier.NONE else _PAUSED),
         failures=view.failures + 1,
         partitions=(),
         prepared=False,
@@ -344,7 +342,7 @@ def _phases_observed(state: State, event: PhasesObserved) -> None:
     view = state.jobs.live.get(event.job)
     if view is None or not state.learns:
         return
-    beliefs = phases.observe(view.beliefs, event.machines, event.comp_s, event.comm_s, event.iterations)
+    beliefs = phases.observe(view.beliefs, event)
     state.put_view(view, replace(view, beliefs=beliefs))
     if view.beliefs.comp_s is None:
         state.alarm = True  # Nobody knew anything about its phases before.
@@ -416,10 +414,8 @@ def _evict(state: State, job_id: str, task: str, why: str) -> None:
     tenancies = tuple(t for t in view.tenancies if t.task != task)
     state.leaving.drop(f"{job_id}/{task}")
     state.settle((job_id, task))
-    state.put_view(
-        view,
-        state.accounted(view, tenancies, view.state, partitions=left, failures=view.failures + 1, reason=why),
-    )
+    now = state.accounted(view, tenancies, view.state)
+    state.put_view(view, replace(now, partitions=left, failures=view.failures + 1, reason=why))
 
 
 def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:

@@ -65,6 +65,7 @@ class State:
         "followers",
         "freed",
         "history",
+        "holders",
         "jobs",
         "judged",
         "learns",
@@ -123,6 +124,7 @@ class State:
         for view in self.jobs.live.values():
             if view.held:
                 self.note_follower(view.job)
+        self.holders: dict[str, set[str]] | None = None  # partition → jobs that hold it; kept once somebody has asked
         self.shifting: list[tuple[float, str]] = []  # (when, job) whose rank changes then; stale ones do no harm
         self.shift_s: dict[str, float] = {}  # the last of them by job
         if shifts is not None:
@@ -141,38 +143,53 @@ class State:
 
     def snapshot(self) -> Snapshot:
         """The state at this moment, as a value."""
-        return Snapshot(
-            self.now_s, self.nodes.seal(), self.owners.seal(), self.usage.seal(), self.jobs.seal(),
-            self.waiting.seal(), self.placed.seal(), self.partitions.seal(), self.leaving.seal(), self.unsettled,
-            self.capacity, self.history.seal(), self.memo, self.wake, self.seed, self.decision, self.submissions,
-            tuple(self.arrived), self.due,
+        nodes, owners, usage, leaving, history = self.nodes, self.owners, self.usage, self.leaving, self.history
+        return Snapshot(  # Those that are hardly ever touched are not sealed each time.
+            self.now_s,
+            nodes.seal() if nodes.undo else nodes.sealed,
+            owners.seal() if owners.undo else owners.sealed,
+            usage.seal() if usage.undo else usage.sealed,
+            self.jobs.seal(), self.waiting.seal(), self.placed.seal(), self.partitions.seal(),
+            leaving.seal() if leaving.undo else leaving.sealed,
+            self.unsettled, self.capacity,
+            history.seal() if history.undo else history.sealed,
+            self.memo, self.wake, self.seed, self.decision, self.submissions, tuple(self.arrived), self.due,
         )  # fmt: skip
 
     def put_view(self, old: JobView | None, new: JobView) -> None:
         """Replace a view, and stand the job where its rank and its plan put it."""
+        job, job_id = new.job, new.job.id
+        before = new.rank
         rank = self.order(new, self.now_s)
-        if rank != new.rank:
-            if new.size and self.shift_s.get(new.job.id, inf) <= self.now_s:
+        if rank == before:
+            rank = before  # So that queues compare it by identity.
+        else:
+            if new.size and self.shift_s.get(job_id, inf) <= self.now_s:
                 self._note_fall(new, rank)  # An event came first, and `shift` will find nothing changed.
             new = replace(new, rank=rank)
-        job = new.job
-        self.jobs.put(job.id, new)
-        if new.size and self.shifts is not None and (old is None or old.since_s != new.since_s or old.rank != rank):
-            self.await_shift(new)
-        if old is not None:
-            was_placed = bool(old.partitions)
-            if was_placed == bool(new.partitions) and old.rank == rank and bool(old.held) == bool(new.held):
+        self.jobs.put(job_id, new)
+        if self.holders is not None:
+            self.note_holder(job_id, old.tenancies if old is not None else (), new.tenancies)
+        if old is None:
+            if new.size and self.shifts is not None:
+                self.await_shift(new)
+        else:
+            before = old.rank
+            same = before is rank or before == rank
+            if new.size and self.shifts is not None and not (same and old.since_s == new.since_s):
+                self.await_shift(new)
+            if old.partitions:
+                if same and new.partitions and old.held is new.held:
+                    return
+                self.placed.drop(0, (before, old.number, job_id))
+            elif same and not new.partitions and old.held is new.held:
                 return
-            entry = (old.rank, old.number, job.id)
-            if was_placed:
-                self.placed.drop(0, entry)
             elif not old.held:
-                self.waiting.drop(shape_of(job), entry)
-        entry = (rank, new.number, job.id)
+                self.waiting.drop(shape_of(job), (before, old.number, job_id))
         if new.partitions:
-            self.placed.put(0, entry)
+            self.placed.put(0, (rank, new.number, job_id))
         elif not new.held:
-            self.waiting.put(shape_of(job), entry)
+            self.waiting.put(shape_of(job), (rank, new.number, job_id))
 
     def await_shift(self, view: JobView) -> None:
         """Look at a running job again when its rank changes."""
@@ -209,7 +226,7 @@ class State:
         if view.partitions and (self.fell_to is None or rank > self.fell_to):
             self.fell_to = rank
 
-    def accounted(self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState, **changes: Any) -> JobView:
+    def accounted(self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState) -> JobView:
         """The view with its times summed up to now, and what it runs on from now on."""
         now_s = self.now_s
         past = now_s - view.since_s
@@ -222,22 +239,20 @@ class State:
                 size += sum(holding.replicas)
                 for part in holding.slices:
                     gpus += len(part.gpus)
-        beliefs = view.beliefs
+        beliefs, pace = view.beliefs, view.pace
         if size and (beliefs.kinds or beliefs.spread != 1.0):
             slices = next(t.holding.slices for t in tenancies if t.holding is not None)
-            changes["pace"] = beliefs.pace_on(self.nodes.live[slices[0].node].node.gpu_kind, len(slices))
+            pace = beliefs.pace_on(self.nodes.live[slices[0].node].node.gpu_kind, len(slices))
         if view.size:
             return replace(
-                view, since_s=now_s, size=size, gpus=gpus, tenancies=tenancies, state=state,
+                view, since_s=now_s, size=size, gpus=gpus, tenancies=tenancies, state=state, pace=pace,
                 ran_s=view.ran_s + past,
                 attained_gpu_s=view.attained_gpu_s + view.gpus * past,
                 done_s=view.done_s + past * beliefs.speed_at(view.size) * view.pace,
-                **changes,
             )  # fmt: skip
         return replace(
-            view, since_s=now_s, size=size, gpus=gpus, tenancies=tenancies, state=state,
+            view, since_s=now_s, size=size, gpus=gpus, tenancies=tenancies, state=state, pace=pace,
             waited_s=view.waited_s + past,
-            **changes,
         )  # fmt: skip
 
     def note_follower(self, job: Job) -> None:
@@ -267,7 +282,8 @@ class State:
 
     def change_tenants(self, partition: Partition, tenants: tuple[Tenant, ...]) -> None:
         """Leave a partition to these of its tenants; without any it is no more."""
-        self.count(partition, -1)
+        if self.counts:
+            self.count(partition, -1)
         if tenants:
             changed = replace(partition, tenants=tenants)
             self.count(changed, 1)
@@ -319,9 +335,26 @@ class State:
 
     def note_leavers(self, pids: Set[str]) -> None:
         """Partitions that several shared are no more, or have other resources: who was on his way out leaves more."""
-        for view in self.jobs.live.values():
-            if any(t.holding is not None and t.holding.partition in pids for t in view.tenancies):
-                self.note_leaving(view)
+        if self.holders is None:
+            self.holders = {}
+            for view in self.jobs.live.values():
+                self.note_holder(view.job.id, (), view.tenancies)
+        jobs = {job_id for pid in pids for job_id in self.holders.get(pid, ())}
+        for view in sorted((self.jobs.live[job_id] for job_id in jobs), key=lambda v: v.number):
+            self.note_leaving(view)
+
+    def note_holder(self, job_id: str, before: tuple[Tenancy, ...], now: tuple[Tenancy, ...]) -> None:
+        """Keep track of which partitions a job holds; there is somebody who asks."""
+        if self.holders is None or before is now:
+            return
+        for tenancy in before:
+            if tenancy.holding is not None and (jobs := self.holders.get(tenancy.holding.partition)) is not None:
+                jobs.discard(job_id)
+                if not jobs:
+                    del self.holders[tenancy.holding.partition]
+        for tenancy in now:
+            if tenancy.holding is not None:
+                self.holders.setdefault(tenancy.holding.partition, set()).add(job_id)
 
     def left_behind(self, view: JobView, task: str, held: Holding) -> tuple[Slice, ...]:
         """What the tenant holds and the plan no longer gives its partition."""

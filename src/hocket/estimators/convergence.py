@@ -9,7 +9,9 @@ weights of the families as measured curves taught them.
 
 No family foresees what a step of the learning rate brings. So there is a second answer, for curves that may have steps:
 then the metric gets further by an exponential amount, one time in twenty by more than the whole range seen so far,
-for each e-fold of epochs to come. That states ignorance; it is fitted to nothing.
+for each e-fold of epochs to come. That states ignorance; it is fitted to nothing. Nor does any foresee when a model
+that has learned nothing yet will begin to: a curve that has not moved, as far as noise lets one see, begins to with the
+probability that is left of its epochs, and may then get anywhere.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ _NOISE = 0.02  # of the range seen: no curve is known better than that
 _LATE = 0.5  # the power of its epoch by which a point counts: the end of a curve tells most about what comes
 _STEP = 1.0 / log(20.0)  # mean of what steps bring, in ranges seen, for each e-fold of epochs to come
 _QUANTILES = 16  # that stand for the distribution of that
+_MOVED = 0.75  # of the variance that was seen: so much a shape must explain, or all may be noise
 _VALUES = 24  # of a curve that is believed
 _LOGISTIC = pi / sqrt(3.0)  # errors are logistic, whose tails are heavier than normal's; at this slope their sd is 1
 
@@ -64,6 +67,7 @@ class Outlook(Struct, frozen=True):
     weights: Any  # sum up to 1
     step: float  # mean of what steps bring, if there are any
     rises: bool
+    begins: float = 0.0  # the probability that it only now begins to move, and may then get anywhere
 
     def reaches(self, values: Sequence[float], steps: bool = False) -> Numbers:
         """The probability of getting to each of these values by then; with steps, or without."""
@@ -73,7 +77,7 @@ class Outlook(Struct, frozen=True):
         brought = -self.step * np.log1p(-(np.arange(_QUANTILES) + 0.5) / _QUANTILES) if steps else np.zeros(1)
         missing = (wanted[:, None] - brought)[:, :, None] - self.means
         chances = 1.0 / (1.0 + np.exp(np.clip(missing / self.sds * _LOGISTIC, -60.0, 60.0)))
-        found: Numbers = (chances @ self.weights).mean(axis=1)
+        found: Numbers = self.begins + (1.0 - self.begins) * (chances @ self.weights).mean(axis=1)
         return found
 
 
@@ -101,11 +105,15 @@ def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) ->
     noise = np.maximum(yy - slope * xy, 0.0) + _NOISE**2
     ahead = 1.0 - x_mean
     sds = np.sqrt(noise * n / max(n - 2.0, 1.0) * (1.0 + 1.0 / n + ahead * ahead / (n * xx)))
+    left = float(np.maximum(yy - slope * xy, 0.0).min()) / yy if yy > 0 else 1.0
     way = np.maximum(np.abs(slope), _NOISE)
     evidence = _start(prior) - 0.5 * (n - 2.0) * np.log(noise) - 0.5 * np.log(xx) - np.log(way)
     weights = np.exp(evidence - evidence.max())
     means = values[0] + span * (z_mean + slope * ahead)
-    return Outlook(means, sds * span, weights / weights.sum(), _STEP * log(last / epochs[-1]) * span, rises)
+    has_moved = 1.0 - left * (n - 1.0) / max(n - 3.0, 1.0) >= _MOVED
+    begins = 0.0 if has_moved else 1.0 - float(epochs[-1]) / last
+    step = _STEP * log(last / epochs[-1]) * span
+    return Outlook(means, sds * span, weights / weights.sum(), step, rises, begins)
 
 
 def family_weights(found: Outlook) -> Weights:
@@ -140,20 +148,33 @@ def refitted(beliefs: Beliefs, goal: Goal, epoch: int, last: int, prior: Weights
     numbers, nothing is believed.
     """
     points = beliefs.quality.points if beliefs.quality is not None else ()
-    seen = [(p.x, p.mean) for p in points if p.seen and p.x <= epoch]
-    rises = goal.relation == ">="
-    found = outlook(seen, last, rises, prior) if all(isfinite(v) for _k, v in seen) else None
+    seen = tuple((p.x, p.mean) for p in points if p.seen and p.x <= epoch)
+    found = (
+        _reach(seen, last, goal.relation == ">=", goal.target, prior) if all(isfinite(v) for _k, v in seen) else None
+    )
     if found is None:
         return beliefs if beliefs.reach is None else replace(beliefs, reach=None, reach_stepping=None)
+    smooth, stepping = found
+    return replace(beliefs, reach=smooth, reach_stepping=stepping)
+
+
+@lru_cache(maxsize=4096)  # Trials of one sweep, and simulated jobs, often report the very same values.
+def _reach(
+    seen: tuple[tuple[float, float], ...], last: int, rises: bool, target: float, prior: Weights
+) -> tuple[Curve, Curve] | None:
+    """Value → the probability of getting there by epoch `last`, without steps and with them."""
+    found = outlook(seen, last, rises, prior)
+    if found is None:
+        return None
     low, high = min(v for _k, v in seen), max(v for _k, v in seen)
     best, worst = (high, low) if rises else (low, high)
-    stride = (best - worst or goal.target - best or 1e-9) / (_VALUES - 4)
-    values = sorted({goal.target, *(best + i * stride for i in range(-3, _VALUES - 3))})
+    stride = (best - worst or target - best or 1e-9) / (_VALUES - 4)
+    values = sorted({target, *(best + i * stride for i in range(-3, _VALUES - 3))})
     smooth, stepping = (
         Curve(tuple(Point(v, float(p)) for v, p in zip(values, found.reaches(values, steps), strict=True)))
         for steps in (False, True)
     )
-    return replace(beliefs, reach=smooth, reach_stepping=stepping)
+    return smooth, stepping
 
 
 @lru_cache(maxsize=64)

@@ -10,16 +10,19 @@ from math import sqrt
 from msgspec.structs import replace
 
 from hocket.model.curve import Beliefs, Curve, Point
+from hocket.model.event import PhasesObserved
 
 _FORGETS = 0.2  # the weight of a new observation among many
 
 
-def observe(beliefs: Beliefs, machines: int, comp_s: float, comm_s: float, iterations: int) -> Beliefs:
+def observe(beliefs: Beliefs, seen: PhasesObserved) -> Beliefs:
     """Beliefs with the mean phases of some iterations on so many machines taken in, as a moving average."""
     return replace(
         beliefs,
-        comp_s=_averaged(beliefs.comp_s, machines, comp_s, iterations),
-        comm_s=_averaged(beliefs.comm_s, machines, comm_s, iterations),
+        comp_s=_averaged(beliefs.comp_s, seen.machines, seen.comp_s, seen.iterations),
+        comm_s=_averaged(beliefs.comm_s, seen.machines, seen.comm_s, seen.iterations),
+        slowest=_averaged(beliefs.slowest, seen.machines, seen.slowest, seen.iterations),
+        link=seen.link,
     )
 
 

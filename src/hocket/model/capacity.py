@@ -1,7 +1,8 @@
 """What is free on which node, as a value, and where a job of some size fits.
 
 Nodes are kept as one bit mask for each number of free GPUs: the best-fitting node is the lowest bit of the first
-mask that has one, whether there are ten nodes or ten thousand.
+mask that has one, whether there are ten nodes or ten thousand. Which GPUs are free is one long number, some bits for
+each node: a value that is cheap to change, for most jobs ask for nothing but GPUs.
 """
 
 from __future__ import annotations
@@ -52,18 +53,22 @@ class Free(Struct, frozen=True, gc=False):
         return room
 
 
-_NOTHING = Free(0, 0.0, 0.0, 0.0)
+Amounts = tuple[float, float, float]  # cores, memory in MiB, network in Mbps
+_NOTHING: Amounts = (0.0, 0.0, 0.0)
 
 
 class Layout:
     """The nodes there are, lost ones included. Shared by all capacities over them."""
 
-    __slots__ = ("_eligible", "all", "index", "nodes")
+    __slots__ = ("_eligible", "all", "gpus_only", "index", "nodes", "ones", "width")
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = tuple(nodes)
         self.index = {node.id: i for i, node in enumerate(self.nodes)}
         self.all = (1 << len(self.nodes)) - 1
+        self.width = max((n.gpus for n in self.nodes), default=0)  # bits for the GPUs of one node
+        self.ones = (1 << self.width) - 1
+        self.gpus_only = not any(n.cores or n.mem_mib or n.net_mbps for n in self.nodes)
         self._eligible: dict[tuple[tuple[str, ...], float], int] = {((), 0.0): self.all}
 
     def eligible(self, job: Job) -> int:
@@ -87,16 +92,13 @@ class OverCapacity(ValueError):
 class _Overlay(Struct, eq=False):
     """A few nodes as a draft has them, over all nodes as they are: trying things out copies nothing."""
 
-    _under: VersionedMap[int, Free] | _Overlay
-    _changed: VersionedMap[int, Free]
+    _under: VersionedMap[int, Amounts] | _Overlay
+    _changed: VersionedMap[int, Amounts]
 
-    def __getitem__(self, i: int) -> Free:
+    def __getitem__(self, i: int) -> Amounts:
         return self._changed.get(i) or self._under[i]
 
-    def set(self, i: int, free: Free) -> _Overlay:
-        return _Overlay(self._under, self._changed.set(i, free))
-
-    def update(self, changes: dict[int, Free]) -> _Overlay:
+    def update(self, changes: dict[int, Amounts]) -> _Overlay:
         return _Overlay(self._under, self._changed.update(changes))
 
 
@@ -104,7 +106,8 @@ class Capacity(Struct, eq=False):
     """What is free, by node. Immutable: taking and giving back return another one."""
 
     layout: Layout
-    _free: VersionedMap[int, Free] | _Overlay  # by the node's index
+    _mask: int  # of the free GPUs of all nodes, `layout.width` bits each
+    _amounts: VersionedMap[int, Amounts] | _Overlay  # what else is free, by the node's index
     _by_count: tuple[int, ...]  # mask of nodes by their number of free GPUs
     gpus: int  # free in all
     up: int  # mask of the nodes that are there
@@ -113,38 +116,43 @@ class Capacity(Struct, eq=False):
     def of(nodes: Iterable[Node]) -> Capacity:
         """All of the nodes, free."""
         layout = Layout(nodes)
-        frees = [Free((1 << n.gpus) - 1, n.cores, n.mem_mib, n.net_mbps) for n in layout.nodes]
-        by_count = [0] * (max((n.gpus for n in layout.nodes), default=0) + 1)
-        for i, node in enumerate(layout.nodes):
-            by_count[node.gpus] |= 1 << i
-        gpus = sum(n.gpus for n in layout.nodes)
-        return Capacity(layout, versioned(enumerate(frees)), tuple(by_count), gpus, layout.all)
+        amounts = versioned((i, _NOTHING) for i in range(len(layout.nodes)))
+        none = Capacity(layout, 0, amounts, (layout.all, *[0] * layout.width), 0, 0)
+        return none._with({i: _whole(node) for i, node in enumerate(layout.nodes)}, layout.all)
 
     def draft(self) -> Capacity:
         """The same capacity, to try things out on: what is taken of it leaves this line of states alone."""
-        return Capacity(self.layout, _Overlay(self._free, VersionedMap({})), self._by_count, self.gpus, self.up)
+        if self.layout.gpus_only:
+            return self  # Numbers are values.
+        amounts = _Overlay(self._amounts, VersionedMap({}))
+        return Capacity(self.layout, self._mask, amounts, self._by_count, self.gpus, self.up)
 
     def __getitem__(self, node: str) -> Free:
-        return self._free[self.layout.index[node]]
+        return self._at(self.layout.index[node])
 
     def __iter__(self) -> Iterator[tuple[Node, Free]]:
         for i, node in enumerate(self.layout.nodes):
-            yield node, self._free[i]
+            yield node, self._at(i)
+
+    def _at(self, i: int) -> Free:
+        return Free(self._gpus_at(i), *self._amounts[i])
+
+    def _gpus_at(self, i: int) -> int:
+        layout = self.layout
+        return self._mask >> i * layout.width & layout.ones
 
     def _with(self, changes: dict[int, Free], up: int) -> Capacity:
-        gpus, free, by_count = self.gpus, self._free, self._by_count
-        counts: list[int] | None = None
+        """This capacity with these nodes as given."""
+        width, mask, gpus, counts = self.layout.width, self._mask, self.gpus, list(self._by_count)
         for i, now in changes.items():
-            had, has = free[i].gpus, now.gpus
-            if had != has:
-                before, after = had.bit_count(), has.bit_count()
-                if counts is None:
-                    counts = list(by_count)
-                bit = 1 << i
-                counts[before] ^= bit
-                counts[after] ^= bit
-                gpus += after - before
-        return Capacity(self.layout, free.update(changes), by_count if counts is None else tuple(counts), gpus, up)
+            had = self._gpus_at(i)
+            mask ^= (had ^ now.gpus) << i * width
+            before, after = had.bit_count(), now.gpus.bit_count()
+            counts[before] ^= 1 << i
+            counts[after] ^= 1 << i
+            gpus += after - before
+        amounts = self._amounts.update({i: (now.cores, now.mem_mib, now.net_mbps) for i, now in changes.items()})
+        return Capacity(self.layout, mask, amounts, tuple(counts), gpus, up)
 
     def take(self, slices: Sequence[Slice]) -> Capacity:
         """This capacity less what a partition takes."""
@@ -160,80 +168,60 @@ class Capacity(Struct, eq=False):
 
     def exchange(self, back: Sequence[Slice], out: Sequence[Slice], found: list[str]) -> Capacity:
         """This capacity with some given back and then some taken. What cannot be taken is said, and left out."""
-        if len(back) + len(out) == 1:
-            part = back[0] if back else out[0]
-            if not (part.cores or part.mem_mib or part.net_mbps):
-                return self._exchange_gpus(part, bool(back), found)
-        index, up, free_of = self.layout.index, self.up, self._free
-        changes: dict[int, Free] = {}  # A struct is true, so `or` below asks whether there is one.
+        layout, up, free, gpus, counts = self.layout, self.up, self._mask, self.gpus, [*self._by_count]
+        index, width, ones = layout.index, layout.width, layout.ones
+        changes: dict[int, Amounts] = {}  # A tuple of three is true, so `or` below asks whether there is one.
         for part in back:
             i = index.get(part.node)
             if i is None or not up >> i & 1:
                 continue
-            free = changes.get(i) or free_of[i]
-            gpus = free.gpus | gpu_mask(part.gpus)
+            if part.gpus:
+                shift, bit = i * width, 1 << i
+                had = free >> shift & ones
+                has = had | gpu_mask(part.gpus)
+                free ^= (had ^ has) << shift
+                before, after = had.bit_count(), has.bit_count()
+                counts[before] ^= bit
+                counts[after] ^= bit
+                gpus += after - before
             if part.cores or part.mem_mib or part.net_mbps:
-                cores, mem_mib = free.cores + part.cores, free.mem_mib + part.mem_mib
-                changes[i] = Free(gpus, cores, mem_mib, free.net_mbps + part.net_mbps)
-            else:
-                changes[i] = Free(gpus, free.cores, free.mem_mib, free.net_mbps)
+                cores, mem_mib, net_mbps = changes.get(i) or self._amounts[i]
+                changes[i] = (cores + part.cores, mem_mib + part.mem_mib, net_mbps + part.net_mbps)
         for part in out:
             i = index.get(part.node)
             if i is None or not up >> i & 1:
                 found.append(f"node '{part.node}' is {'not in the cluster' if i is None else 'lost'}")
                 continue
-            free = changes.get(i) or free_of[i]
-            mask = gpu_mask(part.gpus)
-            if mask & ~free.gpus or mask.bit_count() != len(part.gpus):
-                found.append(_conflict(self.layout.nodes[i], free, part))
-            elif part.cores or part.mem_mib or part.net_mbps:
-                cores, mem_mib, net_mbps = (
-                    free.cores - part.cores,
-                    free.mem_mib - part.mem_mib,
-                    free.net_mbps - part.net_mbps,
-                )
-                if cores < -_TOLERANCE or mem_mib < -_TOLERANCE or net_mbps < -_TOLERANCE:
-                    found.append(_conflict(self.layout.nodes[i], free, part))
-                else:
-                    changes[i] = Free(free.gpus ^ mask, cores, mem_mib, net_mbps)
-            else:
-                changes[i] = Free(free.gpus ^ mask, free.cores, free.mem_mib, free.net_mbps)
-        return self._with(changes, up) if changes else self
-
-    def _exchange_gpus(self, part: Slice, gives: bool, found: list[str]) -> Capacity:
-        """GPUs of one node change hands: what happens most, with nothing done that it does not need."""
-        i = self.layout.index.get(part.node)
-        if i is None or not self.up >> i & 1:
-            if not gives:
-                found.append(f"node '{part.node}' is {'not in the cluster' if i is None else 'lost'}")
-            return self
-        free = self._free[i]
-        had, mask = free.gpus, gpu_mask(part.gpus)
-        if gives:
-            has = had | mask
-        elif mask & ~had or mask.bit_count() != len(part.gpus):
-            found.append(_conflict(self.layout.nodes[i], free, part))
-            return self
-        else:
-            has = had ^ mask
-        before, after = had.bit_count(), has.bit_count()
-        counts, bit = list(self._by_count), 1 << i
-        counts[before] ^= bit
-        counts[after] ^= bit
-        now = Free(has, free.cores, free.mem_mib, free.net_mbps)
-        return Capacity(self.layout, self._free.set(i, now), tuple(counts), self.gpus + after - before, self.up)
+            shift, mask = i * width, gpu_mask(part.gpus)
+            had = free >> shift & ones
+            if mask & ~had or mask.bit_count() != len(part.gpus):
+                found.append(_conflict(layout.nodes[i], Free(had, *(changes.get(i) or self._amounts[i])), part))
+                continue
+            if part.cores or part.mem_mib or part.net_mbps:
+                cores, mem_mib, net_mbps = has_now = changes.get(i) or self._amounts[i]
+                left = (cores - part.cores, mem_mib - part.mem_mib, net_mbps - part.net_mbps)
+                if min(left) < -_TOLERANCE:
+                    found.append(_conflict(layout.nodes[i], Free(had, *has_now), part))
+                    continue
+                changes[i] = left
+            if mask:
+                free ^= mask << shift
+                before, taken, bit = had.bit_count(), len(part.gpus), 1 << i
+                counts[before] ^= bit
+                counts[before - taken] ^= bit
+                gpus -= taken
+        amounts = self._amounts.update(changes) if changes else self._amounts
+        return Capacity(layout, free, amounts, (*counts,), gpus, up)
 
     def lose(self, node: str) -> Capacity:
         """This capacity without a node. Its partitions must have given it back."""
         i = self.layout.index[node]
-        return self._with({i: _NOTHING}, self.up & ~(1 << i))
+        return self._with({i: Free(0, *_NOTHING)}, self.up & ~(1 << i))
 
     def regain(self, node: str) -> Capacity:
         """This capacity with a lost node back, empty."""
         i = self.layout.index[node]
-        spec = self.layout.nodes[i]
-        now = Free((1 << spec.gpus) - 1, spec.cores, spec.mem_mib, spec.net_mbps)
-        return self._with({i: now}, self.up | 1 << i)
+        return self._with({i: _whole(self.layout.nodes[i])}, self.up | 1 << i)
 
     def place(self, job: Job, size: int) -> Places | None:
         """Where `size` replicas fit: on one node, the fullest that holds them all, else on as few as can be."""
@@ -277,7 +265,7 @@ class Capacity(Struct, eq=False):
         best: tuple[int, int] | None = None
         total = 0
         for i in self._candidates(demand, eligible):
-            free = self._free[i]
+            free = self._at(i)
             room = min(free.room(demand), size)
             if room == size:
                 left = (free.room(demand), i)
@@ -322,7 +310,7 @@ class Capacity(Struct, eq=False):
     def _slice(self, demand: Demand, i: int, replicas: int) -> Slice:
         node = self.layout.nodes[i].id
         gpus = demand.gpus * replicas
-        mask = self._free[i].gpus
+        mask = self._gpus_at(i)
         if gpus == mask.bit_count():
             ids = gpu_ids(mask)
         elif gpus == 1:
@@ -345,6 +333,10 @@ class Capacity(Struct, eq=False):
         return not self == other
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _whole(node: Node) -> Free:
+    return Free((1 << node.gpus) - 1, node.cores, node.mem_mib, node.net_mbps)
 
 
 def _conflict(node: Node, free: Free, part: Slice) -> str:

@@ -56,6 +56,8 @@ class Beliefs(Struct, frozen=True, gc=False):
     spread: float = 1.0  # speed when its replicas span nodes, relative to one node
     comp_s: Curve | None = None  # machines → COMP time of an iteration
     comm_s: Curve | None = None  # machines → COMM time of an iteration
+    slowest: Curve | None = None  # machines → time of a phase on the slowest of them, over the mean
+    link: float = 1.0  # share of COMM time in which the link is busy
     slowdown: Curve | None = None  # companions → slow-down
     quality: Curve | None = None  # epochs → metric
     reach: Curve | None = None  # value of its metric → how likely it gets there by its last epoch, as it goes on …

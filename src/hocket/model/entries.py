@@ -85,6 +85,9 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     stop: Annotated[Stop, Meta(description="what may end it before, where load is controlled")] = Stop.FIXED
     may_lower: Annotated[Stop, Meta(description="likewise, once the cluster is overloaded")] = Stop.FIXED
+    traits: Annotated[
+        dict[str, float | str], Meta(description="hyperparameters of a model: categories, or the places of numbers")
+    ] = {}
 
 
 class ObservationEntry(Struct, frozen=True, forbid_unknown_fields=True):

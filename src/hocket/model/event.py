@@ -152,6 +152,8 @@ class PhasesObserved(_Event, frozen=True, gc=False, tag=True):
     comp_s: float
     comm_s: float
     iterations: int
+    slowest: float = 1.0  # time of a phase on its slowest machine, over the mean
+    link: float = 1.0  # share of COMM time in which it kept the link busy
 
 
 class JobEnded(_Event, frozen=True, gc=False, tag=True):

@@ -98,6 +98,7 @@ class Job(Struct, frozen=True, gc=False):
     tasks: TaskGraph | None = None
     warm: bool = False  # can be prepared before it has its resources
     model: str = ""  # the name under which profiles and history know it
+    traits: dict[str, float | str] = {}  # of one model of many: by hyperparameter a category, or the place of a number
     after: tuple[str, ...] = ()  # jobs that must be over before it may run
     retries: int | None = None  # how often it may break and start again; None: as often as it does
     backoff_s: float = 0.0  # how long it rests after breaking; twice as long each time

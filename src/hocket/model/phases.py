@@ -1,19 +1,22 @@
 """Jobs that take turns: their profiles, as beliefs have them, and what a group of them does (Harmony, (1) to (4)).
 
 A COMP phase shrinks with the number of machines m that share it (2), a COMM phase does not. Jobs that take turns need
-as long for one round as the busiest resource, or as the longest of them alone (1).
+as long for one round as the busiest resource, or as the longest of them alone (1); `foresee` knows more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isfinite, sqrt
+from heapq import heapreplace
+from math import inf, isfinite, log, sqrt
 
 from msgspec import Struct
 
 from hocket.model.curve import Beliefs, Curve, Estimate
 
 _95_PERCENT = 1.96  # deviations either side
+_WARM_UP = 3  # iterations of each job before a round is measured
+_FORESEEN = 3 * 20  # phases of each job that are foreseen
 
 
 class Profile(Struct, frozen=True, gc=False):
@@ -23,6 +26,8 @@ class Profile(Struct, frozen=True, gc=False):
     comm_s: float
     comp_sd: float = 0.0
     comm_sd: float = 0.0
+    barrier: float = 0.0  # a phase ends on its slowest machine: so much later, for each e-fold of machines
+    link: float = 1.0  # share of COMM in which it keeps the link busy
 
     def comp_s(self, machines: float) -> float:
         """COMP time of an iteration on so many machines (equation 2)."""
@@ -63,12 +68,41 @@ def predict(jobs: Sequence[Profile], machines: float) -> Round:
     return Round(Estimate(round_s, sd), cpu_s / round_s, net_s / round_s)
 
 
-def cluster_use(rounds: Sequence[tuple[int, Round]], machines: int) -> tuple[float, float]:
-    """Shares of CPU and network over all machines (equation 4); those of no group count as idle."""
-    return (
-        sum(m * r.cpu for m, r in rounds) / machines,
-        sum(m * r.net for m, r in rounds) / machines,
-    )
+def foresee(jobs: Sequence[Profile], machines: float) -> Round:
+    """The round with what equation 1 leaves out: whom each phase has to wait for.
+
+    All phases take turns, as on one machine, first come first served; a second COMM uses what the first leaves of the
+    link. Each phase lasts as long as on the slowest machine. What varies from round to round is not foreseen.
+    """
+    plain = predict(jobs, machines)
+    slow = [1 + j.barrier * log(machines) if machines > 1 else 1.0 for j in jobs]
+    lasts = [(j.comm_s / 2 * f, j.comp_s(machines) * f, j.comm_s / 2 * f) for j, f in zip(jobs, slow, strict=True)]
+    link = min(1.0, sum(j.link for j in jobs) / len(jobs))
+    rest = (1 - link) / link  # speed of a second COMM
+    cpu_free = last = before = 0.0  # when the processor is free, and when the last two COMMs end
+    done, began, ended = [0] * len(jobs), [0.0] * len(jobs), [0.0] * len(jobs)
+    line = [(0.0, i, 0) for i in range(len(jobs))]  # (when, job, its next phase)
+    for _ in range(_FORESEEN * len(jobs)):
+        at_s, i, phase = line[0]
+        takes_s = lasts[i][phase]
+        if phase == 1:
+            end_s = cpu_free = max(cpu_free, at_s) + takes_s
+        else:
+            start_s = max(before, at_s)
+            beside_s = max(0.0, last - start_s) * rest
+            end_s = start_s + takes_s / rest if beside_s >= takes_s > 0 else max(last, start_s) + takes_s - beside_s
+            before, last = (last, end_s) if end_s >= last else (max(before, end_s), last)
+        heapreplace(line, (end_s, i, (phase + 1) % 3))
+        if phase == 2:
+            done[i] += 1
+            ended[i] = end_s
+            if done[i] == _WARM_UP:
+                began[i] = end_s
+    if min(done) <= _WARM_UP:  # One takes so long that the others had no end.
+        return plain
+    round_s = max((e - b) / (n - _WARM_UP) for e, b, n in zip(ended, began, done, strict=True))
+    cpu_s, net_s = sum(j.comp_s(machines) for j in jobs), link * sum(j.comm_s for j in jobs)
+    return Round(Estimate(round_s, plain.iteration_s.sd), min(1.0, cpu_s / round_s), min(1.0, net_s / round_s))
 
 
 def profile_of(beliefs: Beliefs, least: int = 1) -> Profile | None:
@@ -81,7 +115,13 @@ def profile_of(beliefs: Beliefs, least: int = 1) -> Profile | None:
     total_s = comp_machine_s + comm_s
     if not (0.0 < total_s < inf) or comp_machine_s < 0 or comm_s < 0:
         return None
-    return Profile(comp_machine_s, comm_s, comp_sd, comm_sd)
+    return Profile(comp_machine_s, comm_s, comp_sd, comm_sd, _barrier(beliefs.slowest), beliefs.link)
+
+
+def _barrier(slowest: Curve | None) -> float:
+    """By how much a phase is longer for each e-fold of machines, from where that was seen."""
+    points = [p for p in slowest.points if p.x > 1 and p.mean >= 1] if slowest is not None else []
+    return sum((p.mean - 1) / log(p.x) for p in points) / len(points) if points else 0.0
 
 
 def _mean(curve: Curve, least: int, power: int) -> tuple[float, float]:

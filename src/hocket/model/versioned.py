@@ -16,8 +16,9 @@ made, so that a copy taken in another thread can tell that it copied a moving co
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -133,13 +134,16 @@ def versioned(items: Iterable[tuple[K, V]] = ()) -> VersionedMap[K, V]:
     return VersionedMap(dict(items))
 
 
-class OpenMap(Struct, Generic[K, V], eq=False):
+class OpenMap(Generic[K, V]):
     """A mapping that is being changed. Read it by `live`; `seal()` is its value at this moment."""
 
-    live: dict[K, V]  # changed by `put` and `drop` alone
-    _sealed: VersionedMap[K, V] | None = None  # the newest value
-    _undo: dict[K, V] | None = None  # … and what it needs to stay one
-    _seals: int = 0  # in this line
+    __slots__ = ("_seals", "live", "sealed", "undo")  # No struct: to set a field of one is slow.
+
+    def __init__(self, live: dict[K, V]) -> None:
+        self.live = live  # changed by `put` and `drop` alone
+        self.undo: dict[K, V] = {}  # what the newest value needs to stay one; empty if it still holds
+        self.sealed: VersionedMap[K, V] = VersionedMap(live, self.undo, None, True)  # the newest value
+        self._seals = 0  # in this line
 
     @staticmethod
     def of(value: VersionedMap[K, V]) -> OpenMap[K, V]:
@@ -148,31 +152,33 @@ class OpenMap(Struct, Generic[K, V], eq=False):
 
     def put(self, key: K, value: V) -> None:
         """Add or replace an entry."""
-        undo = self._undo
-        if undo is not None and key not in undo:
-            undo[key] = self.live.get(key, _ABSENT)
-        self.live[key] = value
+        undo, live = self.undo, self.live
+        if key not in undo:
+            undo[key] = live.get(key, _ABSENT)
+        live[key] = value
 
     def drop(self, key: K) -> None:
         """Remove an entry, if it is there."""
-        live, undo = self.live, self._undo
+        live, undo = self.live, self.undo
         if key in live:
-            if undo is not None and key not in undo:
+            if key not in undo:
                 undo[key] = live[key]
             del live[key]
 
     def seal(self) -> VersionedMap[K, V]:
         """The value at this moment; the same one as before if nothing was changed since."""
-        before = self._sealed
-        if before is not None and not self._undo:
+        before, undo = self.sealed, self.undo
+        if not undo:
             return before
-        self._seals += 1
-        if self._seals > _LONGEST_LINE and self._seals > len(self.live):
+        fresh: dict[K, V] = {}
+        self.undo = fresh
+        self._seals = seals = self._seals + 1
+        if seals > _LONGEST_LINE and seals > len(self.live):
             self.live, self._seals = dict(self.live), 0
-            before = None
-        undo, self._undo = self._undo, {}
-        value = self._sealed = VersionedMap(self.live, self._undo, None, True)
-        if before is not None and before._undo is undo:  # else it was looked at, and stands alone
+            self.sealed = value = VersionedMap(self.live, fresh, None, True)
+            return value
+        self.sealed = value = VersionedMap(self.live, fresh, None, True)
+        if before._undo is undo:  # else it was looked at, and stands alone
             before._newer = value
         return value
 
@@ -255,24 +261,25 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         return self.count
 
     def __iter__(self) -> Iterator[Entry]:
-        return self.skipping(lambda _bucket: False)
+        return self.skipping(())
 
     def skipping(
-        self, skip: Callable[[K], bool], hopeless: Callable[[K, Entry], bool] | None = None
+        self, skip: Container[K], largest: float = inf, unless_before: tuple[Any, ...] = ()
     ) -> Iterator[Entry]:
-        """The entries in order; a bucket is left out from the moment at which `skip` says so.
+        """The entries in order; a bucket is left out from the moment at which it is in `skip`.
 
-        `hopeless` is asked once for each bucket, with its first entry: if it says so, none of it comes.
+        So is one that is a number above `largest`, unless its first entry stands before a rank.
         """
         heads = [
             (entries[0], bucket, entries)
             for bucket, entries in self.buckets().items()
-            if not skip(bucket) and (hopeless is None or not hopeless(bucket, entries[0]))
+            if not (isinstance(bucket, int) and bucket > largest and entries[0][0] >= unless_before)
+            and bucket not in skip
         ]
         if len(heads) == 1:
             _entry, bucket, entries = heads[0]
             for entry in entries:
-                if skip(bucket):
+                if bucket in skip:
                     return
                 yield entry
             return
@@ -282,7 +289,7 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         while order:
             entry, n = order[0]
             _entry, bucket, entries = heads[n]
-            if skip(bucket):
+            if bucket in skip:
                 heappop(order)
                 continue
             yield entry
@@ -312,14 +319,17 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         return f"VersionedQueue({list(self)!r})"
 
 
-class OpenQueue(Struct, Generic[K], eq=False):
+class OpenQueue(Generic[K]):
     """A queue that is being changed; `seal()` is its value at this moment."""
 
-    _buckets: dict[K, list[Entry]]
-    count: int = 0
-    _sealed: VersionedQueue[K] | None = None
-    _undo: list[tuple[K, Entry, bool]] | None = None
-    _seals: int = 0
+    __slots__ = ("_buckets", "_seals", "count", "sealed", "undo")
+
+    def __init__(self, buckets: dict[K, list[Entry]], count: int = 0) -> None:
+        self._buckets = buckets
+        self.count = count
+        self.undo: list[tuple[K, Entry, bool]] = []  # what the newest value needs to stay one
+        self.sealed: VersionedQueue[K] = VersionedQueue(buckets, count, self.undo)
+        self._seals = 0
 
     @staticmethod
     def of(value: VersionedQueue[K]) -> OpenQueue[K]:
@@ -328,15 +338,19 @@ class OpenQueue(Struct, Generic[K], eq=False):
 
     def put(self, bucket: K, entry: Entry) -> None:
         """Add an entry."""
-        if self._undo is not None:
-            self._undo.append((bucket, entry, True))
+        self.undo.append((bucket, entry, True))
         self.count += 1
-        _add(self._buckets, bucket, entry)
+        entries = self._buckets.get(bucket)
+        if entries is None:
+            self._buckets[bucket] = [entry]
+        elif entries[-1] < entry:
+            entries.append(entry)
+        else:
+            insort(entries, entry)
 
     def drop(self, bucket: K, entry: Entry) -> None:
         """Remove an entry, which must be there."""
-        if self._undo is not None:
-            self._undo.append((bucket, entry, False))
+        self.undo.append((bucket, entry, False))
         self.count -= 1
         _remove(self._buckets, bucket, entry)
 
@@ -346,16 +360,18 @@ class OpenQueue(Struct, Generic[K], eq=False):
 
     def seal(self) -> VersionedQueue[K]:
         """The value at this moment; the same one as before if nothing was changed since."""
-        before = self._sealed
-        if before is not None and not self._undo:
+        before, undo = self.sealed, self.undo
+        if not undo:
             return before
-        self._seals += 1
-        if self._seals > _LONGEST_LINE and self._seals > self.count:
+        fresh: list[tuple[K, Entry, bool]] = []
+        self.undo = fresh
+        self._seals = seals = self._seals + 1
+        if seals > _LONGEST_LINE and seals > self.count:
             self._buckets, self._seals = _copied(self._buckets), 0
-            before = None
-        undo, self._undo = self._undo, []
-        value = self._sealed = VersionedQueue(self._buckets, self.count, self._undo)
-        if before is not None and before._undo is undo:  # else it was looked at, and stands alone
+            self.sealed = value = VersionedQueue(self._buckets, self.count, fresh)
+            return value
+        self.sealed = value = VersionedQueue(self._buckets, self.count, fresh)
+        if before._undo is undo:  # else it was looked at, and stands alone
             before._newer = value
         return value
 

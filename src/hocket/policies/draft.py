@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
+from math import inf
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,10 +18,13 @@ from hocket.model.partition import NOW, Boundary, Partition, Tenant
 from hocket.model.plan import ALWAYS, Plan, Wake
 from hocket.model.resources import Slice
 from hocket.model.snapshot import NO_USE, Snapshot, Usage
-from hocket.model.versioned import Entry
-from hocket.model.view import JobView
+from hocket.model.view import JobView, Tier
 
 Saved = tuple[Any, ...]
+
+# Never edited: a journal keeps every plan, and most say nothing here.
+_NONE: dict[str, Any] = {}
+_NO_TIERS: dict[str, Tier] = {}
 
 
 class Draft:
@@ -28,13 +32,14 @@ class Draft:
 
     __slots__ = (
         "_capacity", "_displaced", "_drop", "_limited", "_line", "_made_way", "_no_room", "_put", "_taken", "_usage",
-        "memos", "over_quota", "reasons", "reviews", "snapshot",
+        "free_gpus", "memos", "over_quota", "reasons", "reviews", "snapshot",
     )  # fmt: skip
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._capacity: Capacity = snapshot.capacity.draft()
         self._taken: tuple[Slice, ...] = ()
+        self.free_gpus = snapshot.capacity.gpus  # that the plan leaves free as it stands
         self.reasons: dict[str, str] = {}
         self.reviews: dict[str, float] = {}
         self.memos: dict[str, Any] = {}
@@ -58,15 +63,7 @@ class Draft:
 
     @capacity.setter
     def capacity(self, capacity: Capacity) -> None:
-        self._capacity, self._taken = capacity, ()
-
-    @property
-    def free_gpus(self) -> int:
-        """GPUs that the plan leaves free as it stands."""
-        free = self._capacity.gpus
-        for part in self._taken:
-            free -= len(part.gpus)
-        return free
+        self._capacity, self._taken, self.free_gpus = capacity, (), capacity.gpus
 
     @property
     def started(self) -> int:
@@ -83,20 +80,16 @@ class Draft:
         """How many partitions the draft drops: their jobs wait from now on."""
         return len(self._drop)
 
-    def candidates(self, hopeless: Callable[[Shape, Entry], bool] | None = None) -> Iterator[JobView]:
+    def candidates(self, largest: float = inf, unless_before: tuple[Any, ...] = ()) -> Iterator[JobView]:
         """Waiting jobs in the policy's order. Once a job did not fit, others of its shape are passed over.
 
-        `hopeless` may tell by a shape and the first entry (rank, number, id) of that shape that none of it fits.
+        So are shapes of more GPUs than `largest`, unless the first job of one has a rank before `unless_before`.
         """
         jobs = self.snapshot.jobs
-        for entry in self.snapshot.waiting.skipping(self._no_room.__contains__, hopeless):
+        for entry in self.snapshot.waiting.skipping(self._no_room, largest, unless_before):
             view = jobs[entry[-1]]
             if (not self._limited and not view.verdict and view.job.tasks is None) or self.admits(view):
                 yield view
-
-    def too_large(self, shape: Shape, _first: Entry) -> bool:
-        """Does a shape need more GPUs than are free as the draft stands?"""
-        return type(shape) is int and shape > self.free_gpus
 
     def admits(self, view: JobView) -> bool:
         """May this waiting job be placed at all, as the draft stands?"""
@@ -109,7 +102,8 @@ class Draft:
 
     def only(self, jobs: Iterable[str]) -> Iterator[JobView]:
         """Of these jobs, those that wait and may have something, in the policy's order."""
-        views = [v for j in jobs if (v := self.snapshot.jobs.get(j)) is not None and not v.partitions]
+        known = self.snapshot.jobs.data()
+        views = [v for j in jobs if (v := known.get(j)) is not None and not v.partitions]
         for view in sorted(views, key=lambda v: (v.rank, v.number)) if len(views) > 1 else views:
             if self.admits(view):
                 yield view
@@ -138,26 +132,27 @@ class Draft:
 
     def start(self, view: JobView, reason: str, size: int = 0, boundary: Boundary = NOW) -> bool:
         """Give the job a partition of its own, at the largest of its sizes that fits unless one is given."""
-        job = view.job
+        job, capacity = view.job, self.capacity
         smallest = False
         for wanted in (size,) if size else reversed(job.sizes):
             if self._limited and not self.within_quota(job, wanted):
                 continue
             smallest = wanted == job.sizes[0]
-            places = self.capacity.place(job, wanted)
+            places = capacity.place(job, wanted)
             if places is not None:
                 break
         else:
             if smallest:  # A larger size, or a quota, says nothing about others of its shape.
                 self._no_room.add(shape_of(job))
             return False
-        capacity = self.capacity
-        slices = capacity.slices(job, places)
-        self._taken = slices  # Taken off when somebody looks: a draft's last start need not be.
+        job_id = job.id
+        self._taken = slices = capacity.slices(job, places)  # Taken off when somebody looks: the last need not be.
+        self.free_gpus -= wanted * job.demand.gpus
         replicas = (wanted,) if len(places) == 1 else tuple(n for _node, n in places)
-        self._put[job.id] = Partition(job.id, slices, (Tenant(job.id, replicas, "", boundary),))
-        self._drop.pop(job.id, None)
-        self.reasons[job.id] = reason
+        self._put[job_id] = Partition(job_id, slices, (Tenant(job_id, replicas, "", boundary),))
+        if self._drop:
+            self._drop.pop(job_id, None)
+        self.reasons[job_id] = reason
         if self._limited:
             self._book(job, wanted, 1)
         return True
@@ -190,8 +185,7 @@ class Draft:
             partition = self._put.get(pid) or self.snapshot.partitions[pid]
             if self._limited:
                 self._book(view.job, partition.size_of(job_id), -1)
-            others = tuple(t for t in partition.tenants if t.job != job_id)
-            if others:
+            if len(partition.tenants) > 1 and (others := tuple(t for t in partition.tenants if t.job != job_id)):
                 self._put[pid] = Partition(pid, partition.slices, others, partition.sharing)
                 continue
             self._put.pop(pid, None)
@@ -228,8 +222,9 @@ class Draft:
         for victim in victims:
             if missing <= 0:
                 break
-            gpus = self.gpus_of(victim)
-            if gpus and victim.job.id not in self._made_way:  # Nobody makes way twice in one plan.
+            if victim.job.id in self._made_way:
+                continue  # Nobody makes way twice in one plan.
+            if gpus := self.gpus_of(victim):
                 going.append((victim, gpus))
                 missing -= gpus
         if missing > 0:
@@ -303,14 +298,15 @@ class Draft:
 
     def gpus_of(self, view: JobView) -> int:
         """The GPUs that the job has for itself as the draft stands; 0 where it shares."""
-        put = self._put.get(view.job.id)
+        job_id = view.job.id
+        put = self._put.get(job_id)
         if put is not None:
             return put.gpus
-        gpus = 0
+        gpus, present = 0, self.snapshot.partitions.data()
         for pid in view.partitions:
             if pid not in self._drop:
-                partition = self._put.get(pid) or self.snapshot.partitions[pid]
-                if len(partition.tenants) == 1 and partition.tenants[0].job == view.job.id:
+                partition = self._put.get(pid) or present[pid]
+                if len(partition.tenants) == 1 and partition.tenants[0].job == job_id:
                     gpus += partition.gpus
         return gpus
 
@@ -380,12 +376,6 @@ class Draft:
             # Those who leave give their owners' quota back: ask again in the next cycle, whatever it brings.
             wake = replace(wake, at_s=self.snapshot.now_s)
         return Plan(
-            tuple(self._put.values()),
-            tuple(self._drop),
-            ends or {},
-            reasons=self.reasons,
-            memos=self.memos,
-            memo=memo,
-            reviews=self.reviews,
-            wake=wake,
-        )
+            tuple(self._put.values()), tuple(self._drop), ends or _NONE, _NO_TIERS, _NO_TIERS, self.reasons,
+            self.memos or _NONE, memo, self.reviews or _NONE, wake,
+        )  # fmt: skip

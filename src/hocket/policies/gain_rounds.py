@@ -12,11 +12,13 @@ from itertools import pairwise
 from math import isfinite
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
+from hocket.policies.registry import Params
 
 Gain = Callable[[JobView, int], float]  # job, size → what it gains
 _SLACK_S = 1e-3  # a round comes when it was asked for, give or take a rounding
@@ -58,6 +60,18 @@ def trend(view: JobView) -> Trend | None:
         largest = max(largest, brought)
     low, high = min(v for _k, v in points), max(v for _k, v in points)
     return Trend(points[-1][0], c / weight if weight else 0.0, largest, high - low)
+
+
+def rank(view: JobView, _now_s: float, _params: Params) -> tuple[float, ...]:
+    """By submission. It carries the trend, which is worked out when a job reports, not whenever all are compared."""
+    seen = trend(view)
+    return (view.submitted_s,) if seen is None else (view.submitted_s, *astuple(seen))
+
+
+def trend_of(view: JobView) -> Trend | None:
+    """The trend that its rank carries."""
+    numbers = view.rank[1:]
+    return Trend(*numbers) if numbers else None
 
 
 def epochs_in(view: JobView, time_s: float, size: int, now_s: float) -> float:

@@ -10,7 +10,7 @@ from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.edf import deadline_s
-from hocket.policies.gain_rounds import epochs_in, in_rounds, trend, unknown
+from hocket.policies.gain_rounds import epochs_in, in_rounds, rank, trend_of, unknown
 from hocket.policies.registry import Params, policy
 
 
@@ -22,7 +22,7 @@ class HyperSched(Params, frozen=True):
     longest_deadline_s: Annotated[float, Meta(gt=0, description="deadline of jobs that state none")] = 86400.0
 
 
-@policy("hypersched", params=HyperSched, paper="HyperSched, SoCC'19", reads_usage=False)
+@policy("hypersched", params=HyperSched, order=rank, paper="HyperSched, SoCC'19", reads_usage=False)
 def decide(snapshot: Snapshot, params: HyperSched) -> Plan:
     """In rounds, GPUs to whoever's metric will grow most by each until its deadline; who hardly gains makes way.
 
@@ -35,7 +35,7 @@ def decide(snapshot: Snapshot, params: HyperSched) -> Plan:
         left_s = min(deadline_s(view), view.submitted_s + params.longest_deadline_s) - now_s
         if left_s <= 0:
             return 0.0
-        seen = trend(view)
+        seen = trend_of(view)
         if seen is None:
             return unknown(view, left_s, size, now_s, params.round_s)
         found = seen.gain(epochs_in(view, left_s, size, now_s)) / seen.span if seen.span > 0 else 0.0

@@ -60,7 +60,7 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     when their service passes a threshold, and rise to the top again when they have starved.
     """
     draft = Draft(snapshot)
-    jobs, now_s = snapshot.jobs, snapshot.now_s
+    jobs, waiting, now_s = snapshot.jobs, snapshot.waiting, snapshot.now_s
     sunk = -1  # the lowest level that a placed job has just reached
     risen = False
     for job_id in snapshot.due:
@@ -69,31 +69,33 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             sunk = max(sunk, view.rank[0])
         else:
             risen = True
-    if not snapshot.waiting.count:
-        return draft.plan(Wake(freed_gpus=None, epoch=False), memo=_room(draft))
+    if not waiting.count:
+        return draft.plan(Wake(freed_gpus=None, epoch=False), memo=_room(draft, 0))
     last = snapshot.placed.last()
     lowest = last[0][0] if last is not None else 0
-    free = draft.free_gpus
     # Those who did not fit before fit now only if room was gained, or someone sank below them.
-    sunk_below = sunk > 0 and (first := snapshot.waiting.first()) is not None and first[0][0] < sunk
-    if sunk_below or risen or _room(draft) != snapshot.memo:
-        tries = draft.candidates(lambda shape, entry: type(shape) is int and shape > free and entry[0][0] >= lowest)
+    sunk_below = sunk > 0 and (first := waiting.first()) is not None and first[0][0] < sunk
+    if sunk_below or risen or _room(draft, 0) != snapshot.memo:
+        tries = draft.candidates(draft.free_gpus, (lowest,))
     else:
         tries = draft.only(snapshot.arrived)
+    displaced = False
     for view in tries:
-        if draft.paused and view.rank[0] >= lowest:
+        level, job = view.rank[0], view.job
+        if displaced and level >= lowest:
             break  # It displaces nobody, and stands in one line with those paused for what is left over.
-        fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
-        if (fits and draft.start(view, "starts: least service first")) or (
-            view.rank[0] < lowest and _take_place(draft, view, params)
-        ):
-            if params.promote and _starved(view, now_s, params):
-                draft.memos[view.job.id] = view.attained_at(now_s)
+        if job.sizes[0] * job.demand.gpus <= draft.free_gpus and draft.start(view, "starts: least service first"):
+            pass
+        elif level < lowest and _take_place(draft, view, params):
+            displaced = True
         else:
             draft.pass_over(view)
-    if draft.paused and (draft.free_gpus or not all(type(shape) is int for shape in snapshot.waiting.buckets())):
+            continue
+        if params.promote and _starved(view, now_s, params):
+            draft.memos[job.id] = view.attained_at(now_s)
+    if displaced and (draft.free_gpus or set(map(type, waiting.buckets())) != {int}):
         # Whoever fits, those paused too, gets what was left over.
-        for view in draft.in_line(draft.candidates(draft.too_large), lambda v: v.rank):
+        for view in draft.in_line(draft.candidates(draft.free_gpus), lambda v: v.rank):
             if draft.size_of(view):
                 continue  # It started above.
             fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
@@ -101,15 +103,14 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
                 draft.pass_over(view)
     if draft.over_quota:
         return draft.plan(Wake(freed_gpus=1, epoch=False))
-    waiting = snapshot.waiting.count + draft.paused > draft.started
-    return draft.plan(Wake(freed_gpus=1 if waiting else None, epoch=False), memo=_room(draft))
+    more = draft.started - draft.paused
+    return draft.plan(Wake(freed_gpus=1 if waiting.count > more else None, epoch=False), memo=_room(draft, more))
 
 
-def _room(draft: Draft) -> list[int]:
+def _room(draft: Draft, more: int) -> list[int]:
     """What tells that room was gained since: free GPUs, placed jobs (some have none), nodes (likewise)."""
     snapshot = draft.snapshot
-    placed = snapshot.placed.count + draft.started - draft.paused
-    return [draft.free_gpus, placed, snapshot.capacity.up.bit_count()]
+    return [draft.free_gpus, snapshot.placed.count + more, snapshot.capacity.up.bit_count()]
 
 
 def _take_place(draft: Draft, view: JobView, params: Las) -> bool:
@@ -117,19 +118,21 @@ def _take_place(draft: Draft, view: JobView, params: Las) -> bool:
     now_s = draft.snapshot.now_s
     paused, started = f"paused: '{view.job.id}' has had less service", "starts: less service than those that make way"
     victims = draft.displace(view, _below(draft.snapshot, view), paused, started)
-    for victim in victims:
-        if params.promote and victim.size:
-            starved_s = params.promote * victim.ran_at(now_s)
-            draft.reviews[victim.job.id] = now_s + starved_s + _SLACK_GPU_S
+    if params.promote:
+        for victim in victims:
+            if victim.size:
+                starved_s = params.promote * victim.ran_at(now_s)
+                draft.reviews[victim.job.id] = now_s + starved_s + _SLACK_GPU_S
     return bool(victims)
 
 
 def _below(snapshot: Snapshot, view: JobView) -> Iterator[JobView]:
     """Placed jobs on lower levels, the lowest first; equals are not swapped."""
+    level, jobs = view.rank[0], snapshot.jobs.data()
     for entry in snapshot.placed.backwards():
-        if entry[0][0] <= view.rank[0]:
+        if entry[0][0] <= level:
             return
-        yield snapshot.jobs[entry[-1]]
+        yield jobs[entry[-1]]
 
 
 def _starved(view: JobView, now_s: float, params: Las) -> bool:

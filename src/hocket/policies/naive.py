@@ -10,7 +10,7 @@ from hocket.model.partition import Sharing
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.harmony.hall import Hall, groupable
+from hocket.policies.harmony.hall import Hall, fitting, groupable
 from hocket.policies.registry import Params, policy
 
 _MIX = 2654435761  # Knuth's multiplier: neighbouring numbers end up far apart
@@ -32,8 +32,8 @@ class Naive(Params, frozen=True):
 def decide(snapshot: Snapshot, params: Naive) -> Plan:
     """Parameter-server jobs are put together at random, and nobody coordinates them; other jobs run alone.
 
-    A job that ends is replaced by any that waits. The seed of a run decides who meets whom: many seeds are a sample of
-    all co-locations.
+    A job that ends is replaced by any that waits and whose data has room. The seed of a run decides who meets whom:
+    many seeds are a sample of all co-locations.
     """
     sharing = Sharing.INTERLEAVED if params.coordinated else Sharing.STACKED
     hall = Hall(snapshot, sharing)
@@ -52,13 +52,15 @@ def decide(snapshot: Snapshot, params: Naive) -> Plan:
             there = [snapshot.jobs[t.job] for t in partition.tenants]
             hall.dissolve(partition.id)
             missing = params.together - len(there)
-            seated = hall.form(partition.id, [s.node for s in partition.slices], [*there, *line], missing + len(there))
+            beside = fitting(line, len(partition.slices) - sum(v.job.sizes[0] for v in there), missing)
+            seated = hall.form(partition.id, [s.node for s in partition.slices], [*there, *beside])
             line = _left(hall, line, seated, "starts: beside any others")
     free = hall.free_machines()
     while line and free:
-        wanted = max(min(len(free), params.machines), line[0].job.sizes[0])
+        together = fitting(line, len(free), params.together)
+        wanted = max(min(len(free), params.machines), sum(v.job.sizes[0] for v in together))
         nodes = free if len(free) < 2 * wanted else free[:wanted]
-        seated = hall.form(hall.new_id(), nodes, line, params.together)
+        seated = hall.form(hall.new_id(), nodes, together)
         if not seated:
             break
         line = _left(hall, line, seated, "starts: with any others")

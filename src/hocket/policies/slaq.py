@@ -9,7 +9,7 @@ from msgspec import Meta
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.gain_rounds import epochs_in, in_rounds, trend, unknown
+from hocket.policies.gain_rounds import epochs_in, in_rounds, rank, trend_of, unknown
 from hocket.policies.registry import Params, policy
 
 
@@ -17,7 +17,7 @@ class Slaq(Params, frozen=True):
     round_s: Annotated[float, Meta(gt=0, description="how often all GPUs are shared out anew")] = 300.0
 
 
-@policy("slaq", params=Slaq, paper="SLAQ, SoCC'17", reads_usage=False)
+@policy("slaq", params=Slaq, order=rank, paper="SLAQ, SoCC'17", reads_usage=False)
 def decide(snapshot: Snapshot, params: Slaq) -> Plan:
     """In rounds, GPUs to whoever's loss is predicted to fall most by each; the others shrink, or wait.
 
@@ -27,7 +27,7 @@ def decide(snapshot: Snapshot, params: Slaq) -> Plan:
     now_s, round_s = snapshot.now_s, params.round_s
 
     def gain(view: JobView, size: int) -> float:
-        seen = trend(view)
+        seen = trend_of(view)
         if seen is None:
             return unknown(view, round_s, size, now_s, round_s)
         return seen.gain(epochs_in(view, round_s, size, now_s)) / seen.largest if seen.largest else 0.0

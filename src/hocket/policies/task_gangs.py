@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hocket.model.resources import Slice
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.mlfs.board import Undo
 from hocket.policies.mlfs.seating import Seating, Tasks, tasks_of
 from hocket.policies.mlfs.shapes import shape, shape_key
 
@@ -38,17 +38,17 @@ class TaskGangs(Seating):
         if self._limited and not self._quota_has_room(view.job, missing):
             self.over_quota += 1
             return False
-        done: list[tuple[int, int, Slice | None, Any]] = []
+        done: list[tuple[int, Undo]] = []
         for k in missing:
             gpu = choose(tasks, k)
             if gpu < 0:
-                for _k, _gpu, _part, step in reversed(done):
+                for _k, step in reversed(done):
                     board.undo(step)
                 return False
-            part = board.slice_of(gpu, tasks.needs[k][1:]) if board.free[gpu] else None
-            done.append((k, gpu, part, board.seat(gpu, tasks.needs[k])))
-        for k, gpu, part, _step in done:
-            self._write(view.job, tasks.names[k], gpu, part)
+            done.append((k, board.seat(gpu, tasks.needs[k])))
+        for k, step in done:
+            self._write(view.job, tasks.names[k], step.gpu, step.part)
+        self.places[view.job.id] = {**has, **{tasks.names[k]: step.gpu for k, step in done}}
         self.reasons[view.job.id] = reason
         return True
 
@@ -83,7 +83,7 @@ class TaskGangs(Seating):
     def release(self, view: JobView, reason: str) -> None:
         """Take all tasks of a job off their GPUs: alone they would only hold them."""
         tasks = self.known(view)
-        for task in list(self.places.get(view.job.id, {})):
+        for task in sorted(self.places.get(view.job.id, {})):
             self.take_off(tasks, task)
         self.reasons[view.job.id] = reason
 

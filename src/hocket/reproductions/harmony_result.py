@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from hocket.control.ports import Cycle
-from hocket.executors.simulated.phases import LINK_BUSY
-from hocket.executors.simulated.speed import Companion, phases_of, play
-from hocket.model.event import PhasesObserved
+from hocket.estimators.phases import observe
+from hocket.executors.simulated.speed import Companion, play
+from hocket.model.curve import NO_BELIEFS, Beliefs
+from hocket.model.event import JobMoved, JobResized, JobStarted, PhasesObserved
 from hocket.model.partition import Holding, Partition, Sharing
-from hocket.model.phases import Profile, predict
+from hocket.model.phases import foresee, predict, profile_of
+from hocket.model.resources import Demand
 from hocket.reports.account import Account, Span
 from hocket.workloads.truth import Truth, Workload
 
@@ -33,9 +35,12 @@ class Played(Struct, frozen=True):
     jcts_s: tuple[float, ...] = ()
     unfinished: int = 0
     failures: int = 0
-    moved_share: float = 0.0  # of the machines' time, spent on migrations
+    moved_share: float = 0.0  # of the machines' time, that jobs' parts of them stood still for migrations …
+    moved_at_most: float = 0.0  # … and if all their companions stood still too
     moments: tuple[Moment, ...] = ()
-    errors: tuple[float, ...] = ()  # predicted over played round, less 1, of each group formed
+    errors: tuple[float, ...] = ()  # foreseen over played round, less 1, of each group formed …
+    plain_errors: tuple[float, ...] = ()  # … and as equation 1 has it
+    groups: tuple[tuple[int, int], ...] = ()  # machines and jobs of each group formed
     decisions_ms: tuple[float, ...] = ()
     cpu_s: float = 0.0
     numbers: dict[str, float] = {}  # of a measurement
@@ -91,9 +96,6 @@ def _use(
     """Machines, and shares of CPU and network."""
     here = [_companion(account.jobs[s.job].job.id, s.partition, truths) for s in spans]
     partition = spans[0].partition
-    if partition.sharing is Sharing.ALONE:
-        comp_s, comm_s = phases_of(here[0].truth, here[0].holding, "")
-        return len(partition.slices), comp_s / (comp_s + comm_s), LINK_BUSY * comm_s / (comp_s + comm_s)
     played = play(here, partition.sharing, noise, seed)
     return len(partition.slices), played.cpu, played.net
 
@@ -101,25 +103,55 @@ def _use(
 def _companion(job: str, partition: Partition, truths: Mapping[str, Truth]) -> Companion:
     tenant = next(t for t in partition.tenants if t.job == job)
     holding = Holding(partition.id, partition.slices, tenant.replicas)
-    from hocket.model.resources import Demand
-
     return Companion(Demand(), truths[job], holding, "")
 
 
-def prediction_errors(cycles: Iterable[Cycle], workload: Workload, noise: float, seed: int) -> tuple[float, ...]:
-    """Of every group that a plan formed of profiled jobs: what its profiles predict, over what the phases really do."""
+def standing_still(cycles: Iterable[Cycle], workload: Workload) -> tuple[float, float]:
+    """Machine time that migrations take: of each job its part of the group it goes to, and that whole group."""
+    costs = {s.job.id: s.truth.costs.restart_s(warm=False) for s in workload.submissions}
+    where: dict[str, tuple[tuple[str, ...], int]] = {}  # machines, and jobs of their group
+    held: dict[str, tuple[str, ...]] = {}
+    part_s = whole_s = 0.0
+    for cycle in cycles:
+        for event in cycle.events:
+            if isinstance(event, JobStarted | JobMoved | JobResized) and event.job in where:
+                machines, jobs = where[event.job]
+                resumes = isinstance(event, JobStarted)
+                if event.job in held and (resumes or held[event.job] != machines):  # The first start is no migration.
+                    whole_s += costs[event.job] * len(machines)
+                    part_s += costs[event.job] * len(machines) / jobs
+                held[event.job] = machines
+        for partition in cycle.plan.put if cycle.plan is not None else ():
+            for tenant in partition.tenants:
+                nodes = tuple(s.node for s, n in zip(partition.slices, tenant.replicas, strict=True) if n)
+                where[tenant.job] = nodes, len(partition.tenants)
+    return part_s, whole_s
+
+
+class Formed(Struct, frozen=True):
+    """A group that a plan formed of profiled jobs."""
+
+    machines: int
+    jobs: int
+    error: float  # what its profiles foresee, over what the phases really do, less 1
+    plain_error: float  # the same of equation 1
+
+
+def groups_formed(cycles: Iterable[Cycle], workload: Workload, noise: float, seed: int) -> list[Formed]:
+    """All groups of all decisions, and how well their rounds were predicted."""
     truths = {s.job.id: s.truth for s in workload.submissions}
-    profiles: dict[str, Profile] = {}
-    errors = []
+    known: dict[str, Beliefs] = {}
+    found = []
     for cycle in cycles:
         for event in cycle.events:
             if isinstance(event, PhasesObserved):
-                profiles[event.job] = Profile(event.comp_s * event.machines, event.comm_s)
+                known[event.job] = observe(known.get(event.job, NO_BELIEFS), event)
         for partition in cycle.plan.put if cycle.plan is not None else ():
-            jobs = [t.job for t in partition.tenants]
-            if partition.sharing is not Sharing.INTERLEAVED or not all(j in profiles for j in jobs):
+            jobs, m = [t.job for t in partition.tenants], len(partition.slices)
+            profiles = [p for j in jobs if j in known and (p := profile_of(known[j])) is not None]
+            if partition.sharing is not Sharing.INTERLEAVED or len(profiles) < len(jobs):
                 continue
-            played = play([_companion(j, partition, truths) for j in jobs], partition.sharing, noise, seed)
-            predicted_s = predict([profiles[j] for j in jobs], len(partition.slices)).iteration_s.mean
-            errors.append(predicted_s / played.round_s - 1)
-    return tuple(errors)
+            round_s = play([_companion(j, partition, truths) for j in jobs], partition.sharing, noise, seed).round_s
+            errors = (model(profiles, m).iteration_s.mean / round_s - 1 for model in (foresee, predict))
+            found.append(Formed(m, len(jobs), *errors))
+    return found

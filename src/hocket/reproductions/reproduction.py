@@ -79,4 +79,5 @@ class Reproduction(Struct, frozen=True):
     find: Callable[[Request, Results], Findings]
     draw: Callable[[Request, Results, Path], list[Path]]  # figures like the paper's, into a folder
     seeds: int = 10  # by default
+    one_at_a_time: bool = False  # its cases are measured by the clock, and disturb each other
     takes: Mapping[str, str] = {}  # of `profiles` and `trace` those it can use, and what for

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from hocket.control.check import examine
 from hocket.executors.simulated import BeliefMode
-from hocket.model.capacity import Capacity, Layout, shape_of
+from hocket.model.capacity import Capacity, shape_of
 from hocket.model.document import decode, encode, to_document
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing
@@ -318,7 +318,7 @@ def rebuilt(snapshot: Snapshot, names: Mapping[str, str] | None = None) -> Snaps
     free = snapshot.capacity
     nodes, frees = zip(*free, strict=True) if len(snapshot.nodes) else ((), ())
     # To the last bit, which giving and taking in another order would not keep.
-    capacity = Capacity(Layout(nodes), versioned(enumerate(frees)), free._by_count, free.gpus, free.up)
+    capacity = Capacity.of(nodes)._with(dict(enumerate(frees)), free.up)
     leaving = {_renamed_tenant(who, new): slices for who, slices in snapshot.leaving.items()}
     return replace(
         snapshot,

@@ -29,11 +29,18 @@ TABLE_I = (  # algorithm, data set, input and model in GB
     ("lasso", "synthetic1", 78.4, 12.0),
     ("lasso", "synthetic2", 155.0, 24.0),
 )
-SETTINGS = tuple(n / 10 for n in range(1, 11))  # share of the input in one mini-batch: the ten hyper-parameters
+# Eight jobs, one of each data set, share 32 machines in rounds of 44.3 s (section V-G): as long as their COMMs together
+# if a worker exchanges this share of the model, the parameters that its mini-batch needs.
+EXCHANGED = 0.0375
+# Share of the input in one mini-batch, the ten hyper-parameters. Jobs use about half of processor and link (section I,
+# Figures 2 and 4, on 16 machines): if the largest is this, COMP of all jobs takes as long as their COMM there.
+LARGEST_BATCH = 0.078
+SETTINGS = tuple(LARGEST_BATCH * n / 10 for n in range(1, 11))
+IN_MEMORY = 2.0  # a GB of data takes so many: of NMF, MLR and Lasso two fit 16 machines and three do not (Figure 4)
 SUBSETS = ("all", "compute", "communication")
 EPOCHS = 20  # up to convergence, for every job
 REFERENCE = 16  # machines, as in Figure 9
-MOST_OF_MEMORY = 0.9  # what input and model may take of a machine that a job has for itself
+MOST_OF_MEMORY = 0.8  # what input and model may take of a machine that a job has for itself
 DISK_MB_S = 125.0  # 1,000 Mbps
 _MIB = 1e9 / 2**20
 
@@ -54,13 +61,13 @@ class Setting(Struct, frozen=True):
 
     @property
     def comm_s(self) -> float:
-        """The model is pulled, and as much is pushed."""
-        return 2 * self.model_gb * 8e3 / NET_MBPS
+        """What a worker needs of the model is pulled, and as much is pushed."""
+        return 2 * EXCHANGED * self.model_gb * 8e3 / NET_MBPS
 
     @property
     def least_machines(self) -> int:
         """On which input and model fit."""
-        return ceil((self.input_gb + self.model_gb) * _MIB / (MOST_OF_MEMORY * MEM_MIB))
+        return ceil(IN_MEMORY * (self.input_gb + self.model_gb) * _MIB / (MOST_OF_MEMORY * MEM_MIB))
 
 
 def settings() -> list[Setting]:
@@ -82,8 +89,9 @@ def cluster() -> tuple[Node, ...]:
 
 
 def harmony_workload(
-    which: str = "all", gap_s: float = 0.0, seed: int = 0, arrivals_s: tuple[float, ...] = (), rests_s: float = 0.0
-) -> Workload:
+    which: str = "all", gap_s: float = 0.0, seed: int = 0, arrivals_s: tuple[float, ...] = (), rests_s: float = 0.0,
+    spills: bool = True,
+) -> Workload:  # fmt: skip
     """The jobs in an order by lot, all at once, with exponential gaps, or at given times."""
     dice = Random(f"{seed}/harmony")
     jobs = subset(which)
@@ -92,14 +100,14 @@ def harmony_workload(
     for n, setting in enumerate(jobs):
         if n < len(arrivals_s):
             at_s = arrivals_s[n]
-        submissions.append(Submission(at_s, _job(setting, rests_s), _truth(setting)))
+        submissions.append(Submission(at_s, _job(setting, rests_s), truth_of(setting, spills)))
         at_s += dice.expovariate(1 / gap_s) if gap_s else 0.0
     return Workload("harmony", tuple(sorted(submissions, key=lambda s: s.at_s)), nodes=cluster())
 
 
 def _job(s: Setting, rests_s: float) -> Job:
     return Job(
-        f"{s.algorithm}-{s.data}-{round(s.share * 10)}",
+        f"{s.algorithm}-{s.data}-{round(10 * s.share / LARGEST_BATCH)}",
         s.algorithm,
         Kind.PARAMETER_SERVER,
         demand=Demand(cores=float(CORES), mem_mib=512.0, net_mbps=NET_MBPS),
@@ -109,7 +117,8 @@ def _job(s: Setting, rests_s: float) -> Job:
     )
 
 
-def _truth(s: Setting) -> Truth:
+def truth_of(s: Setting, spills: bool = True) -> Truth:
+    """How such a job really behaves."""
     comp_s, comm_s = s.comp_machine_s / REFERENCE, s.comm_s
     # A migration writes the model and reads it and the input again, on the reference number of machines.
     model_s, input_s = (gb * 1e3 / DISK_MB_S / REFERENCE for gb in (s.model_gb, s.input_gb))
@@ -119,6 +128,8 @@ def _truth(s: Setting) -> Truth:
         comp_s=comp_s,
         comm_s=comm_s,
         costs=Costs(start_s=input_s + model_s, checkpoint_s=model_s),
-        input_mib=s.input_gb * _MIB,
-        model_mib=s.model_gb * _MIB,
+        input_mib=IN_MEMORY * s.input_gb * _MIB,
+        model_mib=IN_MEMORY * s.model_gb * _MIB,
+        spills=spills,
+        read=s.share / IN_MEMORY,
     )

@@ -13,6 +13,8 @@ server; a deadline of max(1.1 run time, 0.5 to 24 h); 20 servers of 4 V100s with
 * **Iterations** are epochs, of which a job has 20, as the paper uses the two words alike; it sends its volumes once in
   each. A trace job has no model: ours is drawn.
 * **Load control:** as in the paper, all jobs choose OptStop, and may be stopped at the required accuracy.
+* **Whole** jobs, for schedulers that know no tasks: a model in n parts has n GPUs to itself, its parameter server
+  beside one of them, and loses no time by sending data between servers. All else of a job is the same.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from random import Random
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.model.criterion import Goal
+from hocket.model.criterion import Epochs, Goal
 from hocket.model.job import Job, Stop, TaskGraph
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Costs
@@ -35,7 +37,7 @@ from hocket.workloads.learning import VARIANTS, Learner, Learning, learning, rea
 from hocket.workloads.philly import read_philly
 from hocket.workloads.rules import TEXT, Number, Whole
 from hocket.workloads.selection import Selection
-from hocket.workloads.task_graphs import Partitioning, task_graph
+from hocket.workloads.task_graphs import ADDING_UP, Partitioning, task_graph
 from hocket.workloads.truth import Submission, Truth, Workload
 
 GPUS = (1, 2, 4, 8, 16, 32)
@@ -80,6 +82,7 @@ class Recipe(Struct, frozen=True):
     accuracy: float = 0.95  # of the final one, what users ask for
     replicas: int = 1  # data-parallel, of models that are partitioned
     curves: str = ""  # a file of measured ones
+    whole: bool = False  # every job is one piece, with GPUs to itself
 
 
 def read_recipe(options: Fields) -> Recipe:
@@ -88,6 +91,7 @@ def read_recipe(options: Fields) -> Recipe:
         options.read("accuracy", Number(above=True, high=1.0), 0.95),
         options.read("replicas", Whole(low=1, high=64), 1),
         options.read("curves", TEXT, ""),
+        options.flag("whole"),
     )
 
 
@@ -171,7 +175,7 @@ def _submission(
         deadline_s=round(max(1.1 * run_s, dice.uniform(*DEADLINE_H) * 3600.0), 3),
         tasks=graph,
         model=model.name,
-        target=Goal("acc", ">=", round(recipe.accuracy * learned.final, 4)),
+        target=Goal("acc", ">=", round(recipe.accuracy * learned.final, 4), Epochs(EPOCHS)),
         stop=Stop.OPTSTOP,
         may_lower=Stop.REQUIRED,
     )
@@ -186,7 +190,17 @@ def _submission(
         gpu_use=round(dice.uniform(*USE), 2),
         costs=COSTS,
     )
-    return Submission(at_s, job, truth)
+    found = Submission(at_s, job, truth)
+    return as_whole(found) if recipe.whole else found
+
+
+def as_whole(submission: Submission) -> Submission:
+    """The same job in one piece, with a GPU to itself for each part of its model."""
+    graph = submission.job.tasks
+    assert graph is not None
+    workers = [t for t in graph.tasks if t.id not in ADDING_UP]
+    job = replace(submission.job, tasks=None, demand=replace(workers[0].demand, gpu_share=1.0), sizes=(len(workers),))
+    return replace(submission, job=job, truth=replace(submission.truth, reference_size=len(workers), gpu_use=1.0))
 
 
 def _graph(model: Model, gpus: int, sync: str, replicas: int, between_mib: float, sync_mib: float) -> TaskGraph:

@@ -21,6 +21,7 @@ from hocket.workloads.errors import WorkloadError
 
 STRUCTURES = ("sequential", "layered")
 SYNCHRONISATIONS = ("ps", "all-reduce")
+ADDING_UP = ("ps", "reduce")  # the task that adds up what the others learned, by how it does
 SYNC_SHARE = 0.05  # of a model's work, what adding up takes
 
 
@@ -68,7 +69,7 @@ def task_graph(
     plain = _plain(cut, worker, server)
     if cut.sync == "all-reduce":
         sync_mib *= 2 * (cut.replicas - 1) / cut.replicas
-    edges = tuple(replace(e, mib=sync_mib if e.target in ("ps", "reduce") else between_mib) for e in plain.edges)
+    edges = tuple(replace(e, mib=sync_mib if e.target in ADDING_UP else between_mib) for e in plain.edges)
     return TaskGraph(plain.tasks, edges)
 
 

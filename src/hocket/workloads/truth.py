@@ -31,6 +31,8 @@ class Truth(Struct, frozen=True, gc=False):
     saves_epochs: int = 0  # it saves its state by itself after so many epochs; 0: only when it is told to
     input_mib: float = 0.0  # data that it keeps in memory, on all its machines together; part of it may be on disk …
     model_mib: float = 0.0  # … and its model
+    spills: bool = True  # whether that data is spilled at all where jobs take turns
+    read: float = 1.0  # what an iteration has to read of that data if all of it is on disk, as a share
     loss: Curve | None = None  # epoch → loss, reported beside the metric
     gpu_use: float = 1.0  # of the GPU time that its demand asks for, what it takes; reported after its first epoch
 

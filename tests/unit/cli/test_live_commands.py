@@ -101,6 +101,12 @@ def test_a_command_line_is_sent_as_a_list_and_its_name_printed(
     assert spec["env"]["API_KEY"] == "s3cret"
 
 
+def test_what_may_end_a_job_can_be_said_on_the_command_line() -> None:
+    goal, levels = ("--target", "acc >= 91% within 80 epochs"), ("--stop", "optstop", "--may-lower", "required")
+    (told,) = json.loads(done("submit", "--dry-run", *goal, *levels, "--", "true"))["jobs"]
+    assert (told["target"], told["stop"], told["may_lower"]) == (goal[1], "optstop", "required")
+
+
 def test_a_dry_run_prints_what_would_be_sent(controller: Any) -> None:
     told = json.loads(done("submit", "--dry-run", "-n", "a", "--time", "2h", "--", "true"))
     assert (told["jobs"][0]["id"], told["jobs"][0]["limit_s"]) == ("a", 7200.0)

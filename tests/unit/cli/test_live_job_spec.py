@@ -104,6 +104,9 @@ def test_progress_is_read_in_the_way_that_is_said(text: object, config: dict[str
 @pytest.mark.parametrize(
     ("said", "message"),
     [
+        ({"target": "acc >= 0.9", "stop": "never"}, "stop must be fixed, optstop or required, not 'never'"),
+        ({"may_lower": "required"}, "may_lower must be fixed for a job without a goal"),
+        ({"target": "acc > 1"}, "target: at column 5"),
         ({"progress": "csv"}, "progress.file must be given with kind 'csv'"),
         ({"progress": "pattern:x"}, "progress.patterns[0] must be a pattern with named groups"),
         ({"progress": "stdout:x"}, "progress must be 'stdout' alone"),

@@ -109,6 +109,46 @@ def test_a_task_must_fit_a_node() -> None:
     assert "task 'huge' must fit a node" in refusal(NOBODY, job, WHOLE)
 
 
+def tasks(*demands: Demand) -> TaskGraph:
+    return TaskGraph(tuple(Task(f"t{i}", demand) for i, demand in enumerate(demands)))
+
+
+SMALL = Capacity.of([Node("a", 2, "v100", cores=8.0), Node("b", 2, "p100", cores=8.0)])
+
+
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        (Job("j", tasks=tasks(*[Demand(1)] * 5)), "its 5 tasks must fit the cluster; they need 5 GPUs, it has 4"),
+        (
+            Job("j", tasks=tasks(*[Demand(1, gpu_share=0.6)] * 5)),
+            "its tasks must fit the cluster; 5 of them need more than 1/2 of a GPU, and 4 GPUs hold 4",
+        ),
+        (
+            Job("j", tasks=tasks(*[Demand(1, gpu_share=0.35)] * 9)),
+            "its tasks must fit the cluster; 9 of them need more than 1/3 of a GPU, and 4 GPUs hold 8",
+        ),
+        (
+            Job("j", tasks=tasks(*[Demand(1, 6.0, gpu_share=0.1)] * 3)),
+            "its 3 tasks must fit the cluster; they need 18 cores, it has 16",
+        ),
+        (
+            Job("j", tasks=tasks(*[Demand(1)] * 3), gpu_kinds=("v100",)),
+            "its 3 tasks must fit the cluster; they need 3 GPUs, it has 2",
+        ),
+    ],
+)
+def test_a_job_with_more_tasks_than_the_cluster_can_hold_is_refused_with_sizes(job: Job, why: str) -> None:
+    assert refusal(NOBODY, job, SMALL) == f"job 'j': {why}"
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.25, 0.1])
+def test_tasks_that_fill_the_gpus_are_admitted(share: float) -> None:
+    most = round(4 / share)
+    assert refusal(NOBODY, Job("j", tasks=tasks(*[Demand(1, gpu_share=share)] * most)), SMALL) == ""
+    assert refusal(NOBODY, Job("j", tasks=tasks(*[Demand(1, gpu_share=share)] * (most + 1))), SMALL) != ""
+
+
 def test_an_id_is_taken_while_its_job_lives() -> None:
     live = versioned([("j", JobView(Job("j"), 0, 0.0))])
     assert refusal(live, Job("j"), WHOLE) == "job 'j': id must be unique, and a live job has it already"

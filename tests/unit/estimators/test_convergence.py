@@ -1,6 +1,7 @@
 """What a few points of a learning curve say about its end, and how sure that is."""
 
 from math import exp, inf, log, nan
+from random import Random
 
 import numpy as np
 import pytest
@@ -88,11 +89,20 @@ def test_few_points_or_a_last_epoch_that_is_over_say_nothing():
     assert outlook(values, 30, rises=True) is None
 
 
-def test_a_constant_curve_stays_where_it_is():
-    found = outlook([(float(k), 0.5) for k in range(1, 21)], 80, rises=True)
-    assert chance(found, 0.6) < 0.01
-    assert chance(found, 0.6, steps=True) < 0.01
-    assert chance(found, 0.4) > 0.99
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_a_curve_that_has_not_moved_begins_to_with_what_is_left_of_its_epochs(noise):
+    dice = Random(1)
+    values = [(float(k), 0.5 + dice.uniform(-noise, noise)) for k in range(1, 80)]
+    for seen in (20, 60, 79):
+        found = outlook(values[:seen], 80, rises=True)
+        assert chance(found, 0.6) == pytest.approx(1 - seen / 80, abs=0.02)
+        assert chance(found, 0.4) > 0.99
+
+
+def test_a_curve_that_has_moved_goes_on_as_it_did():
+    found = outlook([(float(k), 0.9 - 0.8 / k) for k in range(1, 21)], 80, rises=True)
+    assert found.begins == 0.0
+    assert chance(found, 0.99) < 0.02
 
 
 def test_a_rising_loss_does_not_reach_a_low_one():

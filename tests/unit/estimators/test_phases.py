@@ -4,7 +4,8 @@ import pytest
 
 from hocket.estimators.phases import observe
 from hocket.model.curve import NO_BELIEFS, Beliefs, Curve, Point
-from hocket.model.phases import Profile, cluster_use, predict, profile_of, unsound
+from hocket.model.event import PhasesObserved
+from hocket.model.phases import Profile, foresee, predict, profile_of, unsound
 
 
 def test_a_round_takes_as_long_as_the_busiest_processor():
@@ -26,23 +27,52 @@ def test_a_round_takes_as_long_as_the_longest_job_alone():
     assert found.net < 1
 
 
-def test_idle_machines_count_in_the_clusters_use():
-    busy = predict([Profile(40.0, 4.0), Profile(40.0, 4.0)], machines=10)
-    assert cluster_use([(10, busy)], 20) == pytest.approx((busy.cpu / 2, busy.net / 2))
+def seen(beliefs, machines, comp_s, comm_s, iterations, **more):
+    return observe(beliefs, PhasesObserved(0.0, "j", machines, comp_s, comm_s, iterations, **more))
+
+
+def test_what_is_foreseen_is_equation_1_where_nobody_waits():
+    jobs = [Profile(100.0, 5.0), Profile(50.0, 10.0)]
+    assert foresee(jobs, 10).iteration_s.mean == pytest.approx(predict(jobs, 10).iteration_s.mean)
+    assert foresee(jobs[:1], 10).iteration_s.mean == pytest.approx(15.0)
+
+
+def test_who_queues_behind_others_is_foreseen():
+    jobs = [Profile(250.0, 6.0), Profile(1.0, 13.0), Profile(1.0, 13.0)]
+    assert predict(jobs, 10).iteration_s.mean == pytest.approx(32.0)
+    assert foresee(jobs, 10).iteration_s.mean > 35
+
+
+def test_a_second_comm_uses_what_the_first_leaves_of_the_link():
+    jobs = [Profile(0.1, 10.0, link=0.8)] * 3
+    assert foresee(jobs, 1).iteration_s.mean == pytest.approx(24.0, rel=0.03)
+    assert foresee(jobs, 1).net == pytest.approx(1.0, rel=0.03)
+
+
+def test_barriers_cost_more_on_more_machines():
+    beliefs = seen(NO_BELIEFS, 8, 10.0, 3.0, 5, slowest=1.2)
+    profile = profile_of(beliefs)
+    assert profile is not None
+    assert foresee([profile], 8).iteration_s.mean == pytest.approx(1.2 * 13.0)
+    assert foresee([profile], 64).iteration_s.mean > 1.3 * profile.iteration_s(64)
+    assert foresee([profile], 1).iteration_s.mean == pytest.approx(83.0)
+
+
+def test_jobs_a_thousand_times_shorter_are_foreseen_too():
+    assert foresee([Profile(1e5, 1.0), Profile(1e-3, 1e-3)], 2).iteration_s.mean >= 5e4
 
 
 def test_comp_scales_with_machines_and_comm_does_not():
-    seen = observe(NO_BELIEFS, machines=4, comp_s=10.0, comm_s=3.0, iterations=5)
-    profile = profile_of(seen)
+    profile = profile_of(seen(NO_BELIEFS, machines=4, comp_s=10.0, comm_s=3.0, iterations=5))
     assert profile is not None
     assert profile.comp_s(8) == pytest.approx(5.0)
     assert profile.iteration_s(8) == pytest.approx(8.0)
 
 
 def test_a_profile_is_a_moving_average_that_follows_a_change():
-    beliefs = observe(NO_BELIEFS, 4, 10.0, 3.0, 100)
+    beliefs = seen(NO_BELIEFS, 4, 10.0, 3.0, 100)
     for _ in range(30):
-        beliefs = observe(beliefs, 4, 20.0, 3.0, 5)
+        beliefs = seen(beliefs, 4, 20.0, 3.0, 5)
     profile = profile_of(beliefs)
     assert profile is not None
     assert 78 < profile.comp_machine_s <= 80
@@ -51,32 +81,32 @@ def test_a_profile_is_a_moving_average_that_follows_a_change():
 def test_profiles_that_vary_give_a_wide_interval():
     steady = shaky = NO_BELIEFS
     for n in range(10):
-        steady, shaky = observe(steady, 4, 10.0, 1.0, 3), observe(shaky, 4, 10.0 + (-1) ** n * 5, 1.0, 3)
+        steady, shaky = seen(steady, 4, 10.0, 1.0, 3), seen(shaky, 4, 10.0 + (-1) ** n * 5, 1.0, 3)
     sure, unsure = (predict([p], 4).interval_s for b in (steady, shaky) if (p := profile_of(b)) is not None)
     assert sure[1] - sure[0] == pytest.approx(0.0, abs=1e-9)
     assert unsure[1] - unsure[0] > 5
 
 
 def test_too_few_iterations_are_no_profile():
-    assert profile_of(observe(NO_BELIEFS, 4, 1.0, 1.0, 2), least=3) is None
-    assert profile_of(observe(NO_BELIEFS, 4, 1.0, 1.0, 3), least=3) is not None
+    assert profile_of(seen(NO_BELIEFS, 4, 1.0, 1.0, 2), least=3) is None
+    assert profile_of(seen(NO_BELIEFS, 4, 1.0, 1.0, 3), least=3) is not None
 
 
 def test_what_was_told_gives_way_to_what_is_seen():
     told = Beliefs(comp_s=Curve((Point(4.0, 100.0),)), comm_s=Curve((Point(4.0, 100.0),)))
     assert profile_of(told) == Profile(400.0, 100.0)
-    assert profile_of(observe(told, 8, 10.0, 3.0, 5)) == Profile(80.0, 3.0)
+    assert profile_of(seen(told, 8, 10.0, 3.0, 5)) == Profile(80.0, 3.0)
 
 
 @pytest.mark.parametrize(("comp_s", "comm_s"), [(0.0, 0.0), (nan, 1.0), (1.0, nan), (inf, 1.0), (-1.0, 2.0)])
 def test_a_profile_of_nothing_or_nonsense_is_none_and_says_why(comp_s, comm_s):
-    seen = observe(NO_BELIEFS, 4, comp_s, comm_s, 9)
-    assert profile_of(seen) is None
-    assert "phases are said to take" in unsound(seen)
+    beliefs = seen(NO_BELIEFS, 4, comp_s, comm_s, 9)
+    assert profile_of(beliefs) is None
+    assert "phases are said to take" in unsound(beliefs)
 
 
 def test_a_job_without_one_of_the_phases_has_a_profile():
     for comp_s, comm_s in ((0.0, 5.0), (5.0, 0.0)):
-        profile = profile_of(observe(NO_BELIEFS, 4, comp_s, comm_s, 9))
+        profile = profile_of(seen(NO_BELIEFS, 4, comp_s, comm_s, 9))
         assert profile is not None
         assert predict([profile], 4).iteration_s.mean == pytest.approx(5.0)

@@ -4,7 +4,11 @@ import pytest
 
 from hocket.executors.simulated.memory import Resident, pressed, settled
 from hocket.executors.simulated.phases import Phases, interleave, stack
+from hocket.executors.simulated.speed import Companion, overflows, play, takes_turns
+from hocket.model.partition import Holding, Sharing
 from hocket.model.phases import Profile, predict
+from hocket.model.resources import Demand, Node
+from hocket.workloads.truth import Truth
 
 HERE = (0,)
 
@@ -93,6 +97,37 @@ def test_spilling_relieves_memory_at_the_price_of_reading_again():
     assert spilled is not None
     assert spilled[0].reload_s > 0
     assert pressed(tenants, kept, [1, 1], 1_000) is not None  # Models follow when all input is on disk.
+
+
+def test_what_is_spilled_costs_what_an_iteration_reads_of_it():
+    tenants = [Phases(10.0, 5.0, HERE)]
+    whole, part = (pressed(tenants, [Resident(9_000.0, 0.0, read)], [1.0], 20_000) for read in (1.0, 0.1))
+    assert whole is not None
+    assert part is not None
+    assert part[0].reload_s == pytest.approx(whole[0].reload_s / 10)
+
+
+def test_a_job_alone_waits_for_its_slowest_machine_and_full_memory_too():
+    truth = Truth(100.0, 8, comp_s=10.0, comm_s=5.0, input_mib=80_000.0)
+    slices = tuple(Node(f"n{i}", cores=8.0, mem_mib=12_000.0).whole() for i in range(8))
+    here = [Companion(Demand(), truth, Holding("p", slices, (1,) * 8), "")]
+    assert takes_turns(Sharing.ALONE, truth)
+    calm, noisy = (play(here, Sharing.ALONE, noise, 0) for noise in (0.0, 0.1))
+    assert calm.round_s > 15.5  # It collects garbage.
+    assert noisy.round_s > 1.05 * calm.round_s
+    assert noisy.slowest[0] > 1.05
+    assert not takes_turns(Sharing.ALONE, Truth(100.0, comp_s=10.0, comm_s=5.0))
+
+
+def test_jobs_that_cannot_spill_run_out_of_memory_though_they_take_turns():
+    slices = (Node("n", cores=8.0, mem_mib=12_000.0).whole(),)
+
+    def two(spills):
+        truth = Truth(100.0, comp_s=10.0, comm_s=5.0, input_mib=8_000.0, spills=spills)
+        return [Companion(Demand(), truth, Holding("p", slices, (1,)), "")] * 2
+
+    assert overflows(two(spills=False), Sharing.INTERLEAVED)
+    assert not overflows(two(spills=True), Sharing.INTERLEAVED)
 
 
 def test_alphas_of_their_own_are_no_worse_than_the_best_for_all():

@@ -125,8 +125,7 @@ def test_the_load_of_a_node_is_the_root_mean_square_of_what_it_has():
 @pytest.mark.parametrize("value", [nan, float("inf"), 0.5])
 def test_a_metric_that_is_no_number_or_never_moves_attains_nothing(value):
     run = trained(harness(), 79, lambda _e: value, stop=Stop.REQUIRED)
-    assert "a attained" not in ended(run)
-    assert ended(run) == (["a hopeless"] if value == 0.5 else [])
+    assert ended(run) == []  # One that never moved may still begin to.
 
 
 def test_a_rising_loss_is_hopeless():

@@ -16,7 +16,7 @@ def played(case):
         return Played(numbers={"quality_mean": 0.999, "schedule_s_80": 0.01})
     slow = 2.0 if case.label == "isolated" else 1.0
     moments = (Moment(0.0, 0.5, 0.4, 10, 3), Moment(100.0, 0.0, 0.0, 0, 0))
-    return Played(100.0 * slow, (50.0 * slow, 70.0 * slow), moments=moments, errors=(0.02, -0.04))
+    return Played(100.0 * slow, (50.0 * slow, 70.0 * slow), moments=moments, errors=(0.02, -0.04), groups=((16, 4),))
 
 
 def test_figures_of_the_paper_stand_beside_ours(tmp_path: Path):
@@ -26,10 +26,11 @@ def test_figures_of_the_paper_stand_beside_ours(tmp_path: Path):
     assert ours.paper == "1.60×"
     assert ours.ours is not None
     assert ours.ours.mean == pytest.approx(2.0)
-    error = found["Figure 13(b), error of the predicted round", "mean"].ours
+    error = found["Figure 13(b), error of the predicted round", "foreseen, mean"].ours
     assert error is not None
     assert error.mean == pytest.approx(3.0)
-    assert HARMONY.draw(REQUEST, results, tmp_path)
+    drawn = {path.stem for path in HARMONY.draw(REQUEST, results, tmp_path)}
+    assert {stem.rpartition("-")[0][:9] for stem in drawn} == {"figure-10", "figure-11", "figure-12", "figure-13"}
 
 
 def test_at_least_200_co_locations_are_sampled():

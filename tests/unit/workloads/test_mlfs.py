@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from hocket.control.admission import refusal
+from hocket.executors.simulated import simulate
 from hocket.model.capacity import Capacity
 from hocket.model.versioned import versioned
+from hocket.policies import find
 from hocket.workloads import WorkloadError, load
 from hocket.workloads.learning import FAMILIES, Learner, learning, read_learning
 from hocket.workloads.mlfs import EPOCHS, GPUS, MODELS, servers
@@ -35,6 +37,31 @@ def test_jobs_are_as_the_paper_draws_them():
         assert len(workers) in GPUS
         assert all(47.6 <= e.mib <= 2 * 95.4 for e in s.job.tasks.edges)
     assert workload.submissions[-1].at_s == 7 * 86400.0
+
+
+def test_whole_jobs_are_the_same_ones_with_a_gpu_for_each_part():
+    cut, whole = load("mlfs?jobs=120", seed=3), load("mlfs?jobs=120&whole", seed=3)
+    assert cut.nodes == whole.nodes
+    for a, b in zip(cut.submissions, whole.submissions, strict=True):
+        workers = [t for t in a.job.tasks.tasks if t.id not in ("ps", "reduce")]
+        assert b.job.tasks is None
+        assert b.job.sizes == (len(workers),) == (b.truth.reference_size,)
+        assert b.job.demand.gpu_share == b.truth.gpu_use == 1.0
+        assert (a.job.id, a.at_s, a.job.deadline_s, a.job.target) == (b.job.id, b.at_s, b.job.deadline_s, b.job.target)
+        assert (a.truth.run_s, a.truth.quality) == (b.truth.run_s, b.truth.quality)
+
+
+@pytest.mark.parametrize("policy", ["mlf_h", "graphene"])
+def test_jobs_of_the_trace_that_take_no_time_end(policy: str, tmp_path: Path) -> None:
+    path = tmp_path / "philly.csv"
+    path.write_text("job_idx,submit_s,num_gpus,wall_run_s,vc\n1,0,4,0,v\n2,10,1,0,v\n3,20,2,60,v\n")
+    workload = load(f"mlfs-philly:{path}")
+    ran = simulate(workload, workload.nodes, find(policy).bound())
+    assert not ran.final.jobs.values()
+
+
+def test_the_goal_of_a_job_ends_with_its_last_epoch():
+    assert {s.job.last_epoch for s in load("mlfs?jobs=20").submissions} == {EPOCHS}
 
 
 def test_every_job_is_admitted_to_its_cluster():

@@ -12,7 +12,7 @@ from random import Random
 from typing import assert_never
 
 from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of, phase_errors
-from hocket.executors.simulated.phases import OBSERVED_ITERATIONS, Played
+from hocket.executors.simulated.phases import LINK_BUSY, OBSERVED_ITERATIONS, Played
 from hocket.executors.simulated.running import Place, Run
 from hocket.executors.simulated.speed import (
     Companion,
@@ -26,7 +26,6 @@ from hocket.executors.simulated.speed import (
 from hocket.executors.simulated.task_graph import Iteration, Seat, link_mbps
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
-    EpochEnded,
     Event,
     JobCheckpointed,
     JobEnded,
@@ -43,12 +42,12 @@ from hocket.model.event import (
     PhasesObserved,
     StateStored,
 )
-from hocket.model.partition import Boundary, Partition, Sharing
+from hocket.model.partition import NOW, Partition, Sharing
 from hocket.model.resources import Node
 from hocket.model.snapshot import demand_of
 from hocket.workloads.truth import Workload
 
-_ALONE, _INTERLEAVED = Sharing.ALONE, Sharing.INTERLEAVED
+_INTERLEAVED = Sharing.INTERLEAVED
 _IDLE_TIMERS = 10_000  # moments in a row at which only a policy's own timer rang: it waits for what never comes
 
 
@@ -95,16 +94,14 @@ class SimulatedExecutor:
             events, self._ready, self._begun = self._begun + self._ready, [], []
             return self.now_s, events
         heap = self._heap
-        at_s = inf
+        at_s = submission_s = self._submission_s
         while heap:
-            at_s, _n, generation, run, _what = heap[0]
+            due_s, _n, generation, run, _what = heap[0]
             if run is None or generation == run.generation:
+                if due_s < at_s:
+                    at_s = due_s
                 break
             heappop(heap)
-            at_s = inf
-        submission_s = self._submission_s
-        if submission_s < at_s:
-            at_s = submission_s
         out, self._begun = self._begun, []
         if until_s is not None and until_s < at_s:
             if at_s == inf:
@@ -189,7 +186,7 @@ class SimulatedExecutor:
         if run.done_s >= run.observed_s - 1e-6:
             self._observe(run, out if out is not None else self._ready)
         if run.length is not None:
-            self._report_turn(run, out if out is not None else self._ready)
+            run.end_turn(self.now_s, out if out is not None else self._ready)
         elif truth.epochs:
             run.end_epochs(self.now_s, out if out is not None else self._ready)
         if run.reached(truth.run_s):
@@ -203,42 +200,27 @@ class SimulatedExecutor:
         self._schedule(run)
 
     def _schedule(self, run: Run) -> None:
-        run.generation += 1
-        if run.rate:
+        run.generation = generation = run.generation + 1
+        if rate := run.rate:
             truth = run.truth
             goal_s = truth.run_s
             if truth.epochs:
                 goal_s = min(goal_s, truth.run_s * (run.epoch + 1) / truth.epochs)
             if truth.crashes_s and run.crashes < len(truth.crashes_s):
                 goal_s = min(goal_s, truth.crashes_s[run.crashes])
-            left_s = min(goal_s, run.observed_s) - run.done_s
-            at_s = self.now_s + left_s / run.rate if left_s > 0 else self.now_s
+            if run.observed_s < goal_s:
+                goal_s = run.observed_s
+            left_s = goal_s - run.done_s
+            at_s = self.now_s + left_s / rate if left_s > 0 else self.now_s
             if run.length is not None:
-                at_s = min(at_s, self._turn_ends_s(run, run.length))
-            self._push(at_s, run, "next")
+                at_s = min(at_s, run.turn_ends_s(self.now_s, run.length))
+            self._pushed = pushed = self._pushed + 1
+            heappush(self._heap, (at_s, pushed, generation, run, "next"))
         if run.pending:
             for event, _place in run.pending.values():
                 self._push(event.at_s, run, event)
         elif run.deferred and not run.rate:
             self._push(self.now_s, run, "next")  # It stands still, and would never come to its boundary.
-
-    def _turn_ends_s(self, run: Run, length: Boundary) -> float:
-        """When its running epoch ends, at its present speed."""
-        if length.seconds:
-            return max(self.now_s, run.turn_s + length.seconds)
-        work_s = length.batches * (run.truth.comp_s + run.truth.comm_s) - (run.done_s - run.turn_done_s)
-        return self.now_s + max(0.0, work_s) / run.rate
-
-    def _report_turn(self, run: Run, out: list[Event]) -> None:
-        """Running epochs take the place of the job's own. Its quality is then that of the work done so far."""
-        truth = run.truth
-        assert run.length is not None
-        if not run.rate or self._turn_ends_s(run, run.length) > self.now_s + 1e-6:
-            return
-        run.epoch += 1
-        run.turn_s, run.turn_done_s = self.now_s, run.done_s
-        done = run.done_s / truth.run_s if truth.run_s else 1.0
-        out.append(EpochEnded(self.now_s, run.job.id, run.epoch, truth.metrics_at(done * (truth.epochs or 1))))
 
     def _crash(self, run: Run, why: str, out: list[Event]) -> None:
         self._gone(run)
@@ -301,8 +283,7 @@ class SimulatedExecutor:
 
     def _leave(self, run: Run, task: str) -> None:
         _holding, partition = run.tenancies.pop(task)
-        others = self._tenants.get(partition.id)
-        if others is not None:
+        if self._tenants and (others := self._tenants.get(partition.id)) is not None:
             others.pop(f"{run.job.id}/{task}", None)
             self._re_rate(partition)
             if not others:
@@ -315,8 +296,9 @@ class SimulatedExecutor:
         if place is not None:
             run.tenancies[task] = place
             holding, partition = place
-            run.length = holding.boundary if holding.boundary.at == "after" and not task else None
-            run.turn_s, run.turn_done_s = self.now_s, run.done_s
+            run.length = None
+            if holding.boundary is not NOW and holding.boundary.at == "after" and not task:
+                run.length, run.turn_s, run.turn_done_s = holding.boundary, self.now_s, run.done_s
             if partition.sharing is _INTERLEAVED and not task:
                 run.observed_s = run.done_s + OBSERVED_ITERATIONS * (run.truth.comp_s + run.truth.comm_s)
             if len(partition.tenants) > 1 or (self._tenants and partition.id in self._tenants):
@@ -370,7 +352,7 @@ class SimulatedExecutor:
 
     def _tenant_rate(self, run: Run, task: str) -> float:
         holding, partition = run.tenancies[task]
-        if partition.sharing is not _ALONE and not task and takes_turns(partition.sharing, run.truth):
+        if not task and takes_turns(partition.sharing, run.truth):
             players, played = self._played(run, partition)
             return rate_of(run.truth, played.iteration_s[players.index(run)])
         own = run.noise * (1.0 if task else own_speed(run.truth, holding, self._kind[holding.slices[0].node]))
@@ -405,7 +387,10 @@ class SimulatedExecutor:
         me, off = who.index(run), phase_errors(run.job.id, self._beliefs, self._seed)
         comp_s, comm_s = played.comp_s[me] * off[0], played.comm_s[me] * off[1]
         machines = sum(1 for n in holding.replicas if n)
-        out.append(PhasesObserved(self.now_s, run.job.id, machines, comp_s, comm_s, OBSERVED_ITERATIONS))
+        slowest = played.slowest[me]
+        out.append(
+            PhasesObserved(self.now_s, run.job.id, machines, comp_s, comm_s, OBSERVED_ITERATIONS, slowest, LINK_BUSY)
+        )
 
     # -- actions --------------------------------------------------------------------------------------------
 
@@ -417,21 +402,26 @@ class SimulatedExecutor:
                 continue  # It ended in this very moment; the event is on its way.
             costs = run.truth.costs
             match action:
-                case Start(job, task, to, partition) | Resume(job, task, to, partition):
+                case Start() | Resume():  # Fields in a pattern cost a look each; these and pauses come all the time.
                     takes_s = costs.start_s + (0.0 if run.prepared else costs.prepare_s)
                     run.prepared = None
+                    job, task = action.job, action.task
                     if self._noise and not run.tenancies:
                         run.noise = exp(Random(f"{self._seed}/{job}/{run.generation}").gauss(0.0, self._noise))
-                    self._change(run, task, JobStarted(self.now_s + takes_s, job, task), (to, partition), takes_s)
-                case Pause(job, task, tier, _) if not self._deferred(run, task, action):
+                    self._advance(run)
+                    place = (action.to, action.partition)
+                    self._change(run, task, JobStarted(self.now_s + takes_s, job, task), place, takes_s)
+                case Pause() if not self._deferred(run, action.task, action):
                     self._save(run)
                     takes_s = costs.checkpoint_s + costs.stop_s
-                    self._change(run, task, JobPaused(self.now_s + takes_s, job, task, tier), None, takes_s)
+                    left = JobPaused(self.now_s + takes_s, action.job, action.task, action.tier)
+                    self._change(run, action.task, left, None, takes_s)
                 case Resize(job, task, to, partition) if not self._deferred(run, task, action):
                     held = run.tenancies[task][0]
                     takes_s = costs.restart_s(run.job.warm and to.stays_within(held))  # elsewhere it starts cold
                     if held.slices == to.slices and held.replicas == to.replicas:
                         takes_s = 0.0  # Only the length of its running epochs changes.
+                        self._advance(run)
                     else:
                         self._save(run)
                     self._change(run, task, JobResized(self.now_s + takes_s, job, task), (to, partition), takes_s)
@@ -463,6 +453,8 @@ class SimulatedExecutor:
 
     def _deferred(self, run: Run, task: str, action: Action) -> bool:
         """Keep a change for the tenant's boundary, up to which it goes on; False where it may take hold now."""
+        if task not in run.tenancies:
+            return True  # It broke in this very moment; the event is on its way.
         at = run.tenancies[task][0].boundary.at
         if at not in ("epoch", "after") or not run.rate:
             return False
@@ -477,12 +469,13 @@ class SimulatedExecutor:
         return True
 
     def _change(self, run: Run, task: str, event: Event, place: Place | None, takes_s: float) -> None:
-        """Make a change true, at once or when its time has passed; the job stands still meanwhile."""
-        self._advance(run)
+        """Make a change true, at once or when its time has passed; the job stands still meanwhile. It is up to date."""
         if takes_s <= 0:
             self._done(run, task, place)
-            rides = isinstance(event, JobStarted) and run.job.criterion is None  # A criterion may count from the start.
-            (self._begun if rides else self._ready).append(event)
+            if run.job.criterion is None and isinstance(event, JobStarted):  # A criterion may count from the start.
+                self._begun.append(event)
+            else:
+                self._ready.append(event)
             return
         run.pending[task] = (event, place)
         run.rate = self._rate(run)

@@ -27,6 +27,7 @@ class Resident(Struct, frozen=True, gc=False):
 
     input_mib: float
     model_mib: float
+    read: float = 1.0  # share of the input that an iteration reads
 
 
 def pressure(residents: Sequence[Resident], alphas: Sequence[float], capacity_mib: float) -> float:
@@ -50,8 +51,8 @@ def pressed(
     return tuple(
         replace(
             p,
-            comp_s=p.comp_s * slow + (a * r.input_mib + spilled_mib) / UNPACKING_MIB_S,
-            reload_s=(a * r.input_mib + spilled_mib) / DISK_MIB_S,
+            comp_s=p.comp_s * slow + (a * r.read * r.input_mib + spilled_mib) / UNPACKING_MIB_S,
+            reload_s=(a * r.read * r.input_mib + spilled_mib) / DISK_MIB_S,
         )
         for p, r, a in zip(phases, residents, alphas, strict=True)
     )

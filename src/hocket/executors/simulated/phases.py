@@ -11,11 +11,11 @@ before, the end of each phase is known when it begins.
 from __future__ import annotations
 
 from functools import lru_cache
-from heapq import heapify, heapreplace
-from math import exp
-from random import Random
+from typing import Any
 
 from msgspec import Struct
+
+from hocket.executors.simulated import turns
 
 LINK_BUSY = 0.9  # share of a COMM's time in which it keeps the link busy; the rest is what a secondary can use
 STRAGGLERS = 0.005  # share of phases, on one machine, that take longer for no reason of their own …
@@ -26,6 +26,7 @@ MEASURED = 24  # iterations of each job that are played; more change the rates b
 MEASURED_IN_NOISE = 160  # … or by less than 1 % on average, where phases vary
 _SHORTER = 8  # times as many iterations as it should: a job a thousand times shorter than others would go on for ever
 _FACTORS = 4096  # of noise, thrown once for each play
+_DICE = 0x70686173  # sets these apart from what others throw with the same seed
 
 
 class Phases(Struct, frozen=True, gc=False):
@@ -45,6 +46,7 @@ class Played(Struct, frozen=True, gc=False):
     comm_s: tuple[float, ...]
     cpu: float  # shares of the machines' time
     net: float
+    slowest: tuple[float, ...] = ()  # time of a phase on its slowest machine, over the mean
 
     @property
     def round_s(self) -> float:
@@ -57,130 +59,60 @@ def interleave(
     tenants: tuple[Phases, ...], noise: float = 0.0, seed: int = 0, iterations: int = 0, busy: float = LINK_BUSY
 ) -> Played:
     """Play tenants that take turns until each has done so many iterations."""
-    play = _Interleaved(tenants, noise, seed, busy)
-    return play.run(iterations or (MEASURED_IN_NOISE if noise else MEASURED))
+    import numpy as np
 
-
-class _Interleaved:
-    """Machines as queues: when the processor is free, when the disk is, and when the last two COMMs end."""
-
-    def __init__(self, tenants: tuple[Phases, ...], noise: float, seed: int, busy: float) -> None:
-        self.tenants = _alike_dropped(tenants) if not noise else tenants
-        count = 1 + max(i for t in self.tenants for i in t.machines)
-        self.cpu_free = [0.0] * count
-        self.disk_free = [0.0] * count
-        self.last = [0.0] * count  # when the link's last COMM ends, and the one before
-        self.last_but_one = [0.0] * count
-        self.rest = min(1.0, (1 - busy) / busy)  # speed of a secondary COMM
-        self.busy = busy
-        self.factors = _factors(noise, seed)
-        self.thrown = 0
-        self.loaded = [[0.0] * count for _ in self.tenants]  # when what a tenant needs from disk is there
-
-    def run(self, iterations: int) -> Played:
-        tenants = self.tenants
-        n = len(tenants)
-        done, began, ended = [0] * n, [0.0] * n, [0.0] * n
-        comp, comm, comps, comms = [0.0] * n, [0.0] * n, [0] * n, [0] * n  # sums, and of how many phases
-        line = [(0.0, i, 0) for i in range(n)]  # (when, tenant, its next phase)
-        heapify(line)
-        missing, left = n, 3 * n * _SHORTER * (WARM_UP + iterations)
-        while missing and left:
-            left -= 1
-            at_s, i, phase = line[0]
-            if phase == 1:
-                end_s, took_s = self._compute(i, at_s)
-                comp[i] += took_s
-                comps[i] += 1
-                heapreplace(line, (end_s, i, 2))
-                continue
-            end_s, took_s = self._communicate(i, at_s)
-            comm[i] += took_s
-            comms[i] += 1
-            if phase == 0:
-                heapreplace(line, (end_s, i, 1))
-                continue
-            heapreplace(line, (end_s, i, 0))
-            done[i] += 1
-            if done[i] == WARM_UP:
-                began[i], comp[i], comm[i], comps[i], comms[i] = end_s, 0.0, 0.0, 0, 0
-            elif done[i] == WARM_UP + iterations:
-                missing -= 1
-            ended[i] = end_s
-        now_s = line[0][0]
-        rounds = [
-            (ended[i] - began[i]) / (done[i] - WARM_UP) if done[i] > WARM_UP else now_s / max(1, done[i])
-            for i in range(n)
-        ]
-        comp_s = tuple(comp[i] / comps[i] if comps[i] else tenants[i].comp_s for i in range(n))
-        comm_s = tuple(2 * comm[i] / comms[i] if comms[i] else tenants[i].comm_s for i in range(n))
-        machines = len(self.cpu_free)
-        cpu = sum(c * len(t.machines) / r for c, t, r in zip(comp_s, tenants, rounds, strict=True)) / machines
-        net = sum(c * len(t.machines) / r for c, t, r in zip(comm_s, tenants, rounds, strict=True)) / machines
-        return Played(tuple(rounds), comp_s, comm_s, min(1.0, cpu), min(1.0, net * self.busy))
-
-    def _factor(self) -> float:
-        if not self.factors:
-            return 1.0
-        self.thrown += 1
-        return self.factors[self.thrown % _FACTORS]
-
-    def _compute(self, i: int, at_s: float) -> tuple[float, float]:
-        """COMP on every machine, each when its processor is free and what is on disk was read; the last end counts."""
-        tenant, free = self.tenants[i], self.cpu_free
-        loaded = self.loaded[i]
-        end_s = took = 0.0
-        for m in tenant.machines:
-            takes_s = tenant.comp_s * self._factor()
-            start_s = free[m] if free[m] > at_s else at_s
-            done_s = start_s + takes_s
-            if tenant.reload_s:
-                if loaded[m] > done_s:
-                    done_s = loaded[m]
-                # What was used is dropped, and read again for the next time while others compute.
-                self.disk_free[m] = loaded[m] = max(self.disk_free[m], done_s) + tenant.reload_s
-            free[m] = done_s
-            took += done_s - start_s
-            if done_s > end_s:
-                end_s = done_s
-        return end_s, took / len(tenant.machines)
-
-    def _communicate(self, i: int, at_s: float) -> tuple[float, float]:
-        """Half a COMM on every machine: nothing while two are before it, the rest of the link beside one, then all."""
-        tenant = self.tenants[i]
-        end_s = took = 0.0
-        for m in tenant.machines:
-            work_s = tenant.comm_s / 2 * self._factor()
-            last, before = self.last[m], self.last_but_one[m]
-            start_s = before if before > at_s else at_s
-            if last <= start_s:
-                done_s = start_s + work_s
-            else:
-                beside_s = (last - start_s) * self.rest
-                done_s = start_s + work_s / self.rest if beside_s >= work_s > 0 else last + work_s - beside_s
-            if done_s >= last:
-                self.last[m], self.last_but_one[m] = done_s, last
-            elif done_s > before:
-                self.last_but_one[m] = done_s
-            took += work_s
-            if done_s > end_s:
-                end_s = done_s
-        return end_s, took / len(tenant.machines)
-
-
-def _factors(noise: float, seed: int) -> list[float]:
-    """What noise does to one phase on one machine; on average nothing, but for stragglers."""
     if not noise:
-        return []
-    dice = Random(f"{seed}/phases")
-    return [
-        exp(dice.gauss(-noise * noise / 2, noise)) * (STRAGGLING if dice.random() < STRAGGLERS else 1.0)
-        for _ in range(_FACTORS)
-    ]
+        tenants = _alike_dropped(tenants)
+    iterations = iterations or (MEASURED_IN_NOISE if noise else MEASURED)
+    n, machines = len(tenants), 1 + max(i for t in tenants for i in t.machines)
+    where = np.array([m for t in tenants for m in t.machines])
+    first = np.cumsum([0, *(len(t.machines) for t in tenants)])
+    comp, comm, reload = (np.array([getattr(t, of) for t in tenants]) for of in ("comp_s", "comm_s", "reload_s"))
+    cpu_free, disk_free, last, before = np.zeros((4, machines))
+    began, ended, comp_sum, comm_sum, slowest_sum = np.zeros((5, n))
+    done, comps, comms = np.zeros((3, n), dtype=np.int64)
+    now_s = turns.compiled().take_turns(
+        turns.Tenants(comp, comm, reload, first, where),
+        turns.Machines(cpu_free, disk_free, last, before, np.zeros(len(where))),
+        _factors(noise, seed), min(1.0, (1 - busy) / busy), WARM_UP, iterations,
+        3 * n * _SHORTER * (WARM_UP + iterations),
+        turns.Tally(done, began, ended, comp_sum, comm_sum, comps, comms, slowest_sum),
+    )  # fmt: skip
+    rounds = np.where(done > WARM_UP, (ended - began) / np.maximum(1, done - WARM_UP), now_s / np.maximum(1, done))
+    comp_s = np.where(comps > 0, comp_sum / np.maximum(1, comps), comp)
+    comm_s = np.where(comms > 0, 2 * comm_sum / np.maximum(1, comms), comm)
+    slowest = np.maximum(1.0, slowest_sum / np.maximum(comp_sum + comm_sum, 1e-300))
+    held = np.diff(first) / machines / rounds
+    cpu, net = float((comp_s * held).sum()), float((comm_s * held).sum()) * busy
+    return Played(
+        tuple(rounds.tolist()), tuple(comp_s.tolist()), tuple(comm_s.tolist()), min(1.0, cpu), min(1.0, net),
+        tuple(slowest.tolist()),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _factors(noise: float, seed: int) -> Any:
+    """What noise does to one phase on one machine; on average nothing, but for stragglers."""
+    import numpy as np
+
+    if not noise:
+        return np.ones(1)
+    dice = np.random.default_rng([seed, _DICE])
+    straggles = np.where(dice.random(_FACTORS) < STRAGGLERS, STRAGGLING, 1.0)
+    return np.exp(dice.normal(-noise * noise / 2, noise, _FACTORS)) * straggles
+
+
+def _slowest(tenant: Phases, noise: float, seed: int) -> Phases:
+    factors, m = _factors(noise, seed), len(tenant.machines)
+    rows = len(factors) // m
+    slow = float(factors[: rows * m].reshape(rows, m).max(axis=1).mean()) if rows else float(factors.max())
+    return Phases(tenant.comp_s * slow, tenant.comm_s * slow, tenant.machines, tenant.reload_s)
 
 
 def _alike_dropped(tenants: tuple[Phases, ...]) -> tuple[Phases, ...]:
     """Without noise, machines with the same tenants do the same: one of each sort is enough."""
+    if all(t.machines == tenants[0].machines for t in tenants):
+        return tuple(Phases(t.comp_s, t.comm_s, (0,), t.reload_s) for t in tenants)
     sorts: dict[tuple[int, ...], int] = {}
     for machine in sorted({i for t in tenants for i in t.machines}):
         sorts.setdefault(tuple(n for n, t in enumerate(tenants) if machine in t.machines), machine)
@@ -191,9 +123,15 @@ def _alike_dropped(tenants: tuple[Phases, ...]) -> tuple[Phases, ...]:
 
 
 @lru_cache(maxsize=4096)
-def stack(tenants: tuple[Phases, ...], iterations: int = MEASURED, busy: float = LINK_BUSY) -> Played:
-    """Play tenants that nobody coordinates, on machines that are alike: processor and link are shared equally."""
-    n = len(tenants)
+def stack(
+    tenants: tuple[Phases, ...], noise: float = 0.0, seed: int = 0, iterations: int = MEASURED, busy: float = LINK_BUSY
+) -> Played:
+    """Play tenants that nobody coordinates, on machines that are alike: processor and link are shared equally.
+
+    Of what noise does, only that a phase waits for its slowest machine is played, as if that was always so slow.
+    """
+    n, alone = len(tenants), tenants
+    tenants = tuple(_slowest(t, noise, seed) for t in tenants) if noise else tenants
     left = [t.comm_s / 2 for t in tenants]
     phase, done, began, ended = [0] * n, [0] * n, [0.0] * n, [0.0] * n
     now_s, missing = 0.0, n
@@ -216,7 +154,7 @@ def stack(tenants: tuple[Phases, ...], iterations: int = MEASURED, busy: float =
         if not missing:
             break
     rounds = [(ended[i] - began[i]) / max(1, done[i] - WARM_UP) or 1.0 for i in range(n)]
-    cpu = sum(t.comp_s / r for t, r in zip(tenants, rounds, strict=True))
-    net = sum(t.comm_s / r for t, r in zip(tenants, rounds, strict=True)) * busy
-    comps, comms = tuple(t.comp_s for t in tenants), tuple(t.comm_s for t in tenants)
+    cpu = sum(t.comp_s / r for t, r in zip(alone, rounds, strict=True))
+    net = sum(t.comm_s / r for t, r in zip(alone, rounds, strict=True)) * busy
+    comps, comms = tuple(t.comp_s for t in alone), tuple(t.comm_s for t in alone)
     return Played(tuple(rounds), comps, comms, min(1.0, cpu), min(1.0, net))

@@ -59,3 +59,23 @@ class Run(Struct, gc=False, eq=False):
                 asked = [demand_of(self.job, task) for task in self.tenancies]
                 use = Use(gpus=truth.gpu_use * sum(d.gpus * d.gpu_share for d in asked))
                 out.append(ProgressReported(now_s, self.job.id, 1, metrics, use))
+
+    def turn_ends_s(self, now_s: float, length: Boundary) -> float:
+        """When its running epoch of this length ends, at its present speed."""
+        if length.seconds:
+            return max(now_s, self.turn_s + length.seconds)
+        work_s = length.batches * (self.truth.comp_s + self.truth.comm_s) - (self.done_s - self.turn_done_s)
+        return now_s + max(0.0, work_s) / self.rate
+
+    def end_turn(self, now_s: float, out: list[Event]) -> None:
+        """Report that its running epoch is over, if so. Its quality is then that of the work done so far.
+
+        Running epochs take the place of the job's own.
+        """
+        truth = self.truth
+        if self.length is None or not self.rate or self.turn_ends_s(now_s, self.length) > now_s + 1e-6:
+            return
+        self.epoch += 1
+        self.turn_s, self.turn_done_s = now_s, self.done_s
+        done = self.done_s / truth.run_s if truth.run_s else 1.0
+        out.append(EpochEnded(now_s, self.job.id, self.epoch, truth.metrics_at(done * (truth.epochs or 1))))

@@ -18,6 +18,7 @@ PACKING_GAIN = 0.4  # of the time of all but the longest model in a pack, what o
 STACKING_LOSS = 0.1  # of the speed, for every further tenant that nobody coordinates
 _CLIMBED = 8  # iterations between two steps of an α
 _INSTANT = 1e-9  # an iteration that takes no time at all
+_ALONE = Sharing.ALONE  # A member of an enum costs a look-up each time.
 
 
 class Companion(Struct, frozen=True, gc=False):
@@ -68,27 +69,38 @@ def own_speed(truth: Truth, holding: Holding, kind: str) -> float:
 
 
 def takes_turns(sharing: Sharing, truth: Truth) -> bool:
-    """Are this tenant's phases played? Those of GPU jobs that are merely stacked are not."""
+    """Are this tenant's phases played? Those of GPU jobs that are merely stacked are not.
+
+    A job alone is played if it keeps data: barriers and full memory cost it what they cost jobs that share.
+    """
+    if sharing is _ALONE:
+        return truth.input_mib > 0 and truth.comm_s > 0
     return sharing is Sharing.INTERLEAVED or (sharing is Sharing.STACKED and truth.comm_s > 0)
 
 
 def play(tenants: Sequence[Companion], sharing: Sharing, noise: float, seed: int) -> Played:
     """Play the phases of all tenants of a partition, each on the machines that it holds."""
     phases, residents, capacity_mib = _memory_of(tenants)
-    if sharing is Sharing.STACKED:
+    if _keeps_all(tenants, sharing):
         now = pressed(phases, residents, [0.0] * len(phases), capacity_mib) if capacity_mib else phases
-        return stack(now or phases)  # Whoever came last to what is full breaks at once.
+        phases = now or phases  # Whoever came last to what is full breaks at once.
+        return stack(phases, noise, seed) if sharing is Sharing.STACKED else interleave(phases, noise, seed)
     if capacity_mib:
         phases = spilled(phases, residents, capacity_mib)[0]
     return interleave(phases, noise, seed)
 
 
 def overflows(tenants: Sequence[Companion], sharing: Sharing) -> bool:
-    """Do tenants that nobody coordinates need more memory than there is?"""
-    if sharing is not Sharing.STACKED or not any(t.truth.input_mib for t in tenants):
+    """Do tenants that spill nothing need more memory than there is?"""
+    if len(tenants) < 2 or not _keeps_all(tenants, sharing) or not any(t.truth.input_mib for t in tenants):
         return False
     phases, residents, capacity_mib = _memory_of(tenants)
     return pressed(phases, residents, [0.0] * len(phases), capacity_mib) is None
+
+
+def _keeps_all(tenants: Sequence[Companion], sharing: Sharing) -> bool:
+    """Is nothing spilled to disk? So it is where nobody coordinates, and where jobs cannot."""
+    return sharing is not Sharing.INTERLEAVED or not all(t.truth.spills for t in tenants)
 
 
 def _memory_of(tenants: Sequence[Companion]) -> tuple[tuple[Phases, ...], tuple[Resident, ...], float]:
@@ -100,7 +112,7 @@ def _memory_of(tenants: Sequence[Companion]) -> tuple[tuple[Phases, ...], tuple[
         comp_s, comm_s = phases_of(t.truth, t.holding, t.kind)
         where = tuple(machines.setdefault(node, len(machines)) for node in nodes)
         phases.append(Phases(max(comp_s, _INSTANT), comm_s, where))
-        residents.append(Resident(t.truth.input_mib / len(nodes), t.truth.model_mib / len(nodes)))
+        residents.append(Resident(t.truth.input_mib / len(nodes), t.truth.model_mib / len(nodes), t.truth.read))
         capacity_mib = min(capacity_mib, *(s.mem_mib for s in t.holding.slices), inf)
     keeps = any(r.input_mib or r.model_mib for r in residents)
     return tuple(phases), tuple(residents), capacity_mib if keeps else 0.0

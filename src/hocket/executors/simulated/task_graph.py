@@ -19,6 +19,7 @@ from hocket.model.resources import Demand, Node, Slice
 from hocket.workloads.truth import Truth
 
 MEGABITS_PER_MIB = 8.388608
+_INSTANT_S = 1e-9  # an iteration of a job that takes no time at all
 
 
 class Seat(Struct, frozen=True, gc=False):
@@ -135,7 +136,7 @@ class Iteration(Struct, eq=False):
     @staticmethod
     def of(graph: TaskGraph, truth: Truth, now_s: float) -> Iteration:
         """A job that stands at the beginning of an iteration."""
-        parts = parts_of(graph, min(truth.comp_s, truth.run_s) or truth.comp_s)
+        parts = parts_of(graph, min(truth.comp_s, truth.run_s) or truth.comp_s or _INSTANT_S)
         return Iteration(parts, parts.work_s, now_s)
 
     def known(self, tenant: str, holding: Holding) -> Seat | None:

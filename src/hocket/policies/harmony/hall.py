@@ -175,6 +175,16 @@ def seats(job: Job, machines: Sequence[Node], room: Sequence[Demand]) -> tuple[i
     return tuple(1 if i in taken else 0 for i in range(len(machines)))
 
 
+def fitting(views: Iterable[JobView], machines: int, most: int = 1 << 30) -> list[JobView]:
+    """Those, in turn, whose data has room on so many machines beside that of the others, by what each needs alone."""
+    chosen: list[JobView] = []
+    for view in views:
+        if len(chosen) < most and view.job.sizes[0] <= machines:
+            chosen.append(view)
+            machines -= view.job.sizes[0]
+    return chosen
+
+
 def groupable(job: Job, machines: Iterable[Node]) -> bool:
     """Can the job spread one replica on each of as many machines as it needs at least? Others run alone."""
     if job.kind is not Kind.PARAMETER_SERVER or job.tasks is not None:

@@ -1,45 +1,17 @@
 """The hot part of grouping: jobs in groups, machines to groups, and local search over both; all in flat arrays.
 
 Plain Python that numba turns into machine code when it is first needed; the result is kept on disk. A group's value is
-its machines times its utilisation (equations 1 and 3), so the cluster's utilisation is the sum of values over machines.
+its machines times its utilisation (equations 1 and 3), so the cluster's utilisation is the sum of values over machines;
+where links have a price of their own, it is the work that gets done in a second.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from math import log
+from typing import Any
 
-Array = Any  # of numbers; NumPy's stubs do not reach into compiled code
-
-
-class Jobs(NamedTuple):
-    """What is to be grouped."""
-
-    comp: Array  # COMP of an iteration, in machine-seconds
-    comm: Array  # COMM of an iteration, in seconds
-    least: Array  # machines it needs at least
-
-
-class Weights(NamedTuple):
-    """What the use of each resource counts."""
-
-    cpu: float
-    net: float
-
-
-class Groups(NamedTuple):
-    """Who is with whom. Groups are doubly linked lists; -1 stands for none."""
-
-    group: Array  # by job; -1: it waits
-    after: Array
-    before: Array
-    head: Array  # by group, from here on
-    count: Array
-    machines: Array
-    comp: Array  # sums over its jobs
-    comm: Array
-    value: Array
-
+from hocket.policies.harmony.columns import Array, Change, Groups, Jobs, Side, Weights
 
 _KEEP, _SWAP, _OVER, _BACK, _DROP_A, _DROP_B = 0, 1, 2, 3, 4, 5  # what may happen to a pair of groups
 _ALL_SPLITS = 12  # machines of a pair up to which every split is tried
@@ -47,6 +19,11 @@ _PAIRS = 96  # of jobs that are tried for a swap between two groups
 _BAND = 16  # groups among which jobs of similar iterations are dealt
 _SATISFIED = 0.99999  # utilisation at which a group looks for no partner
 _BETTER = 1e-9  # less is rounding
+_CALLEES_FIRST = (
+    "value_of", "_link", "_unlink", "_longest_two", "_group_value", "_need", "_side", "_leaving", "_swapping", "_pair",
+    "_apply", "_allot", "_deal", "_transfer", "_exchange", "climb", "group_jobs",
+)  # fmt: skip
+_INLINED = ("_need", "_side", "_leaving", "_swapping")  # A call would cost more than what they do.
 
 
 @lru_cache(maxsize=1)
@@ -57,23 +34,23 @@ def compiled() -> Any:
     from numba import njit
 
     module = sys.modules[__name__]
-    for name in ("value_of", "_link", "_unlink", "_longest_two", "_group_value", "_pair", "_apply", "_allot", "_deal",
-                 "_transfer", "_exchange", "climb", "group_jobs"):  # fmt: skip
-        # Callees first: each finds the compiled ones under their own names.
-        setattr(module, name, njit(cache=True, nogil=True)(getattr(module, name)))
+    for name in _CALLEES_FIRST:  # Each finds the compiled ones under their own names.
+        compiles = njit(cache=True, nogil=True, inline="always" if name in _INLINED else "never")
+        setattr(module, name, compiles(getattr(module, name)))
     return module
 
 
 def value_of(sc: float, sn: float, longest: float, m: float, w: Weights) -> float:
     """Machines times utilisation of a group with these sums of COMP and COMM and this longest iteration."""
     t = sc / m
-    if sn > t:
-        t = sn
+    if w.link * sn > t:
+        t = w.link * sn
+    longest *= 1.0 + w.barrier * log(m)
     if longest > t:
         t = longest
     if t <= 0.0:
         return 0.0
-    return (w.cpu * sc + w.net * m * sn) / t
+    return (w.cpu * sc + w.net * (w.price if w.price > 0.0 else m) * w.link * sn) / t
 
 
 def _link(j: int, g: int, s: Groups) -> None:
@@ -130,11 +107,85 @@ def _group_value(g: int, m: int, jobs: Jobs, s: Groups, w: Weights) -> float:
     return value_of(sc, sn, longest, m, w)
 
 
-def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> tuple[float, int, int, int, int]:
-    """The best change to two groups and their machines: its gain, what it is, the jobs and a's machines then."""
+def _need(g: int, jobs: Jobs, s: Groups) -> int:
+    """Machines that the most demanding job of a group needs."""
+    need = 0
+    j = s.head[g]
+    while j >= 0:
+        need = max(need, jobs.least[j])
+        j = s.after[j]
+    return need
+
+
+def _side(g: int, m: int, jobs: Jobs, s: Groups, w: Weights) -> Side:
+    """A group as it would be on so many machines."""
+    longest, who, next_longest = _longest_two(g, m, jobs, s)
+    fits = _need(g, jobs, s) <= m  # careful: a leaver with the largest need would loosen it
+    value = value_of(s.comp[g], s.comm[g], longest, m, w) if fits else 0.0
+    return Side(g, m, longest, who, next_longest, fits, value)
+
+
+def _leaving(
+    one: Side, other: Side, drop: int, over: int, now: float, best: Change, jobs: Jobs, s: Groups, w: Weights,
+    drops: bool,
+) -> Change:  # fmt: skip
+    """The best of the changes in which one job leaves a group, for nowhere or for the other group."""
+    g, h, m = one.group, other.group, one.machines
+    if s.count[g] < 2:
+        return best
+    ma = m if drop == _DROP_A else other.machines
+    i = s.head[g]
+    while i >= 0:
+        rest = one.next_longest if i == one.who else one.longest
+        left = value_of(s.comp[g] - jobs.comp[i], s.comm[g] - jobs.comm[i], rest, m, w) if one.fits else 0.0
+        a, b = (i, -1) if drop == _DROP_A else (-1, i)
+        if drops and left + other.value - now > best.gain - _BETTER / 2:  # as good with fewer jobs is better
+            best = Change(left + other.value - now + _BETTER, drop, a, b, ma)
+        if other.fits and jobs.least[i] <= other.machines:
+            longest = max(other.longest, jobs.comp[i] / other.machines + jobs.comm[i])
+            joined = value_of(s.comp[h] + jobs.comp[i], s.comm[h] + jobs.comm[i], longest, other.machines, w)
+            if left + joined - now > best.gain:
+                best = Change(left + joined - now, over, a, b, ma)
+        i = s.after[i]
+    return best
+
+
+def _swapping(
+    one: Side, other: Side, stride: int, now: float, best: Change, jobs: Jobs, s: Groups, w: Weights
+) -> Change:
+    """The best swap of two jobs; of large groups only every so manieth is looked at."""
+    if not (one.fits and other.fits):
+        return best
+    a, b, ma, mb = one.group, other.group, one.machines, other.machines
+    i = s.head[a]
+    at = 0
+    while i >= 0:
+        if at % stride == 0 and jobs.least[i] <= mb:
+            rest_a = one.next_longest if i == one.who else one.longest
+            there = jobs.comp[i] / mb + jobs.comm[i]
+            k = s.head[b]
+            bt = 0
+            while k >= 0:
+                if bt % stride == 0 and jobs.least[k] <= ma:
+                    rest_b = other.next_longest if k == other.who else other.longest
+                    comp, comm = jobs.comp[k] - jobs.comp[i], jobs.comm[k] - jobs.comm[i]
+                    longest = max(rest_a, jobs.comp[k] / ma + jobs.comm[k])
+                    gain = value_of(s.comp[a] + comp, s.comm[a] + comm, longest, ma, w) - now
+                    gain += value_of(s.comp[b] - comp, s.comm[b] - comm, max(rest_b, there), mb, w)
+                    if gain > best.gain:
+                        best = Change(gain, _SWAP, i, k, ma)
+                bt += 1
+                k = s.after[k]
+        at += 1
+        i = s.after[i]
+    return best
+
+
+def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> Change:
+    """The best change to two groups and their machines."""
     total = s.machines[a] + s.machines[b]
     now = s.value[a] + s.value[b]
-    best, kind, who_a, who_b, best_ma = _BETTER, -1, -1, -1, s.machines[a]
+    best = Change(_BETTER, -1, -1, -1, s.machines[a])
     if total <= _ALL_SPLITS:
         low, high = 1, total - 1
     else:
@@ -143,99 +194,25 @@ def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> tup
     while (s.count[a] // stride + 1) * (s.count[b] // stride + 1) > 2 * _PAIRS:
         stride += 1
     for ma in range(low, high + 1):
-        mb = total - ma
-        a1, a_who, a2 = _longest_two(a, ma, jobs, s)
-        b1, b_who, b2 = _longest_two(b, mb, jobs, s)
-        la, lb = 0, 0
-        j = s.head[a]
-        while j >= 0:
-            la = max(la, jobs.least[j])
-            j = s.after[j]
-        j = s.head[b]
-        while j >= 0:
-            lb = max(lb, jobs.least[j])
-            j = s.after[j]
-        fits_a, fits_b = la <= ma, lb <= mb  # careful: a leaver with the largest need would loosen it
-        value_b = value_of(s.comp[b], s.comm[b], b1, mb, w) if fits_b else 0.0
-        value_a = value_of(s.comp[a], s.comm[a], a1, ma, w) if fits_a else 0.0
-        if ma != s.machines[a] and value_a + value_b - now > best:
-            best, kind, who_a, who_b, best_ma = value_a + value_b - now, _KEEP, -1, -1, ma
+        one, other = _side(a, ma, jobs, s, w), _side(b, total - ma, jobs, s, w)
+        if ma != s.machines[a] and one.value + other.value - now > best.gain:
+            best = Change(one.value + other.value - now, _KEEP, -1, -1, ma)
+        best = _leaving(one, other, _DROP_A, _OVER, now, best, jobs, s, w, drops)
+        best = _swapping(one, other, stride, now, best, jobs, s, w)
+        best = _leaving(other, one, _DROP_B, _BACK, now, best, jobs, s, w, drops)
+    if s.count[a] == 1:  # It alone may join the other, which then has the machines of both.
         i = s.head[a]
-        at = 0
-        while i >= 0:
-            rest_a = a2 if i == a_who else a1
-            ti_b = jobs.comp[i] / mb + jobs.comm[i]
-            if s.count[a] > 1:
-                left = value_of(s.comp[a] - jobs.comp[i], s.comm[a] - jobs.comm[i], rest_a, ma, w) if fits_a else 0.0
-                if drops and left + value_b - now > best - _BETTER / 2:  # as good with fewer jobs is better
-                    best, kind, who_a, who_b, best_ma = left + value_b - now + _BETTER, _DROP_A, i, -1, ma
-                if fits_b and jobs.least[i] <= mb:
-                    gain = (
-                        left + value_of(s.comp[b] + jobs.comp[i], s.comm[b] + jobs.comm[i], max(b1, ti_b), mb, w) - now
-                    )
-                    if gain > best:
-                        best, kind, who_a, who_b, best_ma = gain, _OVER, i, -1, ma
-            if at % stride == 0 and fits_a and fits_b and jobs.least[i] <= mb:
-                k = s.head[b]
-                bt = 0
-                while k >= 0:
-                    if bt % stride == 0 and jobs.least[k] <= ma:
-                        tk_a = jobs.comp[k] / ma + jobs.comm[k]
-                        rest_b = b2 if k == b_who else b1
-                        gain = (
-                            value_of(
-                                s.comp[a] - jobs.comp[i] + jobs.comp[k],
-                                s.comm[a] - jobs.comm[i] + jobs.comm[k],
-                                max(rest_a, tk_a),
-                                ma,
-                                w,
-                            )
-                            + value_of(
-                                s.comp[b] - jobs.comp[k] + jobs.comp[i],
-                                s.comm[b] - jobs.comm[k] + jobs.comm[i],
-                                max(rest_b, ti_b),
-                                mb,
-                                w,
-                            )
-                            - now
-                        )
-                        if gain > best:
-                            best, kind, who_a, who_b, best_ma = gain, _SWAP, i, k, ma
-                    bt += 1
-                    k = s.after[k]
-            at += 1
-            i = s.after[i]
-        if s.count[b] > 1:
-            k = s.head[b]
-            while k >= 0:
-                rest_b = b2 if k == b_who else b1
-                left = value_of(s.comp[b] - jobs.comp[k], s.comm[b] - jobs.comm[k], rest_b, mb, w) if fits_b else 0.0
-                if drops and value_a + left - now > best - _BETTER / 2:
-                    best, kind, who_a, who_b, best_ma = value_a + left - now + _BETTER, _DROP_B, -1, k, ma
-                if fits_a and jobs.least[k] <= ma:
-                    longest = max(a1, jobs.comp[k] / ma + jobs.comm[k])
-                    gain = left + value_of(s.comp[a] + jobs.comp[k], s.comm[a] + jobs.comm[k], longest, ma, w) - now
-                    if gain > best:
-                        best, kind, who_a, who_b, best_ma = gain, _BACK, -1, k, ma
-                k = s.after[k]
-    # One of them alone may join the other, which then has the machines of both.
-    if s.count[a] == 1:
-        i = s.head[a]
-        need = jobs.least[i]
-        j = s.head[b]
-        while j >= 0:
-            need = max(need, jobs.least[j])
-            j = s.after[j]
-        b1, b_who, b2 = _longest_two(b, total, jobs, s)
-        longest = max(b1, jobs.comp[i] / total + jobs.comm[i])
+        longest, _who, _two = _longest_two(b, total, jobs, s)
+        longest = max(longest, jobs.comp[i] / total + jobs.comm[i])
         gain = value_of(s.comp[b] + jobs.comp[i], s.comm[b] + jobs.comm[i], longest, total, w) - now
-        if need <= total and gain > best:
-            best, kind, who_a, who_b, best_ma = gain, _OVER, i, -1, 0
-    return best, kind, who_a, who_b, best_ma
+        if max(jobs.least[i], _need(b, jobs, s)) <= total and gain > best.gain:
+            best = Change(gain, _OVER, i, -1, 0)
+    return best
 
 
-def _apply(a: int, b: int, kind: int, i: int, k: int, ma: int, jobs: Jobs, s: Groups, w: Weights) -> None:
+def _apply(a: int, b: int, change: Change, jobs: Jobs, s: Groups, w: Weights) -> None:
     total = s.machines[a] + s.machines[b]
+    i, k, kind = change.i, change.k, change.kind
     if i >= 0:
         _unlink(i, s)
         s.comp[a] -= jobs.comp[i]
@@ -252,8 +229,8 @@ def _apply(a: int, b: int, kind: int, i: int, k: int, ma: int, jobs: Jobs, s: Gr
         _link(k, a, s)
         s.comp[a] += jobs.comp[k]
         s.comm[a] += jobs.comm[k]
-    s.machines[a] = ma
-    s.machines[b] = total - ma
+    s.machines[a] = change.machines
+    s.machines[b] = total - change.machines
     s.value[a] = _group_value(a, s.machines[a], jobs, s, w) if s.machines[a] else 0.0
     s.value[b] = _group_value(b, s.machines[b], jobs, s, w)
 
@@ -427,7 +404,7 @@ def climb(groups: int, rounds: int, near: int, enough: float, jobs: Jobs, s: Gro
         for a in range(groups):
             if total >= enough:
                 return
-            if not s.machines[a] or s.value[a] > _SATISFIED * s.machines[a]:
+            if not s.machines[a] or (w.price == 0.0 and s.value[a] > _SATISFIED * s.machines[a]):
                 continue
             for step in range(1, min(near, groups - 1) + 1):
                 if near >= groups - 1:
@@ -440,10 +417,10 @@ def climb(groups: int, rounds: int, near: int, enough: float, jobs: Jobs, s: Gro
                         b = (a + 1 + dice % (groups - 1)) % groups
                 if b == a or not s.machines[b] or not s.machines[a]:
                     continue
-                gain, kind, i, k, ma = _pair(a, b, jobs, s, w, drops)
-                if kind >= 0:
-                    _apply(a, b, kind, i, k, ma, jobs, s, w)
-                    total += gain
+                found = _pair(a, b, jobs, s, w, drops)
+                if found.kind >= 0:
+                    _apply(a, b, found, jobs, s, w)
+                    total += found.gain
                     changed = True
         if drops:
             for g in range(groups):

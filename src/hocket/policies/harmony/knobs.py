@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from hocket.policies.harmony.kernel import Weights
+from hocket.policies.harmony.columns import Weights
 from hocket.policies.registry import Params
 
 
@@ -20,23 +20,27 @@ class Harmony(Params, frozen=True):
     cpu_weight: Annotated[
         float, Meta(ge=0, le=1, description="what CPU counts in utilisation; network has the rest")
     ] = 0.6
-    fewer: Annotated[float, Meta(ge=0, lt=1, description="share of utilisation given up for fewer jobs at once")] = (
-        0.003
-    )
-    spare: Annotated[
-        float,
-        Meta(ge=0, lt=1, description="share of utilisation given up for progress where jobs cannot use all of it"),
-    ] = 0.1
+    objective: Annotated[
+        Literal["work", "use"],
+        Meta(description="what a grouping is worth: the work it gets done, or utilisation as in equation 4"),
+    ] = "work"
+    fewer: Annotated[float, Meta(ge=0, lt=1, description="share of that worth given up for fewer jobs at once")] = 0.05
     similar: Annotated[float, Meta(ge=0, description="by how much a substitute may differ from the job that left")] = (
         0.05
     )
     join_gain: Annotated[
-        float, Meta(ge=0, description="by how much a job must raise a group's utilisation to join it")
+        float, Meta(ge=0, description="share of a group's machines that a job must be worth to join it")
     ] = 0.005
-    regroup_gain: Annotated[float, Meta(ge=0, description="share by which a regrouping must raise utilisation")] = 0.05
+    regroup_gain: Annotated[float, Meta(ge=0, description="share by which a regrouping must win")] = 0.05
     horizon_s: Annotated[
         float, Meta(gt=0, description="time in which a regrouping must gain more than its migrations may cost")
-    ] = 600.0
+    ] = 7200.0
+    migrating: Annotated[
+        float, Meta(ge=0, le=1, description="share of machine time that migrations of regroupings may take")
+    ] = 0.015
+    reloading: Annotated[
+        bool, Meta(description="whether jobs spill data; if not, a group has the machines that its jobs need alone")
+    ] = True
     profile_iterations: Annotated[int, Meta(ge=1, description="iterations seen before a profile is believed")] = 3
     profile_machines: Annotated[int, Meta(ge=1, description="machines of a group that is opened to profile")] = 16
     profile_at_once: Annotated[int, Meta(ge=1, description="newcomers that one group profiles at a time")] = 4

@@ -14,7 +14,8 @@ from hocket.model.partition import Partition, Sharing
 from hocket.model.phases import Profile
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.harmony.kernel import Weights, value_of
+from hocket.policies.harmony.columns import Weights
+from hocket.policies.harmony.kernel import value_of
 
 TURNED_DOWN: list[float] = []
 

@@ -1,20 +1,19 @@
-"""Who may take the place of a job that left a group, and how far a regrouping should reach.
+"""Who may take the place of a job that left a group, how far a regrouping should reach, and what it may cost.
 
-Pure choices over profiles; the plan is written elsewhere.
+Pure choices; the plan is written elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import sqrt
-from typing import NamedTuple
 
 from hocket.model.phases import Profile
-from hocket.policies.harmony.schedule import Grouping
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
 
 _LOOKED_AT = 200  # jobs that wait, for a bundle
-
-Search = Callable[[Sequence[Profile], int, Sequence[int]], Grouping]  # jobs, machines, least machines
+_TO_BEGIN_WITH_S = 1800.0  # of machine time for migrations there is so much when nothing was saved up yet
+_SAVED_UP_S = 6 * 3600.0  # … and at most
 
 
 def substitutes(comp: float, comm: float, machines: int, waiting: Sequence[Profile], within: float) -> tuple[int, ...]:
@@ -66,15 +65,28 @@ def widths(groups: int, jobs_of: Callable[[int], int], most_jobs: int) -> Iterat
         yield groups
 
 
-class Worth(NamedTuple):
-    """What a grouping comes to: machines in use, and processors and links in use whatever their machines."""
+def budget_s(snapshot: Snapshot, share: float) -> float:
+    """A share of all machine time, as far as it was not spent, saved up for so long at most."""
+    rate = share * len(snapshot.nodes)
+    since_s, left_s = snapshot.memo if snapshot.memo is not None else (snapshot.now_s, rate * _TO_BEGIN_WITH_S)
+    return float(min(rate * _SAVED_UP_S, left_s + rate * (snapshot.now_s - since_s)))
 
-    value: float = 0.0
-    progress: float = 0.0
 
-    def __add__(self, other: tuple[float, ...]) -> Worth:  # type: ignore[override]
-        return Worth(self.value + other[0], self.progress + other[1])
-
-    def beats(self, other: Worth, rule: float) -> bool:
-        """Better by a share. Use counts in full and progress by its root, so that no two groupings beat each other."""
-        return self.value > 0 and self.value * sqrt(self.progress) >= (1 + rule) * other.value * sqrt(other.progress)
+def names_for(new: Sequence[Sequence[JobView]], old: dict[str, list[JobView]]) -> list[str | None]:
+    """For each new group the old one with which it has most jobs in common; each old one once."""
+    where = {v.job.id: pid for pid, views in old.items() for v in views}
+    shared: dict[tuple[int, str], int] = {}
+    for i, views in enumerate(new):
+        for view in views:
+            if (pid := where.get(view.job.id)) is not None:
+                shared[i, pid] = shared.get((i, pid), 0) + 1
+    order = list(old)
+    names: list[str | None] = [None] * len(new)
+    taken: set[str] = set()
+    for (i, pid), _count in sorted(shared.items(), key=lambda x: (-x[1], x[0][0], order.index(x[0][1]))):
+        if names[i] is None and pid not in taken:
+            names[i] = pid
+            taken.add(pid)
+    # Machines of the others stay together too.
+    left = [pid for pid in order if pid not in taken]
+    return [name if name is not None else (left.pop(0) if left else None) for name in names]

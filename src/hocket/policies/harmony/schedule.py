@@ -1,20 +1,20 @@
 """Algorithm 1, improved: which jobs run, in which groups, on how many machines; as printed it is in `paper.py`.
 
-Jobs come in a list, and a prefix of it runs: the shortest whose utilisation is as good as that of any longer one,
-give or take `fewer`; where jobs are too few to use everything, the grouping that gets most done. For each prefix that
-is looked at, several numbers of groups are tried, each with a local search.
+Jobs come in a list, and a prefix of it, or some of that, runs: of groupings that are worth as much as the best, give
+or take `fewer`, the one with the fewest jobs. For each prefix that is looked at, several numbers of groups are tried,
+each with a local search that also drops jobs and exchanges them for others that wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from hocket.model.phases import Profile, predict
+from hocket.model.phases import Profile
 from hocket.policies.harmony import kernel
-from hocket.policies.harmony.kernel import Groups, Jobs, Weights
+from hocket.policies.harmony.columns import Groups, Jobs, Weights
 
 _SMALL = 8  # jobs up to which every prefix and every number of groups is tried
 _AROUND = (1.0, 0.9)  # of the number of groups at which COMP and COMM balance
@@ -23,6 +23,7 @@ _FEW = 200  # jobs up to which more numbers, and more rounds, cost little
 _LESS = 0.85  # of the groups, where so many do not fit
 _CLOSE = 0.002  # utilisation that another number of groups may bring
 _MANY = 2000  # jobs from which on it is enough that half of them would be too few
+_PARTS = (1, 2, 4)  # of the list, as prefixes, where no grouping is known to be as good as can be
 _THOROUGH_GROUPS = 24  # up to which every pair of groups is looked at
 
 
@@ -31,8 +32,7 @@ class Grouping(Struct, frozen=True):
 
     groups: tuple[tuple[int, ...], ...]
     machines: tuple[int, ...]
-    use: float  # the weighted utilisation of all machines
-    progress: float = 0.0  # shares of processors and links in use, summed over groups, not machines
+    use: float  # the weighted utilisation of all machines, or what is worth as much
 
 
 NO_GROUPS = Grouping((), (), 0.0)
@@ -43,7 +43,11 @@ class Terms(Struct, frozen=True):
 
     weights: Weights = Weights(0.6, 0.4)
     fewer: float = 0.003  # of the utilisation, given up for fewer jobs at once
-    spare: float = 0.0  # likewise, to get more done where jobs are too few to use everything
+
+    @property
+    def bounded(self) -> bool:
+        """Is a grouping worth 1 at most? Where links have a price of their own, more groups are worth more."""
+        return not self.weights.price
 
 
 TERMS = Terms()
@@ -68,8 +72,9 @@ def schedule(
         terms,
     )
     found = search.small() if len(usable) <= _SMALL else search.large()
-    named = tuple(tuple(usable[j] for j in g) for g in found.groups)
-    return Grouping(named, found.machines, found.use, found.progress)
+    first = search.firsts(found) if len(usable) <= _FEW else {}
+    named = tuple(tuple(usable[first.get(j, j)] for j in g) for g in found.groups)
+    return Grouping(named, found.machines, found.use)
 
 
 class _Search:
@@ -80,7 +85,6 @@ class _Search:
 
         self.jobs, self.machines, self.terms = jobs, machines, terms
         self.kernel = kernel.compiled()
-        self.listed: tuple[list[float], list[float]] = (jobs.comp.tolist(), jobs.comm.tolist())
         n, most = len(jobs.comp), max(1, min(len(jobs.comp), machines))
         by_job = [np.full(n, -1, dtype=np.int64) for _ in range(3)]
         by_group = [np.zeros(most, dtype=np.int64 if i < 3 else np.float64) for i in range(6)]
@@ -93,21 +97,19 @@ class _Search:
         jobs = self.jobs
         listed = np.arange(len(jobs.comp))
         by_ratio = np.argsort(jobs.comp - jobs.comm * (jobs.comp.sum() / max(jobs.comm.sum(), 1e-12)), kind="stable")
-        found = [
+        return self._chosen(
             self._group(line[:prefix], groups, 30, drops=True)
             for line in (listed, by_ratio, by_ratio[::-1])
             for prefix in range(1, len(listed) + 1)
             for groups in range(1, min(prefix, self.machines) + 1)
-        ]
-        if self.terms.spare:  # As they were dealt, too: more groups get more done than the search leaves.
-            found += [
-                self._group(listed, groups, 0, drops=False) for groups in range(1, min(len(listed), self.machines) + 1)
-            ]
-        return self._chosen(found)
+        )
 
     def large(self) -> Grouping:
         """Ever longer prefixes until utilisation is as good as it can be; then shorter ones that are as good."""
         n, good = len(self.jobs.comp), 1 - self.terms.fewer
+        if not self.terms.bounded:
+            parts = _PARTS if n <= _FEW else _PARTS[:2]
+            return self._chosen(self._around(n // part) for part in parts if n // part >= _SMALL)
         # Below two jobs a group, most groups wait for their longest job.
         prefix = min(n, max(_SMALL, round(2 * self._balanced(n))))
         found = [self._around(prefix)]
@@ -123,6 +125,14 @@ class _Search:
             low, high = (low, middle) if shorter.use >= good else (middle, high)
         return self._chosen(found)
 
+    def firsts(self, found: Grouping) -> dict[int, int]:
+        """For each job that was chosen, one that is alike and stands as early in the list as can be."""
+        alike: dict[tuple[float, ...], list[int]] = {}
+        for j, key in enumerate(zip(*(column.tolist() for column in self.jobs), strict=True)):
+            alike.setdefault(key, []).append(j)
+        chosen = {j for group in found.groups for j in group}
+        return {j: at for jobs in alike.values() for j, at in zip((j for j in jobs if j in chosen), jobs, strict=False)}
+
     def _around(self, prefix: int) -> Grouping:
         """Groups in such numbers that COMP and COMM balance when all have equally many machines."""
         import numpy as np
@@ -130,19 +140,19 @@ class _Search:
         most, balanced = min(prefix, self.machines), self._balanced(prefix)
         best, tried = NO_GROUPS, set[int]()
         few = prefix <= _FEW
-        rounds, shares = (8, _AROUND + _WIDER) if few else (3, _AROUND)
+        rounds = 8 if few else 3
+        # Where nothing tells that another number would not make the difference, few are tried.
+        shares = _AROUND + _WIDER if few else _AROUND if self.terms.bounded else _AROUND[:1]
         for share in shares:
             groups = min(most, max(1, round(balanced * share)))
             while groups not in tried:
                 tried.add(groups)
-                found = self._group(np.arange(prefix), groups, rounds, drops=False)
-                if few and self.terms.spare and found.groups:
-                    best = self._chosen([best, found, self._group(np.arange(prefix), groups, 0, drops=False)])
-                else:
-                    best = max(best, found, key=lambda g: g.use)
+                found = self._group(np.arange(prefix), groups, rounds, drops=few)
+                best = max(best, found, key=lambda g: g.use)
                 if not found.groups:  # What they need at least is more than there is: fewer groups need less.
                     groups = max(1, int(groups * _LESS))
-            if (prefix > _FEW and best.use < 1 - self.terms.fewer - _CLOSE) or best.use >= 1 - self.terms.fewer:
+            good = 1 - self.terms.fewer
+            if self.terms.bounded and ((not few and best.use < good - _CLOSE) or best.use >= good):
                 break  # Another number would not make the difference.
         return best
 
@@ -151,14 +161,11 @@ class _Search:
         comp, comm = float(self.jobs.comp[:prefix].sum()), float(self.jobs.comm[:prefix].sum())
         return self.machines * comm / comp if comp > 0 else float(self.machines)
 
-    def _chosen(self, found: list[Grouping]) -> Grouping:
-        """Of those as good as the best: the fewest jobs where all is in use, else those that get most done."""
-        best = max(g.use for g in found)
-        if best >= 1 - max(2 * self.terms.fewer, self.terms.spare):
-            good = [g for g in found if g.use >= best * (1 - self.terms.fewer)]
-            return min(good, key=lambda g: (sum(map(len, g.groups)), -g.use))
-        good = [g for g in found if g.use >= best * (1 - max(self.terms.fewer, self.terms.spare))]
-        return max(good, key=lambda g: (round(g.progress, 6), -sum(map(len, g.groups)), g.use))
+    def _chosen(self, found: Iterable[Grouping]) -> Grouping:
+        """Of those as good as the best, the one with the fewest jobs."""
+        tried = list(found)
+        good = max(g.use for g in tried) * (1 - self.terms.fewer)
+        return min((g for g in tried if g.use >= good), key=lambda g: (sum(map(len, g.groups)), -g.use))
 
     def _group(self, chosen: Any, groups: int, rounds: int, drops: bool) -> Grouping:
         import numpy as np
@@ -167,7 +174,8 @@ class _Search:
         order = chosen[np.argsort(-(jobs.comp[chosen] * (groups / self.machines) + jobs.comm[chosen]), kind="stable")]
         near = groups if groups <= _THOROUGH_GROUPS else 8
         # Utilisation is at most 1, so what is nearly that need not be made better, but where that costs nothing.
-        enough = self.machines * (2.0 if len(chosen) <= _SMALL else 1 - self.terms.fewer / 2)
+        thorough = len(chosen) <= _SMALL or not self.terms.bounded
+        enough = self.machines * (1e9 if thorough else 1 - self.terms.fewer / 2)
         value = self.kernel.group_jobs(
             jobs, order, groups, self.machines, rounds, near, enough, drops, room, self.terms.weights
         )
@@ -184,23 +192,7 @@ class _Search:
             if any(self.jobs.least[j] > machines[g] for j in mine):
                 members[g] = []
         kept = [(tuple(jobs), machines[g]) for g, jobs in enumerate(members) if jobs]
-        comp, comm = self.room.comp.tolist(), self.room.comm.tolist()
-        done = 0.0
-        for g, mine in enumerate(members):
-            if mine:
-                longest = max(self.listed[0][j] / machines[g] + self.listed[1][j] for j in mine)
-                round_s = max(comp[g] / machines[g], comm[g], longest)
-                done += (comp[g] / machines[g] + comm[g]) / round_s if round_s > 0 else 0.0
-        return Grouping(tuple(j for j, _m in kept), tuple(m for _j, m in kept), value / self.machines, done)
-
-
-def progress_of(jobs: Sequence[Profile], grouping: Grouping) -> float:
-    """Shares of processors and links in use, summed over groups."""
-    total = 0.0
-    for members, m in zip(grouping.groups, grouping.machines, strict=True):
-        round_ = predict([jobs[j] for j in members], m)
-        total += round_.cpu + round_.net
-    return total
+        return Grouping(tuple(j for j, _m in kept), tuple(m for _j, m in kept), value / self.machines)
 
 
 def use_of(jobs: Sequence[Profile], grouping: Grouping, machines: int, weights: Weights = TERMS.weights) -> float:

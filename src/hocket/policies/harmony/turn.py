@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
+from hocket.model.job import Kind
 from hocket.model.phases import Profile, profile_of, unsound
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.harmony import members
-from hocket.policies.harmony.hall import Hall, groupable
+from hocket.policies.harmony.columns import Weights
+from hocket.policies.harmony.hall import Hall, fitting, groupable
 from hocket.policies.harmony.knobs import Harmony
 from hocket.policies.harmony.members import TURNED_DOWN, Group
 from hocket.policies.harmony.oracle import MOST_JOBS, MOST_MACHINES, exhaustive
 from hocket.policies.harmony.paper import as_printed
-from hocket.policies.harmony.regroup import Worth, substitutes, widths
-from hocket.policies.harmony.schedule import Grouping, Terms, progress_of, schedule
+from hocket.policies.harmony.regroup import budget_s, names_for, substitutes, widths
+from hocket.policies.harmony.schedule import Grouping, Terms, schedule
 
 _WORTH = 1e-6  # of a machine: less is no gain
 _COMPARED = 512  # jobs that wait, with one that left
-_MOST_STANDSTILL = 0.025  # of the horizon, whatever a migration takes
+_SAMPLED = 64  # jobs that run, and that wait, whose phases set what a link is worth
+_MUCH = 2.0  # times what there is: a regrouping that is worth so much need not be saved up for
 _TRIES = 4  # groups that a job is offered, the best first
 
 
@@ -31,7 +35,8 @@ class Turn:
     def __init__(self, snapshot: Snapshot, params: Harmony) -> None:
         self.snapshot, self.params = snapshot, params
         self.hall = Hall(snapshot)
-        self.terms = Terms(params.weights, params.fewer, params.spare)
+        self.terms = Terms(params.weights, params.fewer)
+        self.budget_s = self._had_s = budget_s(snapshot, params.migrating)  # machine time that migrations may take
         self.groups: dict[str, Group] = {g.id: g for g in members.read(snapshot)}
         self.views: dict[str, list[JobView]] = {}  # tenants of groups that the draft changed
         self._profiles: dict[str, Profile | None] = {}
@@ -60,6 +65,8 @@ class Turn:
             view = jobs[entry[-1]]
             if view.partitions and view.partitions[0] in self.groups:
                 self.profiling.append(view)
+        if params.variant != "paper" and params.objective == "work":
+            self.terms = replace(self.terms, weights=self._weights())
 
     # -- what is known ---------------------------------------------------------------------------------------
 
@@ -70,6 +77,22 @@ class Turn:
             found = self._profiles[view.job.id] = profile_of(view.beliefs, self.params.profile_iterations)
         assert not isinstance(found, Turn)
         return found
+
+    def _weights(self) -> Weights:
+        """What counts for how much, and how rounds differ from equation 1, by the jobs that are there.
+
+        A link is worth as many machines as make COMP and COMM of all jobs balance: so COMM that gets done is worth
+        the same wherever it is, and two jobs that only communicate are better off apart.
+        """
+        jobs, found = self.snapshot.jobs.data(), []
+        for queue in (self.snapshot.placed, self.snapshot.waiting):
+            views = (jobs[entry[-1]] for entry in islice(queue, _SAMPLED))
+            found += [p for v in views if v.job.kind is Kind.PARAMETER_SERVER and (p := self.profile(v)) is not None]
+        comp, comm = sum(p.comp_machine_s for p in found), sum(p.comm_s for p in found)
+        price = min(max(comp / comm, 1.0), max(1.0, float(len(self.snapshot.nodes)))) if comm > 0 else 1.0
+        link = sum(p.link for p in found) / len(found) if found else 1.0
+        barrier = sum(p.barrier for p in found) / len(found) if found else 0.0
+        return self.params.weights._replace(price=price, link=link, barrier=barrier)
 
     def _groupable(self, view: JobView) -> bool:
         job = view.job
@@ -94,7 +117,7 @@ class Turn:
 
     def start_others(self) -> None:
         """Jobs that are not for groups run alone, first come first served, where there is room."""
-        for view in self.hall.candidates(self.hall.too_large) if self.others else ():
+        for view in self.hall.candidates(self.hall.free_gpus) if self.others else ():
             if not self._groupable(view) and not self.hall.start(view, "starts: alone, for it takes no turns"):
                 self.hall.pass_over(view)
 
@@ -106,6 +129,7 @@ class Turn:
             if (new or self._ready()) and not self._awaited():
                 self._regroup(list(self.groups.values()), self.hall.free_machines(), all_of_it=True)
             return
+        before = len(self.turned_down)
         for view in new:
             if not self.turned_down or not self.groups[view.partitions[0]].had:
                 self._join(view)
@@ -116,6 +140,12 @@ class Turn:
                 self._turn_down(view, "waits: the groups that run need nobody else")
             else:
                 self._join(view)
+        if self.params.variant != "paper" and len(self.turned_down) > before and self._half_idle():
+            self._widen([])  # Who wait would do as well as who run, but not where most processors idle.
+
+    def _half_idle(self) -> bool:
+        busy = sum(g.use()[0] * g.machines for g in self.groups.values() if g.had)
+        return busy < len(self.snapshot.nodes) / 2
 
     def repair(self) -> None:
         """Groups that somebody left get another like him, or are regrouped; machines of no group are handed out."""
@@ -185,7 +215,7 @@ class Turn:
         told = {v.job.id for v in self._tenants(pid) if v.job.id in hall.reasons}  # for an earlier change of this plan
         if hall.group(pid) is not None:
             hall.dissolve(pid)
-        seated = hall.form(pid, nodes, views)
+        seated = hall.form(pid, nodes, views if self.params.reloading else fitting(views, len(nodes)))
         self.views.pop(pid, None)
         if not seated:
             return ()
@@ -252,6 +282,8 @@ class Turn:
                 self._settled(view)
                 return True
             if view in self._form(group.id, nodes, [*tenants, view], f"joins {group.id}"):
+                if view.partitions:
+                    self.budget_s -= self._stands_still_s(view, group.machines, group.jobs + 1)
                 self._leave(view, group.id)
                 self._settled(view)
                 return True
@@ -263,12 +295,11 @@ class Turn:
         """What a move takes off a gain, in machines; nothing where the job is already, or if it holds nothing."""
         if not view.partitions or to.id in view.partitions:
             return 0.0
-        return self._standstill(view) * to.machines / (to.jobs + 1)
+        return self._stands_still_s(view, to.machines, to.jobs + 1) / self.params.horizon_s
 
-    def _standstill(self, view: JobView) -> float:
-        """The share of the horizon that a migration takes; jobs that are slow to move tend to stay longer."""
-        takes_s = view.costs.restart_s(warm=False)
-        return min(takes_s / self.params.horizon_s, _MOST_STANDSTILL) if takes_s else 0.0
+    def _stands_still_s(self, view: JobView, machines: float, jobs: int) -> float:
+        """Machine time that a migration takes: the job's part of the group's machines idles."""
+        return view.costs.restart_s(warm=False) * machines / jobs
 
     def _settled(self, view: JobView) -> None:
         self.new = [v for v in self.new if v is not view]
@@ -310,11 +341,9 @@ class Turn:
     def _search(self, profiles: Sequence[Profile], machines: int, least: Sequence[int]) -> Grouping:
         variant = self.params.variant
         if variant == "paper":
-            found = as_printed(profiles, machines, self.terms, least)
-            return replace(found, progress=progress_of(profiles, found))
+            return as_printed(profiles, machines, self.terms, least)
         if variant == "oracle" and len(profiles) <= MOST_JOBS and machines <= MOST_MACHINES:
-            found = exhaustive(profiles, machines, self.terms, least)
-            return replace(found, progress=progress_of(profiles, found))
+            return exhaustive(profiles, machines, self.terms, least)
         return schedule(profiles, machines, self.terms, least)
 
     def _widen(self, start: list[Group]) -> None:
@@ -325,7 +354,7 @@ class Turn:
             key=lambda g: (g.jobs, g.number),
         )
         best: tuple[list[Group], list[JobView], Grouping] | None = None
-        best_worth = Worth()  # of the best so far, on its own machines
+        best_worth = best_moves_s = 0.0  # of the best so far, on its own machines
         reach: list[Group] = []
         few = len(self.groups) <= self.params.widest
         most = 10**9 if few else self.params.widest
@@ -341,24 +370,35 @@ class Turn:
                 continue
             profiles = [p for v in line if (p := self.profile(v)) is not None]
             found = self._search(profiles, machines, [v.job.sizes[0] for v in line])
-            now = Worth(found.use * machines, found.progress)
+            now = found.use * machines
             kept = best[0] if best is not None else []
-            before = sum((self._worth(g) for g in reach if g not in kept), best_worth)
-            gained = now.value - before.value + now.progress - before.progress
-            pays = gained >= self._migration_costs(reach)
-            if pays and now.beats(before, self.params.regroup_gain):
-                best, best_worth = (reach, line, found), now
+            before = sum((g.value(self.terms.weights) for g in reach if g not in kept), best_worth)
+            moves_s = self._moves_s(reach, line, found)
+            saved = moves_s <= self.budget_s or now >= _MUCH * before
+            pays = saved and moves_s <= (now - before) * self.params.horizon_s
+            if pays and now > 0 and now >= (1 + self.params.regroup_gain) * before:
+                best, best_worth, best_moves_s = (reach, line, found), now, moves_s
         if best is not None:
+            self.budget_s -= best_moves_s
             self._apply(best[0], free, best[1], best[2])
 
-    def _worth(self, group: Group) -> Worth:
-        return Worth(group.value(self.terms.weights), sum(group.use()) if group.had else 0.0)
-
-    def _migration_costs(self, groups: Iterable[Group]) -> float:
-        """What it takes off a gain if all of these move: a job that stands still idles its share of its machines."""
+    def _moves_s(self, old: Sequence[Group], line: Sequence[JobView], found: Grouping) -> float:
+        """Machine time that a regrouping takes: of whoever moves or pauses, the part of its machines that it has."""
+        tenants = {g.id: self._tenants(g.id) for g in old}
+        machines = {g.id: g.machines for g in old}
+        new = [[line[i] for i in group] for group in found.groups]
+        part: dict[str, float] = {}  # machines of each job that stays where it is, or moves
+        stays: set[str] = set()
+        for views, m, name in zip(new, found.machines, names_for(new, tenants), strict=True):
+            part.update({v.job.id: m / len(views) for v in views})
+            if name is not None and machines[name] == m:
+                stays.update(v.job.id for v in views if v in tenants[name])
         return sum(
-            self._standstill(v) * g.machines / g.jobs for g in groups for v in self._tenants(g.id)
-        )  # fmt: skip
+            view.costs.restart_s(warm=False) * part.get(view.job.id, machines[pid] / len(views))
+            for pid, views in tenants.items()
+            for view in views
+            if view.job.id not in stays
+        )
 
     def _line(self, groups: Iterable[Group]) -> list[JobView]:
         """Those who run first, by submission, then those who wait: the list that Algorithm 1 takes a prefix of."""
@@ -387,7 +427,7 @@ class Turn:
         tenants = {g.id: self._tenants(g.id) for g in old}
         uses = {g.id: g for g in old}
         new = [[line[i] for i in group] for group in found.groups]
-        names = _names(new, tenants)
+        names = names_for(new, tenants)
         pool = [*free, *(n for g in old if g.id not in names for n in nodes[g.id])]
         passengers = {pid: [v for v in views if self.profile(v) is None] for pid, views in tenants.items()}
         for group in old:
@@ -444,24 +484,7 @@ class Turn:
                     hall.reasons.setdefault(view.job.id, f"waits: {flaw or why}")
         # What a group gave up may be what somebody else waits for.
         at_s = snapshot.now_s if hall.freed and hall.free_machines() and snapshot.waiting.count else None
-        return hall.plan(Wake(freed_gpus=1, epoch=False, at_s=at_s))
-
-
-def _names(new: Sequence[Sequence[JobView]], old: dict[str, list[JobView]]) -> list[str | None]:
-    """For each new group the old one with which it has most jobs in common; each old one once."""
-    where = {v.job.id: pid for pid, views in old.items() for v in views}
-    shared: dict[tuple[int, str], int] = {}
-    for i, views in enumerate(new):
-        for view in views:
-            if (pid := where.get(view.job.id)) is not None:
-                shared[i, pid] = shared.get((i, pid), 0) + 1
-    order = list(old)
-    names: list[str | None] = [None] * len(new)
-    taken: set[str] = set()
-    for (i, pid), _count in sorted(shared.items(), key=lambda x: (-x[1], x[0][0], order.index(x[0][1]))):
-        if names[i] is None and pid not in taken:
-            names[i] = pid
-            taken.add(pid)
-    # Machines of the others stay together too.
-    left = [pid for pid in order if pid not in taken]
-    return [name if name is not None else (left.pop(0) if left else None) for name in names]
+        # Only what is spent is noted, so that it does not matter how often somebody asks.
+        noted = snapshot.memo is not None and self.budget_s == self._had_s
+        memo = snapshot.memo if noted else [snapshot.now_s, self.budget_s]
+        return hall.plan(Wake(freed_gpus=1, epoch=False, at_s=at_s), memo)

@@ -15,7 +15,7 @@ from hocket.model.partition import Partition
 from hocket.model.resources import Slice, gpu_ids
 from hocket.model.snapshot import Snapshot
 from hocket.policies.mlfs.ground import Ground, ground_of
-from hocket.policies.mlfs.kept import kept_of
+from hocket.policies.mlfs.kept import on_gpus
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
@@ -27,6 +27,7 @@ class Undo(Struct, frozen=True, gc=False):
     """How it was before a task was seated."""
 
     gpu: int
+    part: Slice | None  # of its server, that a GPU got which was free
     rows: tuple[Any, ...]
 
 
@@ -71,14 +72,14 @@ class Board:
             self.load[server].tolist(), self.use[server].tolist(), self.left[server].tolist(), self.gpu_load[gpu],
             self.free[gpu], self.open[gpu], self.room[gpu].tolist(),
         )  # fmt: skip
-        if self.free[gpu]:
-            part = self.slice_of(gpu, needs[1:])
+        part = self.slice_of(gpu, needs[1:]) if self.free[gpu] else None
+        if part is not None:
             self.room[gpu] = (part.cores, part.mem_mib, part.net_mbps)
             self.left[server] -= self.room[gpu]
             self.free[gpu], self.open[gpu] = False, True
         self.room[gpu] -= needs[1:]
         self._add(server, gpu, needs, 1)
-        return Undo(gpu, before)
+        return Undo(gpu, part, before)
 
     def undo(self, step: Undo) -> None:
         """Take back the last seat."""
@@ -212,19 +213,19 @@ def board_of(snapshot: Snapshot, limit: float) -> Held:
     if ground.names:
         board.left[:] = [(has.cores, has.mem_mib, has.net_mbps) for has in rest]
         board.free[[at + g for at, has in zip(first, rest, strict=False) for g in gpu_ids(has.gpus)]] = True
-    kept = kept_of(capacity.layout)
-    kept.follow(snapshot.partitions.data(), jobs)
-    for partition in kept.others():
-        _take(partition, board, first)
-    board.open[:] = kept.tenants > 0
-    board.room[:] = kept.room
-    board.gpu_tenants[:] = kept.tenants
-    board.gpu_load += kept.amounts[:, 0]
-    # By the order of the GPUs, whatever that of the partitions: sums of floats depend on it.
-    np.add.at(board.load, ground.server_of, kept.amounts)
-    np.add.at(board.tenants, ground.server_of, kept.tenants)
-    board.use[:] = board.load / board._divisor
-    return Held(board, dict(kept.places))
+    with on_gpus(capacity.layout) as kept:
+        kept.follow(snapshot.partitions.data(), jobs)
+        for partition in kept.others():
+            _take(partition, board, first)
+        board.open[:] = kept.tenants > 0
+        board.room[:] = kept.room
+        board.gpu_tenants[:] = kept.tenants
+        board.gpu_load += kept.amounts[:, 0]
+        # By the order of the GPUs, whatever that of the partitions: sums of floats depend on it.
+        np.add.at(board.load, ground.server_of, kept.amounts)
+        np.add.at(board.tenants, ground.server_of, kept.tenants)
+        board.use[:] = board.load / board._divisor
+        return Held(board, dict(kept.places))
 
 
 def _covers(has: list[float], needs: list[float]) -> bool:

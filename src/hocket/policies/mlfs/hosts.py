@@ -21,7 +21,7 @@ class Hosts:
     `accepts` marks the servers that the job accepts; None stands for all.
     """
 
-    __slots__ = ("_accepts", "_amounts", "_board", "_loads", "_ok", "_seen")
+    __slots__ = ("_accepts", "_amounts", "_board", "_loads", "_seen", "_use")
 
     def __init__(self, board: Board, needs: Column, accepts: Any = None) -> None:
         import numpy as np
@@ -34,7 +34,7 @@ class Hosts:
             servers = servers & accepts
         if len(self._loads):
             servers = servers & (np.minimum.reduceat(self._loads, board.ground.first[:-1]) < inf)
-        self._ok = servers
+        self._use: Column = np.where(servers[:, None], board.use, inf)  # of the servers that could; of others infinite
 
     def best_gpu(self, traffic_mib: dict[int, float], stays: int = -1, degradation: float = 0.0) -> int:
         """The least loaded GPU of the server nearest to the ideal host; -1 if the task fits nowhere.
@@ -45,22 +45,25 @@ class Hosts:
         import numpy as np
 
         self._look_again()
-        candidates = np.flatnonzero(self._ok)
-        if not len(candidates):
+        use = self._use
+        ideal = np.minimum.reduce(use) if len(use) else None
+        if ideal is None or ideal[0] == inf:
             return -1
-        use = self._board.use[candidates]
-        off = use - use.min(axis=0)
+        off = use - ideal
         distance = np.einsum("ij,ij->i", off, off)
         if traffic_mib:
-            at = [(i, traffic_mib[s]) for i, s in enumerate(candidates.tolist()) if s in traffic_mib]
-            if most := max((mib for _i, mib in at), default=0.0):
+            there = {s: mib for s, mib in traffic_mib.items() if distance[s] < inf}
+            if most := max(there.values(), default=0.0):
                 distance += 1.0
-                for i, mib in at:
-                    distance[i] += (1.0 - mib / most) ** 2 - 1.0
+                for s, mib in there.items():
+                    distance[s] += (1.0 - mib / most) ** 2 - 1.0
         if degradation:
-            distance += np.where(candidates == stays, 0.0, degradation**2)
-        server = candidates[distance.argmin()]
-        begins, ends = self._board.ground.first[server : server + 2]
+            here = distance[stays] if stays >= 0 else inf
+            distance += degradation**2
+            if stays >= 0:
+                distance[stays] = here
+        server = distance.argmin()
+        begins, ends = self._board.ground.first[server : server + 2].tolist()
         return int(begins + self._loads[begins:ends].argmin())
 
     def _look_again(self) -> None:
@@ -73,5 +76,6 @@ class Hosts:
             loads = board.gpu_loads(server, self._amounts)
             self._loads[begins:ends] = loads
             accepted = self._accepts is None or self._accepts[server]
-            self._ok[server] = accepted and min(loads) < inf and board.bears(server, self._amounts)
+            ok = accepted and min(loads) < inf and board.bears(server, self._amounts)
+            self._use[server] = board.use[server] if ok else inf
         self._seen = len(board.touched)

@@ -1,17 +1,22 @@
-"""What the tasks on every GPU come to, kept from one decision to the next.
+"""What was worked out of values that are still there: columns of the queue, and of the tasks on every GPU.
 
-Partitions and measurements are values, so that of the very same ones the same is true: only what changed since the
-last decision is looked at. It decides nothing: whatever snapshot comes, the columns are those of that snapshot.
+Entries of the queue, partitions and measurements are values, so that of the very same ones the same is true: only what
+changed since the last decision is looked at. Nothing here decides anything. Whatever snapshot comes, the columns are
+those of that snapshot, the same as from an empty start; `forget` makes it one. Whoever works with a set of columns has
+taken it out, so that decisions in several threads do not meet.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from hocket.model.capacity import Layout
 from hocket.model.partition import Partition
 from hocket.model.snapshot import demand_of
+from hocket.model.versioned import Entry
 from hocket.model.view import JobView, Use
 from hocket.policies.mlfs.ground import ground_of, is_gpu
 
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
 
 LEAST_USE = 0.5  # of what is asked for, however little was measured; what is asked for on a GPU stays below 2 then
+_LAYOUTS = 4  # clusters whose columns are kept
+_SPARE = 1024  # rows of entries that are gone, before they are cleared away
 
 
 def measured_factor(view: JobView) -> float:
@@ -32,7 +39,51 @@ def measured_factor(view: JobView) -> float:
     return max(LEAST_USE, view.use.gpus / asked) if asked and view.use.gpus else 1.0
 
 
-class Kept:
+class Rows:
+    """The numbers at the head of waiting jobs' ranks, and the text that follows them, as columns."""
+
+    __slots__ = ("_entries", "_number", "_row", "_table", "texts")
+
+    def __init__(self, numbers: int) -> None:
+        import numpy as np
+
+        self._entries: list[Entry] = []  # by row; held, so that no other has its id
+        self._row: dict[int, int] = {}  # id of an entry → its row
+        self._table: Any = np.empty((_SPARE, numbers + 1))
+        self._number: dict[str, int] = {}
+        self.texts: list[str] = []  # by number
+
+    def columns(self, entries: Sequence[Entry]) -> Column:
+        """[number, entry]; last the number of the text."""
+        import numpy as np
+
+        if len(self._entries) > 2 * len(entries) + _SPARE:
+            self.__init__(self._table.shape[1] - 1)  # type: ignore[misc]
+        rows = np.fromiter(map(self._row.get, map(id, entries), repeat(-1)), int, len(entries))
+        new = np.flatnonzero(rows < 0)
+        if len(new):
+            rows[new] = range(len(self._entries), len(self._entries) + len(new))
+            self._note([entries[i] for i in new.tolist()])
+        found: Column = np.ascontiguousarray(self._table[rows].T)
+        return found
+
+    def _note(self, new: list[Entry]) -> None:
+        import numpy as np
+
+        first, after = len(self._entries), len(self._entries) + len(new)
+        if after > len(self._table):
+            self._table = np.concatenate([self._table, np.empty((after, self._table.shape[1]))])
+        for n, entry in enumerate(new, first):
+            *numbers, text = entry[0]
+            number = self._number.setdefault(text, len(self.texts))
+            if number == len(self.texts):
+                self.texts.append(text)
+            self._table[n] = (*numbers, number)
+            self._row[id(entry)] = n
+        self._entries += new
+
+
+class OnGpus:
     """Columns by GPU, of the snapshot that was followed last."""
 
     __slots__ = ("_ground", "_plain", "_seen", "_uses", "amounts", "places", "room", "tenants")
@@ -58,10 +109,16 @@ class Kept:
         measured = {j for j, use in self._uses.items() if (view := jobs.get(j)) is not None and view.use is not use}
         if gone or new:
             self._seen = dict(partitions)
+            fresh: dict[str, dict[str, int]] = {}  # Copies: whoever was given the old ones keeps them as they were.
             for old in gone:
-                self._forget(old)
+                self._forget(old, fresh)
             for now in new:
-                self._note(now)
+                self._note(now, fresh)
+            for job_id, places in fresh.items():
+                if places:
+                    self.places[job_id] = places
+                else:
+                    self.places.pop(job_id, None)
         touched = {self._gpu(p): p for p in new if is_gpu(p)}
         for job_id in measured:
             for gpu in self.places.get(job_id, {}).values():
@@ -83,29 +140,30 @@ class Kept:
         part = partition.slices[0]
         return int(self._ground.first[self._ground.index[part.node]]) + part.gpus[0]
 
-    def _forget(self, partition: Partition) -> None:
+    def _copied(self, job_id: str, fresh: dict[str, dict[str, int]]) -> dict[str, int]:
+        found = fresh.get(job_id)
+        if found is None:
+            found = fresh[job_id] = dict(self.places.get(job_id, {}))
+        return found
+
+    def _forget(self, partition: Partition, fresh: dict[str, dict[str, int]]) -> None:
         if not is_gpu(partition):
             del self._plain[partition.id]
             return
         gpu = self._gpu(partition)
         self.amounts[gpu], self.room[gpu], self.tenants[gpu] = 0.0, 0.0, 0
         for tenant in partition.tenants:
-            # A new dict: whoever was given the old one keeps it as it was.
-            left = {
-                task: at for task, at in self.places.get(tenant.job, {}).items() if (task, at) != (tenant.task, gpu)
-            }
-            if left:
-                self.places[tenant.job] = left
-            else:
-                self.places.pop(tenant.job, None)
+            places = self._copied(tenant.job, fresh)
+            if places.get(tenant.task) == gpu:
+                del places[tenant.task]
 
-    def _note(self, partition: Partition) -> None:
+    def _note(self, partition: Partition, fresh: dict[str, dict[str, int]]) -> None:
         if not is_gpu(partition):
             self._plain[partition.id] = partition
             return
         gpu = self._gpu(partition)
         for tenant in partition.tenants:
-            self.places[tenant.job] = {**self.places.get(tenant.job, {}), tenant.task: gpu}
+            self._copied(tenant.job, fresh)[tenant.task] = gpu
 
     def _sum_up(self, gpu: int, partition: Partition, jobs: dict[str, JobView]) -> None:
         part = partition.slices[0]
@@ -122,7 +180,27 @@ class Kept:
         self.tenants[gpu] = len(partition.tenants)
 
 
-@lru_cache(maxsize=4)
-def kept_of(layout: Layout) -> Kept:
+_spare: dict[object, Any] = {}  # what nobody works with, by what it is about; the latest last
+
+
+@contextmanager
+def on_gpus(layout: Layout) -> Iterator[OnGpus]:
     """The columns of a cluster; as large as the cluster is."""
-    return Kept(layout)
+    kept = _spare.pop(layout, None) or OnGpus(layout)
+    yield kept
+    _spare[layout] = kept  # Not if it broke off: nobody knows what it holds then.
+    if len(_spare) > _LAYOUTS:
+        _spare.pop(next(iter(_spare)), None)
+
+
+@contextmanager
+def rows(numbers: int) -> Iterator[Rows]:
+    """The columns of queues."""
+    kept = _spare.pop(numbers, None) or Rows(numbers)
+    yield kept
+    _spare[numbers] = kept
+
+
+def forget() -> None:
+    """Begin with nothing."""
+    _spare.clear()

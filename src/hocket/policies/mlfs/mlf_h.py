@@ -35,9 +35,12 @@ class MlfH(Params, frozen=True):
     metric: Annotated[str, Meta(description="the name under which jobs report their loss")] = "loss"
     whole: Annotated[bool, Meta(description="a job starts with all its tasks; false: task by task")] = True
     patience_s: Annotated[float, Meta(gt=0, description="no lower priority overtakes a job that waited this long")] = (
-        21600.0
+        604800.0
     )
     evict: Annotated[bool, Meta(description="a task that must leave and fits nowhere waits; false: it stays")] = True
+    urgency: Annotated[bool, Meta(description="whether a job's urgency counts (2)")] = True
+    traffic: Annotated[bool, Meta(description="whether tasks go to those that they exchange data with")] = True
+    relieve: Annotated[bool, Meta(description="whether tasks leave overloaded servers")] = True
     copies: Annotated[int, Meta(ge=0, le=8, description="of each job's first task, against stragglers")] = 0
 
     @property
@@ -46,7 +49,7 @@ class MlfH(Params, frozen=True):
         floor_s = max(self.round_s, _LEAST_FLOOR_S)
         return Weights(
             self.alpha, self.gamma, self.gamma_d, self.gamma_r, self.gamma_w, self.unit_s, floor_s,
-            self.longest_deadline_s,
+            self.longest_deadline_s, self.urgency,
         )  # fmt: skip
 
 
@@ -125,7 +128,7 @@ def _reviewed(snapshot: Snapshot, params: MlfH) -> tuple[dict[str, Any], dict[st
         known = memo.get("use", sum(t.demand.gpus * t.demand.gpu_share for t in view.job.tasks.tasks))
         if view.use.gpus != known:
             memos[job_id] = {**memo, "use": view.use.gpus}
-        if view.use.gpus > known * (1 + 1e-6):
+        if params.relieve and view.use.gpus > known * (1 + 1e-6):
             heavier.append(view)
     return memos, reviews, heavier
 

@@ -11,6 +11,7 @@ in units of `unit_s`, for (4) adds an inverse time to a time. Our reading of wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ class Weights(Struct, frozen=True):
     unit_s: float
     floor_s: float  # of times that stand under a fraction bar
     longest_s: float  # from submission to deadline, where none is stated
+    urgency: bool = True  # (2): whether it counts
 
 
 class JobRow(Struct, frozen=True, gc=False):
@@ -55,7 +57,8 @@ def job_row(view: JobView, now_s: float, weights: Weights, metric: str) -> JobRo
         due_s = view.submitted_s + job.deadline_s
     else:  # As the paper has it, the longest that a user could have asked for.
         due_s = view.submitted_s + max(weights.longest_s, 1.1 * view.beliefs.run_s.mean if view.beliefs.run_s else 0.0)
-    ml = (job.urgency or LEAST_URGENT) / (view.epoch + 1) * loss_ratio(view, metric)
+    urgency = (job.urgency or LEAST_URGENT) if weights.urgency else LEAST_URGENT
+    ml = urgency / (view.epoch + 1) * loss_ratio(view, metric)
     return JobRow(ml, due_s, inf if left_s is None else left_s, now_s - view.waited_at(now_s))
 
 
@@ -116,3 +119,37 @@ def priorities(structure: Structure, of: Features, weights: Weights) -> Column:
     found: Column = own @ structure.reach
     found += of.ml * structure.learning
     return found
+
+
+def highest(blocks: Sequence[tuple[Structure, int]], of: Features, weights: Weights) -> Column:
+    """[job]: the highest of `priorities`, of jobs that come in blocks of one structure and so many each.
+
+    All tasks of all jobs stand in one column, so that there are few operations however many structures there are.
+    """
+    import numpy as np
+
+    floor_s, deadline = weights.floor_s, (1 - weights.alpha) * weights.deadline * weights.unit_s
+    if not blocks:
+        return np.empty(0)
+    tasks = np.repeat([s.tasks for s, _n in blocks], [n for _s, n in blocks])  # of each job
+    ends = np.cumsum(tasks)
+    own, other, found = np.empty((3, int(ends[-1])))
+    views, row, at = [], 0, 0
+    for structure, n in blocks:
+        rows, cells, shape = slice(row, row + n), slice(at, at + n * structure.tasks), (n, structure.tasks)
+        views.append((structure, rows, own[cells].reshape(shape), other[cells].reshape(shape), cells))
+        row, at = rows.stop, cells.stop
+    for structure, rows, own_block, other_block, _cells in views:
+        np.multiply(of.to_run_s[rows], structure.after, out=own_block)
+        np.multiply(of.to_run_s[rows], structure.cost, out=other_block)
+    np.subtract(np.repeat(of.to_deadline_s[:, 0], tasks), own, out=own)
+    np.divide(deadline, np.maximum(own, floor_s, out=own), out=own)
+    np.divide(np.repeat(of.remaining[:, 0], tasks), np.maximum(other, floor_s, out=other), out=other)
+    own += other
+    own += np.repeat(of.waiting[:, 0], tasks)
+    for structure, rows, own_block, other_block, cells in views:
+        np.matmul(own_block, structure.reach, out=found[cells].reshape(own_block.shape))
+        np.multiply(of.ml[rows], structure.learning, out=other_block)
+    found += other
+    most: Column = np.maximum.reduceat(found, ends - tasks)
+    return most

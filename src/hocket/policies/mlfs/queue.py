@@ -6,23 +6,24 @@ reads columns off the queue and looks at no job that it does not try to place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.model.snapshot import Snapshot
+from hocket.model.versioned import Entry
 from hocket.model.view import JobView
-from hocket.policies.mlfs.priority import Weights, features, job_row, priorities
-from hocket.policies.mlfs.shapes import ONE_TASK, Structure, shape_key, structure, structure_key
+from hocket.policies.mlfs.kept import rows
+from hocket.policies.mlfs.priority import Weights, features, highest, job_row, priorities
+from hocket.policies.mlfs.shapes import Structure, shape_key, structure, structure_key
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
 
-_NUMBERS = 5  # at the head of a rank, of which these are two
-_WAITS_FROM, _NEEDS = 3, 4
+_NUMBERS = 5  # at the head of a rank; then comes the shape
 
 
 def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tuple[Any, ...]:
@@ -39,21 +40,19 @@ def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tu
 
 
 class Queue(Struct, frozen=True, eq=False):
-    """The waiting jobs by rank and submission, and how they are to be tried."""
+    """The waiting jobs by rank and submission, and in which order those are to be tried for which there may be room."""
 
-    jobs: list[str]
-    shapes: list[str]
-    priority: Column  # of the job's first task
+    entries: Sequence[Entry]  # neither to keep nor to change
+    shapes: list[str]  # those that there are
+    shape: Any  # [job]: which of them
+    priority: Column  # of the job's first task; 0 of those that are not tried
     needs: Column  # GPU load
     waited_s: Column
-    order: Any  # numbers of the jobs, highest priority first
-    left_out: int  # waiting jobs for which there is no room
+    order: Any  # numbers of the jobs that are tried, highest priority first
 
 
-def queue_of(
-    snapshot: Snapshot, weights: Weights, may_fit: Callable[[str], bool], free_gpus: int, patience_s: float
-) -> Queue:
-    """The waiting jobs for which there may be room, by their shape, and those that have waited for long.
+def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], Any]) -> Queue:
+    """The waiting jobs. `may_fit` marks those that are worth a try: [job].
 
     A job stands where the first of its tasks does, which its parameter server goes with.
     """
@@ -63,35 +62,34 @@ def queue_of(
     entries = first
     if others:  # One order whatever that of the buckets: sums of floats depend on it, and who goes first of equals.
         entries = sorted(chain(first, *others))
-    shapes = [e[0][_NUMBERS] for e in entries]
-    fits = {key: may_fit(key) for key in dict.fromkeys(shapes)}
-    since_s, tried = snapshot.now_s - patience_s, entries
-    if ONE_TASK in fits:  # Of those that are not partitioned, a shape says nothing.
-        tried = [e for e in tried if e[0][_NUMBERS] or e[0][_NEEDS] <= free_gpus or e[0][_WAITS_FROM] <= since_s]
-    if not all(fits.values()):
-        tried = [e for e in tried if fits[e[0][_NUMBERS]] or e[0][_WAITS_FROM] <= since_s]
-    count, left_out = len(tried), len(entries) - len(tried)
-    ranks = [e[0] for e in tried]
-    shapes = [rank[_NUMBERS] for rank in ranks]
-    ml, due_s, left_s, waits_from_s, needs = (
-        np.fromiter(map(itemgetter(i), ranks), float, count) for i in range(_NUMBERS)
-    )
-    waited_s = snapshot.now_s - waits_from_s
-    of_structure: dict[str, list[int]] = {}
-    rows_of = {key: of_structure.setdefault(structure_key(key), []) for key in dict.fromkeys(shapes)}
-    for n, key in enumerate(shapes):
-        rows_of[key].append(n)
-    in_blocks = np.fromiter(chain.from_iterable(of_structure.values()), int, count)
-    of = features(ml, due_s, left_s, waited_s, snapshot.now_s, weights).rows(in_blocks)
-    highest, at = np.empty(count), 0
-    for key, rows in of_structure.items():
-        block = slice(at, at + len(rows))
-        highest[block] = priorities(structure(key, weights.gamma), of.rows(block), weights).max(axis=1)
-        at = block.stop
-    priority = np.empty(count)
-    priority[in_blocks] = highest
-    order = np.argsort(-priority, kind="stable")
-    return Queue([e[2] for e in tried], shapes, priority, needs, waited_s, order, left_out)
+    with rows(_NUMBERS) as kept:
+        *columns, text = kept.columns(entries)
+        texts = kept.texts
+    ml, due_s, left_s, waits_from_s, needs = columns
+    text = text.astype(int)
+    # By the texts themselves, whatever numbers they have: what a sum of floats comes to may depend on its place.
+    shapes = sorted({texts[n] for n in np.unique(text).tolist()})
+    structures = sorted({structure_key(key) for key in shapes})
+    shape = _numbered(texts, shapes)[text]
+    priority, waited_s = np.zeros(len(entries)), snapshot.now_s - waits_from_s
+    queue = Queue(entries, shapes, shape, priority, needs, waited_s, None)
+    tried = np.flatnonzero(may_fit(queue))
+    which = _numbered([structure_key(key) for key in shapes], structures)[shape[tried]]
+    in_blocks = tried[np.argsort(which, kind="stable")]
+    of = features(ml[in_blocks], due_s[in_blocks], left_s[in_blocks], waited_s[in_blocks], snapshot.now_s, weights)
+    counts = np.bincount(which, minlength=len(structures)).tolist()
+    blocks = [(structure(key, weights.gamma), n) for key, n in zip(structures, counts, strict=True) if n]
+    priority[in_blocks] = highest(blocks, of, weights)
+    return replace(queue, order=tried[np.argsort(-priority[tried], kind="stable")])
+
+
+def _numbered(texts: Sequence[str], among: Sequence[str]) -> Any:
+    """[text]: its place among these; 0 if it is none of them."""
+    import numpy as np
+
+    number = {text: n for n, text in enumerate(among)}
+    # The fewer bytes a number has, the faster a stable sort is.
+    return np.array([number.get(text, 0) for text in texts], dtype=np.min_scalar_type(len(among)))
 
 
 def task_priorities(view: JobView, known: Structure, now_s: float, weights: Weights, metric: str) -> Column:

@@ -12,7 +12,7 @@ from hocket.model.view import JobView
 from hocket.policies.mlfs.movers import OnServer, next_mover
 from hocket.policies.mlfs.queue import Queue, in_order, queue_of, task_priorities
 from hocket.policies.mlfs.seating import Seating, Tasks, tasks_of
-from hocket.policies.mlfs.shapes import Shape, shape, shape_key
+from hocket.policies.mlfs.shapes import ONE_TASK, Shape, shape, shape_key
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.mlf_h import MlfH
@@ -44,6 +44,7 @@ class Round:
         self._moved: list[Single] = []
         self._lacking: set[str] | None = None  # placed jobs that lacked a task when this was first asked
         self._shapes: dict[str, Shape] = {}
+        self._wants: list[tuple[int, float]] | None = None  # by shape of the queue: seats, and of which GPU load
         self._no_room: set[tuple[object, ...]] = set()  # what did not fit, and will not: there is ever less room
 
     # -- overload -------------------------------------------------------------------------------------------
@@ -88,9 +89,8 @@ class Round:
                 singles.remove(single)
                 self._place_single(single)
         if self.snapshot.waiting.count:
-            free_gpus, patience_s = self.draft.free_gpus, self.params.patience_s
-            queue = queue_of(self.snapshot, self.weights, self._seats_for, free_gpus, patience_s)
-            if queue.left_out:
+            queue = queue_of(self.snapshot, self.weights, self._may_fit)
+            if len(queue.order) < len(queue.entries):
                 self._somebody_waits()
             self._serve(queue, singles)
         for single in singles:
@@ -106,23 +106,23 @@ class Round:
             if not self._start(queue, n):
                 break
             if len(self.started) > started:
-                line, at = self._may_fit(queue, line[at:]), 0
+                left = line[at:]
+                line, at = left[self._may_fit(queue)[left]], 0
+                if len(line) < len(left):
+                    self._somebody_waits()
 
-    def _may_fit(self, queue: Queue, line: Any) -> Any:
-        """Of these jobs, those for which there may be room; whoever has waited long is tried in any case."""
+    def _may_fit(self, queue: Queue) -> Any:
+        """[job]: may there be room for it? Whoever has waited long is tried in any case."""
         import numpy as np
 
-        count = len(queue.shapes)
-        seats = {key: self._seats_for(key) for key in dict.fromkeys(queue.shapes)}
-        may = np.fromiter(map(seats.__getitem__, queue.shapes), bool, count)
-        if "" in seats:
-            is_plain = ~np.fromiter(map(bool, queue.shapes), bool, count)
-            may &= ~is_plain | (queue.needs <= self.draft.free_gpus)
+        if self._wants is None:
+            self._wants = [self._largest(key) for key in queue.shapes]
+        seats = self.draft.board.seats
+        may = np.array([wanted <= seats(load) for wanted, load in self._wants])[queue.shape]
+        if ONE_TASK in queue.shapes:  # Of those that are not partitioned, a shape says nothing.
+            may &= (queue.shape != queue.shapes.index(ONE_TASK)) | (queue.needs <= self.draft.free_gpus)
         may |= queue.waited_s >= self.params.patience_s
-        left = line[may[line]]
-        if len(left) < len(line):
-            self._somebody_waits()
-        return left
+        return may
 
     def _somebody_waits(self) -> None:
         self.waits = True
@@ -130,7 +130,7 @@ class Round:
 
     def _start(self, queue: Queue, n: int) -> bool:
         """Try to start a job; False if all that is free is kept for it."""
-        draft, view = self.draft, self.snapshot.jobs[queue.jobs[n]]
+        draft, view = self.draft, self.snapshot.jobs[queue.entries[n][-1]]
         over_quota = draft.over_quota
         if view.verdict:
             return True
@@ -153,9 +153,10 @@ class Round:
     def _start_tasks(self, queue: Queue, n: int, view: JobView) -> bool:
         """Place all tasks of a waiting job, or as many as fit if it may start in parts."""
         draft, job, whole = self.draft, view.job, self.params.whole
-        like = (queue.shapes[n], job.gpu_kinds, job.gpu_mem_mib)
-        known = self._shape(view, queue.shapes[n])
-        if view.use is None and (like in self._no_room or not self._seats_for(queue.shapes[n])):
+        key = queue.shapes[queue.shape[n]]
+        like = (key, job.gpu_kinds, job.gpu_mem_mib)
+        known = self._shape(view, key)
+        if view.use is None and (like in self._no_room or not self._seats_for(key)):
             return False
         tasks, over_quota = self._known(view.id), draft.over_quota
         order = in_order(known.structure, self._priority(view.id))
@@ -175,11 +176,15 @@ class Round:
 
     def _seats_for(self, key: str) -> bool:
         """Are there enough GPUs for the largest tasks of a job, or for one where it may start in parts?"""
+        wanted, load = self._largest(key)
+        return wanted <= self.draft.board.seats(load)
+
+    def _largest(self, key: str) -> tuple[int, float]:
+        """How many seats of which GPU load a job must have; of one that is not partitioned this says nothing."""
         if not key:
-            return True  # It is not partitioned.
+            return 0, 0.0
         known = shape(key, self.weights.gamma)
-        wanted = known.as_large if self.params.whole else 1
-        return wanted <= self.draft.board.seats(known.most)
+        return known.as_large if self.params.whole else 1, known.most
 
     def _place_single(self, single: Single) -> None:
         draft, tasks, k = self.draft, single.tasks, single.k
@@ -246,7 +251,7 @@ class Round:
         while len(short := self.short) > 1 and len(short) == len(draft.places) and not self._plain_runs():
             lowest = min(short, key=lambda j: (self._priority(j).max(), -self._known(j).view.number))
             tasks = self._known(lowest)
-            for task in list(draft.places[lowest]):
+            for task in sorted(draft.places[lowest]):
                 draft.take_off(tasks, task)
             draft.reasons[lowest] = "waits: others with higher priority lack GPUs for their tasks, too"
             self.waits = True
@@ -308,7 +313,7 @@ class Round:
         found = self._tasks.get(job_id)
         if found is None:
             view = self.snapshot.jobs[job_id]
-            found = self._tasks[job_id] = tasks_of(view, self._shape(view))
+            found = self._tasks[job_id] = tasks_of(view, self._shape(view), self.params.traffic)
         return found
 
     def _priority(self, job_id: str) -> Column:

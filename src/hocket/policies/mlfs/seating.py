@@ -13,7 +13,7 @@ from hocket.model.resources import Slice
 from hocket.model.snapshot import NO_USE, Snapshot, Usage
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
-from hocket.policies.mlfs.board import Board, board_of
+from hocket.policies.mlfs.board import Board, Undo, board_of
 from hocket.policies.mlfs.hosts import Hosts
 from hocket.policies.mlfs.kept import measured_factor
 from hocket.policies.mlfs.shapes import Shape
@@ -33,8 +33,8 @@ class Tasks(Struct, frozen=True, eq=False):
     exchanges: dict[str, list[tuple[str, float]]]  # task → those it exchanges data with, and how much
 
 
-def tasks_of(view: JobView, shape: Shape) -> Tasks:
-    """The tasks of a job, with what it was measured to use."""
+def tasks_of(view: JobView, shape: Shape, traffic: bool = True) -> Tasks:
+    """The tasks of a job, with what it was measured to use, and what they exchange if that shall count."""
     graph = view.job.tasks
     assert graph is not None
     needs, factor = shape.amounts, measured_factor(view)
@@ -42,7 +42,7 @@ def tasks_of(view: JobView, shape: Shape) -> Tasks:
         needs = needs.copy()
         needs[:, 0] *= factor
     exchanges: dict[str, list[tuple[str, float]]] = {}
-    for edge in graph.edges:
+    for edge in graph.edges if traffic else ():
         if edge.mib:
             exchanges.setdefault(edge.source, []).append((edge.target, edge.mib))
             exchanges.setdefault(edge.target, []).append((edge.source, edge.mib))
@@ -83,19 +83,19 @@ class Seating(Draft):
             self.over_quota += 1
             return False
         accepts = self._accepting(job)
-        done: list[tuple[int, int, Slice | None, Any]] = []
+        done: list[tuple[int, Undo]] = []
         for k in missing:
             name, needs = tasks.names[k], tasks.needs[k]
             gpu = self._hosts_of(needs, accepts).best_gpu(self.traffic_mib(tasks, name, places))
             if gpu < 0:
-                for _k, _gpu, _part, step in reversed(done):
+                for _k, step in reversed(done):
                     board.undo(step)
                 return False
-            part = board.slice_of(gpu, needs[1:]) if board.free[gpu] else None
-            done.append((k, gpu, part, board.seat(gpu, needs)))
+            done.append((k, board.seat(gpu, needs)))
             places[name] = gpu
-        for k, gpu, part, _step in done:
-            self._write(job, tasks.names[k], gpu, part)
+        for k, step in done:
+            self._write(job, tasks.names[k], step.gpu, step.part)
+        self.places[job.id] = places
         return True
 
     def place_one(self, tasks: Tasks, k: int, stays: int = -1, degradation: float = 0.0, name: str = "") -> bool:
@@ -116,10 +116,9 @@ class Seating(Draft):
 
     def put_on(self, tasks: Tasks, k: int, gpu: int, name: str = "") -> None:
         """Give a task this very GPU."""
-        needs = tasks.needs[k]
-        part = self.board.slice_of(gpu, needs[1:]) if self.board.free[gpu] else None
-        self.board.seat(gpu, needs)
-        self._write(tasks.view.job, name or tasks.names[k], gpu, part)
+        job, name = tasks.view.job, name or tasks.names[k]
+        self._write(job, name, gpu, self.board.seat(gpu, tasks.needs[k]).part)
+        self.places[job.id] = {**self.places.get(job.id, {}), name: gpu}
 
     def take_off(self, tasks: Tasks, task: str) -> int:
         """Take a task off its GPU, which it tells."""
@@ -149,6 +148,7 @@ class Seating(Draft):
         return gpu
 
     def _write(self, job: Job, task: str, gpu: int, part: Slice | None) -> None:
+        """Make it a tenant of the GPU's partition, or of a new one with that part of the server."""
         pid, old = self._partition(gpu)
         tenant = Tenant(job.id, (1,), task)
         if part is None:
@@ -158,7 +158,6 @@ class Seating(Draft):
             self.capacity = self.capacity.take((part,))
             self._put[pid] = Partition(pid, (part,), (tenant,), Sharing.STACKED)
             self._drop.pop(pid, None)
-        self.places[job.id] = {**self.places.get(job.id, {}), task: gpu}
         self.changed.add(job.id)
         if self._limited:
             assert job.tasks is not None

@@ -60,6 +60,7 @@ def shape_key(graph: TaskGraph | None) -> str:
     return intern(f"{tasks}/{edges}|{amounts}")
 
 
+@lru_cache(maxsize=4096)  # The same object every time, whose hash is known.
 def structure_key(key: str) -> str:
     """The structure of a shape."""
     return key.partition("|")[0]

@@ -14,6 +14,8 @@ from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.ways.turn import Turn
 from hocket.runtimes.packing.ways.way import Way
 
+ENOUGH = 2  # models of a kind that are measured
+
 _WHOLE = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
 
 
@@ -26,10 +28,8 @@ class Certificate:
     max_ulp: int  # 0: bitwise
     share_equal: float  # of all numbers
     max_scaled: float  # the largest difference over the largest number of its tensor
-    repeat_ulp: int = (
-        0  # how far two solo steps from the same state are apart: more than 0 if the device does not repeat
-    )
-    measured: bool = True  # False: the way is the solo run's own
+    repeat_ulp: int = 0  # how far two solo steps from the same state are apart: 0 if the device repeats itself
+    measured: bool = True  # on this model; False: the way is the solo run's own, or others of its kind were measured
 
     @property
     def bitwise(self) -> bool:
@@ -46,13 +46,42 @@ class Certificate:
         )
 
 
+class Ledger:
+    """What was found, by way and kind of model: after the first few, others of the kind are taken to be like them."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[object, ...], list[Certificate]] = {}
+
+    def add(self, member: Member, certificate: Certificate) -> None:
+        """This was measured."""
+        self._found.setdefault(self._kind(member, certificate.way), []).append(certificate)
+
+    def of_its_kind(self, member: Member, way: str) -> Certificate | None:
+        """The worst that was found for such models, if enough were measured."""
+        found = self._found.get(self._kind(member, way), ())
+        if len(found) < ENOUGH:
+            return None
+        return replace(max(found, key=lambda c: c.max_ulp), step=member.step, measured=False)
+
+    @staticmethod
+    def _kind(member: Member, way: str) -> tuple[object, ...]:
+        training = member.training
+        rest = (training.autocast, training.clip is None, training.accumulate, member.schedule is None)
+        return way, str(member.device), member.layers, member.shapes, type(member.optimiser), *rest
+
+
 def of_turn(member: Member) -> Certificate:
     """In turn, a model is trained by the same calls as alone."""
     return Certificate("turn", member.step, 0, 1.0, 0.0, measured=False)
 
 
-def certified(way: Way, members: Sequence[Member]) -> tuple[dict[str, Certificate], dict[str, Exception]]:
-    """Make the next step of each both ways, from the same state. What stands afterwards is what `way` made."""
+def certified(
+    way: Way, members: Sequence[Member], everybody: Sequence[Member]
+) -> tuple[dict[str, Certificate], dict[str, Exception]]:
+    """Make the next step of these members both ways, from the same state; everybody else's is made this way only.
+
+    What stands afterwards is what `way` made.
+    """
     batches = {m.name: list(m.batches()) for m in members}
     before = {m.name: m.kept() for m in members}
     failed = Turn().step(members)
@@ -65,7 +94,7 @@ def certified(way: Way, members: Sequence[Member]) -> tuple[dict[str, Certificat
         repeats = {m.name: compared("turn", m.step, alone[m.name], _numbers(m.kept())).max_ulp for m in whole}
         whole = [m for m in whole if m.name not in failed]
     _again(whole, before, batches)
-    failed.update(way.step(whole))
+    failed.update(way.step([m for m in everybody if m.name not in failed]))
     found = {
         m.name: replace(
             compared(way.name, m.step, alone[m.name], _numbers(m.kept())), repeat_ulp=repeats.get(m.name, 0)
@@ -82,17 +111,23 @@ def _again(members: Sequence[Member], before: dict[str, Any], batches: dict[str,
 
 
 def compared(way: str, step: int, one: list[Tensor], other: list[Tensor]) -> Certificate:
-    """Two lists of tensors, number by number."""
+    """Two lists of tensors, number by number; those of one type and place at once."""
     worst, scaled, equal, count = 0, 0.0, 0, 0
+    kinds: dict[tuple[object, ...], list[tuple[Tensor, Tensor]]] = {}
     for left, right in zip(one, other, strict=True):
-        apart = ulps(left, right)
+        if left.numel():
+            kinds.setdefault((left.dtype, left.device), []).append((left, right))
+    for pairs in kinds.values():
+        lefts, rights = [left for left, _ in pairs], [right for _, right in pairs]
+        apart = ulps(*(torch.cat([t.reshape(-1) for t in side]) for side in (lefts, rights)))
         count += apart.numel()
-        if apart.numel():
-            equal += int((apart == 0).sum())
-            worst = max(worst, int(apart.max()))
-            if left.is_floating_point():
-                size = float(left.abs().max())
-                scaled = max(scaled, float((left - right).abs().max()) / size if size else 0.0)
+        equal += int((apart == 0).sum())
+        most = int(apart.max())
+        worst = max(worst, most)
+        if most and lefts[0].is_floating_point():
+            far = torch.stack(torch._foreach_norm(torch._foreach_sub(lefts, rights), float("inf")))
+            size = torch.stack(torch._foreach_norm(lefts, float("inf")))
+            scaled = max(scaled, float((far / size).nan_to_num(0.0, 0.0).max()))
     return Certificate(way, step, worst, equal / count if count else 1.0, scaled)
 
 

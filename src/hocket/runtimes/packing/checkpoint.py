@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from hocket.runtimes.packing.tensors import leaves
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -46,15 +48,39 @@ class Checkpoint:
 
 def copied(value: Any, device: torch.device) -> Any:
     """A copy that shares no memory: tensors of more than a number on `device`, numbers where they were."""
+    tensors = {id(t): t for t in leaves(value) if isinstance(t, Tensor)}
+    copies = dict(zip(tensors, _copies([t.detach() for t in tensors.values()], device), strict=True))
+    return _rebuilt(value, copies)
+
+
+def _copies(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
+    """Within a GPU, all of one type by one call."""
+    made: list[Tensor | None] = [None] * len(tensors)
+    together: dict[torch.dtype, list[int]] = {}
+    for number, tensor in enumerate(tensors):
+        where = device if tensor.dim() or device.type == "cpu" else tensor.device
+        if where.type == "cuda" and tensor.device == where and tensor.numel():
+            together.setdefault(tensor.dtype, []).append(number)
+        else:
+            made[number] = tensor.to(where, copy=True)
+    for numbers in together.values():
+        sources = [tensors[n] for n in numbers]
+        into = [torch.empty_like(t) for t in sources]
+        torch._foreach_copy_(into, sources)
+        for number, tensor in zip(numbers, into, strict=True):
+            made[number] = tensor
+    return [t for t in made if t is not None]
+
+
+def _rebuilt(value: Any, copies: dict[int, Tensor]) -> Any:
     if isinstance(value, Tensor):
-        where = device if value.dim() or device.type == "cpu" else value.device
-        return value.detach().to(where, copy=True)
+        return copies[id(value)]
     if isinstance(value, dict):
-        return {key: copied(part, device) for key, part in value.items()}
+        return {key: _rebuilt(part, copies) for key, part in value.items()}
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(copied(part, device) for part in value)
+        return tuple(_rebuilt(part, copies) for part in value)
     if isinstance(value, list):
-        return [copied(part, device) for part in value]
+        return [_rebuilt(part, copies) for part in value]
     return value
 
 

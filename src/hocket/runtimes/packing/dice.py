@@ -52,15 +52,14 @@ class Dice:
         if self._cuda is not None:
             cuda_generator(self._device).graphsafe_set_state(self._cuda)
         if self._foreign is not None:
-            random.setstate(self._foreign[0])
-            np.random.set_state(self._foreign[1])
+            set_foreign(self._foreign)
 
     def leave(self) -> None:
         """Remember how far the model has drawn. Whoever called restores the generators, by `Outside`."""
         self._cpu = torch.default_generator.get_state()
         if self._foreign is not None:
-            now = random.getstate(), np.random.get_state()
-            self._draws_foreign = self._draws_foreign or not _same(now, self._foreign)
+            now = foreign_states()
+            self._draws_foreign = self._draws_foreign or not same_states(now, self._foreign)
             self._foreign = now
 
     def stepped(self) -> None:
@@ -116,5 +115,17 @@ def cuda_generator(device: torch.device) -> torch.Generator:
     return torch.cuda.default_generators[device.index or 0]
 
 
-def _same(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+def foreign_states() -> tuple[Any, Any]:
+    """Of Python's and NumPy's generators."""
+    return random.getstate(), np.random.get_state()
+
+
+def set_foreign(states: tuple[Any, Any]) -> None:
+    """As they were."""
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+
+
+def same_states(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+    """Whether nobody drew in between."""
     return bool(one[0] == other[0] and one[1][2:] == other[1][2:] and np.array_equal(one[1][1], other[1][1]))

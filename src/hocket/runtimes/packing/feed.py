@@ -22,7 +22,10 @@ from torch.utils.data import (
 )
 
 from hocket.runtimes.packing.reading import Drew, Library, Order, read
-from hocket.runtimes.packing.tensors import leaves, shape
+from hocket.runtimes.packing.resident import is_plain
+from hocket.runtimes.packing.tensors import leaves, mapped, shape
+
+ALIGNED = 64  # bytes, as fresh tensors are
 
 _DRAW_AT_THE_START = (SequentialSampler, RandomSampler, SubsetRandomSampler)  # and at no other time
 
@@ -33,6 +36,10 @@ class Batch(NamedTuple):
     value: Any
     token: object  # None: of nobody else
     shape: tuple[object, ...]  # of all its tensors
+
+    def aligned(self) -> Any:
+        """The value where fresh tensors would stand: libraries choose their arithmetic by addresses."""
+        return self.value if self.token is None else mapped(self.value, _aligned)
 
 
 class Feed(Protocol):
@@ -93,9 +100,12 @@ class SharedFeed:
         self._drop_last: bool = sampler.drop_last
         self._sampler: Any = sampler.sampler
         self._own = Generators(loader, self._sampler)
+        has_own = isinstance(self._sampler, SequentialSampler) or self._sampler.generator is not None
+        self._draws_outside = loader.generator is None or not has_own  # from the global generator
         self._order: Order | None = None
         self._at = 0  # examples of the present order that were used
-        self._watched = loader.num_workers > 0  # Workers draw from generators of their own.
+        # Reading plain tensors draws nothing, and workers draw from generators of their own.
+        self._watched = loader.num_workers > 0 or is_plain(loader.dataset, loader.collate_fn)
         library.asked_for(loader.dataset, self._batch_size)
 
     def shared(self) -> Batch | None:
@@ -103,7 +113,7 @@ class SharedFeed:
         order = self._order
         if order is None or self._at >= self._end() or not self._watched or self._library.draws(order.dataset):
             return None
-        start, stop = self._at, min(self._at + self._batch_size, len(order.indices))
+        start, stop = self._at, min(self._at + self._batch_size, order.examples)
         try:
             batch = self._common(order, start, stop)
         except Drew:
@@ -114,10 +124,10 @@ class SharedFeed:
 
     def _common(self, order: Order, start: int, stop: int) -> Batch:
         """Most models of a pack ask for the same batch, one after the other."""
-        if order.last is None or order.last.token != (order.number, start, stop):
+        last: Batch | None = order.last.get(stop - start)
+        if last is None or last.token != (order.number, start, stop):
             value = order.batch(start, stop)
-            order.last = Batch(value, (order.number, start, stop), shape(value))
-        last: Batch = order.last
+            last = order.last[stop - start] = Batch(value, (order.number, start, stop), shape(value))
         return last
 
     def _used(self, stop: int) -> None:
@@ -129,7 +139,7 @@ class SharedFeed:
         if self._order is None or self._at >= self._end():
             self._begin_epoch()
         assert self._order is not None
-        start, stop = self._at, min(self._at + self._batch_size, len(self._order.indices))
+        start, stop = self._at, min(self._at + self._batch_size, self._order.examples)
         batch = self._taken(self._order, start, stop)
         self._used(stop)
         return batch
@@ -154,42 +164,43 @@ class SharedFeed:
     def _begin_epoch(self) -> None:
         # An epoch's order follows from the generators: whoever has equal ones need not draw it again.
         sampler = self._sampler
-        more = (getattr(sampler, "replacement", None), getattr(sampler, "num_samples", None), self._batch_size)
-        named = (type(sampler), id(getattr(sampler, "indices", None)), id(self._loader.dataset), *more)
-        before = [torch.default_generator.get_state(), *self._own.states]
-        key = (*named, *(state.numpy().tobytes() for state in before))
+        size = 0 if self._loader.collate_fn is default_collate else self._batch_size
+        draws = (type(sampler), getattr(sampler, "replacement", None), getattr(sampler, "num_samples", None), size)
+        named = (*draws, *map(id, (getattr(sampler, "indices", None), self._loader.dataset, self._loader.collate_fn)))
+        before = [*([torch.default_generator.get_state()] if self._draws_outside else []), *self._own.states]
+        key = (*named, self._draws_outside, *(state.numpy().tobytes() for state in before))
         self._order = self._library.remembered(key)
         if self._order is None:
             with self._own:
                 torch.empty((), dtype=torch.int64).random_(generator=self._loader.generator)  # as an iterator does
-                indices = [int(i) for i in sampler]
+                indices = torch.tensor(list(sampler), dtype=torch.int64)
             self._follow(indices)
             assert self._order is not None
             self._library.remember(key, self._order, [torch.default_generator.get_state(), *self._own.states])
         else:
             now, *self._own.states = self._order.after[key]
-            torch.default_generator.set_state(now)
+            if self._draws_outside:
+                torch.default_generator.set_state(now)
         self.epoch += 1
         self._at = 0
         if not self._end():
             raise ValueError(f"the data of model '{self._name}' has no batch of {self._batch_size} examples")
 
-    def _follow(self, indices: list[int]) -> None:
+    def _follow(self, indices: Tensor) -> None:
         self._order = self._library.order(self._loader, indices, self._batch_size)
 
     def _end(self) -> int:
         assert self._order is not None
-        examples = len(self._order.indices)
+        examples = self._order.examples
         return examples - examples % self._batch_size if self._drop_last else examples
 
     def state(self) -> dict[str, Any]:
         """Where in which order, and how the loader's generators stand."""
-        indices = None if self._order is None else torch.tensor(self._order.indices, dtype=torch.int64)
         return {
             "epoch": self.epoch,
             "ended": self.ended,
             "at": self._at,
-            "indices": indices,
+            "indices": None if self._order is None else self._order.indices,  # never written to
             "generators": self._own.states,
         }
 
@@ -198,7 +209,7 @@ class SharedFeed:
         self.epoch, self.ended, self._at = state["epoch"], state["ended"], state["at"]
         self._own.states = state["generators"]
         if state["indices"] is not None:
-            self._follow(state["indices"].tolist())
+            self._follow(state["indices"])
 
 
 class OwnFeed:
@@ -270,6 +281,10 @@ class OwnFeed:
 
 
 _NOTHING = object()
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    return tensor.clone() if tensor.data_ptr() % ALIGNED else tensor
 
 
 def _slices(value: Any, examples: int) -> bool:

@@ -32,10 +32,12 @@ class Member:
         self.scaler = training.scaler
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.buffers = [b for b in self.module.buffers() if b is not None]
+        self.tensors = frozenset(id(t) for t in (*self.module.parameters(), *self.buffers))
+        self.layers = ",".join(type(m).__name__ for m in self.module.modules())
+        self.shapes = ",".join(str(tuple(p.shape)) for p in self.parameters)
         self.dice = Dice(device, training.seed)
         self.feed: Feed = feed_of(self.name, training.data, library)
         self.loss: Tensor | None = None  # of the last step, on the device
-        self.runner: nn.Module = self.module  # what is called: the module, or a compiled form of it
         self._before: tuple[dict[str, Any], list[Tensor]] | None = None
         self._pending: list[Batch] = []
         self._fed_before: tuple[dict[str, Any], int] | None = None
@@ -76,18 +78,18 @@ class Member:
             if number == len(self._pending):
                 self._pending.append(self.feed.next())
                 self._schedule_epoch(self.feed.epoch - 1)
-            yield self._pending[number].value
+            yield self._pending[number].aligned()
 
     def loss_of(self, value: Any) -> Tensor:
         """The loss of one batch, divided by the number of batches in a step."""
         training = self.training
         with torch.autocast(self.device.type, training.autocast, enabled=training.autocast is not None):
             if training.forward is not None:
-                loss = training.forward(self.runner, value)
+                loss = training.forward(self.module, value)
             else:
                 inputs, targets = value
                 assert training.loss is not None
-                loss = training.loss(self.runner(inputs), targets)
+                loss = training.loss(self.module(inputs), targets)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             shape = tuple(loss.shape) if isinstance(loss, Tensor) else type(loss).__name__
             raise Refused(f"model '{self.name}': its loss must be one number, not {shape}")

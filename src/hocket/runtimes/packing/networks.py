@@ -42,11 +42,12 @@ class Residual(nn.Module):
 
     def __init__(self, block: nn.Module, around: nn.Module) -> None:
         super().__init__()
-        self.block, self.around = block, around
+        self.block, self.around, self.last = block, around, nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:
         """The sum of both, rectified."""
-        return torch.relu(self.block(x) + self.around(x))
+        out: Tensor = self.last(self.block(x) + self.around(x))
+        return out
 
 
 def _residual(inputs: int, width: int, outputs: int, stride: int) -> nn.Module:
@@ -145,6 +146,15 @@ def densenet121(classes: int = 1000, small: bool = False) -> nn.Module:
             channels //= 2
     end = [nn.BatchNorm2d(channels), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     return nn.Sequential(*layers, *end, nn.Linear(channels, classes))
+
+
+def with_activation(network: nn.Module, make: Callable[[], nn.Module]) -> nn.Module:
+    """The same network with another activation in place of every ReLU."""
+    for module in list(network.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.ReLU):
+                setattr(module, name, make())
+    return network
 
 
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], int, int]] = {  # how it is made, image size, batch of our tables

@@ -11,30 +11,31 @@ import torch
 from hocket.runtimes.packing.admission import Admission
 from hocket.runtimes.packing.certificate import Certificate, certified, of_turn
 from hocket.runtimes.packing.checkpoint import Checkpoint
-from hocket.runtimes.packing.choosing import Chooser, Key
+from hocket.runtimes.packing.choosing import Chooser, Remembered
 from hocket.runtimes.packing.dice import Outside
 from hocket.runtimes.packing.keeping import Keeper, Watch
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.memory import Memory, Need
 from hocket.runtimes.packing.parking import Parking, move
 from hocket.runtimes.packing.reading import Library
+from hocket.runtimes.packing.resident import clear
 from hocket.runtimes.packing.training import NoRoom, Refused, Training, device_of
 from hocket.runtimes.packing.ways.fused import Fused
 from hocket.runtimes.packing.ways.graphs import Graphs, OneGraph, Streams
 from hocket.runtimes.packing.ways.joint import Joint
-from hocket.runtimes.packing.ways.turn import Compiled, Turn
+from hocket.runtimes.packing.ways.turn import Turn
 from hocket.runtimes.packing.ways.way import Way
 
-WAYS = ("turn", "joint", "fused", "graphs", "graph", "compiled")
-_REMEMBERED: dict[Key, dict[str, float]] = {}  # what probes found: a sweep packs the same kinds again and again
+WAYS = ("turn", "joint", "fused", "graphs", "graph")
+_REMEMBERED = Remembered()
 
 
 class Pack:
     """Loads models, steps them together by the way that is fastest, and frees them with a checkpoint.
 
-    `way` fixes how it runs; `exact` keeps to ways that make the same operations as a solo run; `compiled` lets the
-    probe try `torch.compile`, too. `memory_mib` limits what is predicted for all models together. Every `keep_every`
-    steps a model's state is kept, for the case that it fails.
+    `way` fixes how it runs; `exact` keeps to ways that make the same operations as a solo run. `memory_mib` limits
+    what is predicted for all models together. Every `keep_every` steps a model's state is kept, for the case that it
+    fails.
     """
 
     def __init__(
@@ -43,7 +44,6 @@ class Pack:
         *,
         way: str | None = None,
         exact: bool = False,
-        compiled: bool = False,
         memory_mib: float | None = None,
         keep_every: int = 200,
         check_every: int = 50,
@@ -57,24 +57,23 @@ class Pack:
         self.steps = 0  # of the pack
         self._exact, self._keep_every = exact, keep_every
         self._turn = Turn()
-        self._chooser = Chooser(self.device, self._ways(way, compiled), {} if way is not None else _REMEMBERED)
+        remembered = _REMEMBERED if way is None else Remembered()
+        self._chooser = Chooser(self.device, self._ways(way), remembered)
+        self._ledger = remembered.certificates[exact]
         self._fixed = next((w for w in self._chooser.ways if w.name == way), None)
         self._way: Way = self._turn
-        self._certified: Key | None = None
         self._keepers: dict[str, Keeper] = {}
         self._watch = Watch(self.device, check_every)
         self._parking = Parking()
-        self._admission = Admission(self.device, memory_mib)
+        self._admission = Admission(self.library, memory_mib)
         self._freed: list[Checkpoint] = []
 
-    def _ways(self, way: str | None, compiled: bool) -> list[Way]:
+    def _ways(self, way: str | None) -> list[Way]:
         ways: list[Way] = [self._turn]
         if self.device.type == "cuda":
             streams = Streams()
             ways += [Graphs(self._exact, streams), OneGraph(self._exact, streams)]
         ways += [Joint(), Fused()]
-        if compiled or way == "compiled":
-            ways.append(Compiled())
         return [w for w in ways if w.exact or w.name == way or not self._exact]
 
     # -- entering and leaving -------------------------------------------------------------------------------
@@ -85,6 +84,8 @@ class Pack:
         if training.name in self.members:
             raise Refused(f"model '{training.name}' is loaded already")
         self._refuse_shared(training)
+        if checkpoint is None:
+            self.certificates.pop(training.name, None)
         with Outside(self.device):
             need = self._admission.admit(training)
             member = self._placed(training, checkpoint)
@@ -136,7 +137,7 @@ class Pack:
     def _refuse_shared(self, training: Training) -> None:
         own = {id(p) for p in (*training.module.parameters(), *training.module.buffers())}
         for other in self.members.values():
-            if any(id(p) in own for p in (*other.module.parameters(), *other.module.buffers())):
+            if own & other.tensors:
                 raise Refused(f"model '{training.name}' shares parameters with '{other.name}': each needs its own")
             if training.optimiser is other.optimiser or (training.scaler and training.scaler is other.scaler):
                 raise Refused(f"model '{training.name}' shares its optimiser or scaler with '{other.name}'")
@@ -211,14 +212,21 @@ class Pack:
 
     def _fed(self, members: list[Member]) -> list[Member]:
         """Those whose batches could be read."""
-        fed = []
+        fed: list[Member] = []
+        starved: list[Member] = []
         for member in members:
             try:
                 member.batches()
             except Exception as error:
-                self._fail(member, f"its data failed: {_said(error)}")
+                if _is_out_of_memory(error):
+                    starved.append(member)
+                else:
+                    self._fail(member, f"its data failed: {_said(error)}")
             else:
                 fed.append(member)
+        if starved:
+            self._make_room(starved)
+            fed = [m for m in fed if m.name in self.members and not self._parking.is_parked(m)]
         return fed
 
     def _stepped(self, members: list[Member]) -> None:
@@ -226,20 +234,19 @@ class Pack:
         if way is not self._way:
             for member in members:
                 self._way.release(member)
-            self._way, self._certified = way, None
+            self._way = way
         able = [m for m in members if way.refuses(m) is None]
         if way.name.startswith("graph") and not self._admission.side_by_side():
             able = []
         rest = [] if len(able) == len(members) else [m for m in members if m not in able]
         failed: dict[str, Exception] = {}
-        probing = self._fixed is None and self._chooser.probe is not None
-        names = tuple(m.name for m in members)
-        if way is self._turn or not able:
+        looks_back = self._fixed is None and self._chooser.looks_back()
+        new = [] if self.is_probing else [m for m in able if not self._has_certificate(m, way)]
+        if way is self._turn or not able or looks_back:
             self._chooser.measured(lambda: failed.update(self._in_turn(members)))
-        elif not probing and self._certified != names and way.settled(able) and all(m.is_fed for m in members):
-            failed.update(self._certify(way, able))
+        elif new and way.settled(new) and all(m.is_fed for m in members):
+            failed.update(self._certify(way, new, able))
             failed.update(self._in_turn(rest))
-            self._certified = names
         else:
             self._chooser.measured(lambda: failed.update({**way.step(able), **self._in_turn(rest)}))
         self._sort_out(failed)
@@ -251,11 +258,21 @@ class Pack:
                 failed.update(self._turn.step([member]))
         return failed
 
-    def _certify(self, way: Way, members: list[Member]) -> dict[str, Exception]:
-        found, failed = certified(way, members)
-        for name, now in found.items():  # Once captured, an optimiser keeps its captured form in turn, too.
-            before = self.certificates.get(name, now)
-            self.certificates[name] = before if before.way == now.way and before.max_ulp > now.max_ulp else now
+    def _has_certificate(self, member: Member, way: Way) -> bool:
+        own = self.certificates.get(member.name)
+        if own is not None and own.way == way.name:
+            return True
+        known = self._ledger.of_its_kind(member, way.name)
+        if known is not None:
+            self.certificates[member.name] = known
+        return known is not None
+
+    def _certify(self, way: Way, new: list[Member], able: list[Member]) -> dict[str, Exception]:
+        found, failed = certified(way, new, able)
+        self.certificates.update(found)
+        for member in new:
+            if member.name in found:
+                self._ledger.add(member, found[member.name])
         if self._exact and self._fixed is None and not all(c.bitwise for c in found.values()):
             self._chooser.exclude(way)
         return failed
@@ -292,6 +309,7 @@ class Pack:
         for member in self.members.values():
             self._way.release(member)
         self._fixed, self._way = self._turn, self._turn
+        clear(self.device)
         self._empty_cache()
 
     def _empty_cache(self) -> None:
@@ -336,6 +354,11 @@ class Pack:
         """What this model would take, corrected by what was seen of its kind."""
         with Outside(self.device):
             return self._admission.predict(training)
+
+    @property
+    def is_probing(self) -> bool:
+        """Whether ways are being measured now."""
+        return self._fixed is None and self._chooser.probe is not None
 
     def times_s(self) -> dict[str, float]:
         """Step times of the present mix by way, as the probe found them."""

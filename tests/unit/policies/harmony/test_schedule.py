@@ -3,6 +3,7 @@ import random
 import pytest
 
 from hocket.model.phases import Profile
+from hocket.policies.harmony.columns import Weights
 from hocket.policies.harmony.oracle import exhaustive
 from hocket.policies.harmony.paper import as_printed
 from hocket.policies.harmony.schedule import Terms, schedule, use_of
@@ -91,9 +92,18 @@ def test_odd_jobs_get_a_sensible_grouping(jobs, machines):
         assert schedule(jobs, machines).use >= 0.99 * exhaustive(jobs, machines).use
 
 
-def test_links_in_use_count_where_processors_cannot_be_filled():
+def test_jobs_that_only_communicate_are_apart_where_links_have_a_price():
     network = [Profile(0.1, 10.0)] * 6
-    assert len(schedule(network, 60, Terms(spare=0.1)).groups) == 6
+    assert len(schedule(network, 60).groups) < 6  # Equation 4 does not care whose link it is.
+    assert len(schedule(network, 60, Terms(Weights(0.6, 0.4, price=10.0))).groups) == 6
+
+
+def test_barriers_keep_a_job_that_only_communicates_off_machines_that_others_use():
+    jobs = [Profile(0.1, 10.0), Profile(2000.0, 10.0)]
+    found = schedule(jobs, 20, Terms(Weights(0.6, 0.4, price=10.0, barrier=0.1)))
+    machines = dict(zip(found.groups, found.machines, strict=True))
+    assert machines[(0,)] == 1
+    assert machines[(1,)] == 19
 
 
 def test_the_exhaustive_search_refuses_what_would_take_for_ever():

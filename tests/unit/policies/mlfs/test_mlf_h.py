@@ -108,6 +108,18 @@ def test_the_more_urgent_of_two_jobs_goes_first():
     assert placed(world.snapshot) == {"b/t0", "b/t1"}
 
 
+def test_without_urgency_who_came_first_of_equals_goes_first():
+    world = harness(cluster("1x2"), urgency=False)
+    world.tell(submitted(chain("a", 2, 1.0, urgency=1)), submitted(chain("b", 2, 1.0, urgency=9)))
+    assert placed(world.snapshot) == {"a/t0", "a/t1"}
+
+
+def test_without_traffic_tasks_go_where_least_is_used():
+    world = harness(cluster("2x4"), traffic=False)
+    world.tell(submitted(chain("a", 4, 0.5)))
+    assert len({pid.partition("/")[0] for pid in tasks_by_gpu(world.snapshot)}) == 2
+
+
 def test_tasks_that_exchange_data_go_to_one_server():
     world = harness(cluster("2x4"))
     world.tell(submitted(chain("a", 4, 0.5)))
@@ -135,7 +147,8 @@ def test_a_job_that_has_waited_long_enough_is_overtaken_by_nobody_of_lower_prior
 
 def test_a_job_that_never_fits_keeps_no_room_from_others():
     world = harness(cluster("1x2"), patience_s=100)
-    world.tell(submitted(chain("wide", 3, 1.0)))
+    world.tell(submitted(chain("wide", 3, 0.46)))  # Two of its tasks on a GPU are beyond the limit.
+    assert "wide" in world.snapshot.jobs
     world.now_s = 150.0
     world.tell(submitted(chain("small", 1, 1.0), 150.0))
     assert "small/t0" in placed(world.snapshot)
@@ -176,6 +189,15 @@ def test_a_task_leaves_an_overloaded_gpu_for_another_server():
     assert tasks_by_gpu(world.snapshot) == {"n0/0": ["a/t0"], "n1/0": ["b/t0"]}
 
 
+def test_without_relief_an_overloaded_server_keeps_its_tasks():
+    world = overloaded(cluster("1x1"), relieve=False)
+    world.tell(NodeJoined(20.0, Node("n1", 1)))
+    world.tell(ProgressReported(30.0, "a", 1, {}, Use(gpus=0.8)))
+    world.tell(at_s=60.0)
+    world.settle()
+    assert tasks_by_gpu(world.snapshot) == {"n0/0": ["a/t0", "b/t0"]}
+
+
 def test_a_task_that_must_leave_and_fits_nowhere_waits_or_stays():
     for evict, left in ((True, 1), (False, 2)):
         world = overloaded(cluster("1x1"), evict=evict)
@@ -206,7 +228,8 @@ def test_an_evicted_task_comes_back_when_there_is_room():
 
 
 def test_task_by_task_nothing_is_given_to_a_job_that_can_never_have_all():
-    run = workload(run_of(chain("wide", 5, 1.0, urgency=10)), run_of(chain("a", 3, 1.0)))
+    # It is admitted, for two of its tasks fit a GPU that is used in full, but not one that is used up to the limit.
+    run = workload(run_of(chain("wide", 5, 0.46, urgency=10)), run_of(chain("a", 3, 1.0)))
     assert simulated(bound(whole=False), run, cluster("1x4")).left == ("wide",)
 
 

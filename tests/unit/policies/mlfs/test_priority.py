@@ -10,7 +10,7 @@ from hocket.model.curve import Beliefs, Estimate
 from hocket.model.job import Edge, Job, Task, TaskGraph
 from hocket.model.resources import Demand
 from hocket.model.view import JobView, Observation
-from hocket.policies.mlfs.priority import Weights, features, job_row, loss_ratio, priorities
+from hocket.policies.mlfs.priority import Weights, features, highest, job_row, loss_ratio, priorities
 from hocket.policies.mlfs.shapes import ONE_TASK, shape_key, structure, structure_key
 
 HOUR = 3600.0
@@ -42,6 +42,22 @@ def found(ml, due_h, left_h, waited_h, weights=PAPER, graph=DIAMOND):
     columns = [np.array([x]) for x in (ml, due_h * HOUR + 1000.0, left_h * HOUR, waited_h * HOUR)]
     of = features(*columns, 1000.0, weights)
     return list(priorities(structure(structure_key(shape_key(graph)), weights.gamma), of, weights)[0])
+
+
+def test_jobs_of_several_structures_have_the_highest_of_their_tasks_priorities():
+    dice = np.random.default_rng(0)
+    chain = TaskGraph(DIAMOND.tasks[:3], (Edge("a", "b"), Edge("b", "c")))
+    known = [structure(structure_key(shape_key(g)), 0.8) for g in (DIAMOND, None, chain)]
+    blocks = list(zip(known, (5, 1, 7), strict=True))
+    columns = [dice.uniform(low, high, 13) for low, high in ((0, 10), (0, 1e5), (0, 1e4), (0, 1e5))]
+    columns[2][3] = inf
+    of = features(*columns, 500.0, PAPER)
+    at, alone = 0, []
+    for one, n in blocks:
+        alone += priorities(one, of.rows(slice(at, at + n)), PAPER).max(axis=1).tolist()
+        at += n
+    assert highest(blocks, of, PAPER).tolist() == pytest.approx(alone, rel=1e-12)
+    assert len(highest([], of, PAPER)) == 0
 
 
 @pytest.mark.parametrize("numbers", [(10.0, 24.0, 2.0, 0.0), (0.5, 3.0, 1.0, 2.5), (0.0, 5.0, 4.0, 0.1)])

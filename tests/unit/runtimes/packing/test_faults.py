@@ -10,7 +10,7 @@ from solo import Recipe, alone, data, same, training
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from hocket.pack import Checkpoint, NoRoom, Pack, Refused, Training
+from hocket.pack import Checkpoint, Memory, Need, NoRoom, Pack, Refused, Training
 
 NEIGHBOUR = Recipe("neighbour", kind="dropout", data_seed=None, seed=5, steps=20)
 
@@ -197,8 +197,11 @@ def test_models_that_share_parameters_or_names_or_optimisers_are_refused() -> No
 def test_a_loss_that_is_a_vector_frees_its_model_with_the_rule() -> None:
     pack = Pack()
     pack.load(good(loss=nn.CrossEntropyLoss(reduction="none")))
-    (freed,) = pack.run()
-    assert freed.reason == "Refused: model 'm': its loss must be one number, not (8,)"
+    pack.load(training(NEIGHBOUR, data()))
+    ended = {c.name: c for c in pack.run()}
+    assert ended["m"].failed
+    assert ended["m"].reason == "Refused: model 'm': its loss must be one number, not (8,)"
+    assert same(alone(NEIGHBOUR, data())[0], ended["neighbour"].state["module"])
 
 
 def test_a_device_that_is_not_there_is_named() -> None:
@@ -226,3 +229,41 @@ def test_a_checkpoint_says_how_it_ended() -> None:
     assert (freed.name, freed.step, freed.reason, freed.failed) == ("m", 3, "all 3 steps are made", False)
     assert freed.loss is not None
     assert freed.loss > 0
+
+
+def test_data_that_do_not_fit_on_the_device_split_the_pack_instead_of_failing_their_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from hocket.runtimes.packing.reading import Order
+
+    pack, plain, calls = Pack(way="turn"), Order.batch, []
+
+    def batch(self: Order, start: int, stop: int) -> Any:
+        calls.append(1)
+        if len(calls) == 4:
+            raise torch.OutOfMemoryError("no room for a batch")
+        return plain(self, start, stop)
+
+    monkeypatch.setattr(Order, "batch", batch)
+    recipes = [Recipe(f"m{k}", data_seed=k, steps=12) for k in range(3)]
+    for recipe in recipes:
+        pack.load(training(recipe, data()))
+    ended = {c.name: c for c in pack.run()}
+    monkeypatch.undo()
+    assert len(calls) > 4
+    for recipe in recipes:
+        assert not ended[recipe.name].failed, ended[recipe.name].reason
+        assert same(alone(recipe, data())[0], ended[recipe.name].state["module"])
+
+
+def test_what_was_seen_of_one_model_corrects_the_next_of_its_kind_once() -> None:
+    """Thirty models need a tenth more than predicted: the next one is predicted a tenth higher, not 1.1**30."""
+    memory, need = Memory(torch.device("cpu"), 1 << 40), Need(100, 100, 100, 1000, 10)
+    for k in range(30):
+        memory.enter(good(name=f"m{k}"), memory.corrected(good(), need))
+    for k in range(30):
+        memory.learn(f"m{k}", 100 + 1100)
+    assert memory.corrected(good(), need).activations == pytest.approx(1100, rel=0.01)
+    memory.enter(good(name="later"), memory.corrected(good(), need))
+    memory.learn("later", 100 + 1100)
+    assert memory.corrected(good(), need).activations == pytest.approx(1100, rel=0.01)

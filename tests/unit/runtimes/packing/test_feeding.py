@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hocket.pack import Pack
+from hocket.runtimes.packing import resident
 from hocket.runtimes.packing.feed import OwnFeed, SharedFeed, feed_of
 from hocket.runtimes.packing.reading import Library
 
@@ -174,3 +175,44 @@ def test_tensor_data_sets_are_gathered_as_they_would_be_collated() -> None:
     (x, y), (again, _) = feed.next().value, next(iter(DataLoader(examples, 4)))
     assert torch.equal(x, again)
     assert y.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("order", [("own", "outside"), ("outside", "own")], ids=" first, then ".join)
+def test_a_loaders_own_generator_is_not_taken_for_the_global_one_in_the_same_state(order: tuple[str, str]) -> None:
+    library, examples = Library(CPU), data()
+    recipes = {"own": Recipe(batch=8, data_seed=3), "outside": Recipe(batch=8, data_seed=None)}
+    expected = {}
+    for name, recipe in recipes.items():
+        torch.manual_seed(3)
+        alone = loader(recipe, examples)
+        expected[name] = [batch[0] for _ in range(3) for batch in alone]
+    torch.manual_seed(3)
+    states = dict.fromkeys(recipes, torch.default_generator.get_state())
+    feeds = {name: feed_of(name, loader(recipes[name], examples), library) for name in order}
+    for step in range(12):
+        for name in order:
+            torch.default_generator.set_state(states[name])
+            value = feeds[name].next().value[0]
+            states[name] = torch.default_generator.get_state()
+            assert torch.equal(value, expected[name][step]), f"{name}, batch {step}"
+
+
+def test_slices_stand_where_fresh_tensors_would() -> None:
+    """Libraries choose their arithmetic by addresses: a slice at an odd one could give other bits."""
+    library, examples = Library(CPU), data(40, inputs=7)
+    feeds = [feed_of("m", loader(Recipe(batch=size, shuffle=False), examples), library) for size in (3, 8)]
+    for _ in range(12):
+        for feed in feeds:
+            assert all(tensor.data_ptr() % 64 == 0 for tensor in feed.next().aligned())
+
+
+def test_a_data_set_that_is_written_to_is_read_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resident, "_brought", lambda tensor, _device: tensor.clone())  # as to another device
+    examples = TensorDataset(torch.zeros(16, 2), torch.zeros(16, dtype=torch.int64))
+    there, rows = resident.Resident(examples, CPU), torch.arange(4)
+    assert float(there.gathered(rows)[0].max()) == 0.0
+    kept = there.tensors
+    there.gathered(rows)
+    assert there.tensors is kept, "copied again for nothing"
+    examples.tensors[0].fill_(5.0)
+    assert float(there.gathered(rows)[0].min()) == 5.0

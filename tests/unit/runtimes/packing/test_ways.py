@@ -12,10 +12,12 @@ from solo import Recipe, alone, data, training
 from torch import nn
 
 from hocket.pack import Pack
+from hocket.runtimes.packing import choosing
 from hocket.runtimes.packing.certificate import compared, ulps
-from hocket.runtimes.packing.choosing import TIMED, WARM, Chooser
-from hocket.runtimes.packing.memory import need_of
+from hocket.runtimes.packing.choosing import LOOK_NOT_BEFORE, Chooser, Remembered
+from hocket.runtimes.packing.dry_run import need_of
 from hocket.runtimes.packing.networks import NETWORKS, mlp3
+from hocket.runtimes.packing.probing import LOOK, TIMED, WARM
 from hocket.runtimes.packing.ways.stack import NotStackable, plan_of
 
 
@@ -85,39 +87,126 @@ class Paced:
 
     exact = True
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, light: bool = True) -> None:
+        self.name, self.light = name, light
 
     def refuses(self, _member: Any) -> str | None:
         return None
 
 
+class World:
+    """A chooser between two ways, and a clock that only steps move."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, remembered: Remembered | None = None, heavy: tuple[str, ...] = ()
+    ) -> None:
+        self.now_s, self.took_s = 0.0, {"turn": 1.0, "other": 1.0}
+        self.made: list[str] = []
+        monkeypatch.setattr(choosing, "perf_counter", lambda: self.now_s)
+        ways: list[Any] = [Paced("turn"), Paced("other"), *(Paced(name, light=False) for name in heavy)]
+        self.chooser = Chooser(torch.device("cpu"), ways, remembered or Remembered())
+
+    def step(self, members: list[Any], times: int = 1) -> None:
+        for _ in range(times):
+            way = self.chooser.way(members)
+            name = "turn" if self.chooser.looks_back() else way.name
+            self.chooser.measured(lambda name=name: self._pass(name))
+
+    def _pass(self, name: str) -> None:
+        self.made.append(name)
+        self.now_s += self.took_s[name]
+
+
+def loaded(n: int, batch: int = 8) -> list[Any]:
+    pack, examples = Pack(way="turn"), data()
+    return [pack.load(training(Recipe(f"m{k}", batch=batch), examples)) for k in range(n)]
+
+
 @pytest.mark.parametrize(
-    ("seconds", "chosen"),
-    [((1.0, 0.5), "other"), ((1.0, 0.98), "turn"), ((1.0, 1.5), "turn")],
-    ids=["faster", "hardly faster", "slower"],
+    ("other_s", "chosen"), [(0.5, "other"), (0.98, "turn"), (1.5, "turn")], ids=["faster", "hardly faster", "slower"]
 )
 def test_another_way_is_taken_only_if_it_is_clearly_faster(
-    seconds: tuple[float, float], chosen: str, monkeypatch: pytest.MonkeyPatch
+    other_s: float, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hocket.runtimes.packing import choosing
+    world, members = World(monkeypatch), loaded(2)
+    world.took_s["other"] = other_s
+    world.step(members, 2 * (WARM + TIMED))
+    assert world.chooser.way(members).name == chosen
 
-    clock = [0.0]
-    monkeypatch.setattr(choosing, "perf_counter", lambda: clock[0])
-    ways: list[Any] = [Paced("turn"), Paced("other")]
-    chooser = Chooser(torch.device("cpu"), ways, {})
-    examples = data()
-    pack = Pack(way="turn")
-    members = [pack.load(training(Recipe(f"m{k}"), examples)) for k in range(2)]
-    took = dict(zip(("turn", "other"), seconds, strict=True))
-    for _ in range(2 * (WARM + TIMED)):
-        way = chooser.way(members)
 
-        def step(name: str = way.name) -> None:
-            clock[0] += took[name]
+@pytest.mark.parametrize("slow_s", [1.05, 3.0], ids=["a little", "three times"])
+def test_a_way_that_becomes_slower_than_in_turn_is_given_up(slow_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, members = World(monkeypatch), loaded(2)
+    world.took_s["other"] = 0.5
+    world.step(members, 100)
+    assert world.made[-1] == "other"
+    world.took_s["other"] = slow_s
+    began, steps = world.now_s, 10_000
+    world.step(members, steps)
+    assert world.made[-1] == "turn"
+    lost = (world.now_s - began) / steps - 1
+    assert lost < 0.02, f"{lost:.1%} slower than in turn"
 
-        chooser.measured(step)
-    assert chooser.way(members).name == chosen
+
+def test_looking_back_costs_next_to_nothing_while_the_way_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, members = World(monkeypatch), loaded(2)
+    world.took_s["other"] = 0.05
+    world.step(members, 50)
+    began, steps = world.now_s, 50_000
+    world.step(members, steps)
+    assert world.chooser.looks >= 3
+    assert (world.now_s - began) / (0.05 * steps) < 1.01
+
+
+def test_models_of_the_same_sizes_are_not_probed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered, probe = Remembered(), 2 * (WARM + TIMED)
+    first = World(monkeypatch, remembered)
+    first.took_s["other"] = 0.2
+    first.step(loaded(2), probe + 1)
+    alike = World(monkeypatch, remembered)
+    alike.took_s["other"] = 0.2
+    alike.step(loaded(2, batch=5), 3000)
+    assert alike.made.count("turn") == LOOK, "more steps in turn than it takes to look"
+    unlike = World(monkeypatch, remembered)
+    unlike.took_s["other"] = 2.0  # What was right for its kin is wrong for this one.
+    unlike.step(loaded(2, batch=4), 200)
+    assert unlike.made[-1] == "turn"
+    assert unlike.made.count("other") <= LOOK_NOT_BEFORE + 10 + LOOK + WARM + TIMED
+
+
+@pytest.mark.parametrize("stretch", [5, 8, 20])
+def test_a_probe_goes_on_while_models_come_and_go(stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.took_s["other"] = 0.2
+    for wave in range(12):
+        world.step(loaded(3, batch=2 + wave), stretch)
+    assert world.made[-1] == "other"
+    assert world.made.count("turn") < 3 * (WARM + TIMED), "every wave began the probe anew"
+
+
+@pytest.mark.parametrize("stretch", [1, 2])
+def test_a_way_that_never_gets_warm_is_given_up(stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    world.took_s["other"] = 2.0
+    waves = [loaded(3, batch=2 + k) for k in range(30)]
+    for wave in range(150):
+        world.step(waves[wave % 30], stretch)
+    assert set(world.made[-20:]) == {"turn"}
+
+
+def test_a_way_that_is_dear_to_enter_is_taken_once_nobody_comes_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered, took = Remembered(), {"turn": 1.0, "other": 0.2, "heavy": 0.1}
+    first = World(monkeypatch, remembered, heavy=("heavy",))
+    first.took_s = dict(took)
+    first.step(loaded(3), 3 * (WARM + TIMED) + 1)
+    assert first.made[-1] == "heavy"
+    then = World(monkeypatch, remembered, heavy=("heavy",))
+    then.took_s = dict(took)
+    for n in (4, 5, 6):
+        then.step(loaded(n), 12)
+    assert "heavy" not in then.made, "all models were made to enter it for every newcomer"
+    then.step(loaded(7), 100)
+    assert then.made[-1] == "heavy"
 
 
 def test_a_dry_run_counts_what_a_step_needs() -> None:
@@ -131,6 +220,24 @@ def test_a_dry_run_counts_what_a_step_needs() -> None:
     assert abs(need.optimiser - 2 * weights) < 2048
     assert need.inputs == 50 * 3 * 32 * 32 * 4 + 50 * 8
     assert 50 * 256 * 3 * 4 <= need.activations < 2 * weights  # or what Adam computes beside them
+
+
+def test_a_dry_run_is_made_for_two_batches_and_drawn_through_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hocket.runtimes.packing import dry_run
+
+    monkeypatch.setattr(dry_run, "_passes", {})
+    made, runs, plain = training(Recipe("m", kind="norm"), data()), [], dry_run._differentiated
+    monkeypatch.setattr(dry_run, "_differentiated", lambda *args: runs.append(1) or plain(*args))
+
+    def need(rows: int) -> int:
+        batch = (torch.empty(rows, 6, device="meta"), torch.empty(rows, dtype=torch.int64, device="meta"))
+        return need_of(made, batch, torch.device("cpu")).activations
+
+    predicted = {rows: need(rows) for rows in (200, 400, 1000)}
+    assert len(runs) == 2
+    dry_run._passes.clear()
+    assert need(1000) == pytest.approx(predicted[1000], rel=0.01)
+    assert predicted[200] < predicted[400] < predicted[1000]
 
 
 @pytest.mark.parametrize(

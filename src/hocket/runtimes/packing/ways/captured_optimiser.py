@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import SGD
+from torch.optim import SGD, Adagrad
 
 from hocket.runtimes.packing.member import FLAGS, Member
 
@@ -25,16 +25,27 @@ class CapturedOptimiser:
         self._member, self._groups = member, member.optimiser.param_groups
         changes = member.schedule is not None
         sgd = type(member.optimiser) is SGD
+        adagrad = type(member.optimiser) is Adagrad and not any(g["lr_decay"] for g in self._groups)
+        plain = sgd or (adagrad and not changes)  # Its numbers are the same in every step.
         # With the rate in a tensor, or counters on the device, the arithmetic is not quite that of the plain ones.
-        can = (sgd and not (changes and exact)) or (all("capturable" in g for g in self._groups) and not exact)
+        can = (plain and not (changes and exact)) or (all("capturable" in g for g in self._groups) and not exact)
         self.inside = can and member.scaler is None  # A scaler asks the host whether to step.
-        self._reads_rate = self.inside and (changes or not sgd)
+        self._reads_rate = self.inside and (changes or not plain)
+        self._counters = self._host_counters() if self.inside and adagrad else []
         self._rates: list[Tensor] = []
         self._held = self._numbers()
         if self._reads_rate:
             self._rates = [torch.tensor(float(g["lr"]), device=member.device) for g in self._groups]
-        if self.inside and not sgd:
+        if self.inside and not plain:
             self._count_on_device()
+
+    def _host_counters(self) -> list[Tensor]:
+        return [state["step"] for state in self._member.optimiser.state.values() if "step" in state]
+
+    def count(self) -> None:
+        """A replay was a step: what it does not do is to count on the host."""
+        if self._counters:
+            torch._foreach_add_(self._counters, 1)
 
     def _count_on_device(self) -> None:
         for group in self._groups:
@@ -49,6 +60,7 @@ class CapturedOptimiser:
         """Within, the optimiser is stepped by a capture, if this gives True."""
         changed: tuple[str, ...] = ("lr", "fused", "foreach")
         before = [{k: group[k] for k in changed if k in group} for group in self._groups]
+        counted = [counter.clone() for counter in self._counters]
         for group, rate in zip(self._groups, self._rates, strict=False):
             group["lr"] = rate
             if type(self._member.optimiser) is SGD:  # Only its fused form reads a rate on the device.
@@ -56,6 +68,8 @@ class CapturedOptimiser:
         try:
             yield self.inside
         finally:
+            for counter, earlier in zip(self._counters, counted, strict=True):
+                counter.copy_(earlier)
             for group, was in zip(self._groups, before, strict=True):
                 group.update(was)
 

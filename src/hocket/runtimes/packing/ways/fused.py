@@ -39,7 +39,7 @@ class Group:
         failed: dict[str, Exception] = {}
         batches = [member.batches()[0] for member in self.members]
         shared = batches[0].token is not None and all(b.token == batches[0].token for b in batches)
-        inputs = batches[0].value[0] if shared else torch.stack([b.value[0] for b in batches])
+        inputs = batches[0].aligned()[0] if shared else torch.stack([b.value[0] for b in batches])
         outputs = self.stack(inputs, stacked=not shared)
         losses = self._losses(outputs, [b.value[1] for b in batches], shared)
         for member in self.members:
@@ -82,6 +82,7 @@ class Fused:
     """Groups of equal models; whoever has no equal goes in turn."""
 
     name = "fused"
+    light = True
     exact = False
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from hocket.runtimes.packing.dice import WATCHED_STEPS
+from hocket.runtimes.packing.dice import WATCHED_STEPS, foreign_states, same_states, set_foreign
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.tensors import leaves, mapped, shape
 from hocket.runtimes.packing.ways.captured_optimiser import CapturedOptimiser, as_made
@@ -23,7 +23,8 @@ WARM_STEPS = (
     WATCHED_STEPS  # eager ones before a capture: libraries choose their algorithms, optimisers make their state
 )
 
-CACHED_BYTES = 1 << 30
+DRAWS = "draws random numbers on the host"
+CACHED_SHARE = 0.25  # of the device's memory
 
 
 class Input:
@@ -31,18 +32,37 @@ class Input:
 
     def __init__(self, value: Any, token: object) -> None:
         self.value = mapped(value, lambda tensor: tensor.clone())
+        self.tensors = [leaf for leaf in leaves(self.value) if isinstance(leaf, Tensor)]
         self.token = token
         self.filled_in = -1  # in which round
 
-    def fill(self, value: Any, token: object, round_: int) -> bool:
-        """Bring a batch here; False if somebody else's other batch was brought in this round."""
+    def fill(self, value: Any, token: object, round_: int, copies: Copies) -> bool:
+        """Have a batch brought here; False if somebody else's other batch is brought in this round."""
         if self.filled_in == round_:
             return token is not None and token == self.token
-        for there, leaf in zip(leaves(self.value), leaves(value), strict=True):
-            if isinstance(there, Tensor):
-                there.copy_(leaf, non_blocking=True)
+        copies.add(self.tensors, [leaf for leaf in leaves(value) if isinstance(leaf, Tensor)])
         self.token, self.filled_in = token, round_
         return True
+
+
+class Copies:
+    """Copies that are to be made: those of one type by one call."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+
+    def add(self, into: list[Tensor], source: list[Tensor]) -> None:
+        """These to there."""
+        for there, here in zip(into, source, strict=True):
+            targets, sources = self._by_kind.setdefault(there.dtype, ([], []))
+            targets.append(there)
+            sources.append(here)
+
+    def make(self) -> None:
+        """All of them."""
+        for targets, sources in self._by_kind.values():
+            torch._foreach_copy_(targets, sources)
+        self._by_kind.clear()
 
 
 class Part:
@@ -73,6 +93,8 @@ class Part:
                 member.update()
             finally:
                 member.dice.leave()
+        else:
+            self.optimiser.count()
         assert self.loss is not None
         member.done(self.loss)
 
@@ -130,7 +152,7 @@ class Unit:
                 self._graph.capture_end()
                 began = False
             if not torch.equal(before, torch.default_generator.get_state()):
-                raise RuntimeError("draws random numbers on the host")
+                raise RuntimeError(DRAWS)
         except Exception:
             if began:
                 try:
@@ -149,8 +171,12 @@ class Unit:
         part.member.dice.take()
         torch.default_generator.set_state(host)
         part.stream.wait_stream(self.stream)
+        foreign = foreign_states()
         with torch.cuda.stream(part.stream):
             part.record()
+        if not same_states(foreign_states(), foreign):
+            set_foreign(foreign)
+            raise RuntimeError(DRAWS)
 
     def stale(self) -> bool:
         """Whether it holds numbers that have changed since, such as a learning rate."""
@@ -161,11 +187,15 @@ class Unit:
         for part in self.parts:
             part.optimiser.refresh()
 
-    def replay(self, after: torch.cuda.Event) -> torch.cuda.Event:
-        """Launch it after an event; gives the one of its end."""
+    def replay(self) -> None:
+        """Launch it on the present stream."""
+        self._graph.replay()
+
+    def replay_after(self, after: torch.cuda.Event) -> torch.cuda.Event:
+        """Launch it on its own stream after an event; gives the one of its end."""
         self.stream.wait_event(after)
-        with torch.cuda.stream(self.stream):
-            self._graph.replay()
+        torch.cuda.set_stream(self.stream)  # Whoever calls goes back to its own: a context for each would be dear.
+        self._graph.replay()
         self._done.record(self.stream)
         return self._done
 
@@ -174,6 +204,7 @@ class Graphs:
     """A captured graph a model, replayed side by side on streams of their own."""
 
     name = "graphs"
+    light = True
 
     def __init__(self, exact: bool, streams: Streams) -> None:
         self.uncapturable: dict[str, str] = {}  # by model: why
@@ -184,7 +215,9 @@ class Graphs:
         self._seen: dict[tuple[object, ...], int] = {}  # eager steps by model and shape
         self._units: dict[tuple[object, ...], Unit] = {}
         self._inputs: list[Input] = []
+        self._captured: set[tuple[str, str]] = set()  # kinds of models that could be
         self._round = 0
+        self._copies = Copies()
 
     def refuses(self, member: Member) -> str | None:
         """What no graph can hold."""
@@ -203,8 +236,8 @@ class Graphs:
             key: tuple[object, ...] = (member.name, *(b.shape for b in member.batches()))
             self._seen[key] = self._seen.get(key, 0) + 1
             if member.dice.foreign and member.step >= WATCHED_STEPS:
-                self.uncapturable[member.name] = "draws random numbers from Python's or NumPy's generators"
-            if member.is_fed and self._seen[key] > WARM_STEPS and member.name not in self.uncapturable:
+                self.uncapturable[member.name] = DRAWS
+            if member.is_fed and self._seen[key] > self._warm_steps(member) and member.name not in self.uncapturable:
                 ready.append((member, key))
             else:
                 eager.append(member)
@@ -217,6 +250,10 @@ class Graphs:
                 units.append(unit)
         self._replay(units)
         return self._eager(eager)
+
+    def _warm_steps(self, member: Member) -> int:
+        """One brings libraries to its stream, if it or one like it is known to draw nothing on the host."""
+        return WARM_STEPS if member.dice.foreign and (member.layers, member.shapes) not in self._captured else 1
 
     def _grouped(self, ready: list[tuple[Member, tuple[object, ...]]]) -> list[tuple[tuple[object, ...], list[Member]]]:
         return [(key, [member]) for member, key in ready]
@@ -237,6 +274,7 @@ class Graphs:
             self._blame(members, error)
             return None
         self._units[key] = unit
+        self._captured.update((m.layers, m.shapes) for m in members)
         return unit
 
     def _blame(self, members: list[Member], error: Exception) -> None:
@@ -259,27 +297,35 @@ class Graphs:
             )
             if found is None:
                 found = Input(batch.value, batch.token)
-                found.fill(batch.value, batch.token, self._round)
+                found.fill(batch.value, batch.token, self._round, self._copies)
                 self._inputs.append(found)
             inputs.append(found)
         return Part(member, inputs, self._streams.of(member.name), self.exact)
 
     def _fill(self, unit: Unit) -> bool:
         return all(
-            there.fill(batch.value, batch.token, self._round)
+            there.fill(batch.value, batch.token, self._round, self._copies)
             for part in unit.parts
             for there, batch in zip(part.inputs, part.member.batches(), strict=True)
         )
 
     def _replay(self, units: list[Unit]) -> None:
+        self._copies.make()
         if not units:
             return
-        main = torch.cuda.current_stream(units[0].stream.device)
         for unit in units:
             unit.refresh()
-        self._filled.record(main)
-        for ended in [unit.replay(self._filled) for unit in units]:
-            main.wait_event(ended)
+        if len(units) == 1:  # There is nothing to be beside: it follows on the stream that brought its input.
+            units[0].replay()
+        else:
+            main = torch.cuda.current_stream(units[0].stream.device)
+            self._filled.record(main)
+            try:
+                ends = [unit.replay_after(self._filled) for unit in units]
+            finally:
+                torch.cuda.set_stream(main)
+            for ended in ends:
+                main.wait_event(ended)
         for unit in units:
             for part in unit.parts:
                 part.finish()
@@ -305,7 +351,7 @@ class Graphs:
         """Whether the next step of all that can be captured is made by a graph."""
         return all(
             member.name in self.uncapturable
-            or self._seen.get((member.name, *(b.shape for b in member.batches())), 0) >= WARM_STEPS
+            or self._seen.get((member.name, *(b.shape for b in member.batches())), 0) >= self._warm_steps(member)
             for member in members
         )
 
@@ -323,6 +369,7 @@ class OneGraph(Graphs):
     """One captured graph for all, with a branch and a stream for each model; captured anew when the models change."""
 
     name = "graph"
+    light = False
 
     def _grouped(self, ready: list[tuple[Member, tuple[object, ...]]]) -> list[tuple[tuple[object, ...], list[Member]]]:
         return [(tuple(key for _, key in ready), [member for member, _ in ready])] if ready else []
@@ -343,6 +390,7 @@ class OneGraph(Graphs):
 
 def make_room(device: torch.device) -> None:
     """Memory that is kept for eager steps only: no capture could take it, nor have it given back meanwhile."""
-    if torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device) > CACHED_BYTES:
+    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if idle > CACHED_SHARE * torch.cuda.get_device_properties(device).total_memory:
         torch.cuda.synchronize(device)
         torch.cuda.empty_cache()

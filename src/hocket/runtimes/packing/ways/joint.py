@@ -21,6 +21,7 @@ class Joint:
     """The paper's packing: the outputs are concatenated, and differentiated at once."""
 
     name = "joint"
+    light = True
     exact = True
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class Joint:
                 member.optimiser.zero_grad(set_to_none=True)
                 member.dice.take()
                 try:
-                    losses.append(member.loss_of(member.batches()[0].value))
+                    losses.append(member.loss_of(member.batches()[0].aligned()))
                 finally:
                     member.dice.leave()
             before = drawn(members[0].device)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.ways.way import without_frames
 
@@ -14,6 +12,7 @@ class Turn:
     """The reference for all other ways, and what they fall back to."""
 
     name = "turn"
+    light = True
     exact = True  # the same calls as alone
 
     def refuses(self, member: Member) -> str | None:  # noqa: ARG002
@@ -38,21 +37,3 @@ class Turn:
 
     def release(self, member: Member) -> None:
         """Nothing was done to it."""
-
-
-class Compiled(Turn):
-    """In turn, with modules compiled by `torch.compile`."""
-
-    name = "compiled"
-    exact = False
-
-    def step(self, members: Sequence[Member]) -> dict[str, Exception]:
-        """As in turn, through the compiled modules."""
-        for member in members:
-            if member.runner is member.module:
-                member.runner = torch.compile(member.module)  # type: ignore[assignment]
-        return super().step(members)
-
-    def release(self, member: Member) -> None:
-        """Back to the module itself."""
-        member.runner = member.module

@@ -20,6 +20,7 @@ class Way(Protocol):
     """Makes one step of each model. All that it does to a model is undone by `release`."""
 
     name: str
+    light: bool  # Who enters or leaves costs the others next to nothing.
     exact: bool  # Each model's numbers come from the same operations as alone, if the device repeats itself.
 
     def refuses(self, member: Member) -> str | None:

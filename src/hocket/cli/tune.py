@@ -1,0 +1,182 @@
+"""`hocket tune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hocket.cli.options import AsJson, Params, Plots, policy_names
+
+if TYPE_CHECKING:
+    from hocket.tune import Outcome, Study
+    from hocket.tune.study_file import StudyFile
+
+
+def tune(
+    what: Annotated[
+        Path, typer.Argument(metavar="STUDY", help="study.toml, or a script with a function training(config).")
+    ],
+    space: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=KIND:VALUES", help="As rate=loguniform:1e-4,0.1; may be repeated."),
+    ] = None,
+    search: Annotated[str | None, typer.Option(metavar="KIND", help="hyperband, halving, asha or random.")] = None,
+    units: Annotated[int | None, typer.Option(min=1, help="R: what one configuration gets at most.")] = None,
+    eta: Annotated[int | None, typer.Option(min=2, help="η: one in so many goes on.")] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="Configurations; Hyperband's follow from R and η.")] = None,
+    unit_steps: Annotated[int | None, typer.Option(min=1, help="Steps that are one unit.")] = None,
+    metric: Annotated[str | None, typer.Option(metavar="NAME", help="Of those that evaluate gives.")] = None,
+    goal: Annotated[str | None, typer.Option(metavar="min|max", help="Whether less of it is better, or more.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Who is packed with whom; pack_none: nobody.", autocompletion=policy_names)
+    ] = None,
+    param: Params = None,
+    way: Annotated[
+        str | None, typer.Option(metavar="WAY", help="How packs are run: turn, joint, fused, graph …; else measured.")
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Only ways that are bitwise as alone.")] = False,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1.")] = None,
+    memory_mib: Annotated[float | None, typer.Option(min=1, help="What a pack's models may take together.")] = None,
+    sampler: Annotated[
+        str | None, typer.Option(metavar="NAME", help="dice, or one of Optuna's, as TPESampler.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of all dice: the same seed gives the same study.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the study is kept; tune-out/NAME by default.")
+    ] = None,
+    plots: Plots = None,
+    export: Annotated[
+        str | None, typer.Option(metavar="URL", help="Write the trials to an Optuna storage: sqlite:///trials.db.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search for good hyperparameters, with many models in one training step.
+
+    The study is kept as it goes: after Ctrl-C or a kill, the same command goes on from there.
+    """
+    from hocket.cli.files import must_be_writable
+    from hocket.cli.refusal import refusing
+    from hocket.tune.optuna_trials import export as write
+    from hocket.tune.optuna_trials import require_optuna
+
+    with refusing():
+        if plots is not None:
+            must_be_writable(plots, "--plots", is_folder=True)
+        if export is not None:
+            require_optuna("--export")
+        file = _file(what)
+        table = {"kind": search, "units": units, "eta": eta, "trials": trials}
+        file.search |= {name: value for name, value in table.items() if value is not None}
+        given = {
+            "metric": metric, "goal": goal, "unit_steps": unit_steps, "policy": policy, "way": way, "device": device,
+            "memory_mib": memory_mib, "sampler": sampler, "seed": seed, "folder": str(out) if out else None,
+        }  # fmt: skip
+        for name, value in given.items():
+            if value is not None:
+                setattr(file, name, value)
+        file.exact = file.exact or exact
+        file.params |= _params(param)
+        study = _study(file, space or [])
+    outcome = _run(study)
+    drawn = _drawn(outcome, plots)
+    if export is not None:
+        with refusing():
+            write(outcome, export)
+    _show(outcome, Path(file.folder), drawn, as_json)
+    if outcome.best is None:
+        from hocket.cli.refusal import UNFINISHED
+
+        raise typer.Exit(UNFINISHED)
+
+
+def _file(what: Path) -> StudyFile:
+    from hocket.tune.study_file import StudyFile, read_file
+
+    if what.suffix == ".toml":
+        file = read_file(what)
+    elif what.is_file():
+        file = StudyFile(script=str(what), name=what.stem)
+    else:
+        raise ValueError(f"study '{what}' must be a TOML file or a script that exists")
+    file.folder = file.folder or str(Path("tune-out") / file.name)
+    return file
+
+
+def _params(given: list[str] | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in given or []:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise ValueError(f"--param '{item}' must be NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _study(file: StudyFile, space: list[str]) -> Study:
+    """All that can be wrong is found before anything is trained."""
+    from hocket.cli.files import must_be_writable
+    from hocket.tune.space_text import space_of_options
+    from hocket.tune.study_file import study_of
+
+    must_be_writable(Path(file.folder), "--out", is_folder=True)
+    return study_of(file, space_of_options(space) if space else None).prepare()
+
+
+def _run(study: Study) -> Outcome:
+    from hocket.cli.refusal import InputError
+    from hocket.cli.watch import bars
+    from hocket.control.journal import JournalError
+    from hocket.tune.bar import shown
+
+    try:
+        with shown(study, bars(unit="steps")) as stepped:
+            study.run(stepped)
+    except JournalError as error:  # another process has it, or the disk is full
+        raise InputError(str(error)) from error
+    return study.outcome
+
+
+def _drawn(outcome: Outcome, folder: Path | None) -> list[Path]:
+    if folder is None:
+        return []
+    from hocket.reports.study_plots import plot_study
+
+    return plot_study(outcome, folder)
+
+
+def _show(outcome: Outcome, folder: Path, drawn: list[Path], as_json: bool) -> None:
+    from hocket.reports.study_summary import told
+
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(told(outcome)).decode())
+        return
+    from hocket.cli.console import console
+    from hocket.reports.duration import digits, spoken
+    from hocket.reports.study_table import rung_table, trial_table
+
+    page = console()
+
+    def say(text: str) -> None:
+        page.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    page.print(rung_table(outcome))
+    page.print(trial_table(outcome))
+    numbers = told(outcome)
+    failed = f", {numbers['failed']} failed" if numbers["failed"] else ""
+    packs = f", {digits(numbers['models_in_a_pack'])} models in a pack" if numbers["models_in_a_pack"] else ""
+    gain = f", {digits(numbers['gain'])} times as fast as in turn" if numbers["gain"] else ""
+    say(f"{numbers['trials']} trials{failed}, {outcome.steps:,} steps in {spoken(outcome.seconds)}{packs}{gain}")
+    for number, reason in list(numbers["failures"].items())[:3]:
+        say(f"trial {number} failed: {reason}")
+    best, result = outcome.best, outcome.best_result
+    if best is not None and result is not None:
+        metric = outcome.definition.metric
+        values = ", ".join(f"{name} {value}" for name, value in best.config.items())
+        say(
+            f"best: {metric} {digits(result.metrics[metric])} after {result.units} units, trial {best.number}: {values}"
+        )
+    say(f"kept in {folder}" + (f"; {len(drawn)} figures in {drawn[0].parent}" if drawn else ""))

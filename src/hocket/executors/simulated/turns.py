@@ -1,0 +1,143 @@
+"""The hot part of playing phases that take turns: one flat function over arrays, turned into machine code by numba.
+
+Machines are queues: when the processor is free, when the disk is, and when the last two COMMs end. Nobody who comes
+later delays one who came before, so the end of each phase is known when it begins.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+Array = Any  # of numbers; NumPy's stubs do not reach into compiled code
+
+
+class Tenants(NamedTuple):
+    """Who takes turns, as columns; the machines of tenant i are `where[first[i]:first[i + 1]]`."""
+
+    comp_s: Array
+    comm_s: Array
+    reload_s: Array
+    first: Array
+    where: Array
+
+
+class Machines(NamedTuple):
+    """When each is free for what comes next."""
+
+    cpu_free_s: Array
+    disk_free_s: Array
+    last_s: Array  # when the link's last COMM ends …
+    before_s: Array  # … and the one before
+    loaded_s: Array  # by tenant and machine, as in `where`: when what it needs from disk is there
+
+
+class Tally(NamedTuple):
+    """What is counted while they do, by tenant."""
+
+    done: Array  # iterations
+    began_s: Array  # when the warm-up was over
+    ended_s: Array  # when the last iteration ended
+    comp_s: Array  # sums of what workers measured after the warm-up, and of how many phases
+    comm_s: Array
+    comps: Array
+    comms: Array
+    slowest_s: Array  # sums of what the slowest machine of each phase took, waiting apart
+
+
+@lru_cache(maxsize=1)
+def compiled() -> Any:
+    """The functions below as machine code, as attributes of this module; kept on disk."""
+    import sys
+
+    from numba import njit
+
+    module = sys.modules[__name__]
+    for name in ("_compute", "_communicate", "take_turns"):  # Callees first.
+        setattr(module, name, njit(cache=True, nogil=True)(getattr(module, name)))
+    return module
+
+
+def _compute(
+    i: int, at_s: float, t: Tenants, on: Machines, factors: Array, thrown: int
+) -> tuple[float, float, float, int]:
+    """COMP on every machine, each when its processor is free and what is on disk was read; the last end counts."""
+    end_s = took_s = slowest_s = 0.0
+    low, high = t.first[i], t.first[i + 1]
+    for place in range(low, high):
+        m = t.where[place]
+        thrown += 1
+        start_s = max(on.cpu_free_s[m], at_s)
+        done_s = start_s + t.comp_s[i] * factors[thrown % len(factors)]
+        if t.reload_s[i] > 0:
+            done_s = max(done_s, on.loaded_s[place])
+            # What was used is dropped, and read again for the next time while others compute.
+            on.disk_free_s[m] = max(on.disk_free_s[m], done_s) + t.reload_s[i]
+            on.loaded_s[place] = on.disk_free_s[m]
+        on.cpu_free_s[m] = done_s
+        took_s += done_s - start_s
+        slowest_s = max(slowest_s, done_s - start_s)
+        end_s = max(end_s, done_s)
+    return end_s, took_s / (high - low), slowest_s, thrown
+
+
+def _communicate(
+    i: int, at_s: float, t: Tenants, on: Machines, rest: float, factors: Array, thrown: int
+) -> tuple[float, float, float, int]:
+    """PULL or PUSH on every machine: at most two at a time, the later one with what the earlier leaves."""
+    end_s = took_s = slowest_s = 0.0
+    low, high = t.first[i], t.first[i + 1]
+    for place in range(low, high):
+        m = t.where[place]
+        thrown += 1
+        work_s = t.comm_s[i] / 2 * factors[thrown % len(factors)]
+        last_s, before_s = on.last_s[m], on.before_s[m]
+        start_s = max(before_s, at_s)
+        if last_s <= start_s:
+            done_s = start_s + work_s
+        else:
+            beside_s = (last_s - start_s) * rest
+            done_s = start_s + work_s / rest if beside_s >= work_s > 0 else last_s + work_s - beside_s
+        if done_s >= last_s:
+            on.last_s[m], on.before_s[m] = done_s, last_s
+        elif done_s > before_s:
+            on.before_s[m] = done_s
+        took_s += work_s
+        slowest_s = max(slowest_s, work_s)
+        end_s = max(end_s, done_s)
+    return end_s, took_s / (high - low), slowest_s, thrown
+
+
+def take_turns(
+    t: Tenants, on: Machines, factors: Array, rest: float, warm_up: int, iterations: int, phases: int, tally: Tally
+) -> float:
+    """Play until each has done so many iterations after the warm-up, or so many phases in all; when that is."""
+    n = len(t.comp_s)
+    next_s, phase = t.comp_s * 0.0, tally.done * 0  # of each tenant, its next phase and when it may begin
+    missing, thrown = n, 0
+    for _ in range(phases):
+        i = next_s.argmin()
+        if phase[i] == 1:
+            end_s, took_s, slowest_s, thrown = _compute(i, next_s[i], t, on, factors, thrown)
+            tally.comp_s[i] += took_s
+            tally.comps[i] += 1
+        else:
+            end_s, took_s, slowest_s, thrown = _communicate(i, next_s[i], t, on, rest, factors, thrown)
+            tally.comm_s[i] += took_s
+            tally.comms[i] += 1
+        tally.slowest_s[i] += slowest_s
+        if phase[i] == 2:
+            tally.done[i] += 1
+            tally.ended_s[i] = end_s
+            if tally.done[i] == warm_up:
+                tally.began_s[i] = end_s
+                tally.comp_s[i] = tally.comm_s[i] = tally.slowest_s[i] = 0.0
+                tally.comps[i] = tally.comms[i] = 0
+            elif tally.done[i] == warm_up + iterations:
+                missing -= 1
+        phase[i] = (phase[i] + 1) % 3
+        next_s[i] = end_s
+        if missing == 0:
+            break
+    first_s: float = next_s.min()
+    return first_s

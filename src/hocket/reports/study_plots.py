@@ -1,0 +1,122 @@
+"""Figures of a study: how trials fared by bracket, which values did well, and what packs gained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hocket.reports.palette import colour
+from hocket.reports.sheets import drawing, save
+from hocket.reports.study_summary import gains
+from hocket.tune.outcome import Outcome
+from hocket.tune.space import LogUniform
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_study(outcome: Outcome, folder: Path) -> list[Path]:
+    """Draw all three. Returns the files."""
+    files: list[Path] = []
+    brackets = outcome.brackets
+    with drawing() as figure:
+        sheet = figure((3.2 * max(len(brackets), 2), 3.6))
+        panels = sheet.subplots(1, len(brackets), sharey=True, squeeze=False)[0]
+        for number, axes in enumerate(panels):
+            _curves(axes, outcome, number)
+        files += save(sheet, folder, "curves")
+        sheet = figure((8.6, 4.2))
+        _coordinates(sheet.add_subplot(), outcome)
+        files += save(sheet, folder, "parallel")
+        sheet = figure((5.6, 3.8))
+        _gains(sheet.add_subplot(), outcome)
+        files += save(sheet, folder, "gain")
+    return files
+
+
+def _curves(axes: Axes, outcome: Outcome, number: int) -> None:
+    """A line for each trial of a bracket, from rung to rung; the study's best stands out."""
+    of, bracket = outcome.definition, outcome.brackets[number]
+    best = outcome.best
+    for n in bracket.numbers:
+        trial = outcome.found.all.get(n)
+        if trial is None or not trial.results:
+            continue
+        units = [r.units for r in trial.results]
+        values = [r.metrics[of.metric] for r in trial.results]
+        is_best = best is not None and n == best.number
+        axes.plot(
+            units, values, marker="o", markersize=5 if is_best else 2.5, linewidth=2.2 if is_best else 0.8,
+            color=colour(5) if is_best else colour(0), alpha=1.0 if is_best else 0.45, zorder=3 if is_best else 2,
+        )  # fmt: skip
+    axes.set_title(f"Bracket {number}: {len(bracket.numbers)} trials", loc="left")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([r.units for r in bracket.rungs], [str(r.units) for r in bracket.rungs])
+    axes.minorticks_off()
+    axes.set_xlabel(f"units of {of.unit_steps} steps")
+    if not number:
+        axes.set_ylabel(of.metric)
+
+
+def _coordinates(axes: Axes, outcome: Outcome) -> None:
+    """A line for each trial through its values; the better, the darker."""
+    of, found = outcome.definition, outcome.found
+    trials = [t for t in outcome.trials if t.results]
+    names = list(dict.fromkeys(name for t in trials for name in t.config))
+    axes.set_title("Configurations, the better the darker", loc="left")
+    if not trials:
+        return
+    ranked = sorted(trials, key=lambda t: min(found.scores(t).values()))
+    columns = [_scaled([t.config.get(name) for t in ranked], _is_log(outcome, name)) for name in names]
+    columns.append(_scaled([max(r.metrics[of.metric] for r in t.results) if of.goal == "max"
+                            else min(r.metrics[of.metric] for r in t.results) for t in ranked], False))  # fmt: skip
+    for place in range(len(ranked) - 1, -1, -1):
+        share = 1 - place / max(len(ranked) - 1, 1)
+        line = [column[0][place] for column in columns]
+        axes.plot(range(len(line)), line, color=colour(0), alpha=0.08 + 0.85 * share**3, linewidth=0.7 + 1.3 * share**3)
+    for x, (_places, ticks) in enumerate(columns):
+        for y, text in ticks:
+            axes.annotate(text, (x, y), (4, 0), textcoords="offset points", fontsize=7.5, va="center", color="#333333")
+    axes.set_xticks(range(len(columns)), [*names, of.metric])
+    axes.set_yticks([])
+    axes.grid(axis="x")
+
+
+def _scaled(values: Sequence[Any], is_log: bool) -> tuple[list[float], list[tuple[float, str]]]:
+    """Values on a line from 0 to 1, and its labels: numbers by size, anything else by name."""
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(numbers) < len(values):
+        kinds = sorted({str(v) for v in values})
+        step = 1 / max(len(kinds) - 1, 1)
+        return [kinds.index(str(v)) * step for v in values], [(i * step, kind) for i, kind in enumerate(kinds)]
+    low, high = min(numbers), max(numbers)
+
+    def place(v: float) -> float:
+        if high == low:
+            return 0.5
+        return (log(v) - log(low)) / (log(high) - log(low)) if is_log else (v - low) / (high - low)
+
+    shown = sorted(set(numbers)) if len(set(numbers)) <= 6 else [low, high]
+    return [place(v) for v in numbers], [(place(v), f"{v:.3g}") for v in shown]
+
+
+def _is_log(outcome: Outcome, name: str) -> bool:
+    space = outcome.definition.space
+    return not isinstance(space, str) and isinstance(space.get(name), LogUniform)
+
+
+def _gains(axes: Axes, outcome: Outcome) -> None:
+    """Each stretch of training by the models in its pack: how many times as fast as in turn."""
+    found = list(gains(outcome))
+    axes.set_title("What packs gained", loc="left")
+    axes.set_xlabel("models in the pack, on average")
+    axes.set_ylabel("times as fast as in turn")
+    axes.axhline(1.0, color="#888888", linewidth=1)
+    if not found:
+        axes.annotate("no pack was measured in turn", (0.5, 0.5), xycoords="axes fraction", ha="center")
+        return
+    axes.plot([g.models for g in found], [g.gain for g in found], "o", color=colour(0), alpha=0.5, markersize=5)
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(left=0)

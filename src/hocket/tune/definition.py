@@ -1,0 +1,72 @@
+"""What a study is: all that decides its outcome, as its journal has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hocket.control.ports import Header
+from hocket.model.resources import Node
+from hocket.policies.registry import BoundPolicy
+from hocket.tune.brackets import Search
+from hocket.tune.space import Domain
+
+
+class StudyError(ValueError):
+    """A study cannot be run as it was given: says what, which rule and which value."""
+
+
+class Definition(Struct, frozen=True):
+    """A study that goes on must be the one that was begun."""
+
+    name: str
+    space: dict[str, Domain] | str  # a function goes by its name
+    search: Search
+    unit_steps: int  # steps that are one unit of the search's resource
+    metric: str
+    goal: str  # min or max
+    seed: int
+    device: str
+    way: str | None
+    exact: bool
+    memory_mib: float | None
+    sampler: str
+
+    @property
+    def most_steps(self) -> int:
+        """What one trial may make, in all."""
+        return max(b.rungs[-1].units for b in self.search.brackets()) * self.unit_steps
+
+
+def header_of(definition: Definition, policy: BoundPolicy, node: Node) -> Header:
+    """What the study's journal begins with."""
+    told = msgspec.json.encode(definition).decode()
+    return Header(policy.policy.name, policy.settings, (node,), definition.seed, told)
+
+
+def definition_of(header: Header) -> Definition:
+    """What a journal says about its study."""
+    try:
+        return msgspec.json.decode(header.workload, type=Definition)
+    except msgspec.DecodeError as error:
+        raise StudyError(f"the journal is not one of a study: {error}") from error
+
+
+def refuse_another(where: str, kept: Header, wanted: Header) -> None:
+    """Say the first thing in which a study differs from the one that was begun there."""
+    before, now = _told(kept), _told(wanted)
+    for name in now:
+        if before.get(name) != now[name]:
+            raise StudyError(
+                f"study '{where}' was begun with {name} {before.get(name)!r}, not {now[name]!r}: give it another folder"
+            )
+
+
+def _told(header: Header) -> dict[str, Any]:
+    try:
+        told: dict[str, Any] = msgspec.json.decode(header.workload)
+    except msgspec.DecodeError as error:
+        raise StudyError(f"the journal is not one of a study: {error}") from error
+    return told | {"policy": header.policy, "params": msgspec.to_builtins(header.params)}

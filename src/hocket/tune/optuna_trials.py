@@ -1,0 +1,89 @@
+"""Our trials as Optuna has them: for its samplers to learn from, and for its dashboard to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from hocket.tune.definition import StudyError
+from hocket.tune.outcome import Outcome
+from hocket.tune.space import Choice, Domain, LogUniform, RandInt, Uniform
+from hocket.tune.trials import Trial
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+
+def require_optuna(what: str) -> None:
+    """Say what needs it, if it is not installed."""
+    if find_spec("optuna") is None:
+        raise StudyError(f"{what} needs Optuna: pip install 'hocket[optuna]'")
+
+
+def distribution(domain: Domain) -> BaseDistribution:
+    """The values of a hyperparameter, in Optuna's words."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    match domain:
+        case Choice(values):
+            return CategoricalDistribution(values)
+        case Uniform(low, high):
+            return FloatDistribution(low, high)
+        case LogUniform(low, high):
+            return FloatDistribution(low, high, log=True)
+        case RandInt(low, high):
+            return IntDistribution(low, high)
+
+
+def frozen(trial: Trial, domains: Mapping[str, Domain], values: Mapping[int, float], is_complete: bool) -> FrozenTrial:
+    """A trial that is over, with its values by the units after which it had them; one that was outdone is pruned."""
+    from optuna.trial import TrialState, create_trial
+
+    state = TrialState.COMPLETE if is_complete else TrialState.PRUNED
+    if trial.failed or not values:
+        state = TrialState.FAIL
+    return create_trial(
+        state=state,
+        value=None if state is TrialState.FAIL else values[max(values)],
+        params=trial.config,
+        distributions={name: distribution(domain) for name, domain in domains.items()},
+        intermediate_values=dict(values),
+        user_attrs={"failed": trial.failed} if trial.failed else {},
+    )
+
+
+def export(outcome: Outcome, storage: str) -> int:
+    """Write a study's trials into an Optuna storage, under the study's name; says how many."""
+    require_optuna(f"storage '{storage}'")
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    of = outcome.definition
+    kinds = optuna.study.StudyDirection
+    direction = kinds.MAXIMIZE if of.goal == "max" else kinds.MINIMIZE
+    try:
+        study = optuna.create_study(storage=storage, study_name=of.name, direction=direction)
+    except optuna.exceptions.DuplicatedStudyError as error:
+        raise StudyError(f"storage '{storage}' has a study '{of.name}' already") from error
+    except Exception as error:  # whatever the driver of that storage raises
+        raise StudyError(f"storage '{storage}' cannot be opened: {str(error).splitlines()[0]}") from error
+    told = [t for t in outcome.trials if t.failed or t.results]
+    for trial in told:
+        values = {r.units: r.metrics[of.metric] for r in trial.results}
+        is_complete = trial.units * of.unit_steps == of.most_steps
+        study.add_trial(frozen(trial, _domains(outcome, trial), values, is_complete))
+    return len(told)
+
+
+def _domains(outcome: Outcome, trial: Trial) -> dict[str, Domain]:
+    """A function's hyperparameters are in no journal: of those only the values are known that were tried."""
+    space = outcome.definition.space
+    if not isinstance(space, str):
+        return {name: space[name] for name in trial.config}
+    tried: dict[str, list[Any]] = {}
+    for other in outcome.trials:
+        for name, value in other.config.items():
+            tried.setdefault(name, []).append(value)
+    return {name: Choice(tuple(dict.fromkeys(tried[name]))) for name in trial.config}

@@ -1,0 +1,76 @@
+"""What came of a study, now or so far: read off its journal, whether it runs or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from hocket.control.journal import SqliteJournal
+from hocket.control.ports import Header
+from hocket.tune.brackets import Bracket, total_units
+from hocket.tune.definition import Definition, definition_of
+from hocket.tune.trials import Result, Trial, Trials
+
+JOURNAL, CHECKPOINTS = "journal.db", "checkpoints"  # in a study's folder
+
+
+class Outcome(Struct, frozen=True):
+    """A study, its trials and its best."""
+
+    header: Header
+    definition: Definition
+    found: Trials
+    seconds: float  # that it has taken, in all processes together
+
+    @property
+    def policy(self) -> str:
+        """Who packed whom."""
+        return self.header.policy
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials so far."""
+        return list(self.found.all.values())
+
+    @property
+    def brackets(self) -> tuple[Bracket, ...]:
+        """What the search consists of."""
+        return self.definition.search.brackets()
+
+    @property
+    def best(self) -> Trial | None:
+        """The trial with the best result at any rung, if there is one yet."""
+        found = self.found.best
+        return found[0] if found else None
+
+    @property
+    def best_result(self) -> Result | None:
+        """That result."""
+        found = self.found.best
+        return found[1] if found else None
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of all trials together, if none fails."""
+        return total_units(self.brackets) * self.definition.unit_steps
+
+    @property
+    def steps(self) -> int:
+        """Steps of all stretches that are over."""
+        return sum(t.units for t in self.trials) * self.definition.unit_steps
+
+
+def read(folder: Path | str) -> Outcome:
+    """The outcome of the study in a folder, so far."""
+    journal = SqliteJournal(Path(folder) / JOURNAL)
+    try:
+        definition = definition_of(journal.header)
+        trials = Trials(definition.metric, definition.goal)
+        at_s = 0.0
+        for cycle in journal:
+            trials.take(cycle.events)
+            at_s = cycle.at_s
+        return Outcome(journal.header, definition, trials, at_s)
+    finally:
+        journal.close()

@@ -1,0 +1,218 @@
+"""What is searched: hyperparameters, each with its values, as a dict or as a function that asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import exp, isfinite, log
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+Value = float | int | str | bool | None
+Config = dict[str, Any]
+Traits = dict[str, float | str]
+PLACES = 10  # a range of numbers is this long where distances are measured
+
+
+class SpaceError(ValueError):
+    """A search space breaks a rule: says which hyperparameter, which rule and which value."""
+
+
+class Choice(Struct, frozen=True, tag="choice"):
+    """One of some values."""
+
+    values: tuple[Any, ...]
+
+    def check(self, name: str) -> None:
+        """Refuse what cannot be chosen from."""
+        if not self.values:
+            raise SpaceError(f"hyperparameter '{name}': a choice needs at least one value, not none")
+        for value in self.values:
+            if not isinstance(value, float | int | str | bool | None) or _is_odd(value):
+                raise SpaceError(f"hyperparameter '{name}': a choice is of numbers, text, true, false, not {value!r}")
+
+    def draw(self, dice: Random) -> Value:
+        """One of them, all as likely."""
+        found: Value = dice.choice(self.values)
+        return found
+
+    def trait(self, value: Value) -> float | str:
+        """The place of a number among all of them; anything else is a category."""
+        if all(isinstance(v, float | int) and not isinstance(v, bool) for v in self.values):
+            return float(sorted(self.values).index(value))
+        return str(value)
+
+
+class Uniform(Struct, frozen=True, tag="uniform"):
+    """A number between two others."""
+
+    low: float
+    high: float
+
+    def check(self, name: str) -> None:
+        """Refuse an empty range."""
+        if _is_odd(self.low) or _is_odd(self.high) or not self.low < self.high:
+            raise SpaceError(f"hyperparameter '{name}': uniform needs low < high, not {self.low} and {self.high}")
+
+    def draw(self, dice: Random) -> Value:
+        """Anywhere between them."""
+        return dice.uniform(self.low, self.high)
+
+    def trait(self, value: Value) -> float | str:
+        """How far it is from the lower end, in places."""
+        return _place(value, self.low, self.high)
+
+
+class LogUniform(Struct, frozen=True, tag="loguniform"):
+    """A positive number whose order of magnitude counts."""
+
+    low: float
+    high: float
+
+    def check(self, name: str) -> None:
+        """Refuse what has no logarithm."""
+        if _is_odd(self.low) or _is_odd(self.high) or not 0 < self.low < self.high:
+            raise SpaceError(
+                f"hyperparameter '{name}': loguniform needs 0 < low < high, not {self.low} and {self.high}"
+            )
+
+    def draw(self, dice: Random) -> Value:
+        """Its logarithm is anywhere between theirs."""
+        return min(max(exp(dice.uniform(log(self.low), log(self.high))), self.low), self.high)
+
+    def trait(self, value: Value) -> float | str:
+        """How far its logarithm is from the lower end, in places."""
+        assert isinstance(value, float | int)
+        return _place(log(value), log(self.low), log(self.high))
+
+
+class RandInt(Struct, frozen=True, tag="randint"):
+    """A whole number between two others, which are among them."""
+
+    low: int
+    high: int
+
+    def check(self, name: str) -> None:
+        """Refuse an empty range, and ends that are no whole numbers."""
+        if any(isinstance(end, bool) or not isinstance(end, int) for end in (self.low, self.high)):
+            raise SpaceError(f"hyperparameter '{name}': randint needs whole numbers, not {self.low} and {self.high}")
+        if self.low > self.high:
+            raise SpaceError(f"hyperparameter '{name}': randint needs low <= high, not {self.low} and {self.high}")
+
+    def draw(self, dice: Random) -> Value:
+        """Any of them."""
+        return dice.randint(self.low, self.high)
+
+    def trait(self, value: Value) -> float | str:
+        """Its place, or in places of a long range."""
+        return _place(value, self.low, self.high, min(PLACES, self.high - self.low))
+
+
+Domain = Choice | Uniform | LogUniform | RandInt
+
+
+def choice(values: Sequence[Any]) -> Choice:
+    """One of these values."""
+    return Choice(tuple(values))
+
+
+def uniform(low: float, high: float) -> Uniform:
+    """A number from low to high."""
+    return Uniform(low, high)
+
+
+def loguniform(low: float, high: float) -> LogUniform:
+    """A number from low to high, as likely from 0.001 to 0.01 as from 0.01 to 0.1."""
+    return LogUniform(low, high)
+
+
+def randint(low: int, high: int) -> RandInt:
+    """A whole number from low to high, both included."""
+    return RandInt(low, high)
+
+
+class Suggest:
+    """What a space function is given: it asks for one hyperparameter after another, as Optuna's trials are asked."""
+
+    def __init__(self, decide: Callable[[str, Domain], Value]) -> None:
+        self._decide = decide
+        self.domains: dict[str, Domain] = {}
+        self.params: Config = {}
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """A number from low to high."""
+        found = self._suggest(name, LogUniform(low, high) if log else Uniform(low, high))
+        assert isinstance(found, float | int)
+        return float(found)
+
+    def suggest_int(self, name: str, low: int, high: int) -> int:
+        """A whole number from low to high, both included."""
+        found = self._suggest(name, RandInt(low, high))
+        assert isinstance(found, int)
+        return found
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of these values."""
+        return self._suggest(name, Choice(tuple(choices)))
+
+    def _suggest(self, name: str, domain: Domain) -> Value:
+        if name in self.params:
+            if self.domains[name] != domain:
+                raise SpaceError(f"hyperparameter '{name}' is asked for twice, with other values")
+            return self.params[name]  # type: ignore[no-any-return]
+        domain.check(name)
+        self.domains[name] = domain
+        self.params[name] = self._decide(name, domain)
+        return self.params[name]  # type: ignore[no-any-return]
+
+
+class Drawn(Struct, frozen=True):
+    """One configuration, and where it lies in the space."""
+
+    config: Config
+    domains: dict[str, Domain]
+
+    @property
+    def traits(self) -> Traits:
+        """What distances are measured by."""
+        return {name: domain.trait(self.config[name]) for name, domain in self.domains.items()}
+
+
+Space = Mapping[str, Domain] | Callable[[Any], Any]  # a function asks its argument by `suggest_…`
+
+
+def check(space: Space) -> None:
+    """Refuse a space that nothing can be drawn from."""
+    if callable(space):
+        return
+    if not isinstance(space, Mapping):
+        raise SpaceError(f"a search space is a dict or a function, not a {type(space).__name__}")
+    if not space:
+        raise SpaceError("a search space needs at least one hyperparameter, and has none")
+    for name, domain in space.items():
+        if not isinstance(domain, Domain):
+            kinds = "choice, uniform, loguniform or randint"
+            raise SpaceError(f"hyperparameter '{name}': {kinds} is needed, not {domain!r}")
+        domain.check(name)
+
+
+def drawn(space: Space, decide: Callable[[str, Domain], Value]) -> Drawn:
+    """A configuration whose values are decided one by one."""
+    asked = Suggest(decide)
+    if callable(space):
+        space(asked)
+        if not asked.domains:
+            raise SpaceError("the search space's function asks for no hyperparameter")
+    else:
+        for name, domain in space.items():
+            asked._suggest(name, domain)
+    return Drawn(asked.params, asked.domains)
+
+
+def _is_odd(value: Any) -> bool:
+    return isinstance(value, float) and not isfinite(value)
+
+
+def _place(value: Any, low: float, high: float, places: float = PLACES) -> float:
+    return (value - low) / (high - low) * places if high > low else 0.0

@@ -1,0 +1,93 @@
+"""A study as a file: `study.toml` names a script and says how to search."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hocket.tune.brackets import SEARCHES, Search
+from hocket.tune.definition import StudyError
+from hocket.tune.sampling import Sampler
+from hocket.tune.script import load
+from hocket.tune.space import Space
+from hocket.tune.space_text import space_of_table
+from hocket.tune.study import Study
+
+
+class StudyFile(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The fields of a study file; options of the command line are put into the same ones."""
+
+    script: str
+    name: str = ""
+    space: dict[str, Any] = {}
+    search: dict[str, Any] = {}  # kind = "hyperband", and what that takes
+    metric: str = ""
+    goal: str = "min"
+    unit_steps: int = 100
+    policy: str = "pack_gain"
+    params: dict[str, Any] = {}
+    way: str | None = None
+    exact: bool = False
+    device: str = "cpu"
+    memory_mib: float | None = None
+    seed: int = 0
+    sampler: str = "dice"  # or the name of one of Optuna's
+    folder: str = ""
+    checkpoint_s: float = 60.0
+
+
+def read_file(path: Path) -> StudyFile:
+    """A study file; its script and folder lie relative to it."""
+    try:
+        found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), type=StudyFile)
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(f"study '{path}' is not TOML: {error}") from error
+    except msgspec.ValidationError as error:
+        known = ", ".join(f.name for f in msgspec.structs.fields(StudyFile))
+        raise StudyError(f"study '{path}': {error} (its fields: {known})") from error
+    found.script = str(path.parent / found.script)
+    found.folder = str(path.parent / found.folder) if found.folder else ""
+    found.name = found.name or path.stem
+    return found
+
+
+def study_of(file: StudyFile, space: Space | None = None) -> Study:
+    """The study that a file describes; a space that is given stands for the one in the file."""
+    search = search_of(file.search)
+    given = space if space is not None else space_of_table(file.space) if file.space else None
+    script = load(Path(file.script))
+    chosen = given if given is not None else script.space
+    if chosen is None:
+        raise StudyError(f"script '{file.script}' has no space, and none is given")
+    return Study(
+        script.training, chosen, evaluate=script.evaluate, metric=file.metric, goal=file.goal,  # type: ignore[arg-type]
+        search=search, unit_steps=file.unit_steps, policy=file.policy, params=file.params, way=file.way,
+        exact=file.exact, device=file.device, memory_mib=file.memory_mib, seed=file.seed,
+        sampler=_sampler(file, chosen), name=file.name or Path(file.script).stem, folder=file.folder or None,
+        checkpoint_s=file.checkpoint_s,
+    )  # fmt: skip
+
+
+def search_of(table: dict[str, Any]) -> Search:
+    """A way to search, by its kind and its fields."""
+    settings = dict(table)
+    kind = settings.pop("kind", "hyperband")
+    if kind not in SEARCHES:
+        raise StudyError(f"search '{kind}' is not one of {', '.join(SEARCHES)}")
+    try:
+        return msgspec.convert(settings, type=SEARCHES[kind])
+    except msgspec.ValidationError as error:
+        known = ", ".join(f.name for f in msgspec.structs.fields(SEARCHES[kind]))
+        raise StudyError(f"search '{kind}': {error} (it takes {known})") from error
+
+
+def _sampler(file: StudyFile, space: Space) -> Sampler | None:
+    if file.sampler == "dice":
+        return None
+    from hocket.tune.optuna_sampler import OptunaSampler
+
+    return OptunaSampler(space, file.sampler, file.seed)

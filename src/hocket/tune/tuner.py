@@ -1,0 +1,151 @@
+"""The loop of a study: what is due is submitted, the controller decides, the executor trains, and results come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from hocket.control.controller import Controller
+from hocket.control.saver import Saver
+from hocket.estimators.packs import slowdown
+from hocket.executors.inprocess.workshop import ALONE_S, OTHERS, STEP_S, Stretch
+from hocket.model.curve import Beliefs, Curve, Point
+from hocket.model.event import Event, JobFailed, JobSubmitted
+from hocket.model.job import Job, Kind
+from hocket.model.resources import Demand, Node
+from hocket.tune.definition import Definition
+from hocket.tune.promotion import dropped, due
+from hocket.tune.sampling import Sampler
+from hocket.tune.space import Drawn, Space, drawn
+from hocket.tune.trials import Trial, Trials, config_of, job_id, model_name, of_job
+
+if TYPE_CHECKING:
+    from hocket.executors.inprocess.executor import InProcessExecutor
+    from hocket.executors.inprocess.trainer import Trainer
+
+
+class Tuner:
+    """Everything that one run of a study works with."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        space: Space,
+        trials: Trials,
+        sampler: Sampler,
+        controller: Controller,
+        executor: InProcessExecutor,
+        trainer: Trainer,
+        node: Node,
+        now_s: Callable[[], float],
+        saver: Saver | None,
+    ) -> None:
+        self._definition, self._space, self._trials, self._sampler = definition, space, trials, sampler
+        self._controller, self._executor, self._trainer = controller, executor, trainer
+        self._node, self._now_s, self._saver = node, now_s, saver
+        self._told: set[int] = set()  # trials that will never go on, as the sampler knows
+        self._cleared: set[int] = set()  # those of which nothing is kept any more
+
+    def run(self) -> None:
+        """Cycle until nothing is due and nothing trains, or the executor was stopped.
+
+        What was reported, and what is submitted upon it, are one cycle: a kill loses both or neither.
+        """
+        controller, executor = self._controller, self._executor
+        events = self._left_behind()
+        while True:
+            self._trials.take(events)
+            self._tell_sampler()
+            submitted = self._submissions()
+            self._trials.take(submitted)
+            if events or submitted:
+                actions = controller.cycle(self._now_s(), [*events, *submitted])
+                if self._saver is not None:
+                    self._saver.cycled(controller, len(events) + len(submitted))
+                self._clear_shelf(self._told)
+                executor.apply(actions)
+            moment = executor.wait(controller.next_timer_s())
+            if moment is None:
+                break
+            events = list(moment[1])
+        if not controller.state.jobs.live:  # It was not stopped: there is nothing more to do.
+            self._clear_shelf(self._trials.all)
+
+    def _left_behind(self) -> list[Event]:
+        """Jobs that a process before this one was training wait again, and go on from where they were saved."""
+        views = self._controller.state.jobs.values()
+        for view in views:
+            self._expect(view.job)
+        reason = "the study was not running"
+        return [JobFailed(self._now_s(), v.job.id, reason, own=False) for v in views if v.tenancies]
+
+    # -- submissions ----------------------------------------------------------------------------------------
+
+    def _submissions(self) -> list[JobSubmitted]:
+        wanted = due(self._definition.search, self._trials)
+        slower = slowdown(_seen(self._trials.all.values())) if wanted else None
+        return [self._submission(number, units, slower) for number, units in wanted]
+
+    def _submission(self, number: int, units: int, slower: Curve | None) -> JobSubmitted:
+        """A trial's next stretch as a job, with what is known of its memory and its steps."""
+        asked = self._drawn(number)
+        config = msgspec.json.encode(asked.config).decode()
+        name = self._definition.name
+        job = Job(job_id(number, units), kind=Kind.MODEL, command=(config,), model=name, traits=asked.traits)
+        self._expect(job)
+        # One that needs more than there is gets all of it, and fails when it starts, with what it needs in words.
+        mem_mib = min(self._executor.need_mib(job.id), self._node.mem_mib)
+        demand = Demand(self._node.gpus, self._node.cores, mem_mib)
+        beliefs = Beliefs(comp_s=_alone(self._trials.all.get(number)), slowdown=slower)
+        return JobSubmitted(self._now_s(), replace(job, demand=demand), beliefs)
+
+    def _drawn(self, number: int) -> Drawn:
+        """A trial's configuration: as it is in the journal, or a new one."""
+        trial = self._trials.all.get(number)
+        if trial is None:
+            return self._sampler.ask(number)
+        return drawn(self._space, lambda name, _domain: trial.config[name])
+
+    def _expect(self, job: Job) -> None:
+        from hocket.executors.inprocess.trainer import Order
+
+        number, units = of_job(job.id)
+        stretch = Stretch(model_name(number), units * self._definition.unit_steps, units)
+        self._trainer.expect(job.id, Order(stretch, config_of(job), self._definition.seed * 1_000_003 + number))
+
+    def _tell_sampler(self) -> None:
+        """Of trials that will never go on."""
+        gone = dropped(self._definition.search, self._trials)
+        for number in sorted(gone - self._told):
+            trial = self._trials.all[number]
+            is_complete = trial.units * self._definition.unit_steps == self._definition.most_steps
+            self._sampler.tell(trial, self._trials.scores(trial), is_complete)
+        self._told |= gone
+
+    def _clear_shelf(self, over: Iterable[int]) -> None:
+        """Of these trials only the best one's model is kept. Only now: that they are over is in the journal."""
+        best = self._trials.best
+        for number in set(over) - self._cleared - ({best[0].number} if best is not None else set()):
+            self._executor.shelf.drop(model_name(number))
+            self._cleared.add(number)
+
+
+def _seen(trials: Iterable[Trial]) -> Iterator[tuple[float, float]]:
+    """Companions, and how many times as long a step took with them."""
+    for trial in trials:
+        alone = _alone(trial)
+        for result in trial.results if alone is not None else ():
+            assert alone is not None
+            if STEP_S in result.metrics:
+                yield result.metrics[OTHERS], result.metrics[STEP_S] / alone.at(1).mean
+
+
+def _alone(trial: Trial | None) -> Curve | None:
+    """How long a step of the trial took alone, if that was measured."""
+    for result in trial.results if trial is not None else ():
+        if result.metrics.get(ALONE_S):
+            return Curve((Point(1.0, result.metrics[ALONE_S], 0.0, 1),))
+    return None

@@ -1,0 +1,106 @@
+"""Studies that are killed, for real, and go on: the same winner, the same numbers, and no finished stretch again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hocket.tune import read
+
+SCRIPT = Path(__file__).with_name("counting_study.py")
+UNIT_STEPS = 7
+PATIENCE_S = 120.0
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    """`hocket tune study.toml`, with all that it keeps in this folder."""
+    folder.mkdir(exist_ok=True)
+    (folder / "study.toml").write_text(
+        f'script = "{SCRIPT}"\nmetric = "accuracy"\ngoal = "max"\nunit_steps = {UNIT_STEPS}\nway = "turn"\n'
+        'checkpoint_s = 0.02\nfolder = "kept"\n[search]\nunits = 9\n'
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "LEDGER": str(folder / "ledger")}
+    command = [sys.executable, "-m", "hocket", "tune", str(folder / "study.toml"), "--json"]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finished(folder: Path) -> dict[str, Any]:
+    """What the study found, but how long it took."""
+    process = started(folder)
+    output, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, errors
+    found = json.loads(output)
+    results = [(r["trial"], r["units"], r["config"], _own(r["metrics"])) for r in found["results"]]
+    return {"best": found["best"]["trial"], "steps": found["steps"], "results": sorted(results, key=lambda r: r[:2])}
+
+
+def _own(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if not name.startswith("pack.")}
+
+
+def steps_made(folder: Path) -> Counter[tuple[str, int]]:
+    """By trial and number, how often a step was made."""
+    ledger = folder / "ledger"
+    lines = [line.split() for line in ledger.read_text().splitlines()] if ledger.exists() else []
+    return Counter((line[0], int(line[1])) for line in lines if len(line) == 2)
+
+
+def signalled(folder: Path, steps: int, what: signal.Signals) -> tuple[int, str]:
+    """Run it until so many steps are made, and send a signal: exit code, and what it said."""
+    process = started(folder)
+    wait_until(process, lambda: len(steps_made(folder)) >= steps)
+    process.send_signal(what)
+    _output, errors = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, errors
+
+
+def wait_until(process: subprocess.Popen[str], condition: Callable[[], object]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Counter[tuple[str, int]]]:
+    """The study as it is if nobody disturbs it, and its steps."""
+    folder = tmp_path_factory.mktemp("whole")
+    return finished(folder), steps_made(folder)
+
+
+@pytest.mark.slow
+def test_killed_twice_a_study_ends_as_if_it_had_never_been(tmp_path: Path, whole: Any) -> None:
+    found, total = whole
+    assert set(total.values()) == {1}
+    assert found["steps"] == len(total)
+    over: dict[tuple[str, int], int] = {}  # steps of finished stretches → how often they had been made by then
+    for share in (0.25, 0.7):
+        code, _said = signalled(tmp_path, int(share * len(total)), signal.SIGKILL)
+        assert code == -signal.SIGKILL
+        units = {f"t{t.number}": t.units for t in read(tmp_path / "kept").trials}
+        over |= {step: n for step, n in steps_made(tmp_path).items() if step[1] <= units.get(step[0], 0) * UNIT_STEPS}
+    assert over
+    assert finished(tmp_path) == found
+    made = steps_made(tmp_path)
+    assert set(made) == set(total), "every step is made, and none beside them"
+    assert {step: made[step] for step in over} == over, "no step of a finished stretch is made again"
+
+
+@pytest.mark.slow
+def test_interrupted_a_study_saves_all_models_and_repeats_no_step_at_all(tmp_path: Path, whole: Any) -> None:
+    found, total = whole
+    code, said = signalled(tmp_path, len(total) // 2, signal.SIGINT)
+    assert (code, said) == (130, "hocket: interrupted\n")
+    assert finished(tmp_path) == found
+    assert steps_made(tmp_path) == total

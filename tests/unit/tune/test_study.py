@@ -1,0 +1,328 @@
+"""Whole studies in this process: packed and not, refused, broken and gone on with."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from counting_study import SPACE, UNIT_STEPS, X, Y, outcome, study
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from hocket.control.journal import SqliteJournal
+from hocket.control.replay import replay
+from hocket.model.event import JobSubmitted
+from hocket.model.partition import Sharing
+from hocket.pack import Refused, Training
+from hocket.policies import find
+from hocket.tune import Hyperband, RandomSearch, Study, StudyError, choice, loguniform, read
+
+POLICIES = ("pack_gain", "pack_knn", "pack_random", "pack_batch_size")
+
+
+@pytest.fixture(scope="module")
+def unpacked():
+    """The study as it is without packs."""
+    return outcome(study(None, policy="pack_none").run())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_packed_or_not_a_study_has_the_same_winner_and_the_same_numbers(policy: str, unpacked) -> None:
+    found = study(None, policy=policy).run()
+    assert outcome(found) == unpacked
+    assert max(r.metrics["pack.others"] for t in found.trials for r in t.results) > 1
+
+
+def test_exact_ways_change_nothing_either(unpacked) -> None:
+    assert outcome(study(None, way=None, exact=True).run()) == unpacked
+
+
+def test_brackets_in_turn_find_the_same(unpacked) -> None:
+    found = outcome(study(None, search="hyperband in turn").run())
+    assert found["results"] == unpacked["results"]
+
+
+@pytest.mark.parametrize("search", ["halving", "asha", "random"])
+def test_the_other_searches_end_with_somebody_trained_to_the_end(search: str) -> None:
+    found = study(None, search=search).run()
+    most = max(t.units for t in found.trials)
+    assert most == max(b.rungs[-1].units for b in found.outcome.brackets)
+    for trial in found.trials:
+        for result in trial.results:
+            assert result.metrics["steps"] == result.units * UNIT_STEPS
+
+
+def test_every_step_is_counted_as_it_is_made() -> None:
+    made = []
+    found = study(None).run(made.append)
+    assert sum(made) == found.steps == found.total_steps
+
+
+def test_a_bar_shows_the_best_so_far_and_changes_nothing(tmp_path: Path, unpacked, monkeypatch) -> None:
+    from rich.progress import Progress
+
+    said = []
+    update = Progress.update
+
+    def noted(self, task, **fields) -> None:
+        said.append(fields["description"])
+        update(self, task, **fields)
+
+    monkeypatch.setattr(Progress, "update", noted)
+    monkeypatch.setattr("hocket.tune.bar._EVERY_S", 0.0)
+    assert outcome(study(tmp_path / "s").run(bar=True)) == unpacked
+    assert said[0] == "study"
+    assert said[-1].startswith("study, best accuracy 0.")
+
+
+@pytest.mark.parametrize("policy", ["pack_gain", "pack_knn"])
+def test_the_journal_tells_the_packs_the_plans_and_the_outcome(tmp_path: Path, policy: str) -> None:
+    found = study(tmp_path / "s", policy=policy, way=None).run()
+    journal = SqliteJournal(tmp_path / "s" / "journal.db")
+    packs = [p for c in journal if c.plan is not None for p in c.plan.put]
+    assert {p.sharing for p in packs} == {Sharing.PACKED}
+    assert max(len(p.tenants) for p in packs) > 1
+    assert replay(journal.header, journal, find(policy).bound()).difference is None
+    journal.close()
+    assert outcome(read(tmp_path / "s")) == outcome(found)
+
+
+@pytest.mark.parametrize("search", ["hyperband", "asha"])
+def test_a_finished_study_is_not_trained_again_and_the_best_model_is_kept(tmp_path: Path, search: str) -> None:
+    first = study(tmp_path / "s", search=search).run()
+    made = []
+    again = study(tmp_path / "s", search=search).run(made.append)
+    assert made == []
+    assert outcome(again) == outcome(first)
+    assert [p.name for p in (tmp_path / "s" / "checkpoints").iterdir()] == [f"t{first.best.number}.pt"]
+
+
+@pytest.mark.parametrize("search", ["hyperband in turn", "halving", "asha", "random"])
+def test_interrupted_again_and_again_it_makes_every_step_once(tmp_path: Path, search: str) -> None:
+    whole = study(None, search=search).run()
+    made: Counter[str] = Counter()
+
+    def interrupted(steps: int) -> None:
+        made["steps"] += steps
+        made["calls"] += 1
+        if made["calls"] % 10 == 0:
+            signal.raise_signal(signal.SIGINT)
+
+    while True:
+        try:
+            found = study(tmp_path / "s", search=search).run(interrupted)
+            break
+        except KeyboardInterrupt:
+            made["interrupts"] += 1
+    assert made["interrupts"] > 1
+    assert made["steps"] == found.steps
+    if search != "asha":  # which of its trials ends first depends on who is packed with whom
+        assert outcome(found) == outcome(whole)
+    assert sorted(t.units for t in found.trials)[-1] == sorted(t.units for t in whole.trials)[-1]
+
+
+class Killed(BaseException):
+    """As if the process were gone."""
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_dying_at_any_entry_of_the_journal_repeats_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    whole = study(None, search="halving").run()
+    for entry in range(1, 100):
+        made: list[int] = []
+        if _outlives(study(tmp_path / str(entry), search="halving"), made, entry, is_written, monkeypatch):
+            break
+        found = study(tmp_path / str(entry), search="halving").run(made.append)
+        assert outcome(found) == outcome(whole), entry
+        assert sum(made) == whole.steps, entry
+    assert entry > 5
+
+
+def _outlives(found: Study, made: list[int], entry: int, is_written: bool, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Run it until its journal gets its n-th entry, which is still written or not; False if it died there."""
+    commit, commits = SqliteJournal._commit, []
+
+    def dies(journal: SqliteJournal, rows: list) -> None:
+        commits.append(1)
+        if len(commits) < entry or is_written:
+            commit(journal, rows)
+        if len(commits) == entry:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteJournal, "_commit", dies)
+        try:
+            found.run(made.append)
+        except Killed:
+            return False
+    return True
+
+
+def test_a_study_of_another_kind_does_not_go_on_in_the_same_folder(tmp_path: Path) -> None:
+    first = study(tmp_path / "s", search="halving").run()
+    with pytest.raises(StudyError, match="was begun with search"):
+        study(tmp_path / "s", search="random").run()
+    with pytest.raises(StudyError, match="was begun with policy 'pack_gain', not 'pack_none'"):
+        study(tmp_path / "s", search="halving", policy="pack_none").run()
+    assert outcome(read(tmp_path / "s")) == outcome(first), "it is unharmed"
+
+
+def plain(config):
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimiser = torch.optim.SGD(model.parameters(), config["rate"])
+    loader = DataLoader(TensorDataset(X, Y), config["batch_size"], shuffle=True)
+    return Training(config.name, model, optimiser, loader, config.steps, loss=nn.CrossEntropyLoss())
+
+
+def few(training, evaluate=None, **options) -> Study:
+    return Study(training, SPACE, evaluate=evaluate, search=RandomSearch(trials=3, units=2), unit_steps=4, **options)
+
+
+def test_without_an_evaluation_the_loss_counts() -> None:
+    found = few(plain).run()
+    assert found.outcome.definition.metric == "loss"
+    assert found.best_result.metrics["loss"] == min(r.metrics["loss"] for t in found.trials for r in t.results)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "said"),
+    [
+        (lambda _config: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda _config: nn.Linear(2, 2), "must give a hocket.pack.Training, not a Linear"),
+        (lambda config: with_loss(config, lambda out, _y: out.sum(1)), "its loss must be one number"),
+        (lambda config: with_loss(config, lambda out, _y: out.sum() * math.nan), "its loss was nan in step"),
+        (lambda config: with_data(config, 4), "its data set has 4 examples, fewer than the batch's"),
+    ],
+)
+def test_a_trial_that_breaks_is_over_and_the_others_go_on(breaks, said: str) -> None:
+    found = few(lambda config: breaks(config) if config.name == "t1" else plain(config)).run()
+    failed = {t.number: t.failed for t in found.trials if t.failed}
+    assert list(failed) == [1]
+    assert said in failed[1]
+    assert [t.units for t in found.trials] == [2, 0, 2]
+
+
+def with_loss(config, loss):
+    made = plain(config)
+    made.loss = loss
+    return made
+
+
+def with_data(config, examples):
+    made = plain(config)
+    made.data = DataLoader(TensorDataset(X[:examples], Y[:examples]), 8)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "said"),
+    [
+        (lambda _module, _config: 1 / 0, "ZeroDivisionError"),
+        (lambda _module, _config: "good", "evaluate must give a number or numbers by name, not a str"),
+        (lambda _module, _config: {"other": 1.0}, "evaluate must give 'accuracy', and gives other"),
+        (lambda _module, _config: math.nan, "its accuracy was nan after 2 units"),
+    ],
+)
+def test_an_evaluation_that_breaks_fails_its_trials_and_says_why(evaluate, said: str) -> None:
+    found = few(plain, evaluate, metric="accuracy").run()
+    assert found.best is None
+    assert all(said in t.failed for t in found.trials)
+
+
+def test_models_are_judged_in_evaluation_mode_without_gradients() -> None:
+    seen = []
+
+    def evaluate(module, config):
+        seen.append((module.training, torch.is_grad_enabled(), config.name, config.steps))
+        return 0.0
+
+    few(plain, evaluate).run()
+    assert {s[:2] for s in seen} == {(False, False)}
+    assert {s[2] for s in seen} == {"t0", "t1", "t2"}
+    assert {s[3] for s in seen} == {8}
+
+
+def test_packs_keep_to_the_memory_they_are_given() -> None:
+    free = few(plain, memory_mib=100.0).run()
+    assert max(r.metrics["pack.others"] for t in free.trials for r in t.results) == 2
+    tight = few(plain, memory_mib=_need_mib() * 2.5).run()
+    assert [t.failed for t in tight.trials] == ["", "", ""]
+    assert max(r.metrics["pack.others"] for t in tight.trials for r in t.results) == 1
+
+
+def _need_mib() -> float:
+    """What the largest of the three models takes, as its job asks for it."""
+    found = few(plain, memory_mib=100.0)
+    demands = []
+    from hocket.tune.tuner import Tuner
+
+    original = Tuner._submission
+
+    def noted(self, *args) -> JobSubmitted:
+        made = original(self, *args)
+        demands.append(made.job.demand.mem_mib)
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tuner, "_submission", noted)
+        found.run()
+    assert min(demands) > 0
+    return max(demands)
+
+
+def test_a_model_that_no_device_holds_fails_and_the_study_ends() -> None:
+    found = few(plain, memory_mib=0.0001).run()
+    assert all("would bring the device from 0 to" in t.failed for t in found.trials)
+    assert found.best is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"search": "grid"}, "search 'grid' is not one of hyperband, halving, asha, random"),
+        ({"unit_steps": 0}, "unit_steps is at least 1, not 0"),
+        ({"goal": "most"}, "goal is min or max, not 'most'"),
+        ({"metric": "accuracy"}, "metric 'accuracy' needs an evaluate function"),
+        ({"params": {"most": 0}}, "policy 'pack_gain'"),
+    ],
+)
+def test_a_study_that_makes_no_sense_is_refused_before_anything_is_trained(options, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Study(plain, SPACE, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"device": "cuda:99"}, "device 'cuda:99' is not there"),
+        ({"device": "abacus"}, "device 'abacus' is not one that PyTorch knows"),
+        ({"way": "sideways"}, "way 'sideways' is not one of"),
+    ],
+)
+def test_a_device_or_a_way_that_is_not_there_is_refused(options, said: str) -> None:
+    with pytest.raises((StudyError, Refused), match=said):
+        Study(plain, SPACE, **options).prepare()
+    with pytest.raises((StudyError, Refused), match=said):
+        Study(plain, SPACE, **options).run()
+
+
+def test_a_study_learns_what_companions_cost_and_tells_its_policy() -> None:
+    found = Study(
+        plain, {"rate": loguniform(0.01, 0.1), "batch_size": choice([8])},
+        search=Hyperband(units=9), unit_steps=40,
+    ).run()  # fmt: skip
+    measured = [r for t in found.trials for r in t.results if "pack.alone_s" in r.metrics]
+    assert measured, "the probe measures models in turn"
+    from hocket.estimators.packs import slowdown
+    from hocket.tune.tuner import _seen
+
+    curve = slowdown(_seen(found.trials))
+    assert curve is not None
+    assert curve.at(0).mean == 1
+    assert all(p.mean > 0 for p in curve.points)
