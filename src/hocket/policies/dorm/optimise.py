@@ -125,7 +125,7 @@ def _each_apart(problem: Problem, best: Outcome, effort: Effort) -> Outcome:
         return best
     classes = tuple(range(len(problem.servers)))
     kinds = kinds_of(problem, classes)
-    relaxed = relax(problem, classes, kinds, effort)
+    relaxed = relax(problem, classes, kinds, replace(effort, gap=2 * effort.gap))  # Still below what is good.
     bound = best.bound if relaxed.infeasible else min(best.bound, relaxed.bound)
     return _placed(problem, replace(best, bound=bound), kinds, relaxed)
 
