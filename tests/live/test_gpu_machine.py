@@ -16,10 +16,16 @@ from hocket.agent.nvml import nvidia_gpus
 GPUS = nvidia_gpus()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not GPUS, reason="a machine with an NVIDIA GPU")]
 
-LEAVES_SLOWLY = """
+LEAVES_WHEN_TOLD = """
 import json, os, signal, sys, time
 import torch
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(25), sys.exit(0)))
+
+def leave(*_):
+    while not os.path.exists(sys.argv[1] + ".leave"):
+        time.sleep(0.05)
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, leave)
 held = torch.ones(1 << 20, device="cuda")
 open(sys.argv[1], "w").write(json.dumps(os.getpid()))
 while True:
@@ -67,6 +73,11 @@ def told(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
+def leave(holds: Path) -> None:
+    """Let the holder go, which was told to stop."""
+    Path(f"{holds}.leave").touch()
+
+
 def prepared(controller: LiveController, name: str) -> dict[str, Any]:
     """What the sidecar says of the job that stands by."""
     events = controller.home / "agent" / "runs" / name / "1" / "events.jsonl"
@@ -106,7 +117,8 @@ def test_the_agent_finds_the_gpus_and_says_their_kind_and_memory(controller: Liv
 
 @pytest.mark.parametrize("launcher", [(), (sys.executable, "-m", "torch.distributed.run", "--standalone")])
 def test_no_cuda_context_exists_before_hand_over(controller: LiveController, launcher: tuple[str, ...]) -> None:
-    holder = told(submit(controller, "holder", LEAVES_SLOWLY))
+    holds = submit(controller, "holder", LEAVES_WHEN_TOLD, grace_s=300.0)
+    holder = told(holds)
     assert files_of(holder), "whoever holds a context has the driver's files open: else this test shows nothing"
     before_mib = used_mib()
     said = submit(controller, "next", SAYS, *launcher, warm=True)
@@ -117,6 +129,7 @@ def test_no_cuda_context_exists_before_hand_over(controller: LiveController, lau
     assert [files_of(pid) for pid in event["pids"]] == [[]] * len(event["pids"])
     assert used_mib() == pytest.approx(before_mib, abs=1.0)
     assert not said.exists()
+    leave(holds)
     facts = told(said)
     print("ran:", facts)
     assert facts["before"] is False
@@ -127,11 +140,13 @@ def test_no_cuda_context_exists_before_hand_over(controller: LiveController, lau
 def test_a_job_whose_imports_look_for_gpus_starts_cold_and_finds_them(controller: LiveController) -> None:
     look = "import torch\nDEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
     (controller.root / "looks_for_gpus.py").write_text(look)
-    told(submit(controller, "holder", LEAVES_SLOWLY))
+    holds = submit(controller, "holder", LEAVES_WHEN_TOLD, grace_s=300.0)
+    told(holds)
     said = submit(controller, "early", LOOKS_EARLY, warm=True)
     controller.call("POST", "/v1/jobs/holder/stop")
     event = prepared(controller, "early")
     print("prepared:", event)
     assert not event["warm"], event
     assert "look for GPUs" in event["reason"]
+    leave(holds)
     assert told(said) == "cuda"
