@@ -58,7 +58,7 @@ class Rows:
         import numpy as np
 
         if len(self._entries) > 2 * len(entries) + _SPARE:
-            self.__init__(self._table.shape[1] - 1)  # type: ignore[misc]
+            self._forget()
         rows = np.fromiter(map(self._row.get, map(id, entries), repeat(-1)), int, len(entries))
         new = np.flatnonzero(rows < 0)
         if len(new):
@@ -66,6 +66,9 @@ class Rows:
             self._note([entries[i] for i in new.tolist()])
         found: Column = np.ascontiguousarray(self._table[rows].T)
         return found
+
+    def _forget(self) -> None:
+        self._entries, self._row, self._number, self.texts = [], {}, {}, []
 
     def _note(self, new: list[Entry]) -> None:
         import numpy as np
