@@ -85,12 +85,13 @@ class StateFolder:
         """Keep the logs of a job only, and of those that are kept no more than stated."""
         folder = self.job(job)
         if os.path.isdir(folder):
+            # The mark comes first: if the agent is killed here, what remains is still counted when it comes back.
+            with suppress(OSError), open(os.path.join(folder, _FORGOTTEN), "wb"):  # or the disk is full
+                pass
             for number in numbers(folder):
                 _keep_logs(os.path.join(folder, str(number)))
             self._forgotten.pop(folder, None)
             self._forgotten[folder] = _size(folder)
-            with suppress(OSError), open(os.path.join(folder, _FORGOTTEN), "wb"):  # or the disk is full
-                pass
         for name in ("checkpoints", "work"):
             with suppress(OSError):  # It is not empty, or not there.
                 os.rmdir(os.path.join(self.path, name, safe_name(job)))
