@@ -19,7 +19,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     # Without real traces, so that it is the same everywhere.
     environment = {**os.environ, "HOCKET_DATA": str(tmp_path_factory.mktemp("none"))}
     command = [sys.executable, "-m", "benchmarks", "--quick", "--json"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=1200)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -20,7 +20,7 @@ LONGEST = 50
 def run(*arguments: str) -> str:
     environment = {**os.environ, "HOCKET_POLICIES": str(FOLDER)}
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=1200
     )
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
@@ -45,7 +45,7 @@ def test_without_the_folder_it_is_not_there() -> None:
         env={k: v for k, v in os.environ.items() if k != "HOCKET_POLICIES"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 2
     assert f"policy '{NAME}' is unknown" in done.stderr

@@ -26,7 +26,7 @@ print("loaded:", *sorted({name.partition(".")[0] for name in sys.modules}), file
 
 def loaded_by(*arguments: str) -> set[str]:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True, timeout=300
     )
     return set(done.stderr.rpartition("loaded:")[2].split())
 

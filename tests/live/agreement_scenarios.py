@@ -53,7 +53,9 @@ def run_live(scenario: Scenario, root: Path) -> Path:
         awaited(controller.answers, "a controller that answers")
         with _second_node(controller, scenario.loss) as second:
             _go_through(scenario, controller, second)
-            awaited(lambda: all(row["ended_s"] is not None for row in controller.jobs().values()), "all over", 90, 0.5)
+            awaited(
+                lambda: all(row["ended_s"] is not None for row in controller.jobs().values()), "all over", every_s=0.5
+            )
         controller.down()
     finally:
         _clean_up(controller)

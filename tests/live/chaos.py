@@ -37,9 +37,9 @@ _KILL_EVERY_S = 0.8  # on average
 _SEVERAL, _ALL = 0.2, 0.03  # how likely it is that more than one is killed, or everything
 _LOOK_EVERY_S = 0.1
 _TELL_EVERY_S = 5.0
-_ALONE_S = 2.5  # for an agent to begin, and to end what a dead sidecar left
+_ALONE_S = 30.0  # for an agent to begin, and to end what a dead sidecar left, on a machine that does much else
 _WAVE, _FEW = 30, 10  # jobs, and as many again when there are few left and there is time
-_REST_S = 240.0  # for all jobs to come to their end once nobody kills any more
+_REST_S = 900.0  # for all jobs to come to their end once nobody kills any more
 
 
 class Chaos:
@@ -51,7 +51,8 @@ class Chaos:
         self.killed: list[tuple[float, Found]] = []
         self.wrongs: list[str] = []
         self._dice = random.Random(seed)
-        self._controller = LiveController(root, "--gpus", "4", "--policy", policy, *_POLICIES[policy])
+        options = ("--gpus", "4", "--policy", policy, "--lease", "60", *_POLICIES[policy])
+        self._controller = LiveController(root, *options)
         self._ledgers = root / "ledgers"
         self._ledgers.mkdir(exist_ok=True)
         self._epochs: dict[str, int] = {}  # job → how many it has
@@ -94,7 +95,7 @@ class Chaos:
         self._check_journal()
         awaited(self._controller.answers, "a controller that answers")
         self._controller.down()
-        awaited(lambda: not orphans(self._controller.root), "every process gone", 30)
+        awaited(lambda: not orphans(self._controller.root), "every process gone")
         self.wrongs += [f"left behind: {path}" for path in leftover_files(self._controller)]
         self.wrongs += complaints(self._controller)
 
@@ -108,7 +109,7 @@ class Chaos:
 
     def _check_journal(self) -> None:
         """Killed once more, at rest, it is restored to what it showed."""
-        before = Shown.by(self._controller)
+        before = self._shown_at_rest()
         self._controller.kill()
         self.kills["controller"] += 1
         journal = self._controller.home / "journal.db"
@@ -119,6 +120,18 @@ class Chaos:
         self._controller.start()
         awaited(self._controller.answers, "a controller that answers")
         self.wrongs += [f"shown otherwise: {wrong}" for wrong in before.differences(Shown.by(self._controller))]
+
+    def _shown_at_rest(self) -> Shown:
+        """What it shows once that does not change any more: last words of an agent may still come."""
+        found = Shown.by(self._controller)
+
+        def is_at_rest() -> bool:
+            nonlocal found
+            before, found = found, Shown.by(self._controller)
+            return not any(before.differences(found)) and all(node["up"] for node in found.nodes)
+
+        awaited(is_at_rest, "at rest", every_s=0.5)
+        return found
 
     def _have_a_controller(self) -> None:
         if self._controller.pid is None:

@@ -41,7 +41,8 @@ def below(root: Path) -> Iterator[Found]:
     for name in os.listdir("/proc"):
         if name.isdecimal() and int(name) != os.getpid():
             began, command, environ = _began(int(name)), _read(name, "cmdline"), _read(name, "environ")
-            if began is not None and (wanted in command or wanted in environ):
+            # One without a command line is just now becoming another program: it is seen the next time.
+            if began is not None and command and (wanted in command or wanted in environ):
                 yield _told_apart(int(name), began, command, environ)
 
 

@@ -11,7 +11,8 @@ import pytest
 from tests.live.controller import LiveController, awaited
 
 ROOT = Path(__file__).parents[2]
-SPACE, HERE, THERE = f"hocket-{os.getpid()}", "10.213.77.1", "10.213.77.2"
+NETWORK = f"10.213.{os.getpid() % 256}"  # of its own, should several tests run at a time
+SPACE, HERE, THERE = f"hocket-{os.getpid()}", f"{NETWORK}.1", f"{NETWORK}.2"
 INSIDE, OUTSIDE = f"hi{os.getpid() % 100000}", f"ho{os.getpid() % 100000}"
 
 needs_namespaces = pytest.mark.skipif(
@@ -44,7 +45,7 @@ def other_host():
 @pytest.mark.slow
 @needs_namespaces
 def test_an_agent_on_another_host_is_killed_and_its_jobs_go_on(tmp_path, other_host):
-    controller = LiveController(tmp_path, "--listen", HERE, "--no-agent", "--policy", "fifo", "--lease", "20")
+    controller = LiveController(tmp_path, "--listen", HERE, "--no-agent", "--policy", "fifo", "--lease", "120")
     controller.start()
     state, token = tmp_path / "elsewhere", tmp_path / "copied-token"
     agent = None
@@ -77,5 +78,5 @@ def test_an_agent_on_another_host_is_killed_and_its_jobs_go_on(tmp_path, other_h
     finally:
         if agent is not None and agent.poll() is None:
             agent.send_signal(signal.SIGINT)
-            agent.wait(30)
+            agent.wait(120)
         controller.kill()

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.live.at_rest import orphans
 
 ROOT = Path(__file__).parents[2]
 TRAIN = (sys.executable, str(ROOT / "examples" / "train_numpy.py"))
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 class User:
@@ -26,7 +27,7 @@ class User:
 
     def run(self, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "-m", "hocket", *args]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=120, env=self.env)
+        done = subprocess.run(line, capture_output=True, text=True, timeout=600, env=self.env)
         assert done.returncode == code, (args, done.returncode, done.stdout, done.stderr)
         return done
 
@@ -52,20 +53,7 @@ def user(tmp_path: Path) -> Iterator[User]:
     found.run("up", "--gpus", "2", "--detach")
     yield found
     if (home / "url").exists():
-        subprocess.run([sys.executable, "-m", "hocket", "down", "--grace", "1s"], env=found.env, timeout=120)
-
-
-def still_there(home: str) -> list[str]:
-    """Processes that know this home by their environment or command line."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            known = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if home.encode() in known and int(folder.name) != os.getpid():
-            found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return found
+        subprocess.run([sys.executable, "-m", "hocket", "down", "--grace", "1s"], env=found.env, timeout=600)
 
 
 @pytest.mark.slow
@@ -93,8 +81,7 @@ def test_a_user_walks_through_every_command(user: User) -> None:
     user.awaits("long", lambda row: row["state"] == "running" and row["epoch"] >= 2)
     assert "long" in user.says("top")
     user.run("pause", "long")
-    paused = user.awaits("long", lambda row: row["state"] in ("held", "paused"))
-    assert paused["gpus"] == []
+    paused = user.awaits("long", lambda row: row["state"] in ("held", "paused") and row["gpus"] == [])
     before = user.says("logs", "long")
     assert user.told("why", "long")["now"]
     user.run("resume", "lon*")
@@ -105,8 +92,10 @@ def test_a_user_walks_through_every_command(user: User) -> None:
     following = subprocess.Popen(
         [sys.executable, "-m", "hocket", "logs", "-f", "--tail", "1", "long"], stdout=subprocess.PIPE, env=user.env
     )
+    assert following.stdout is not None
+    assert following.stdout.readline().startswith(b"epoch ")
     user.run("stop", "long")
-    assert following.communicate(timeout=60)[0].startswith(b"epoch ")
+    following.communicate(timeout=300)
     assert following.returncode == 0
     assert user.awaits("long", lambda row: row["ended_s"] is not None)["state"] == "stopped"
 
@@ -135,7 +124,6 @@ def test_a_user_walks_through_every_command(user: User) -> None:
     }  # fmt: skip
     assert user.told("jobs")["jobs"] == []
 
-    home = user.env["HOCKET_HOME"]
     user.run("down")
     assert "start one with 'hocket up'" in user.run("jobs", code=2).stderr
-    assert still_there(home) == []
+    assert orphans(Path(user.env["HOCKET_HOME"])) == []

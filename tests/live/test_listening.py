@@ -18,7 +18,7 @@ from hocket.agent.address import connection
 def hocket(controller: LiveController, *args: str, code: int = 0, **env: str) -> str:
     known = {**os.environ, "HOCKET_HOME": str(controller.home), **env}
     done = subprocess.run(
-        [sys.executable, "-m", "hocket", *args], capture_output=True, text=True, timeout=60, env=known
+        [sys.executable, "-m", "hocket", *args], capture_output=True, text=True, timeout=300, env=known
     )
     assert done.returncode == code, (args, done.stdout, done.stderr)
     return done.stdout + done.stderr
@@ -79,7 +79,7 @@ def test_https_is_spoken_by_agent_and_users_who_trust_the_controller(tmp_path: P
         hocket(controller, "submit", "--wait", "--", "true")
         others = ssl.get_default_verify_paths().cafile or pem[1]
         assert "cannot be trusted" in hocket(controller, "jobs", code=2, HOCKET_CA=others)
-        plain = connection(url.replace("https", "http"), 5.0)
+        plain = connection(url.replace("https", "http"), 60.0)
         plain.request("GET", "/v1/health")
         with pytest.raises((OSError, HTTPException)):
             plain.getresponse()

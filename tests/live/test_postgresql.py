@@ -23,12 +23,13 @@ def test_a_controller_on_postgresql_is_killed_and_comes_back(tmp_path, server):
     controller.start()
     awaited(controller.answers, "the controller answers")
     jobs = [
-        {"id": "runs", "command": ["sleep", "2"], "cwd": "/"},
+        {"id": "runs", "command": ["sh", "-c", f"until [ -e '{tmp_path}/go' ]; do sleep 0.1; done"], "cwd": "/"},
         {"id": "waits", "command": ["true"], "cwd": "/"},
     ]
     assert not any(said["refused"] for said in controller.call("POST", "/v1/jobs", {"jobs": jobs})["jobs"])
     awaited(lambda: controller.jobs()["runs"]["state"] == "running", "the first one runs")
     controller.kill()
+    (tmp_path / "go").touch()
     controller.start()
     awaited(controller.answers, "it answers again")
     awaited(lambda: controller.jobs()["waits"]["state"] == "finished", "both are done")

@@ -25,7 +25,7 @@ class Client:
             jobs = [{"id": name, "command": ["true"], "cwd": "/"} for name in names]
             self.count += _BATCH
             try:
-                said = self._controller.call("POST", "/v1/jobs", {"jobs": jobs})["jobs"]
+                said = self._controller.call("POST", "/v1/jobs", {"jobs": jobs}, within_s=300)["jobs"]
             except NoAnswer:
                 self.unanswered += names
                 return

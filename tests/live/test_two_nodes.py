@@ -43,7 +43,7 @@ def two_nodes(tmp_path: Path) -> Iterator[LiveController]:
     finally:
         for agent in agents:
             agent.send_signal(signal.SIGINT)
-            agent.wait(30)
+            agent.wait(120)
         controller.kill()
 
 

@@ -49,7 +49,8 @@ class NodeAgent:
         self._runs.find()
 
         def hello(link: Link) -> Hello:
-            return Hello(devices.node, options.address or link.own_address(), self._runs.present())
+            address = options.address or link.own_address()
+            return Hello(devices.node, address, self._runs.present(), self._runs.kept_jobs())
 
         session = Session(hello)
         self._orders = Orders(links[0], session, self._runs, state)

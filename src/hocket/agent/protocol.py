@@ -43,6 +43,7 @@ class Hello(Struct, frozen=True):
     node: Node
     address: str  # where other nodes reach it
     runs: tuple[RunKey, ...] = ()
+    jobs: tuple[str, ...] = ()  # of which it keeps run folders: those that are over are to be forgotten
 
 
 class Welcome(Struct, frozen=True):

@@ -60,6 +60,11 @@ class Runs:
             kept = {r.key for r in self._all() if not r.heard.over and not r.is_forgotten}
             return tuple(sorted(kept | self._unsaid.keys()))
 
+    def kept_jobs(self) -> tuple[str, ...]:
+        """Those that were not forgotten. The order for that may have been lost with a controller or an agent."""
+        with self._changed:
+            return tuple(sorted(job for job, runs in self._by_job.items() if runs and job not in self._forgetting))
+
     # -- orders -------------------------------------------------------------------------------------------------
 
     def carry_out(self, order: Prepare | Run | Stop | Save | Forget) -> None:

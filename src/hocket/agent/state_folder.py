@@ -20,6 +20,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,6 +28,7 @@ from contextlib import suppress
 _LONGEST = 120
 _FORGOTTEN = "forgotten"  # an empty file among a job's runs; its time says when
 RUNS_KEPT = 20
+_PATIENCE_S = 1.0  # An agent that was killed may hold the lock a moment longer than it can be seen.
 
 
 class InUse(Exception):
@@ -85,11 +87,10 @@ class StateFolder:
         """Keep the logs of a job only, and of those that are kept no more than stated."""
         folder = self.job(job)
         if os.path.isdir(folder):
-            # The mark comes first: if the agent is killed here, what remains is still counted when it comes back.
+            # The mark comes first: if the agent is killed here, the next one ends what was begun.
             with suppress(OSError), open(os.path.join(folder, _FORGOTTEN), "wb"):  # or the disk is full
                 pass
-            for number in numbers(folder):
-                _keep_logs(os.path.join(folder, str(number)))
+            _keep_logs_of_all(folder)
             self._forgotten.pop(folder, None)
             self._forgotten[folder] = _size(folder)
         for name in ("checkpoints", "work"):
@@ -106,12 +107,14 @@ class StateFolder:
         return path
 
     def _find_forgotten(self) -> dict[str, int]:
+        """Those that bear the mark; what an agent before us did not come to remove is removed."""
         times: dict[str, float] = {}
         for folder in _listed(os.path.join(self.path, "runs")):
             try:
                 times[folder] = os.stat(os.path.join(folder, _FORGOTTEN)).st_mtime
             except OSError:  # It is not forgotten.
                 continue
+            _keep_logs_of_all(folder)
         return {folder: _size(folder) for folder in sorted(times, key=times.__getitem__)}
 
 
@@ -140,13 +143,14 @@ def remove(path: str) -> None:
         pass
 
 
-def _keep_logs(run: str) -> None:
-    for path in _listed(run):
-        name = os.path.basename(path)
-        if name != "log" and not name.startswith("log."):
-            remove(path)
-    with suppress(OSError):  # It has printed something.
-        os.rmdir(run)
+def _keep_logs_of_all(folder: str) -> None:
+    for run in (os.path.join(folder, str(number)) for number in numbers(folder)):
+        for path in _listed(run):
+            name = os.path.basename(path)
+            if name != "log" and not name.startswith("log."):
+                remove(path)
+        with suppress(OSError):  # It has printed something.
+            os.rmdir(run)
 
 
 def _size(folder: str) -> int:
@@ -167,12 +171,17 @@ def _listed(folder: str) -> list[str]:
 
 def _locked(path: str) -> int:
     fd = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(fd, 32).decode().strip()
-        os.close(fd)
-        raise InUse(f"state folder '{path}' has an agent already: process {holder}") from None
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > until:
+                holder = os.read(fd, 32).decode().strip()
+                os.close(fd)
+                raise InUse(f"state folder '{path}' has an agent already: process {holder}") from None
+            time.sleep(0.02)
     os.ftruncate(fd, 0)
     os.write(fd, f"{os.getpid()}\n".encode())
     return fd

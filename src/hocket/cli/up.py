@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hocket.service.home import Home
     from hocket.service.listening import Tls
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0  # for a detached one to answer; a few seconds, unless the machine does much else
 
 
 def up(

@@ -313,8 +313,10 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     def events() -> StreamingResponse:
         """Changes of jobs as they come (server-sent events)."""
 
+        changes = api.broadcast.listen()
+
         def told() -> Any:
-            for job_id in api.broadcast.listen():
+            for job_id in changes:
                 record = api.engine.catalogue.get(job_id) if job_id else None
                 if record is None:
                     yield b": still here\n\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from queue import Empty, Full, Queue
 from threading import Lock
+from weakref import WeakSet
 
 _WAITING = 10_000  # changes that a listener may be behind
 _SIGN_OF_LIFE_S = 15.0
@@ -15,7 +16,7 @@ class Broadcast:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._listeners: list[Queue[str]] = []
+        self._listeners: WeakSet[Queue[str]] = WeakSet()  # Who no longer listens has let go of its queue.
 
     def say(self, jobs: list[str]) -> None:
         """These jobs have changed."""
@@ -29,16 +30,16 @@ class Broadcast:
                     break
 
     def listen(self) -> Iterator[str]:
-        """The ids of jobs as they change, and an empty one now and then."""
+        """The ids of jobs as they change from now on, not only from the first `next`; an empty one now and then."""
         mine: Queue[str] = Queue(_WAITING)
         with self._lock:
-            self._listeners.append(mine)
+            self._listeners.add(mine)
+        return _heard(mine)
+
+
+def _heard(mine: Queue[str]) -> Iterator[str]:
+    while True:
         try:
-            while True:
-                try:
-                    yield mine.get(timeout=_SIGN_OF_LIFE_S)
-                except Empty:
-                    yield ""
-        finally:
-            with self._lock:
-                self._listeners.remove(mine)
+            yield mine.get(timeout=_SIGN_OF_LIFE_S)
+        except Empty:
+            yield ""

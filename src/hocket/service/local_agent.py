@@ -99,11 +99,12 @@ class LocalAgent:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         until = monotonic() + _LEAVE_S
-        while (left := agents_of(folder)) and monotonic() < until:
+        while (left := agents_of(folder)) and monotonic() < until + _LEAVE_S:
+            if monotonic() > until:
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             sleep(0.02)
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
 
 def agents_of(folder: str) -> list[int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 _DEBIAN = Path("/usr/lib/postgresql")
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 # The server refuses to run as root, so root lends itself to one of these.
 _UNPRIVILEGED = ("postgres", "nobody")
 

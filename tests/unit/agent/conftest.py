@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hocket.agent.events import read_events
 from hocket.agent.leftovers import end_leftovers
 from hocket.agent.logs import log_files
 
-PATIENCE_S = 30.0  # far more than anything here takes
+PATIENCE_S = 120.0  # far more than anything here takes
 
 
 def wait_until(condition: Callable[[], Any], what: str = "it") -> Any:
@@ -45,6 +46,10 @@ class Run:
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         found, _ = read_events(str(self.folder / run_folder.EVENTS))
         return [e for e in found if kind in (None, e["event"])]
+
+    def story(self) -> list[str]:
+        """What happened, but what it used: of that, a slow machine tells more often."""
+        return [e["event"] for e in self.events() if e["event"] != "use"]
 
     def wait_for(self, kind: str) -> dict[str, Any]:
         def found() -> list[dict[str, Any]]:
@@ -84,8 +89,11 @@ class Run:
         return event
 
     def log(self) -> str:
-        files = [Path(path) for _place, path in log_files(str(self.folder))]
-        return b"".join(f.read_bytes() for f in files if f.exists()).decode(errors="replace")
+        parts = []
+        for _place, path in log_files(str(self.folder)):
+            with suppress(FileNotFoundError):  # not there yet, or renamed or removed meanwhile
+                parts.append(Path(path).read_bytes())
+        return b"".join(parts).decode(errors="replace")
 
     def complaints(self) -> str:
         path = self.folder / run_folder.COMPLAINTS

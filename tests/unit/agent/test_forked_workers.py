@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from hocket.agent import warm
+from hocket.agent.process_tree import process
 
 SHOWS = (
     "import os, sys, heavy\n"
@@ -122,7 +123,7 @@ def test_forked_workers_die_with_their_sidecar(run: Any, project: Path, until: A
     pids = job.events("started")[0]["pids"]
     os.kill(job.pid, signal.SIGKILL)
     job.sidecar.wait()
-    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the end of the workers")
+    until(lambda: not any(process(pid) for pid in pids), "the end of the workers")
 
 
 def test_what_will_go_on_from_a_checkpoint_is_prepared_before_there_is_one(run: Any, project: Path) -> None:
@@ -211,13 +212,13 @@ def test_workers_of_torch_wait_for_the_port_that_the_first_one_opens(monkeypatch
         server.bind(("127.0.0.1", 0))
         for name, value in (("MASTER_ADDR", "127.0.0.1"), ("RANK", "1"), ("MASTER_PORT", server.getsockname()[1])):
             monkeypatch.setenv(name, str(value))
-        monkeypatch.setattr(warm, "MEETING_S", 30.0)
+        monkeypatch.setattr(warm, "MEETING_S", 60.0)
         waiting = threading.Thread(target=warm.await_first_worker)
         waiting.start()
         time.sleep(0.05)
         assert waiting.is_alive(), "nobody listens there yet"
         server.listen()
-        waiting.join(20.0)
+        waiting.join(60.0)
         assert not waiting.is_alive()
         monkeypatch.setenv("RANK", "0")
         server.close()

@@ -129,6 +129,7 @@ def test_hundreds_of_megabytes_of_output_take_neither_disk_nor_memory(run: Any, 
 
     until(printed)
     job.wait_for_text("the end\n")
+    printed()
     assert 3 << 20 < most_on_disk <= 4 << 20
     assert peak_mib(job.pid) < 20
     job.send("kill")

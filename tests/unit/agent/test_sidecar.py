@@ -32,8 +32,8 @@ def test_a_command_runs_at_once_and_its_output_and_exit_code_are_told(run: Any) 
     end = job.finish()
     assert job.log() == "out\nerr\n"
     assert (end["code"], end["signal"], end["asked"], end["after_s"]) == (7, None, False, None)
-    assert [e["event"] for e in job.events()] == ["started", "exited"]
-    assert [e["n"] for e in job.events()] == [1, 2]
+    assert job.story() == ["started", "exited"]
+    assert [e["n"] for e in job.events()] == list(range(1, len(job.events()) + 1))
     assert job.events("started")[0].items() >= {"warm": False, "resumed": False}.items()
 
 
@@ -121,7 +121,7 @@ def test_a_job_that_closes_its_output_is_not_over(run_python: Any, tmp_path: Pat
     assert job.log() == "before\n"
 
 
-def test_use_of_the_whole_process_tree_is_told(run_python: Any) -> None:
+def test_use_of_the_whole_process_tree_is_told(run_python: Any, until: Any) -> None:
     program = (
         "import os, time\n"
         "held = [bytearray(b'x' * (20 << 20))]\n"
@@ -130,10 +130,11 @@ def test_use_of_the_whole_process_tree_is_told(run_python: Any) -> None:
         "while True: time.sleep(0.01)"
     )
     job = run_python(program)
-    use = job.wait_for("use")
+    # The first look may come before all is there that will be held.
+    (use, *_) = until(lambda: [e for e in job.events("use") if e["mem_mib"] > 50], "50 MiB")
     job.send("kill")
     end = job.finish()
-    assert 50 < use["mem_mib"] < 100, "memory that both share counts once"
+    assert use["mem_mib"] < 100, "memory that both share counts once"
     assert use["cpu_s"] > 0
     assert 0 < use["cores"] < 4
     assert end["cpu_s"] > 0
@@ -147,7 +148,7 @@ def test_a_command_that_does_not_exist_is_named(run: Any) -> None:
     job = run("no-such-trainer", "--fast")
     reason = job.wait_for("cannot-start")["reason"]
     assert reason == "command 'no-such-trainer' cannot be started: No such file or directory"
-    assert [e["event"] for e in job.events()] == ["cannot-start"]
+    assert job.story() == ["cannot-start"]
 
 
 def test_a_command_that_is_not_executable_is_named(run: Any, tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_a_bad_spec_names_the_field_and_the_rule(prepared_run: Any, field: str, 
     assert rule in reason
     assert field in reason
     assert "secret" not in reason
-    assert job.sidecar.wait(30) == 2
+    assert job.sidecar.wait(120) == 2
     assert reason in job.complaints()
 
 
@@ -222,11 +223,11 @@ def test_a_second_sidecar_for_a_folder_refuses(run: Any) -> None:
     job = run("sleep", "60")
     job.wait_for("started")
     second = subprocess.run(
-        [sys.executable, "-m", "hocket.agent.sidecar", str(job.folder)], capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "hocket.agent.sidecar", str(job.folder)], capture_output=True, text=True, timeout=120
     )
     assert second.returncode == 3
     assert second.stderr == f"sidecar: run folder '{job.folder}' has a sidecar already: process {job.pid}\n"
-    assert len(job.events()) == 1, "the first did not notice"
+    assert job.story() == ["started"], "the first did not notice"
     assert run_folder.is_running(str(job.folder))
     job.send("kill")
     job.finish()
@@ -245,7 +246,7 @@ def test_an_attempt_that_is_over_does_not_run_again(run: Any) -> None:
     job = run("sh", "-c", "echo once")
     job.finish()
     again = job.launch()
-    assert again.sidecar.wait(30) == 4
+    assert again.sidecar.wait(120) == 4
     assert job.log() == "once\n"
     assert len(job.events("exited")) == 1
 
@@ -332,16 +333,12 @@ def test_after_a_sidecar_died_in_the_middle_of_a_line_the_attempt_begins_again(r
     job.sidecar.kill()
     job.sidecar.wait()
     with open(job.folder / "events.jsonl", "ab") as file:
-        file.write(b'{"n":2,"at":17000')
+        file.write(b'{"n":%d,"at":17000' % (len(job.events()) + 1))
     (tmp_path / "again").touch()
     job.launch()
     assert job.finish()["code"] == 0
-    assert [(e["n"], e["event"]) for e in job.events()] == [
-        (1, "started"),
-        (2, "warning"),
-        (3, "started"),
-        (4, "exited"),
-    ]
+    assert job.story() == ["started", "warning", "started", "exited"]
+    assert [e["n"] for e in job.events()] == list(range(1, len(job.events()) + 1))
 
 
 FULL = """
@@ -362,7 +359,7 @@ print(json.dumps([before, events.flush(), [(e["n"], e["event"]) for e in read_ev
 
 def test_facts_that_a_full_disk_does_not_take_are_written_later_and_in_order(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path / "e")], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", FULL, str(tmp_path / "e")], capture_output=True, text=True, check=True, timeout=120
     )
     before, flushed, after = json.loads(done.stdout)
     assert before == [["started"], False]

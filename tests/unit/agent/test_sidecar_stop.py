@@ -74,7 +74,7 @@ def test_a_job_that_ignores_its_signal_is_killed_after_the_grace(run_python: Any
     job.wait_for_text("training\n")
     job.send("stop", grace_s=0.3)
     end = job.finish()
-    assert job.log() == "training\nno\n"
+    assert job.events("checkpoint-asked")[0]["grace_s"] == 0.3
     assert (end["signal"], end["asked"], end["killed"]) == ("SIGKILL", True, True)
     assert end["after_s"] >= 0.3
 
@@ -139,20 +139,21 @@ def test_a_program_that_outlives_its_shell_may_finish_saving(run: Any, tmp_path:
 
 
 def test_a_job_without_progress_for_too_long_is_hung(run_python: Any) -> None:
-    job = run_python(SAVES, hang_limit_s=0.5)
+    job = run_python(SAVES, hang_limit_s=4)  # A slow machine needs a while to begin.
     end = job.finish()
     assert (end["hung"], end["asked"], end["code"]) == (True, False, 0)
-    assert job.events("hung")[0]["silent_s"] == 0.5
+    assert job.events("hung")[0]["silent_s"] == 4
     assert job.log() == "training\nsaving on SIGTERM\n"
 
 
-def test_a_hung_job_that_ignores_its_signal_is_killed(run_python: Any) -> None:
-    end = run_python(DEAF, hang_limit_s=0.2, grace_s=0.2).finish()
+def test_a_hung_job_that_ignores_its_signal_is_killed(run: Any) -> None:
+    # A shell is deaf from its first moment; Python would need a while to get there.
+    end = run("sh", "-c", "trap '' TERM; exec sleep 600", hang_limit_s=2, grace_s=0.2).finish()
     assert (end["hung"], end["killed"], end["signal"]) == (True, True, "SIGKILL")
 
 
 def test_where_no_progress_is_read_a_job_that_prints_is_not_hung(run_python: Any) -> None:
-    end = run_python("import time\nfor n in range(30): print(n); time.sleep(0.05)", hang_limit_s=1).finish()
+    end = run_python("import time\nfor n in range(50): print(n); time.sleep(0.1)", hang_limit_s=4).finish()
     assert (end["hung"], end["code"]) == (False, 0)
 
 
@@ -164,12 +165,15 @@ stay = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time
 plain = subprocess.Popen([sys.executable, '-c', stay])
 away = subprocess.Popen([sys.executable, '-c', stay], start_new_session=True)
 wiped = subprocess.Popen([sys.executable, '-c', stay], start_new_session=True, env={})
+up, is_up = os.pipe()
 if os.fork() == 0:  # twice, as daemons do
     os.setsid()
     if os.fork():
         os._exit(0)
     os.write(1, f'daemon {os.getpid()}\\n'.encode())
+    os.write(is_up, b'.')
     time.sleep(600)
+os.read(up, 1)
 os.write(1, f'plain {plain.pid}\\naway {away.pid}\\nwiped {wiped.pid}\\nready\\n'.encode())
 """
 
@@ -182,7 +186,6 @@ def pids_in(log: str) -> dict[str, int]:
 def test_what_a_job_started_is_gone_when_it_is_over(run_python: Any, how: str) -> None:
     job = run_python(CHILDREN + ("" if how == "by itself" else "time.sleep(600)"))
     job.wait_for_text("ready\n")
-    job.wait_for_text("daemon")
     if how != "by itself":
         job.send(how, grace_s=0.2)
     end = job.finish()
@@ -209,7 +212,6 @@ def test_children_that_keep_forking_are_caught_up_with(run_python: Any) -> None:
 def test_a_job_dies_with_its_sidecar_and_what_it_started_can_be_found(run_python: Any, until: Any) -> None:
     job = run_python(CHILDREN + "time.sleep(600)")
     job.wait_for_text("ready\n")
-    job.wait_for_text("daemon")
     (worker,) = job.events("started")[0]["pids"]
     assert is_alive(worker)
     job.sidecar.kill()

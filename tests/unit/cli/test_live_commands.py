@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from tests.unit.cli.typed import hocket, refused
 from typer.testing import CliRunner
 
+from hocket.cli import live_options
 from hocket.cli.main import app
 
 
@@ -398,7 +398,8 @@ def completed(*words: str) -> list[str]:
     return str(result.stdout).split()
 
 
-def test_names_of_jobs_are_completed_from_the_controller(controller: Any) -> None:
+def test_names_of_jobs_are_completed_from_the_controller(controller: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_options, "_PATIENCE_S", 60.0)  # A shell has less; a test has time.
     controller.add("resnet-1", "running")
     controller.add("resnet-2", "failed")
     assert completed("stop", "res") == ["resnet-1"]
@@ -409,7 +410,5 @@ def test_names_of_jobs_are_completed_from_the_controller(controller: Any) -> Non
 
 def test_without_a_controller_completion_is_silent(home: Path) -> None:
     assert completed("stop", "res") == []
-    began = time.monotonic()
     (home / "url").write_text("http://127.0.0.1:1")
     assert completed("stop", "res") == []
-    assert time.monotonic() - began < 30, "it does not hang"

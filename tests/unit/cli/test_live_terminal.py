@@ -28,7 +28,7 @@ def test_top_leaves_with_a_key_and_the_terminal_is_as_it_was(controller: Any, ke
     os.write(master, key)
     while b"\x1b[?1049l" not in screen:  # Back on the screen that was there before.
         screen += os.read(master, 65536)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=120) == 0
     assert termios.tcgetattr(slave) == before
     os.close(slave)
     os.close(master)
@@ -45,7 +45,7 @@ def test_a_terminal_shows_fifty_jobs_and_says_how_many_more(controller: Any) -> 
     screen = b""
     while b"more (" not in screen:
         screen += os.read(master, 65536)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=120) == 0
     assert "… and 10 more (--all-rows shows them)" in screen.decode()
     assert (b"j49" in screen, b"j50" in screen) == (True, False)
     os.close(slave)

@@ -1,4 +1,4 @@
-"""Commands as processes: parallel runs, interrupts, terminals, and what the first look costs."""
+"""Commands as processes: parallel runs, interrupts, terminals, and what the first look loads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import pty
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -17,14 +16,15 @@ from typing import Any
 
 import pytest
 
+from hocket.agent.process_tree import process as lives
 from hocket.control.journal import SqliteJournal
 
 HOCKET = (sys.executable, "-m", "hocket")
-LONG = "poisson?jobs=30000&gap=60"  # some seconds of work
+LONG = "poisson?jobs=100000&gap=60"  # far more work than anybody waits for here
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*HOCKET, *args], capture_output=True, text=True, timeout=120)
+    return subprocess.run([*HOCKET, *args], capture_output=True, text=True, timeout=600)
 
 
 def begin(*args: str) -> subprocess.Popen[str]:
@@ -35,7 +35,7 @@ def begin(*args: str) -> subprocess.Popen[str]:
 
 
 def await_that(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -45,7 +45,7 @@ def await_that(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
 def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
     os.killpg(process.pid, signal.SIGINT)
     try:
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()
@@ -65,19 +65,23 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def test_help_costs_little_and_loads_nothing_heavy() -> None:
+def await_end(pids: list[int]) -> None:
+    """Until nobody of them is there; of a zombie, whoever inherited it has yet to take notice."""
+    deadline = time.monotonic() + 120
+    while any(map(lives, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from hocket.cli.main import app\n"
         "try: app(['--help'])\n"
         "except SystemExit: pass\n"
         "print(sorted({'numpy', 'matplotlib', 'hocket.control', 'sqlite3'} & sys.modules.keys()))"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert result.stdout.splitlines()[-1] == "[]", result
-    # Loosely: the figure itself belongs into a benchmark. 0.3 s is usual.
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
 
 
 def test_simulate_as_a_process_counts_the_cpu_time_of_all_of_it() -> None:
@@ -133,10 +137,7 @@ def test_an_interrupted_comparison_leaves_no_process_behind() -> None:
     workers = children(process.pid)
     out, err = interrupted(process)
     assert (out, err) == ("", "hocket: interrupted\n")
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    await_end(workers)
 
 
 def test_workers_end_when_their_parent_is_killed() -> None:
@@ -145,16 +146,13 @@ def test_workers_end_when_their_parent_is_killed() -> None:
     workers = children(process.pid)
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}").exists() for pid in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    await_end(workers)
 
 
 def test_progress_goes_to_a_terminal_and_results_do_not_mix_with_it() -> None:
     screen, end = pty.openpty()
     process = subprocess.Popen(
-        [*HOCKET, "simulate", "poisson?jobs=12000", "--cluster", "16x8", "--policy", "fifo", "--json"],
+        [*HOCKET, "simulate", "poisson?jobs=30000", "--cluster", "16x8", "--policy", "fifo", "--json"],
         stdout=subprocess.PIPE,
         stderr=end,
         text=True,
@@ -168,7 +166,7 @@ def test_progress_goes_to_a_terminal_and_results_do_not_mix_with_it() -> None:
     except OSError:
         pass  # So a terminal says that nobody writes to it any more.
     os.close(screen)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 0
-    assert json.loads(out)["finished"] == 12000
-    assert re.search(rb"fifo.*/12000", shown)
+    assert json.loads(out)["finished"] == 30000
+    assert re.search(rb"fifo.*/30000", shown)

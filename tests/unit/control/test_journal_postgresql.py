@@ -32,7 +32,7 @@ def cycle(number: int) -> Cycle:
     return Cycle(float(number), (JobSubmitted(float(number), Job(f"j{number}")),))
 
 
-def held(url: str, patience_s: float = 10.0) -> PostgresqlJournal:
+def held(url: str, patience_s: float = 60.0) -> PostgresqlJournal:
     return PostgresqlJournal(url, HEADER, goes_on=True, patience_s=patience_s)
 
 
@@ -46,7 +46,7 @@ def cut_off(server: PostgresServer, journal: PostgresqlJournal) -> None:
 
 
 def await_true(db: Any, question: str) -> None:
-    deadline_s = monotonic() + 20
+    deadline_s = monotonic() + 120
     while db.execute(question).fetchone() != (True,):
         assert monotonic() < deadline_s, question
 

@@ -18,7 +18,7 @@ import pytest
 from hocket.agent.progress import open_reader
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "train_numpy.py"
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 class Run:
@@ -98,21 +98,23 @@ def test_paused_within_an_epoch_and_resumed_it_ends_with_the_same_accuracy(tmp_p
 
 
 def test_killed_it_goes_on_from_its_last_checkpoint_with_the_same_accuracy(tmp_path: Path, uninterrupted: str) -> None:
-    first = Run(tmp_path, "--epochs", "6", "--pace", "0.5", "--checkpoint-every", "2")
-    first.wait_until(lambda: len(first.lines("epoch")) == 3)
+    first = Run(tmp_path, "--epochs", "6", "--pace", "1.5", "--checkpoint-every", "2")
+    first.wait_until(lambda: len(first.lines("epoch")) >= 3)
     first.process.kill()
     assert first.end()[0] == -signal.SIGKILL
+    saved = [line["epoch"] for line in first.lines("checkpoint")]
+    assert saved[:1] == [2]
     second = Run(tmp_path, "--epochs", "6")
     assert final(second.end()[1]) == final(uninterrupted)
-    assert [line["epoch"] for line in second.lines("start")] == [2]
+    assert [line["epoch"] for line in second.lines("start")] == saved[-1:]
 
 
 def test_asked_by_sigusr1_it_saves_and_goes_on(tmp_path: Path, uninterrupted: str) -> None:
-    run = Run(tmp_path, "--epochs", "6", "--epoch-seconds", "0.2", "--checkpoint-every", "100")
-    run.wait_until(lambda: len(run.lines("epoch")) == 1)
+    run = Run(tmp_path, "--epochs", "6", "--pace", "1", "--checkpoint-every", "100")
+    run.wait_until(lambda: len(run.lines("epoch")) >= 1)
     assert run.lines("checkpoint") == []
     run.process.send_signal(signal.SIGUSR1)
-    run.wait_until(lambda: len(run.lines("checkpoint")) == 1)
+    run.wait_until(lambda: len(run.lines("checkpoint")) >= 1)
     assert (tmp_path / "checkpoints" / "checkpoint.npz").exists()
     code, output = run.end()
     assert (code, final(output)) == (0, final(uninterrupted))

@@ -39,7 +39,7 @@ class Caller:
         self.port, self.headers = port, headers
 
     def call(self, method, path, body=None, **headers):
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=120)
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         connection.putrequest(method, path)
         for name, value in {**self.headers, **headers}.items():
@@ -58,13 +58,19 @@ class Caller:
     def post(self, path, body=b"", **headers):
         return self.call("POST", path, body, **headers)
 
+    def await_state(self, job, state):
+        until = time.monotonic() + 60
+        while (found := self.get(f"/v1/jobs/{job}").json()["state"]) != state:
+            assert time.monotonic() < until, found
+            time.sleep(0.01)
+
 
 @pytest.fixture
 def engine(tmp_path):
     found = Engine(str(tmp_path / "journal.db"), find("las").bound(), lease_s=300.0)
     found.start()
     found.sessions.open("here", "127.0.0.1")
-    found.executor.post(found.executor.hello(Hello(Node("here", 2, cores=4.0), "127.0.0.1"))).result(10)
+    found.executor.post(found.executor.hello(Hello(Node("here", 2, cores=4.0), "127.0.0.1"))).result(60)
     yield found
     found.close()
 
@@ -84,7 +90,7 @@ def port(app):
         time.sleep(0.005)
     yield listener.getsockname()[1]
     server.should_exit = True
-    thread.join(10)
+    thread.join(60)
     listener.close()
 
 

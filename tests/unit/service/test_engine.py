@@ -19,15 +19,15 @@ def submit(engine, name):
 
 @pytest.mark.slow
 def test_a_journal_that_cannot_be_written_is_said_and_nothing_is_accepted_until_it_can(engine, tmp_path):
-    submit(engine, "before").result(10)
+    submit(engine, "before").result(60)
     in_the_way = sqlite3.connect(tmp_path / "journal.db", isolation_level=None)
     in_the_way.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match=r"journal\.db"):
-        submit(engine, "during").result(60)
+        submit(engine, "during").result(120)
     assert "journal.db" in engine.trouble
     in_the_way.execute("ROLLBACK")
     in_the_way.close()
-    submit(engine, "after").result(10)
+    submit(engine, "after").result(60)
     assert not engine.trouble
     assert [view.job.id for view in engine.snapshot.jobs.values()] == ["before", "after"]
 
@@ -49,9 +49,9 @@ def test_all_that_was_accepted_is_there_again(tmp_path):
     path = str(tmp_path / "other.db")
     first = Engine(path, find("fifo").bound())
     first.start()
-    first.executor.post(first.executor.hello(Hello(Node("here", 1), "127.0.0.1"))).result(10)
+    first.executor.post(first.executor.hello(Hello(Node("here", 1), "127.0.0.1"))).result(60)
     for n in range(50):
-        submit(first, f"j{n}").result(10)
+        submit(first, f"j{n}").result(60)
     first.close()
     again = Engine(path, find("fifo").bound())
     assert list(again.catalogue.records) == [f"j{n}" for n in range(50)]

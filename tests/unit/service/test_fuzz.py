@@ -26,7 +26,7 @@ def test_whatever_comes_the_answer_is_no_500(app, port):
         @given(operation.as_strategy())
         def try_it(case):
             nonlocal tried
-            answer = case.call(base_url=f"http://127.0.0.1:{port}", headers=headers)
+            answer = case.call(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=120)
             tried += 1
             assert answer.status_code < 500, (case.path, answer.status_code, answer.text)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from hocket.agent import run_folder
 from hocket.agent.events import read_events
 from hocket.agent.state_folder import StateFolder
+from hocket.service import local_agent
 from hocket.service.home import Home
 from hocket.service.local_agent import LocalAgent, agents_of
 
@@ -20,7 +22,7 @@ NOBODY = "http://127.0.0.1:9"  # discards; nobody listens there
 
 
 def awaited(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -32,7 +34,8 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home.make()
     yield home
     for pid in agents_of(str(home.agent)):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -48,14 +51,14 @@ def job(home: Home) -> Iterator[str]:
     awaited(lambda: any(fact["event"] == "started" for fact in read_events(f"{folder}/{run_folder.EVENTS}")[0]))
     yield folder
     run_folder.send(folder, {"do": "kill"})
-    sidecar.wait(20)
+    sidecar.wait(120)
 
 
 @pytest.mark.slow
 def test_an_agent_that_is_stopped_before_it_is_ready_stops_the_jobs(home: Home, job: str) -> None:
     agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
     agent.start()
-    agent.stop(5.0)
+    agent.stop(60.0)
     assert not run_folder.is_running(job)
     assert not agents_of(str(home.agent))
 
@@ -64,9 +67,10 @@ def test_an_agent_that_is_stopped_before_it_is_ready_stops_the_jobs(home: Home, 
 def test_an_agent_that_dies_as_it_is_stopped_has_another_stop_the_jobs(home: Home, job: str) -> None:
     agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
     agent.start()
+    awaited(lambda: len(agents_of(str(home.agent))) == 1)  # For a moment, a new process has no command line.
     (pid,) = agents_of(str(home.agent))
     os.kill(pid, signal.SIGKILL)
-    agent.stop(5.0)
+    agent.stop(60.0)
     assert not run_folder.is_running(job)
     assert not agents_of(str(home.agent))
 
@@ -75,8 +79,26 @@ def test_an_agent_that_dies_as_it_is_stopped_has_another_stop_the_jobs(home: Hom
 def test_the_agent_of_an_earlier_controller_leaves_though_nothing_says_that_it_is_there(home: Home) -> None:
     where = ["--url", NOBODY, "--token-file", str(home.token_file), "--state", str(home.agent)]
     with subprocess.Popen([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
+        awaited(lambda: agents_of(str(home.agent)) == [earlier.pid])
         later = LocalAgent(home, NOBODY, ["--gpus", "1"])
         later.start()
         assert earlier.wait() in (0, -signal.SIGTERM)
-    later.stop(5.0)
+    later.stop(60.0)
     assert not agents_of(str(home.agent))
+
+
+@pytest.mark.slow
+def test_an_agent_that_does_not_leave_is_killed_and_gone_before_another_begins(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_agent, "_LEAVE_S", 5.0)
+    where = ["--url", NOBODY, "--token-file", str(home.token_file), "--state", str(home.agent)]
+    with subprocess.Popen([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
+        awaited(lambda: agents_of(str(home.agent)) == [earlier.pid])
+        earlier.send_signal(signal.SIGSTOP)
+        monkeypatch.setattr(local_agent.subprocess, "Popen", lambda *_, **__: agents_of(str(home.agent)))
+        there = LocalAgent(home, NOBODY, [])._launch()
+        monkeypatch.undo()
+        assert there == []
+        # It was told to leave first; which of the two is told of, of one that stood still, the kernel decides.
+        assert earlier.wait() in (-signal.SIGKILL, -signal.SIGTERM)

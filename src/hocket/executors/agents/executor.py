@@ -327,6 +327,7 @@ class AgentExecutor:
 
         def make(state: State, now_s: float) -> list[Event]:
             known = state.nodes.live.get(hello.node.id)
+            self._forget_again(hello, state)
             if known is None or not known.up or known.node != hello.node:
                 self._let_go(hello, [])
                 return [NodeJoined(now_s, hello.node)]
@@ -335,6 +336,12 @@ class AgentExecutor:
             return [event for view in here for event in self._compare(view, hello, now_s)]
 
         return make
+
+    def _forget_again(self, hello: Hello, state: State) -> None:
+        """Whoever was to be told that a job is over may have died before it was."""
+        running = {run.job for run in hello.runs}  # of which we decide below
+        over = [job for job in hello.jobs if job not in running and job not in state.jobs.live]
+        self.sessions.tell(hello.node.id, [Forget(job) for job in over])
 
     def _let_go(self, hello: Hello, here: Sequence[JobView]) -> None:
         wanted = {run for view in here for run in going(view)} | {coming(v) for v in here if keeps_spare(v)}

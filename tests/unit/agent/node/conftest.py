@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 import pytest
 
-from hocket.agent import run_folder
+from hocket.agent import known_run, run_folder
 from hocket.agent.leftovers import end_leftovers
 from hocket.agent.protocol import Heard, Hello, Numbered, Order, Prepare, Report, Run, RunKey, Welcome
 
-PATIENCE_S = 20.0  # far more than anything here takes
+PATIENCE_S = 120.0  # far more than anything here takes
 TOKEN = "a-token"
+SPECS = (run_folder.SPEC, known_run.CLOSED)
 
 
 class Controller:
@@ -83,7 +85,13 @@ class Controller:
             def handle_error(self, *_: Any) -> None:
                 pass
 
-        self._server = Server(("127.0.0.1", self._port), Handler)
+        def listening() -> Server | None:
+            try:
+                return Server(("127.0.0.1", self._port), Handler)
+            except OSError:  # While we were away, somebody's connection was given our port.
+                return None
+
+        self._server = wait_until(listening, "our port")
         self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
@@ -220,7 +228,7 @@ class Agent:
         return self.complaints.read_text()
 
     def folders(self) -> list[Path]:
-        return [path.parent for path in self.state.glob("runs/*/*/spec.*")]
+        return [path.parent for name in SPECS for path in self.state.glob(f"runs/*/*/{name}")]
 
     def folder(self, number: int = 1) -> Path:
         return next(path for path in self.folders() if path.name == str(number))
@@ -237,9 +245,10 @@ class Agent:
             while run_folder.is_running(str(folder)):
                 pid = int((folder / run_folder.LOCK).read_text() or 0)
                 if pid:
-                    os.kill(pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):  # It ends just now, by itself.
+                        os.kill(pid, signal.SIGKILL)
                 time.sleep(0.005)
-            spec = next(path for path in folder.glob("spec.*"))
+            spec = next(folder / name for name in SPECS if (folder / name).exists())
             left += end_leftovers(json.loads(spec.read_text())["mark"])
         assert left == []
 

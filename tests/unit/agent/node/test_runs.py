@@ -33,6 +33,7 @@ class Node:
         self.watch = Watch()
         self.runs = Runs(self.state, self.watch, lambda env: env)
         self.heard: list[Report] = []
+        self.calls: list[set[str]] = []  # what was said together
         self._ends = False
         self._thread = threading.Thread(target=self._wait, daemon=True)
         self._thread.start()
@@ -53,6 +54,7 @@ class Node:
                 if (report.run, report.event) == (key, event):
                     return report
             batch = self.runs.next_batch()
+            self.calls.append({report.event for report in batch.reports()})
             self.heard += batch.reports()
             self.runs.heard(batch)
 
@@ -112,11 +114,14 @@ def test_what_a_job_uses_waits_for_company(node: Node, until: Any, monkeypatch: 
     monkeypatch.setattr(unsaid, "_LAZY_S", 3600.0)
     key = node.run("j", 1, *FOR_EVER)
     node.hear(key, "started")
+    listening = threading.Thread(target=node.hear, args=(key, "exited"), daemon=True)
+    listening.start()
     until(lambda: any(f["event"] == "use" for f, _ in facts(node.state.run("j", 1) + "/events.jsonl", 0)))
-    assert [r.event for r in node.heard] == ["started"]
+    listening.join(0.2)  # It would be said by then.
     node.runs.carry_out(Stop(key, 0.0))
-    node.hear(key, "exited")
+    listening.join()
     assert [r.event for r in node.heard][:2] == ["started", "use"]
+    assert {"use"} not in node.calls, "it is never said alone"
 
 
 def test_one_call_holds_a_bounded_part_of_a_long_silence(node: Node) -> None:
@@ -152,7 +157,7 @@ def test_of_forgotten_jobs_the_last_logs_are_kept(node: Node, until: Any) -> Non
     for name in "abcde":
         node.hear(node.run(name, 1, "echo", name), "exited")
         node.runs.carry_out(Forget(name))
-        until(lambda: not node.runs.present())
+        until(lambda: not node.runs._by_job, "it is forgotten")  # in this order
     until(lambda: sorted(os.listdir(node.state.path + "/runs")) == ["c", "d", "e"])
     assert Path(node.state.run("e", 1), "log").read_text() == "e\n"
     assert os.listdir(node.state.path + "/checkpoints") == []
@@ -164,7 +169,7 @@ def test_of_forgotten_jobs_the_last_logs_are_kept(node: Node, until: Any) -> Non
 def test_what_a_job_saved_outlives_it(node: Node, until: Any) -> None:
     node.hear(node.run("j", 1, "sh", "-c", "touch $HOCKET_CHECKPOINT_DIR/model"), "exited")
     node.runs.carry_out(Forget("j"))
-    until(lambda: not node.runs.present())
+    until(lambda: "j" not in node.runs._by_job, "it is forgotten")
     assert os.listdir(node.state.path + "/checkpoints/j") == ["model"]
 
 

@@ -22,7 +22,11 @@ PROGRAM = "import hocket\n"
 def run(program: str, env: dict[str, str]) -> str:
     """What a process of its own wrote to stderr; it must end well."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM + program], env={**os.environ, **env}, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", PROGRAM + program],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -105,7 +109,7 @@ def test_processes_that_report_at_once_are_told_apart(opened: Any) -> None:
     ranks = [
         subprocess.Popen([sys.executable, "-c", program, rank], env={**os.environ, **reader.env()}) for rank in "abc"
     ]
-    assert [rank.wait(60) for rank in ranks] == [0, 0, 0]
+    assert [rank.wait(300) for rank in ranks] == [0, 0, 0]
     assert dict(reader.poll()) == {1: {"a" * 40: 99.0, "b" * 40: 99.0, "c" * 40: 99.0}}
 
 

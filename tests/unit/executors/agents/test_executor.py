@@ -14,12 +14,13 @@ from hocket.policies import find
 from hocket.service.engine import Engine
 
 NODE = Node("here", gpus=2, cores=4.0)
+PATIENCE_S = 60.0  # far more than anything here takes
 
 
 class World:
     """A controller that may be killed, and what its only agent says and hears."""
 
-    def __init__(self, path, policy="las", lease_s=30.0):
+    def __init__(self, path, policy="las", lease_s=300.0):
         self.path, self.policy, self.lease_s = path, policy, lease_s
         self.n = {}
         self.up()
@@ -33,24 +34,25 @@ class World:
         self.engine.close()
         self.up()
 
-    def hello(self, *runs):
+    def hello(self, *runs, jobs=()):
         self.session = self.engine.sessions.open(NODE.id, "127.0.0.1")
         self.taken = 0
-        self.engine.executor.post(self.engine.executor.hello(Hello(NODE, "127.0.0.1", runs))).result(5)
+        said = Hello(NODE, "127.0.0.1", runs, jobs)
+        self.engine.executor.post(self.engine.executor.hello(said)).result(PATIENCE_S)
 
     def submit(self, *jobs):
         def make(_state: State, now_s: float):
             return [JobSubmitted(now_s, job) for job in jobs]
 
-        self.engine.executor.post(make).result(5)
+        self.engine.executor.post(make).result(PATIENCE_S)
 
     def ask(self, job, wish):
-        self.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, job, wish)]).result(5)
+        self.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, job, wish)]).result(PATIENCE_S)
 
     def orders(self, count=1):
         """The next orders, as many as are expected; fails when they do not come, or more do."""
         found = []
-        until = time.monotonic() + 5
+        until = time.monotonic() + PATIENCE_S
         while len(found) < count and time.monotonic() < until:
             new = self.engine.sessions.orders(self.session, self.taken, 0.2)
             found += [numbered.order for numbered in new]
@@ -66,7 +68,7 @@ class World:
             if not again:
                 self.n[run] = self.n.get(run, 0) + 1
             reports.append(Report(run, 0 if event == "lost" else self.n[run], time.time(), event, fields))
-        self.engine.executor.report(reports, NODE.id).result(5)
+        self.engine.executor.report(reports, NODE.id).result(PATIENCE_S)
 
     def state(self, job):
         view = self.engine.snapshot.jobs.get(job)
@@ -272,16 +274,30 @@ def test_runs_that_nobody_wants_are_let_go(world):
     assert world.orders(2) == [Forget("long-ago"), Stop(RunKey("a", 0), 0.0)]
 
 
+@pytest.mark.parametrize("agent_is_new", [False, True])
+def test_what_is_over_is_forgotten_though_the_order_was_lost_with_the_controller(world, agent_is_new):
+    world.submit(job("over"), job("runs"))
+    first, second = world.orders(2)
+    world.say(first.run, STARTED, ("exited", {"code": 0, "signal": None, "asked": False}))
+    world.say(second.run, STARTED)
+    assert world.verdict("over") == "finished"
+    world.restart()
+    world.hello(*[] if agent_is_new else [second.run], jobs=("over", "runs"))
+    assert world.orders(2 if agent_is_new else 1)[0] == Forget("over")
+
+
 def test_a_silent_node_is_lost_and_comes_back(tmp_path):
-    world = World(tmp_path / "journal.db", lease_s=0.4)
+    world = World(tmp_path / "journal.db", lease_s=300.0)
     world.hello()
     world.submit(job())
     (order,) = world.orders()
     world.say(order.run, STARTED)
-    until = time.monotonic() + 10
+    world.engine.sessions.lease_s = 0.1  # From here on it is silent.
+    until = time.monotonic() + PATIENCE_S
     while world.state("a") == "running" and time.monotonic() < until:
         time.sleep(0.02)
     assert not world.engine.snapshot.nodes["here"].up
+    world.engine.sessions.lease_s = 300.0
     world.hello(order.run)
     stop, run = world.orders(2)
     assert stop in (Forget("a"), Stop(order.run, 0.0))
