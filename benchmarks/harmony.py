@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable, Sequence
+from math import log
 from random import Random
 from time import process_time
 
@@ -41,14 +44,30 @@ class Incremental(Struct, frozen=True):
     finish_ms: float
 
 
+class Line(Struct, frozen=True):
+    """One thing that was asked for."""
+
+    what: str
+    measured: float
+    goal: float | None
+    unit: str
+    at_least: bool = False  # what is asked for is a least, not a most
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times better than the goal; below 1, it is missed."""
+        if self.goal is None or not self.measured:
+            return None
+        return self.measured / self.goal if self.at_least else self.goal / self.measured
+
+
 class Measured(Struct, frozen=True):
     """All of one run."""
 
     command: str
     machine: Machine
-    numbers: dict[str, float]
-    incremental: list[Incremental]
-    day: Day
+    lines: list[Line]
+    took_s: float  # CPU, compiling included
 
 
 def incremental(jobs: int, machines: int, turns: int) -> Incremental:
@@ -81,7 +100,9 @@ def incremental(jobs: int, machines: int, turns: int) -> Incremental:
             actions = controller.cycle(at_s, [done(a, at_s) for a in actions])
 
     cycle(0.0, *(newcomer(n, 0.0) for n in range(jobs)))
-    dice, arrivals, finishes = Random("benchmarks"), [], []
+    dice = Random("benchmarks")
+    arrivals: list[float] = []
+    finishes: list[float] = []
     for turn in range(turns):
         running = [v.job.id for v in controller.snapshot.jobs.values() if v.size]
         for events, times in (
@@ -129,38 +150,91 @@ def day(hours: float) -> Day:
     return Day(hours, len(submissions), ended, moves, part_s / machine_s, whole_s / machine_s, took)
 
 
+def schedules(scales: Sequence[tuple[int, int]]) -> list[Line]:
+    """Groupings from scratch, by work done, as is the default, and by utilisation, as the paper has it."""
+    numbers = scheduling(scales)
+    # From 1,000 jobs on, time may grow as n·log n does.
+    grown = {n: numbers["work_s_1000"] * n * log(n) / (1000 * log(1000)) for n, _m in scales if n > 8_000}
+    goals = {80: 0.020, 8_000: 0.300, **grown}
+    found = []
+    for n, machines in scales:
+        for name, how in (("work", ""), ("use", ", objective=use")):
+            what = f"{n:,} jobs on {machines:,} machines{how}"
+            found.append(Line(what, 1e3 * numbers[f"{name}_s_{n}"], 1e3 * goals[n] if n in goals else None, "ms"))
+            found.append(Line("… utilisation", 100 * numbers[f"{name}_u_{n}"], 99.5 if n == 8_000 else None, "%", True))
+    return found
+
+
+def qualities(instances: int) -> list[Line]:
+    """Groupings over the best there is, on small cases."""
+    numbers = quality(instances)
+    return [
+        Line(f"{what} over the best, {instances} small cases, {of}", 100 * numbers[f"{name}_{of}"], goal, "%", True)
+        for name, what, goals in (
+            ("quality", "utilisation", (99.9, 99.0)),
+            ("work", "work done", (99.9, 99.0)),
+            ("printed", "Algorithm 1 as printed", (None, None)),
+        )
+        for of, goal in zip(("mean", "worst"), goals, strict=True)
+    ]
+
+
+def decisions(jobs: int, machines: int, turns: int) -> list[Line]:
+    """One arrival and one finish."""
+    found = incremental(jobs, machines, turns)
+    return [
+        Line(f"an arrival among {jobs:,} jobs", found.arrival_ms, 20.0, "ms"),
+        Line(f"a finish among {jobs:,} jobs", found.finish_ms, 20.0, "ms"),
+    ]
+
+
+def days(hours: float) -> list[Line]:
+    """A job a minute."""
+    found = day(hours)
+    return [
+        Line(
+            f"a job a minute for {hours:g} h: {found.ended:,} of {found.jobs:,} ended",
+            found.ended,
+            found.jobs,
+            "",
+            True,
+        ),
+        Line("… machine time that migrations take", 100 * found.moved_share, 2.0, "%"),
+        Line("… if companions stood still too", 100 * found.moved_at_most, None, "%"),
+        Line("… moves and resizes", found.moves, None, ""),
+        Line("… CPU time of the simulation", found.simulating_s, None, "s"),
+    ]
+
+
 def main() -> None:
-    """Measure, and print one page or one object."""
+    """Measure, and print one table or one object; how far it is goes to stderr."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.harmony", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small inputs")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     chosen = parser.parse_args()
-    numbers = {**quality(30 if chosen.quick else 300), **scheduling(_SCALES[:2] if chosen.quick else _SCALES)}
-    sizes = ((80, 100),) if chosen.quick else ((80, 100), (8_000, 10_000))
-    found = Measured(
-        "python -m benchmarks.harmony" + (" --quick" if chosen.quick else ""),
-        machine(),
-        numbers,
-        [incremental(n, m, 3 if chosen.quick else 10) for n, m in sizes],
-        day(1.0 if chosen.quick else 24.0),
-    )
+    quick, began = chosen.quick, process_time()
+    parts: list[tuple[str, Callable[[], list[Line]]]] = [
+        ("from scratch", lambda: schedules(_SCALES[:2] if quick else _SCALES)),
+        ("over the best", lambda: qualities(30 if quick else 300)),
+        ("80 jobs", lambda: decisions(80, 100, 3 if quick else 20)),
+        ("a day", lambda: days(1.0 if quick else 24.0)),
+    ]
+    if not quick:
+        parts.insert(3, ("8,000 jobs", lambda: decisions(8_000, 10_000, 10)))
+    lines: list[Line] = []
+    for n, (name, measure) in enumerate(parts):
+        print(f"[{n + 1}/{len(parts)}] {name} …", file=sys.stderr, flush=True)
+        lines += measure()
+    command = "python -m benchmarks.harmony" + (" --quick" if quick else "")
+    found = Measured(command, machine(), lines, process_time() - began)
     if chosen.json:
         print(msgspec.json.encode(found).decode())
         return
-    print(found.command)
-    for name, value in numbers.items():
-        print(f"{name:24} {value:10.4f}")
-    for row in found.incremental:
-        print(
-            f"{row.jobs:,} jobs on {row.machines:,} machines: an arrival {row.arrival_ms:.1f} ms, "
-            f"a finish {row.finish_ms:.1f} ms"
-        )
-    d = found.day
-    print(
-        f"a job a minute for {d.hours:g} h: {d.ended} of {d.jobs} ended, {d.moves} moves and resizes, "
-        f"{d.moved_share:.2%} of machine time ({d.moved_at_most:.2%} if companions stood still too), "
-        f"{d.simulating_s:.0f} CPU-s"
-    )
+    print(f"{found.command}: {found.took_s:.0f} CPU-s\n\n{'':66}{'measured':>12}{'goal':>12}{'ratio':>8}")
+    for line in lines:
+        goal = f"{line.goal:,.4g} {line.unit}" if line.goal is not None else "–"
+        ratio = f"{line.ratio:.2f}×" if line.ratio is not None else ""
+        print(f"{line.what:66}{f'{line.measured:,.4g} {line.unit}':>12}{goal:>12}{ratio:>8}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from hocket.reproductions import Request, find
-from hocket.reproductions.harmony import NAIVE_SAMPLES, quality, reloading
+from hocket.reproductions.harmony import NAIVE_SAMPLES, quality, reloading, scheduling, wrong_phases
 from hocket.reproductions.harmony_result import Moment, Played
 from hocket.workloads.harmony import harmony_workload, settings, subset
 
@@ -13,7 +13,7 @@ REQUEST = Request((0, 1))
 
 def played(case):
     if case.label == "measurements":
-        return Played(numbers={"quality_mean": 0.999, "schedule_s_80": 0.01})
+        return Played(numbers={"quality_mean": 0.999, "work_s_80": 0.01, "kept_0.05": 0.99})
     slow = 2.0 if case.label == "isolated" else 1.0
     moments = (Moment(0.0, 0.5, 0.4, 10, 3), Moment(100.0, 0.0, 0.0, 0, 0))
     return Played(100.0 * slow, (50.0 * slow, 70.0 * slow), moments=moments, errors=(0.02, -0.04), groups=((16, 4),))
@@ -55,3 +55,10 @@ def test_measurements_are_of_what_they_say():
     assert found["printed_mean"] <= found["quality_mean"] <= 1 + 1e-9
     spill = reloading()
     assert spill["alpha_adaptive_s"] <= 1.05 * spill["alpha_fixed_s"]
+    assert spill["half_fixed_best"] < spill["alpha_fixed_best"]  # Where more is read, less may be on disk.
+    assert spill["half_adaptive_s"] < spill["half_fixed_s"]
+    kept = wrong_phases((0.05, 0.4), orders=3)
+    assert 1.02 > kept["kept_0.05"] > kept["kept_0.4"]  # Of what is nearly as good, the fewest jobs are taken.
+    grouped = scheduling(((80, 100),))
+    assert grouped["work_u_80"] > 0.98
+    assert set(grouped) == {"work_s_80", "work_u_80", "use_s_80", "use_u_80"}

@@ -34,9 +34,12 @@ class Groups(NamedTuple):
     head: Array  # by group, from here on
     count: Array
     machines: Array
+    changed: Array  # how many changes there were in all when it last changed …
+    asked: Array  # … and when nobody who waits was of any use to it
     comp: Array  # sums over its jobs
     comm: Array
     value: Array
+    looked_at: Array  # by pairs of groups, where these are few: changes when nothing helped them
 
 
 class Side(NamedTuple):
@@ -49,6 +52,7 @@ class Side(NamedTuple):
     next_longest: float
     fits: bool
     value: float
+    slow: float  # what barriers on so many machines slow it down by
 
 
 class Change(NamedTuple):

@@ -18,12 +18,13 @@ _ALL_SPLITS = 12  # machines of a pair up to which every split is tried
 _PAIRS = 96  # of jobs that are tried for a swap between two groups
 _BAND = 16  # groups among which jobs of similar iterations are dealt
 _SATISFIED = 0.99999  # utilisation at which a group looks for no partner
+_CLOSE = 0.999  # share of what two groups are worth at most; where there are many, those are left as they are
 _BETTER = 1e-9  # less is rounding
 _CALLEES_FIRST = (
-    "value_of", "_link", "_unlink", "_longest_two", "_group_value", "_need", "_side", "_leaving", "_swapping", "_pair",
-    "_apply", "_allot", "_deal", "_transfer", "_exchange", "climb", "group_jobs",
+    "_slowed", "_worth", "value_of", "_link", "_unlink", "_longest_two", "_group_value", "_largest", "_side", "_most",
+    "_leaving", "_swapping", "_pair", "_apply", "_allot", "_deal", "_transfer", "_exchange", "climb", "group_jobs",
 )  # fmt: skip
-_INLINED = ("_need", "_side", "_leaving", "_swapping")  # A call would cost more than what they do.
+_INLINED = ("_side", "_leaving", "_swapping")  # A call would cost more than what they do.
 
 
 @lru_cache(maxsize=1)
@@ -35,17 +36,27 @@ def compiled() -> Any:
 
     module = sys.modules[__name__]
     for name in _CALLEES_FIRST:  # Each finds the compiled ones under their own names.
-        compiles = njit(cache=True, nogil=True, inline="always" if name in _INLINED else "never")
+        compiles = njit(cache=True, nogil=True, error_model="numpy", inline="always" if name in _INLINED else "never")
         setattr(module, name, compiles(getattr(module, name)))
     return module
 
 
 def value_of(sc: float, sn: float, longest: float, m: float, w: Weights) -> float:
     """Machines times utilisation of a group with these sums of COMP and COMM and this longest iteration."""
+    return _worth(sc, sn, longest, m, _slowed(m, w), w)
+
+
+def _slowed(m: float, w: Weights) -> float:
+    """How much longer the slowest of so many machines takes than one."""
+    return 1.0 + w.barrier * log(m) if w.barrier > 0.0 else 1.0
+
+
+def _worth(sc: float, sn: float, longest: float, m: float, slow: float, w: Weights) -> float:
+    """The value of a group on so many machines, where what these slow it down by is known already."""
     t = sc / m
     if w.link * sn > t:
         t = w.link * sn
-    longest *= 1.0 + w.barrier * log(m)
+    longest *= slow
     if longest > t:
         t = longest
     if t <= 0.0:
@@ -53,7 +64,7 @@ def value_of(sc: float, sn: float, longest: float, m: float, w: Weights) -> floa
     return (w.cpu * sc + w.net * (w.price if w.price > 0.0 else m) * w.link * sn) / t
 
 
-def _link(j: int, g: int, s: Groups) -> None:
+def _link(j: int, g: int, jobs: Jobs, s: Groups) -> None:
     first = s.head[g]
     s.after[j] = first
     s.before[j] = -1
@@ -62,9 +73,11 @@ def _link(j: int, g: int, s: Groups) -> None:
     s.head[g] = j
     s.group[j] = g
     s.count[g] += 1
+    s.comp[g] += jobs.comp[j]
+    s.comm[g] += jobs.comm[j]
 
 
-def _unlink(j: int, s: Groups) -> None:
+def _unlink(j: int, jobs: Jobs, s: Groups) -> None:
     g = s.group[j]
     if s.before[j] >= 0:
         s.after[s.before[j]] = s.after[j]
@@ -74,6 +87,8 @@ def _unlink(j: int, s: Groups) -> None:
         s.before[s.after[j]] = s.before[j]
     s.group[j] = -1
     s.count[g] -= 1
+    s.comp[g] -= jobs.comp[j]
+    s.comm[g] -= jobs.comm[j]
 
 
 def _longest_two(g: int, m: float, jobs: Jobs, s: Groups) -> tuple[float, int, float]:
@@ -107,22 +122,34 @@ def _group_value(g: int, m: int, jobs: Jobs, s: Groups, w: Weights) -> float:
     return value_of(sc, sn, longest, m, w)
 
 
-def _need(g: int, jobs: Jobs, s: Groups) -> int:
-    """Machines that the most demanding job of a group needs."""
-    need = 0
-    j = s.head[g]
-    while j >= 0:
-        need = max(need, jobs.least[j])
-        j = s.after[j]
-    return need
-
-
-def _side(g: int, m: int, jobs: Jobs, s: Groups, w: Weights) -> Side:
+def _side(g: int, m: int, need: int, jobs: Jobs, s: Groups, w: Weights) -> Side:
     """A group as it would be on so many machines."""
     longest, who, next_longest = _longest_two(g, m, jobs, s)
-    fits = _need(g, jobs, s) <= m  # careful: a leaver with the largest need would loosen it
-    value = value_of(s.comp[g], s.comm[g], longest, m, w) if fits else 0.0
-    return Side(g, m, longest, who, next_longest, fits, value)
+    fits = need <= m  # careful: a leaver with the largest need would loosen it
+    slow = _slowed(m, w)
+    value = _worth(s.comp[g], s.comm[g], longest, m, slow, w) if fits else 0.0
+    return Side(g, m, longest, who, next_longest, fits, value, slow)
+
+
+def _largest(g: int, jobs: Jobs, s: Groups) -> tuple[float, float, int]:
+    """The most COMP, COMM and machines that any job of a group needs."""
+    comp, comm, least = 0.0, 0.0, 1
+    j = s.head[g]
+    while j >= 0:
+        comp, comm, least = max(comp, jobs.comp[j]), max(comm, jobs.comm[j]), max(least, jobs.least[j])
+        j = s.after[j]
+    return comp, comm, least
+
+
+def _most(one: Side, out: tuple[float, float, int], new: tuple[float, float, int], s: Groups, w: Weights) -> float:
+    """What a group on so many machines is worth at most, when one leaves it or one comes, or both."""
+    m, comp, comm = one.machines, s.comp[one.group], s.comm[one.group]
+    links = w.price if w.price > 0.0 else m
+    t = max((comp - out[0]) / m, w.link * (comm - out[1]), one.next_longest * one.slow)
+    if t <= 0.0:
+        return w.cpu * m + w.net * links
+    most: float = w.cpu * min(m, (comp + new[0]) / t) + w.net * links * min(1.0, w.link * (comm + new[1]) / t)
+    return most
 
 
 def _leaving(
@@ -137,13 +164,13 @@ def _leaving(
     i = s.head[g]
     while i >= 0:
         rest = one.next_longest if i == one.who else one.longest
-        left = value_of(s.comp[g] - jobs.comp[i], s.comm[g] - jobs.comm[i], rest, m, w) if one.fits else 0.0
+        left = _worth(s.comp[g] - jobs.comp[i], s.comm[g] - jobs.comm[i], rest, m, one.slow, w) if one.fits else 0.0
         a, b = (i, -1) if drop == _DROP_A else (-1, i)
         if drops and left + other.value - now > best.gain - _BETTER / 2:  # as good with fewer jobs is better
             best = Change(left + other.value - now + _BETTER, drop, a, b, ma)
         if other.fits and jobs.least[i] <= other.machines:
             longest = max(other.longest, jobs.comp[i] / other.machines + jobs.comm[i])
-            joined = value_of(s.comp[h] + jobs.comp[i], s.comm[h] + jobs.comm[i], longest, other.machines, w)
+            joined = _worth(s.comp[h] + jobs.comp[i], s.comm[h] + jobs.comm[i], longest, other.machines, other.slow, w)
             if left + joined - now > best.gain:
                 best = Change(left + joined - now, over, a, b, ma)
         i = s.after[i]
@@ -157,6 +184,7 @@ def _swapping(
     if not (one.fits and other.fits):
         return best
     a, b, ma, mb = one.group, other.group, one.machines, other.machines
+    most_b = w.cpu * mb + w.net * (w.price if w.price > 0.0 else mb) + _BETTER  # nothing is busier than all the time
     i = s.head[a]
     at = 0
     while i >= 0:
@@ -170,10 +198,11 @@ def _swapping(
                     rest_b = other.next_longest if k == other.who else other.longest
                     comp, comm = jobs.comp[k] - jobs.comp[i], jobs.comm[k] - jobs.comm[i]
                     longest = max(rest_a, jobs.comp[k] / ma + jobs.comm[k])
-                    gain = value_of(s.comp[a] + comp, s.comm[a] + comm, longest, ma, w) - now
-                    gain += value_of(s.comp[b] - comp, s.comm[b] - comm, max(rest_b, there), mb, w)
-                    if gain > best.gain:
-                        best = Change(gain, _SWAP, i, k, ma)
+                    gain = _worth(s.comp[a] + comp, s.comm[a] + comm, longest, ma, one.slow, w) - now
+                    if gain + most_b > best.gain:
+                        gain += _worth(s.comp[b] - comp, s.comm[b] - comm, max(rest_b, there), mb, other.slow, w)
+                        if gain > best.gain:
+                            best = Change(gain, _SWAP, i, k, ma)
                 bt += 1
                 k = s.after[k]
         at += 1
@@ -186,6 +215,8 @@ def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> Cha
     total = s.machines[a] + s.machines[b]
     now = s.value[a] + s.value[b]
     best = Change(_BETTER, -1, -1, -1, s.machines[a])
+    if not drops and w.price > 0.0 and now >= _CLOSE * (w.cpu * total + 2.0 * w.net * w.price):
+        return best
     if total <= _ALL_SPLITS:
         low, high = 1, total - 1
     else:
@@ -193,8 +224,14 @@ def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> Cha
     stride = 1
     while (s.count[a] // stride + 1) * (s.count[b] // stride + 1) > 2 * _PAIRS:
         stride += 1
-    for ma in range(low, high + 1):
-        one, other = _side(a, ma, jobs, s, w), _side(b, total - ma, jobs, s, w)
+    in_a, in_b = _largest(a, jobs, s), _largest(b, jobs, s)
+    for split in range(low - 1, high + 1):  # first as it is, for that is often best, and what is worse need no look
+        ma = split if split >= low else s.machines[a]
+        if split == s.machines[a]:
+            continue
+        one, other = _side(a, ma, in_a[2], jobs, s, w), _side(b, total - ma, in_b[2], jobs, s, w)
+        if _most(one, in_a, in_b, s, w) + _most(other, in_b, in_a, s, w) + _BETTER <= now + best.gain:
+            continue  # Whoever comes and goes: with this split it does not get better.
         if ma != s.machines[a] and one.value + other.value - now > best.gain:
             best = Change(one.value + other.value - now, _KEEP, -1, -1, ma)
         best = _leaving(one, other, _DROP_A, _OVER, now, best, jobs, s, w, drops)
@@ -205,7 +242,7 @@ def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> Cha
         longest, _who, _two = _longest_two(b, total, jobs, s)
         longest = max(longest, jobs.comp[i] / total + jobs.comm[i])
         gain = value_of(s.comp[b] + jobs.comp[i], s.comm[b] + jobs.comm[i], longest, total, w) - now
-        if max(jobs.least[i], _need(b, jobs, s)) <= total and gain > best.gain:
+        if max(jobs.least[i], in_b[2]) <= total and gain > best.gain:
             best = Change(gain, _OVER, i, -1, 0)
     return best
 
@@ -214,21 +251,13 @@ def _apply(a: int, b: int, change: Change, jobs: Jobs, s: Groups, w: Weights) ->
     total = s.machines[a] + s.machines[b]
     i, k, kind = change.i, change.k, change.kind
     if i >= 0:
-        _unlink(i, s)
-        s.comp[a] -= jobs.comp[i]
-        s.comm[a] -= jobs.comm[i]
+        _unlink(i, jobs, s)
     if k >= 0:
-        _unlink(k, s)
-        s.comp[b] -= jobs.comp[k]
-        s.comm[b] -= jobs.comm[k]
+        _unlink(k, jobs, s)
     if i >= 0 and kind != _DROP_A:
-        _link(i, b, s)
-        s.comp[b] += jobs.comp[i]
-        s.comm[b] += jobs.comm[i]
+        _link(i, b, jobs, s)
     if k >= 0 and kind != _DROP_B:
-        _link(k, a, s)
-        s.comp[a] += jobs.comp[k]
-        s.comm[a] += jobs.comm[k]
+        _link(k, a, jobs, s)
     s.machines[a] = change.machines
     s.machines[b] = total - change.machines
     s.value[a] = _group_value(a, s.machines[a], jobs, s, w) if s.machines[a] else 0.0
@@ -261,9 +290,7 @@ def _deal(jobs: Jobs, order: Array, groups: int, machines: int, band: int, s: Gr
                 cost = abs(here + d) - abs(here) + 1e-6 * s.count[g] * abs(d)
                 if best_at < 0 or cost < best:
                     best, best_at = cost, g
-            _link(j, best_at, s)
-            s.comp[best_at] += jobs.comp[j]
-            s.comm[best_at] += jobs.comm[j]
+            _link(j, best_at, jobs, s)
         at = end
 
 
@@ -273,13 +300,8 @@ def _allot(groups: int, machines: int, jobs: Jobs, s: Groups) -> bool:
     ideal = s.comp[:groups] * 0.0
     all_comp = max(s.comp[:groups].sum(), 1e-300)
     for g in range(groups):
-        least = 1
-        j = s.head[g]
-        while j >= 0:
-            least = max(least, jobs.least[j])
-            j = s.after[j]
-        s.machines[g] = least
-        need += least
+        s.machines[g] = _largest(g, jobs, s)[2]
+        need += s.machines[g]
         # A group with next to no COMM would take all; it is capped at twice its share of all COMP.
         ideal[g] = 2.0 * machines * s.comp[g] / all_comp
         if s.comm[g] > 0 and s.comp[g] / s.comm[g] < ideal[g]:
@@ -348,6 +370,7 @@ def _transfer(groups: int, sweeps: int, jobs: Jobs, s: Groups, w: Weights) -> No
 def _exchange(g: int, jobs: Jobs, s: Groups, w: Weights) -> bool:
     """The best change of a group with those who wait: one leaves, one joins, or both; False if none helps."""
     m = s.machines[g]
+    slow = _slowed(m, w)
     one, who, two = _longest_two(g, m, jobs, s)
     best, goes, comes = _BETTER, -1, -1
     cramped = 0  # jobs that need more machines than the group has
@@ -368,13 +391,13 @@ def _exchange(g: int, jobs: Jobs, s: Groups, w: Weights) -> bool:
         if leaver >= 0:
             comp, comm, rest = comp - jobs.comp[leaver], comm - jobs.comm[leaver], two if leaver == who else one
             if s.count[g] > 1:
-                gain = value_of(comp, comm, rest, m, w) - s.value[g]
+                gain = _worth(comp, comm, rest, m, slow, w) - s.value[g]
                 if gain > best - _BETTER * 1.5:  # as good with fewer jobs is better
                     best, goes, comes = gain + _BETTER, leaver, -1
         for j in range(len(jobs.comp)):
             if s.group[j] < 0 and jobs.least[j] <= m:
                 longest = max(rest, jobs.comp[j] / m + jobs.comm[j])
-                gain = value_of(comp + jobs.comp[j], comm + jobs.comm[j], longest, m, w) - s.value[g]
+                gain = _worth(comp + jobs.comp[j], comm + jobs.comm[j], longest, m, slow, w) - s.value[g]
                 if gain > best:
                     best, goes, comes = gain, leaver, j
         if i < 0:
@@ -384,21 +407,24 @@ def _exchange(g: int, jobs: Jobs, s: Groups, w: Weights) -> bool:
     if goes < 0 and comes < 0:
         return False
     if goes >= 0:
-        s.comp[g] -= jobs.comp[goes]
-        s.comm[g] -= jobs.comm[goes]
-        _unlink(goes, s)
+        _unlink(goes, jobs, s)
     if comes >= 0:
-        _link(comes, g, s)
-        s.comp[g] += jobs.comp[comes]
-        s.comm[g] += jobs.comm[comes]
+        _link(comes, g, jobs, s)
     s.value[g] = _group_value(g, m, jobs, s, w)
     return True
 
 
 def climb(groups: int, rounds: int, near: int, enough: float, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> None:
-    """Change pairs of groups for the better: each with `near` others, for so many rounds, or until it is enough."""
+    """Change pairs of groups for the better: each with `near` others, for so many rounds, or until it is enough.
+
+    Changes are counted, so that nothing is looked at again where nothing has changed since.
+    """
     dice = 12345
     total = s.value[:groups].sum()
+    changes = queue_changed = (
+        0  # so many changes there were, and so many when the last job joined or left those who wait
+    )
+    thorough = near >= groups - 1
     for r in range(rounds):
         changed = False
         for a in range(groups):
@@ -407,7 +433,7 @@ def climb(groups: int, rounds: int, near: int, enough: float, jobs: Jobs, s: Gro
             if not s.machines[a] or (w.price == 0.0 and s.value[a] > _SATISFIED * s.machines[a]):
                 continue
             for step in range(1, min(near, groups - 1) + 1):
-                if near >= groups - 1:
+                if thorough:
                     b = (a + step) % groups
                 else:  # Some beside it, whose iterations are alike, and some anywhere.
                     dice = (dice * 1103515245 + 12345) % 2147483648
@@ -417,17 +443,32 @@ def climb(groups: int, rounds: int, near: int, enough: float, jobs: Jobs, s: Gro
                         b = (a + 1 + dice % (groups - 1)) % groups
                 if b == a or not s.machines[b] or not s.machines[a]:
                     continue
+                if thorough and s.looked_at[a * groups + b] >= max(s.changed[a], s.changed[b]):
+                    continue
                 found = _pair(a, b, jobs, s, w, drops)
                 if found.kind >= 0:
                     _apply(a, b, found, jobs, s, w)
                     total += found.gain
                     changed = True
+                    changes += 1
+                    s.changed[a] = s.changed[b] = changes
+                    if found.kind == _DROP_A or found.kind == _DROP_B:
+                        queue_changed = changes
+                elif thorough:
+                    s.looked_at[a * groups + b] = changes
+                    if s.count[b] > 1:  # One that is alone may join the other, with its machines; else they are alike.
+                        s.looked_at[b * groups + a] = changes
         if drops:
             for g in range(groups):
+                if s.asked[g] >= max(s.changed[g], queue_changed):
+                    continue
                 for _ in range(len(jobs.comp)):
                     if not s.machines[g] or not _exchange(g, jobs, s, w):
+                        s.asked[g] = changes
                         break
                     changed = True
+                    changes += 1
+                    s.changed[g] = queue_changed = changes
         if not changed:
             return
 
@@ -444,6 +485,9 @@ def group_jobs(
     s.comp[:] = 0.0
     s.comm[:] = 0.0
     s.value[:] = 0.0
+    s.changed[:] = 0
+    s.asked[:] = -1
+    s.looked_at[:] = -1
     _deal(jobs, order, groups, machines, _BAND, s)
     if not _allot(groups, machines, jobs, s):
         return -1.0

@@ -38,6 +38,9 @@ class Harmony(Params, frozen=True):
     migrating: Annotated[
         float, Meta(ge=0, le=1, description="share of machine time that migrations of regroupings may take")
     ] = 0.015
+    patience_s: Annotated[
+        float, Meta(gt=0, description="who has waited so long has the next place, and is not sent away again")
+    ] = 86_400.0
     reloading: Annotated[
         bool, Meta(description="whether jobs spill data; if not, a group has the machines that its jobs need alone")
     ] = True

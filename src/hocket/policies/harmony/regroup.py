@@ -5,12 +5,13 @@ Pure choices; the plan is written elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hocket.model.phases import Profile
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 
+_PUNCTUAL_S = 1e-3  # whoever asked to be asked then is asked then, give or take so much
 _LOOKED_AT = 200  # jobs that wait, for a bundle
 _TO_BEGIN_WITH_S = 1800.0  # of machine time for migrations there is so much when nothing was saved up yet
 _SAVED_UP_S = 6 * 3600.0  # … and at most
@@ -60,9 +61,21 @@ def widths(groups: int, jobs_of: Callable[[int], int], most_jobs: int) -> Iterat
         if width > 1 and jobs_of(width) > most_jobs:
             return
         yield width
-        width += 1 if width < 8 else width // 2
-    if groups > 8 and jobs_of(groups) <= most_jobs:
+        last = width
+        width += 1 if width < 8 else width
+    if groups > last and jobs_of(groups) <= most_jobs:
         yield groups
+
+
+def overdue(view: JobView, now_s: float, patience_s: float) -> bool:
+    """Has the job waited long enough?"""
+    return view.waited_at(now_s) >= patience_s - _PUNCTUAL_S
+
+
+def next_overdue_s(waiting: Sequence[JobView], now_s: float, patience_s: float) -> float | None:
+    """When the patience of the next of those who wait is over; None if it is for all of them."""
+    waited_s = [s for v in waiting if (s := v.waited_at(now_s)) < patience_s - _PUNCTUAL_S]
+    return now_s + patience_s - max(waited_s) if waited_s else None
 
 
 def budget_s(snapshot: Snapshot, share: float) -> float:
@@ -72,7 +85,28 @@ def budget_s(snapshot: Snapshot, share: float) -> float:
     return float(min(rate * _SAVED_UP_S, left_s + rate * (snapshot.now_s - since_s)))
 
 
-def names_for(new: Sequence[Sequence[JobView]], old: dict[str, list[JobView]]) -> list[str | None]:
+def standing_still_s(
+    old: Mapping[str, Sequence[JobView]],
+    machines: Mapping[str, int],
+    new: Sequence[Sequence[JobView]],
+    on: Sequence[int],
+) -> float:
+    """Machine time that a regrouping takes: of whoever moves or pauses, the part of its machines that it has."""
+    part: dict[str, float] = {}  # machines of each job that stays where it is, or moves
+    stays: set[str] = set()
+    for views, m, name in zip(new, on, names_for(new, old), strict=True):
+        part.update({v.job.id: m / len(views) for v in views})
+        if name is not None and machines[name] == m:
+            stays.update(v.job.id for v in views if v in old[name])
+    return sum(
+        view.costs.restart_s(warm=False) * part.get(view.job.id, machines[pid] / len(views))
+        for pid, views in old.items()
+        for view in views
+        if view.job.id not in stays
+    )
+
+
+def names_for(new: Sequence[Sequence[JobView]], old: Mapping[str, Sequence[JobView]]) -> list[str | None]:
     """For each new group the old one with which it has most jobs in common; each old one once."""
     where = {v.job.id: pid for pid, views in old.items() for v in views}
     shared: dict[tuple[int, str], int] = {}

@@ -8,6 +8,7 @@ each with a local search that also drops jobs and exchanges them for others that
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from msgspec import Struct
@@ -54,9 +55,16 @@ TERMS = Terms()
 
 
 def schedule(
-    jobs: Sequence[Profile], machines: int, terms: Terms = TERMS, least: Sequence[int] | None = None
+    jobs: Sequence[Profile],
+    machines: int,
+    terms: Terms = TERMS,
+    least: Sequence[int] | None = None,
+    wanted: float = 0.0,
 ) -> Grouping:
-    """The grouping of a prefix of the jobs, or some of it, that uses the machines best."""
+    """The grouping of a prefix of the jobs, or some of it, that uses the machines best.
+
+    Where nothing is worth what is wanted, any grouping may be the answer, or none.
+    """
     import numpy as np
 
     usable = [i for i in range(len(jobs)) if least is None or least[i] <= machines]
@@ -70,6 +78,7 @@ def schedule(
         ),
         machines,
         terms,
+        wanted,
     )
     found = search.small() if len(usable) <= _SMALL else search.large()
     first = search.firsts(found) if len(usable) <= _FEW else {}
@@ -80,15 +89,16 @@ def schedule(
 class _Search:
     """One call: the jobs, and room for the kernel to work in."""
 
-    def __init__(self, jobs: Jobs, machines: int, terms: Terms) -> None:
+    def __init__(self, jobs: Jobs, machines: int, terms: Terms, wanted: float) -> None:
         import numpy as np
 
-        self.jobs, self.machines, self.terms = jobs, machines, terms
+        self.jobs, self.machines, self.terms, self.wanted = jobs, machines, terms, wanted
         self.kernel = kernel.compiled()
         n, most = len(jobs.comp), max(1, min(len(jobs.comp), machines))
         by_job = [np.full(n, -1, dtype=np.int64) for _ in range(3)]
-        by_group = [np.zeros(most, dtype=np.int64 if i < 3 else np.float64) for i in range(6)]
-        self.room = Groups(*by_job, *by_group)
+        by_group = [np.zeros(most, dtype=np.int64 if i < 5 else np.float64) for i in range(8)]
+        by_pair = [np.zeros(_THOROUGH_GROUPS**2, dtype=np.int64)]
+        self.room = Groups(*by_job, *by_group, *by_pair)
 
     def small(self) -> Grouping:
         """Every prefix, of the list and of the jobs by what they lack, and every number of groups."""
@@ -108,8 +118,7 @@ class _Search:
         """Ever longer prefixes until utilisation is as good as it can be; then shorter ones that are as good."""
         n, good = len(self.jobs.comp), 1 - self.terms.fewer
         if not self.terms.bounded:
-            parts = _PARTS if n <= _FEW else _PARTS[:2]
-            return self._chosen(self._around(n // part) for part in parts if n // part >= _SMALL)
+            return self._chosen(self._by_work(n // part for part in (_PARTS if n <= _FEW else _PARTS[:2])))
         # Below two jobs a group, most groups wait for their longest job.
         prefix = min(n, max(_SMALL, round(2 * self._balanced(n))))
         found = [self._around(prefix)]
@@ -133,28 +142,54 @@ class _Search:
         chosen = {j for group in found.groups for j in group}
         return {j: at for jobs in alike.values() for j, at in zip((j for j in jobs if j in chosen), jobs, strict=False)}
 
-    def _around(self, prefix: int) -> Grouping:
-        """Groups in such numbers that COMP and COMM balance when all have equally many machines."""
-        import numpy as np
+    def _by_work(self, prefixes: Iterable[int]) -> Iterable[Grouping]:
+        """The best for each prefix: many groups first, for when fewer cannot be worth as much, nobody need look."""
+        best = {0: NO_GROUPS}
+        trials = [(-groups, prefix) for prefix in prefixes if prefix >= _SMALL for groups in self._numbers(prefix)]
+        heapify(trials)
+        tried = set(trials)
+        good = self.wanted
+        while trials:
+            less, prefix = heappop(trials)
+            if self._most(-less) < good:
+                break
+            found = self._group_first(prefix, -less)
+            fewer = (-max(1, int(-less * _LESS)), prefix)
+            if found.groups:
+                best[prefix] = max(best.get(prefix, NO_GROUPS), found, key=lambda g: g.use)
+                if (use := max(g.use for g in best.values())) >= self.wanted:
+                    good = use * (1 - self.terms.fewer)
+            elif fewer not in tried:  # What they need at least is more than there is: fewer groups need less.
+                tried.add(fewer)
+                heappush(trials, fewer)
+        return best.values()
 
-        most, balanced = min(prefix, self.machines), self._balanced(prefix)
+    def _most(self, groups: int) -> float:
+        """What so many groups are worth at most: all machines compute, and all links are busy."""
+        weights = self.terms.weights
+        return weights.cpu + weights.net * weights.price * groups / self.machines
+
+    def _around(self, prefix: int) -> Grouping:
+        """The best of some numbers of groups, by utilisation."""
         best, tried = NO_GROUPS, set[int]()
-        few = prefix <= _FEW
-        rounds = 8 if few else 3
-        # Where nothing tells that another number would not make the difference, few are tried.
-        shares = _AROUND + _WIDER if few else _AROUND if self.terms.bounded else _AROUND[:1]
-        for share in shares:
-            groups = min(most, max(1, round(balanced * share)))
+        few, good = prefix <= _FEW, 1 - self.terms.fewer
+        for groups in self._numbers(prefix):
             while groups not in tried:
                 tried.add(groups)
-                found = self._group(np.arange(prefix), groups, rounds, drops=few)
+                found = self._group_first(prefix, groups)
                 best = max(best, found, key=lambda g: g.use)
                 if not found.groups:  # What they need at least is more than there is: fewer groups need less.
                     groups = max(1, int(groups * _LESS))
-            good = 1 - self.terms.fewer
-            if self.terms.bounded and ((not few and best.use < good - _CLOSE) or best.use >= good):
+            if (not few and best.use < good - _CLOSE) or best.use >= good:
                 break  # Another number would not make the difference.
         return best
+
+    def _numbers(self, prefix: int) -> list[int]:
+        """Numbers of groups around that at which COMP and COMM balance when all have equally many machines."""
+        most, balanced = min(prefix, self.machines), self._balanced(prefix)
+        # Where nothing tells that another number would not make the difference, few are tried.
+        shares = _AROUND + _WIDER if prefix <= _FEW else _AROUND if self.terms.bounded else _AROUND[:1]
+        return list(dict.fromkeys(min(most, max(1, round(balanced * share))) for share in shares))
 
     def _balanced(self, prefix: int) -> float:
         """The number of groups at which COMP and COMM of a prefix balance, with machines dealt equally."""
@@ -166,6 +201,13 @@ class _Search:
         tried = list(found)
         good = max(g.use for g in tried) * (1 - self.terms.fewer)
         return min((g for g in tried if g.use >= good), key=lambda g: (sum(map(len, g.groups)), -g.use))
+
+    def _group_first(self, prefix: int, groups: int) -> Grouping:
+        """The first jobs of the list in so many groups; where they are few, with some of them dropped or exchanged."""
+        import numpy as np
+
+        few = prefix <= _FEW
+        return self._group(np.arange(prefix), groups, 8 if few else 3, drops=few)
 
     def _group(self, chosen: Any, groups: int, rounds: int, drops: bool) -> Grouping:
         import numpy as np

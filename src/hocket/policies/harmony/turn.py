@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
@@ -12,14 +12,13 @@ from hocket.model.phases import Profile, profile_of, unsound
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.harmony import members
+from hocket.policies.harmony import members, regroup
 from hocket.policies.harmony.columns import Weights
 from hocket.policies.harmony.hall import Hall, fitting, groupable
 from hocket.policies.harmony.knobs import Harmony
 from hocket.policies.harmony.members import TURNED_DOWN, Group
 from hocket.policies.harmony.oracle import MOST_JOBS, MOST_MACHINES, exhaustive
 from hocket.policies.harmony.paper import as_printed
-from hocket.policies.harmony.regroup import budget_s, names_for, substitutes, widths
 from hocket.policies.harmony.schedule import Grouping, Terms, schedule
 
 _WORTH = 1e-6  # of a machine: less is no gain
@@ -36,7 +35,7 @@ class Turn:
         self.snapshot, self.params = snapshot, params
         self.hall = Hall(snapshot)
         self.terms = Terms(params.weights, params.fewer)
-        self.budget_s = self._had_s = budget_s(snapshot, params.migrating)  # machine time that migrations may take
+        self.budget_s = self._had_s = regroup.budget_s(snapshot, params.migrating)  # machine time for migrations
         self.groups: dict[str, Group] = {g.id: g for g in members.read(snapshot)}
         self.views: dict[str, list[JobView]] = {}  # tenants of groups that the draft changed
         self._profiles: dict[str, Profile | None] = {}
@@ -127,7 +126,7 @@ class Turn:
         new = [v for v in self.profiling if self.profile(v) is not None]
         if not settled:
             if (new or self._ready()) and not self._awaited():
-                self._regroup(list(self.groups.values()), self.hall.free_machines(), all_of_it=True)
+                self._regroup(list(self.groups.values()), self.hall.free_machines())
             return
         before = len(self.turned_down)
         for view in new:
@@ -155,7 +154,7 @@ class Turn:
             partition = self.hall.group(group.id)
             assert partition is not None
             comp, comm = members.left_behind(partition, self.snapshot)
-            if comp + comm > _WORTH and not self._replace(group, comp, comm):
+            if comp + comm > _WORTH and not (self._seat_overdue(group) or self._replace(group, comp, comm)):
                 self._widen([group])
             if group.id in self.groups and self.groups[group.id].broken:
                 self._form(group.id, self._nodes(group.id), self._tenants(group.id), "goes on: its group stays")
@@ -256,6 +255,9 @@ class Turn:
         for pid in view.partitions:
             if pid in self.groups and view in self._tenants(pid):
                 self._form(pid, self._nodes(pid), [v for v in self._tenants(pid) if v is not view], "goes on")
+        self._let_wait(view, why)
+
+    def _let_wait(self, view: JobView, why: str) -> None:
         self.hall.reasons[view.job.id] = why
         self.hall.memos[view.job.id] = TURNED_DOWN
         self._settled(view)
@@ -306,9 +308,30 @@ class Turn:
         self.turned_down = [v for v in self.turned_down if v is not view]
 
     def _ready(self) -> list[JobView]:
-        """All who wait and are profiled, in order."""
+        """All who wait and are profiled, in order; while somebody's patience is over, only such."""
+        if first := [v for v in self.turned_down if self._overdue(v)]:
+            return first
         new = [v for v in self.new if self.profile(v) is not None]
         return sorted([*new, *self.turned_down], key=lambda v: v.number) if new else self.turned_down
+
+    def _overdue(self, view: JobView) -> bool:
+        return regroup.overdue(view, self.snapshot.now_s, self.params.patience_s)
+
+    def _seat_overdue(self, group: Group) -> bool:
+        """Whose patience is over takes the place of whoever left, whatever that does to the group."""
+        tenants, nodes = self._tenants(group.id), self._nodes(group.id)
+        for view in [v for v in self.turned_down if self._overdue(v) and v.job.sizes[0] <= group.machines][:_TRIES]:
+            if view in self._form(group.id, nodes, [*tenants, view], f"joins {group.id}, for it has waited long"):
+                self._settled(view)
+                return True
+            self._form(group.id, nodes, tenants, "goes on: its group stays")
+        return False
+
+    def _sends_away(self, old: Mapping[str, Sequence[JobView]], new: Sequence[Sequence[JobView]]) -> bool:
+        """Would somebody who runs, and has waited long enough before, have to wait again?"""
+        stay = {v.job.id for views in new for v in views}
+        running = [v for views in old.values() for v in views if self.profile(v) is not None]
+        return any(self._overdue(v) for v in running if v.job.id not in stay)
 
     def _leave(self, view: JobView, keep: str) -> None:
         """Take the job out of the group it was in, now that it is in another."""
@@ -324,7 +347,7 @@ class Turn:
         """Fill the place of whoever left by one like him, or a bundle."""
         line = [v for v in self._ready()[:_COMPARED] if v.job.sizes[0] <= group.machines and self.profile(v)]
         profiles = [p for v in line if (p := self.profile(v)) is not None]
-        chosen = substitutes(comp, comm, group.machines, profiles, self.params.similar)
+        chosen = regroup.substitutes(comp, comm, group.machines, profiles, self.params.similar)
         if not chosen:
             return False
         tenants, nodes = self._tenants(group.id), self._nodes(group.id)
@@ -338,13 +361,15 @@ class Turn:
 
     # -- regrouping ------------------------------------------------------------------------------------------
 
-    def _search(self, profiles: Sequence[Profile], machines: int, least: Sequence[int]) -> Grouping:
+    def _search(
+        self, profiles: Sequence[Profile], machines: int, least: Sequence[int], wanted: float = 0.0
+    ) -> Grouping:
         variant = self.params.variant
         if variant == "paper":
             return as_printed(profiles, machines, self.terms, least)
         if variant == "oracle" and len(profiles) <= MOST_JOBS and machines <= MOST_MACHINES:
             return exhaustive(profiles, machines, self.terms, least)
-        return schedule(profiles, machines, self.terms, least)
+        return schedule(profiles, machines, self.terms, least, wanted)
 
     def _widen(self, start: list[Group]) -> None:
         """Regroup these and ever more groups; a wider one must win over a narrower, and any over what there is."""
@@ -362,43 +387,28 @@ class Turn:
         def involved(width: int) -> int:
             return sum(g.jobs for g in (*start, *others[:width]))
 
-        for width in widths(len(others), involved, most):
+        for width in regroup.widths(len(others), involved, most):
             reach = [*start, *others[:width]]
             line = self._line(reach)
             machines = sum(g.machines for g in reach) + len(free)
             if not line or not machines:
                 continue
             profiles = [p for v in line if (p := self.profile(v)) is not None]
-            found = self._search(profiles, machines, [v.job.sizes[0] for v in line])
-            now = found.use * machines
             kept = best[0] if best is not None else []
             before = sum((g.value(self.terms.weights) for g in reach if g not in kept), best_worth)
-            moves_s = self._moves_s(reach, line, found)
+            wanted = (1 + self.params.regroup_gain) * before
+            found = self._search(profiles, machines, [v.job.sizes[0] for v in line], wanted / machines)
+            now = found.use * machines
+            tenants = {g.id: self._tenants(g.id) for g in reach}
+            new = [[line[i] for i in group] for group in found.groups]
+            moves_s = regroup.standing_still_s(tenants, {g.id: g.machines for g in reach}, new, found.machines)
             saved = moves_s <= self.budget_s or now >= _MUCH * before
             pays = saved and moves_s <= (now - before) * self.params.horizon_s
-            if pays and now > 0 and now >= (1 + self.params.regroup_gain) * before:
+            if pays and now > 0 and now >= wanted and not self._sends_away(tenants, new):
                 best, best_worth, best_moves_s = (reach, line, found), now, moves_s
         if best is not None:
             self.budget_s -= best_moves_s
             self._apply(best[0], free, best[1], best[2])
-
-    def _moves_s(self, old: Sequence[Group], line: Sequence[JobView], found: Grouping) -> float:
-        """Machine time that a regrouping takes: of whoever moves or pauses, the part of its machines that it has."""
-        tenants = {g.id: self._tenants(g.id) for g in old}
-        machines = {g.id: g.machines for g in old}
-        new = [[line[i] for i in group] for group in found.groups]
-        part: dict[str, float] = {}  # machines of each job that stays where it is, or moves
-        stays: set[str] = set()
-        for views, m, name in zip(new, found.machines, names_for(new, tenants), strict=True):
-            part.update({v.job.id: m / len(views) for v in views})
-            if name is not None and machines[name] == m:
-                stays.update(v.job.id for v in views if v in tenants[name])
-        return sum(
-            view.costs.restart_s(warm=False) * part.get(view.job.id, machines[pid] / len(views))
-            for pid, views in tenants.items()
-            for view in views
-            if view.job.id not in stays
-        )
 
     def _line(self, groups: Iterable[Group]) -> list[JobView]:
         """Those who run first, by submission, then those who wait: the list that Algorithm 1 takes a prefix of."""
@@ -408,12 +418,11 @@ class Turn:
         ready = self._ready()[: self.params.looked_at // 4 if many else self.params.looked_at]
         return [*running, *(v for v in ready if self.profile(v) is not None)]
 
-    def _regroup(self, groups: list[Group], free: list[str], all_of_it: bool = False) -> None:
-        """Group all of these anew, whatever it gains."""
+    def _regroup(self, groups: list[Group], free: list[str]) -> None:
+        """Group all of these anew, with all who wait, whatever it gains."""
         running = [v for g in groups for v in self._tenants(g.id) if self.profile(v) is not None]
         running.sort(key=lambda v: v.number)
-        ready = self._ready()
-        line = [*running, *(v for v in (ready if all_of_it else ready[: self.params.looked_at]) if self.profile(v))]
+        line = [*running, *(v for v in self._ready() if self.profile(v))]
         machines = sum(g.machines for g in groups) + len(free)
         profiles = [p for v in line if (p := self.profile(v)) is not None]
         if line and machines:
@@ -427,7 +436,7 @@ class Turn:
         tenants = {g.id: self._tenants(g.id) for g in old}
         uses = {g.id: g for g in old}
         new = [[line[i] for i in group] for group in found.groups]
-        names = names_for(new, tenants)
+        names = regroup.names_for(new, tenants)
         pool = [*free, *(n for g in old if g.id not in names for n in nodes[g.id])]
         passengers = {pid: [v for v in views if self.profile(v) is None] for pid, views in tenants.items()}
         for group in old:
@@ -458,10 +467,7 @@ class Turn:
             if view.job.id in placed:
                 self._settled(view)
             else:
-                self.hall.reasons[view.job.id] = "waits: the groups are in balance without it"
-                self.hall.memos[view.job.id] = TURNED_DOWN
-                self._settled(view)
-                self.turned_down.append(view)
+                self._let_wait(view, "waits: the groups are in balance without it")
         for view in [v for views in passengers.values() for v in views if v.job.id not in placed]:
             self.hall.reasons[view.job.id] = "waits: it is to be profiled, and no group has room for it"
 
@@ -484,6 +490,8 @@ class Turn:
                     hall.reasons.setdefault(view.job.id, f"waits: {flaw or why}")
         # What a group gave up may be what somebody else waits for.
         at_s = snapshot.now_s if hall.freed and hall.free_machines() and snapshot.waiting.count else None
+        if at_s is None:
+            at_s = regroup.next_overdue_s(self.turned_down, snapshot.now_s, self.params.patience_s)
         # Only what is spent is noted, so that it does not matter how often somebody asks.
         noted = snapshot.memo is not None and self.budget_s == self._had_s
         memo = snapshot.memo if noted else [snapshot.now_s, self.budget_s]

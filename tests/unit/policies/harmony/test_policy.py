@@ -1,4 +1,5 @@
 from math import nan
+from random import Random
 
 import pytest
 from msgspec.structs import replace
@@ -8,7 +9,15 @@ from hocket.control.check import violations
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.model.capacity import Capacity
 from hocket.model.curve import Beliefs, Curve, Point
-from hocket.model.event import JobEnded, JobMoved, JobResized, JobSubmitted, PhasesObserved
+from hocket.model.event import (
+    JobEnded,
+    JobMoved,
+    JobPaused,
+    JobResized,
+    JobStarted,
+    JobSubmitted,
+    PhasesObserved,
+)
 from hocket.model.job import Kind
 from hocket.model.partition import Sharing
 from hocket.model.resources import Node
@@ -140,3 +149,55 @@ def test_other_jobs_run_alone_beside_groups():
     alone = h.snapshot.partitions[h.snapshot.jobs["plain"].partitions[0]]
     assert alone.sharing is Sharing.ALONE
     assert h.snapshot.jobs["a"].partitions
+
+
+def starved(patience_s):
+    """When a job that suits no group begins, and why, while others come and go; None if it never does."""
+    h = harness(2, patience_s=patience_s)
+    h.tell(told("a0", 20.0, 10.0), told("b0", 20.0, 10.0))
+    h.settle()
+    h.tell(replace(told("odd", 3.0, 30.0), at_s=1.0), at_s=1.0)
+    assert not h.snapshot.jobs["odd"].partitions
+    for n in range(1, 8):
+        at_s = 100.0 * n
+        h.tell(replace(told(f"a{n}", 20.0, 10.0), at_s=at_s), at_s=at_s)
+        h.tell(JobEnded(at_s + 50.0, f"a{n - 1}"), at_s=at_s + 50.0)
+        h.settle()
+        if h.snapshot.jobs["odd"].partitions:
+            return at_s + 50.0, h.snapshot.jobs["odd"].reason
+    return None, ""
+
+
+def test_newcomers_that_suit_better_overtake_a_job_only_until_its_patience_is_over():
+    assert starved(1e9) == (None, "")
+    began_s, reason = starved(300.0)
+    assert 301.0 <= began_s <= 450.0
+    assert "waited long" in reason
+
+
+def test_whose_patience_is_over_is_not_sent_away_again():
+    dice = Random("patience")
+    jobs = [
+        submission(
+            phased(f"j{n}", 10), 60.0 * n, 400.0, reference_size=4,
+            comp_s=dice.uniform(2, 20), comm_s=dice.uniform(1, 10),
+        )
+        for n in range(60)
+    ]  # fmt: skip
+    again = {}  # what jobs that had waited 600 s waited once more
+    for patience_s in (1e9, 600.0):
+        bound = find("harmony").bound({"patience_s": patience_s})
+        ran = simulate(workload(*jobs), machines(10), bound, beliefs=BeliefMode("oracle"))
+        since = {s.job.id: s.at_s for s in jobs}
+        waited = dict.fromkeys(since, 0.0)
+        again[patience_s] = 0.0
+        for event in (e for cycle in ran.journal for e in cycle.events):
+            if isinstance(event, JobPaused):
+                since[event.job] = event.at_s
+            elif isinstance(event, JobStarted):
+                more_s = event.at_s - since[event.job]
+                if waited[event.job] >= 600:
+                    again[patience_s] = max(again[patience_s], more_s)
+                waited[event.job] += more_s
+    assert again[1e9] > 300
+    assert again[600.0] < 1  # to move, at most

@@ -2,7 +2,7 @@ from msgspec.structs import replace
 
 from hocket.model.job import Kind
 from hocket.policies.harmony.hall import fitting
-from hocket.policies.harmony.regroup import budget_s
+from hocket.policies.harmony.regroup import budget_s, next_overdue_s, overdue, widths
 from hocket.testing.builders import cluster, job, snapshot, submitted
 
 
@@ -25,3 +25,18 @@ def test_only_jobs_whose_data_has_room_together_share_machines_where_nothing_is_
     assert [v.job.id for v in fitting(views, 8)] == ["j3", "j4"]
     assert [v.job.id for v in fitting(views, 20, most=2)] == ["j3", "j6"]
     assert fitting(views, 2) == []
+
+
+def test_a_regrouping_widens_step_by_step_then_faster_and_looks_at_no_width_twice():
+    assert list(widths(3, lambda _width: 0, 10)) == [0, 1, 2, 3]
+    assert list(widths(8, lambda _width: 0, 10)) == list(range(9))
+    assert list(widths(21, lambda _width: 0, 10)) == [*range(9), 16, 21]
+    assert list(widths(21, lambda width: 3 * width, 10)) == [0, 1, 2, 3]  # Too many jobs would be involved.
+
+
+def test_the_next_whose_patience_is_over_is_told_and_those_for_whom_it_is_are_not():
+    jobs = [submitted(job(f"j{n}", gpus=0), at_s=100.0 * n) for n in range(3)]
+    views = list(snapshot(cluster("10x8"), *jobs).jobs.values())
+    assert next_overdue_s(views, 250.0, 200.0) == 300.0  # j1's; that of j0 is over.
+    assert [overdue(v, 250.0, 200.0) for v in views] == [True, False, False]
+    assert next_overdue_s(views[:1], 250.0, 200.0) is None

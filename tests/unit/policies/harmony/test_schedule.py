@@ -115,3 +115,26 @@ def test_nothing_to_group_gives_nothing():
     assert schedule([], 5).groups == ()
     assert as_printed([], 5).groups == ()
     assert exhaustive([], 5).groups == ()
+
+
+def test_no_grouping_is_worth_more_than_all_machines_that_compute_and_all_links_that_are_busy():
+    dice = random.Random(11)
+    for n in (9, 30, 90):
+        jobs, weights = some_jobs(dice, n), Weights(0.6, 0.4, link=0.9, price=3.0, barrier=0.02)
+        found = schedule(jobs, 40, Terms(weights))
+        assert found.groups
+        assert found.use == pytest.approx(use_of(jobs, found, 40, weights), abs=1e-9)
+        assert found.use <= 0.6 + 0.4 * 3.0 * len(found.groups) / 40 + 1e-9
+
+
+def test_what_is_wanted_changes_only_answers_that_are_worth_less():
+    dice = random.Random(12)
+    refused = 0
+    for _ in range(20):
+        jobs, terms = some_jobs(dice, dice.randint(9, 40)), Terms(Weights(0.6, 0.4, price=3.0), fewer=0.05)
+        best = schedule(jobs, 20, terms)
+        assert schedule(jobs, 20, terms, wanted=0.98 * best.use) == best
+        missed = schedule(jobs, 20, terms, wanted=1.2 * best.use)
+        assert missed.use < 1.2 * best.use
+        refused += missed.groups == ()
+    assert refused  # Where it is out of reach, nobody looks.
