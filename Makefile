@@ -30,6 +30,7 @@ check: $(STAMP) ## lint, and type-check the pure layers strictly
 	$(BIN)/mypy
 
 bench: $(STAMP) ## benchmarks, ratios side by side (HOCKET_DATA=folder with real traces)
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.resize
 	$(BIN)/python -m benchmarks.pack

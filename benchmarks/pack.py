@@ -2,8 +2,8 @@
 
 On the CPU: plain loops over each model with its own loader, one after another, against a pack. On a GPU: the step time
 of n equal models eager in turn, each a CUDA graph in turn, as n processes, and packed through the public API with data
-feeding; and predicted against seen peak memory. Each figure is the least of several rounds, for noise only adds. Needs
-PyTorch only.
+feeding; predicted against seen peak memory; and whole sweeps, packed and not (`pack_tasks.py`). Each figure is the
+least of several rounds, for noise only adds. All but the sweeps need PyTorch only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,20 +23,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from hocket.pack import Pack, Training
-from hocket.runtimes.packing.measuring.memory_peaks import peak
-from hocket.runtimes.packing.measuring.processes import separately, service
-from hocket.runtimes.packing.measuring.setups import Setup, images
-from hocket.runtimes.packing.measuring.stepping import endless, in_turn_s, packed, settled
+from hocket.runtimes.packing.measuring.setups import images
+from hocket.runtimes.packing.measuring.stepping import endless, settled
 from hocket.runtimes.packing.networks import NETWORKS, mlp3, small_cnn
-
-PAPERS = ("mlp-3", "mobilenet-v2", "resnet-50", "densenet-121")
-PARTS = ("memory", "steps", "processes", "sweeps")  # The last takes minutes, and needs all of Hocket.
-
-
-def setup_of(name: str, batch: int | None = None) -> Setup:
-    _, size, usual = NETWORKS[name]
-    return Setup(name, batch or usual, size, examples=2000 if size == 32 else 256)
-
 
 # -- CPU ----------------------------------------------------------------------------------------------------
 
@@ -127,92 +117,7 @@ def on_cpu(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-# -- GPU ----------------------------------------------------------------------------------------------------
-
-
-def on_gpu(names: list[str], counts: list[int], budget_s: float, until: float) -> list[dict[str, Any]]:
-    """One row for each network and count."""
-    rows = []
-    for name in names:
-        setup = setup_of(name)
-        for n in counts:
-            if time.monotonic() > until:
-                say(f"no time left for {name} × {n}")
-                continue
-            row: dict[str, Any] = {"model": name, "n": n, "batch": setup.batch}
-            try:
-                row["eager_ms"] = in_turn_s(setup, n, "cuda", budget_s) * 1e3
-                row["graph_in_turn_ms"] = in_turn_s(setup, n, "cuda", budget_s, graphs=True) * 1e3
-                found = packed([setup] * n, "cuda", budget_s)
-                row["pack_ms"] = found.step_s * 1e3
-                row["to_eager"], row["to_graph"] = (row[k] / row["pack_ms"] for k in ("eager_ms", "graph_in_turn_ms"))
-                row |= {"way": found.way, "load_s": found.load_s, "settle_s": found.settle_s}
-                row["certificate"] = found.certificate
-                row["ways_ms"] = {way: round(s * 1e3, 3) for way, s in found.ways_s.items()}
-            except Exception as error:  # the rest of the table is wanted all the same
-                row["error"] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-            rows.append(rounded(row))
-            say(rows[-1])
-    return rows
-
-
-def memory(names: list[str]) -> list[dict[str, Any]]:
-    """Predicted before loading, against the allocator's peak over eight steps of the model alone."""
-    rows = []
-    for name in names:
-        for batch in sorted({setup_of(name).batch, 64, 100}):
-            setup = Setup(name, batch, NETWORKS[name][1], examples=batch)
-            found = peak([setup], "cuda")
-            assert found.seen_mib is not None
-            error = found.predicted_mib / found.seen_mib - 1
-            row = {"model": name, "batch": batch, "predicted_mib": found.predicted_mib, "seen_mib": found.seen_mib}
-            rows.append(rounded(row | {"error": error}))
-            say(rows[-1])
-    return rows
-
-
-def processes(names: list[str], counts: list[int], budget_s: float) -> list[dict[str, Any]]:
-    """Each model in a process of its own, plainly and with the Multi-Process Service."""
-    rows = []
-    for name in names:
-        for n in counts:
-            row: dict[str, Any] = {"model": name, "n": n}
-            row["processes_ms"] = separately(setup_of(name), n, budget_s).step_s * 1e3
-            with service() as environment:
-                if environment is not None:
-                    try:
-                        found = separately(setup_of(name), n, budget_s, environment)
-                        row |= {"mps_ms": found.step_s * 1e3, "start_s": found.start_s}
-                    except Exception as error:
-                        row["mps_ms"] = str(error)
-                else:
-                    row["mps_ms"] = "does not start"
-            rows.append(rounded(row))
-            say(rows[-1])
-    return rows
-
-
-def sweeps(names: list[str]) -> list[dict[str, Any]]:
-    """Hyperband over Table 2.3's space, unpacked and eager against packed: whole studies."""
-    from hocket.reproductions.pack_sweep import sweep_of
-
-    rows = []
-    for name in names:
-        for policy, exact in (("pack_none", False), ("pack_gain", False), ("pack_gain", True)):
-            found = sweep_of(name, policy, 0, lambda _: None, lambda _: None, exact=exact).sweep
-            assert found is not None
-            row: dict[str, Any] = {"model": name, "policy": policy, "exact": exact, "seconds": found.seconds}
-            row |= {"trials": found.trials, "steps": found.steps, "unit": found.unit}
-            rows.append(rounded(row) | {"winner": found.winner, "best": found.best})
-            say(rows[-1])
-    return rows
-
-
 # -- both ---------------------------------------------------------------------------------------------------
-
-
-def rounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}
 
 
 def say(what: object) -> None:
@@ -229,6 +134,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main(arguments: list[str]) -> None:
     """Measure, and print tables or one object."""
+    from benchmarks.pack_tasks import PARTS, Kept, Wanted, measured, tasks
+
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pack", description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -236,8 +143,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--models", nargs="+", choices=NETWORKS, default=list(NETWORKS), metavar="MODEL")
     parser.add_argument("--counts", nargs="+", type=int, default=[2, 4, 8, 16, 32], help="models in a pack")
     parser.add_argument("--budget", type=float, default=1.0, help="seconds for each figure")
-    parser.add_argument("--minutes", type=float, default=9.0, help="begin nothing new on the GPU after so long")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS[:3], metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("--minutes", type=float, default=9.0, help="nothing begins that would not end within so many")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help=f"of the GPU's: {', '.join(PARTS)}")
+    parser.add_argument("--unit", type=int, default=0, help="steps that are one unit of a sweep")
+    parser.add_argument("--resource", type=int, default=0, help="R of the sweeps; 81 on a GPU")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="rows are kept here, and not measured again")
+    parser.add_argument("--journals", type=Path, metavar="DIR", help="sweeps are kept here, and go on where they were")
     chosen = parser.parse_args(arguments)
     found: dict[str, Any] = {
         "command": " ".join(["python -m benchmarks.pack", *arguments]),
@@ -248,18 +159,20 @@ def main(arguments: list[str]) -> None:
     if chosen.device == "cpu":
         torch.set_num_threads(1)  # Small tensors are computed faster by one thread.
         found["threads"] = 1
-        found["cpu"] = on_cpu(chosen.quick)
     else:
         found["gpu"] = torch.cuda.get_device_name()
-        until = time.monotonic() + 60 * chosen.minutes
-        if "memory" in chosen.only:
-            found["memory"] = memory([m for m in chosen.models if m in PAPERS])
-        if "steps" in chosen.only:
-            found["steps"] = on_gpu(chosen.models, chosen.counts, chosen.budget, until)
-        if "processes" in chosen.only:
-            found["processes"] = processes(chosen.models, [n for n in chosen.counts if n <= 8], chosen.budget)
-        if "sweeps" in chosen.only:
-            found["sweeps"] = sweeps([m for m in chosen.models if m in PAPERS])
+    if chosen.device == "cpu" and chosen.only is None:
+        found["cpu"] = on_cpu(chosen.quick)
+    else:  # On a CPU only to see whether it runs: `--quick --only …`.
+        wanted = Wanted(
+            chosen.device, chosen.models, chosen.counts, chosen.budget, chosen.unit, chosen.resource, chosen.journals,
+            chosen.quick,
+        )  # fmt: skip
+        kept, parts = Kept(chosen.kept), chosen.only or [p for p in PARTS if p not in ("sweeps", "exact")]
+        measured(tasks(parts, wanted), kept, time.monotonic() + 60 * chosen.minutes, say)
+        for part in PARTS:
+            if rows := [row for row in kept.rows if row["part"] == part]:
+                found[part] = rows
     if chosen.json:
         print(json.dumps(found))
         return

@@ -81,10 +81,10 @@ def tune(
         study = _study(file, space or [])
     outcome = _run(study)
     drawn = _drawn(outcome, plots)
-    if export is not None:
+    _show(outcome, Path(file.folder), drawn, as_json)
+    if export is not None:  # Last: a storage that cannot be written must not hide what hours have found.
         with refusing():
             write(outcome, export)
-    _show(outcome, Path(file.folder), drawn, as_json)
     if outcome.best is None:
         from hocket.cli.refusal import UNFINISHED
 

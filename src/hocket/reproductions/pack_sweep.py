@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from hocket.reproductions.pack_result import Measured, Sweep
 from hocket.tune import Hyperband, Study, choice
 
 POLICIES = ("pack_none", "pack_batch_size", "pack_random", "pack_knn", "pack_gain")
-UNITS = {"mlp-3": 50, "mobilenet-v2": 10, "resnet-50": 10, "densenet-121": 10}  # steps, on a GPU
+UNITS = {"mlp-3": 50, "mobilenet-v2": 6, "resnet-50": 6, "densenet-121": 3}  # steps, on a GPU: minutes unpacked
 EXAMPLES = 10_000
 SMALL_RESOURCES = {"mlp-3": 9, "mobilenet-v2": 9, "resnet-50": 3, "densenet-121": 3}  # on a CPU
 SMALL_UNIT, SMALL_EXAMPLES = 1, 500
 
 
-def sweep_of(
-    model: str, policy: str, seed: int, began: Callable[[int], None], progressed: Callable[[int], None],
-    exact: bool = False, unit: int = 0, resource: int = 0,
-) -> Measured:  # fmt: skip
-    """The sweep, from its first trial to its last. Unpacked, models are trained as everybody does: eagerly, in turn."""
+def study_of(
+    model: str, policy: str, seed: int, *, exact: bool = False, unit: int = 0, resource: int = 0,
+    folder: Path | None = None,
+) -> Study:  # fmt: skip
+    """The sweep, ready to run. Unpacked, models are trained as everybody does: eagerly, in turn."""
     from hocket.runtimes.packing.measuring import sweeping
-    from hocket.runtimes.packing.measuring.stepping import clock, device_here, device_named
+    from hocket.runtimes.packing.measuring.stepping import device_here
 
     device = device_here()
     on_gpu = device == "cuda"
-    unit = unit or (UNITS[model] if on_gpu else SMALL_UNIT)
-    resource = resource or (81 if on_gpu else SMALL_RESOURCES[model])
     examples = EXAMPLES if on_gpu else SMALL_EXAMPLES
-    study = Study(
+    sweeping.warm_up(device, examples)
+    return Study(
         partial(sweeping.training, model, examples),
         {
             "batch_size": choice(list(sweeping.BATCH_SIZES)),
@@ -36,10 +36,22 @@ def sweep_of(
             "rate": choice(list(sweeping.RATES)),
             "activation": choice(list(sweeping.ACTIVATIONS)),
         },
-        evaluate=sweeping.held_out_loss, search=Hyperband(units=resource, eta=3), unit_steps=unit, policy=policy,
-        way="turn" if policy == "pack_none" else None, exact=exact, device=device, seed=seed,
+        evaluate=sweeping.held_out_loss,
+        search=Hyperband(units=resource or (81 if on_gpu else SMALL_RESOURCES[model]), eta=3),
+        unit_steps=unit or (UNITS[model] if on_gpu else SMALL_UNIT), policy=policy,
+        way="turn" if policy == "pack_none" else None, exact=exact, device=device, seed=seed, folder=folder,
     )  # fmt: skip
-    sweeping.warm_up(device, examples)
+
+
+def sweep_of(
+    model: str, policy: str, seed: int, began: Callable[[int], None], progressed: Callable[[int], None],
+    exact: bool = False, unit: int = 0, resource: int = 0,
+) -> Measured:  # fmt: skip
+    """The sweep, from its first trial to its last."""
+    from hocket.runtimes.packing.measuring.stepping import clock, device_here, device_named
+
+    device = device_here()
+    study = study_of(model, policy, seed, exact=exact, unit=unit, resource=resource)
     total, done = study.total_steps, 0
     began(total)
 
@@ -52,9 +64,14 @@ def sweep_of(
     now = clock(device)
     since = now()
     study.run(stepped)
-    seconds = now() - since
-    best, result = study.best, study.best_result
+    return Measured(device_named(device), 32, sweep=swept(study, now() - since))
+
+
+def swept(study: Study, seconds: float) -> Sweep:
+    """What came of a sweep that took so long."""
+    best, result, of = study.best, study.best_result, study.outcome.definition
     winner = f"trial {best.number}" if best is not None else "nobody"
     value = result.metrics["value"] if result is not None else float("nan")
-    sweep = Sweep(policy, seconds, len(study.trials), study.steps, unit, resource, winner, value)
-    return Measured(device_named(device), 32, sweep=sweep)
+    resource = of.most_steps // of.unit_steps
+    policy = study.outcome.policy
+    return Sweep(policy, seconds, len(study.trials), study.steps, of.unit_steps, resource, winner, value)

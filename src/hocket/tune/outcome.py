@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
@@ -59,6 +61,18 @@ class Outcome(Struct, frozen=True):
     def steps(self) -> int:
         """Steps of all stretches that are over."""
         return sum(t.units for t in self.trials) * self.definition.unit_steps
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether there is a journal with something in it: a kill in the first moment leaves one without a table."""
+    path = folder / JOURNAL
+    if not path.exists():
+        return False
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        try:
+            return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,))
+        except sqlite3.DatabaseError:  # Whoever reads it says what is wrong with it.
+            return True
 
 
 def read(folder: Path | str) -> Outcome:

@@ -19,11 +19,13 @@ from hocket.policies.registry import find
 from hocket.tune.brackets import SEARCHES, Hyperband, Search
 from hocket.tune.definition import Definition, StudyError, header_of, refuse_another
 from hocket.tune.interrupts import interrupts_heard
-from hocket.tune.outcome import CHECKPOINTS, JOURNAL, Outcome, read
+from hocket.tune.outcome import CHECKPOINTS, JOURNAL, Outcome, is_begun, read
 from hocket.tune.sampling import Dice, Sampler
 from hocket.tune.space import Space, check
 from hocket.tune.trials import Result, Trial, Trials
 from hocket.tune.tuner import Tuner
+
+MOST_TRIALS = 1_000_000  # More would be asked for by mistake: all of them wait at once.
 
 
 class Study:
@@ -62,6 +64,14 @@ class Study:
             search = SEARCHES[search]()
         if unit_steps < 1:
             raise StudyError(f"unit_steps is at least 1, not {unit_steps}")
+        if (trials := sum(len(b.numbers) for b in search.brackets())) > MOST_TRIALS:
+            raise StudyError(f"a study has at most {MOST_TRIALS:,} trials, not {trials:,}: take fewer, or fewer units")
+        if not checkpoint_s > 0:
+            raise StudyError(f"checkpoint_s is more than 0 seconds, not {checkpoint_s}")
+        if memory_mib is not None and not memory_mib > 0:
+            raise StudyError(f"memory_mib is more than 0, not {memory_mib}")
+        if seed < 0:
+            raise StudyError(f"seed is at least 0, not {seed}")
         if goal not in ("min", "max"):
             raise StudyError(f"goal is min or max, not '{goal}'")
         if metric and metric != "loss" and evaluate is None:
@@ -118,7 +128,7 @@ class Study:
         device_of(of.device)
         if of.way is not None and of.way not in WAYS:
             raise StudyError(f"way '{of.way}' is not one of {', '.join(WAYS)}")
-        if self._folder is not None and (self._folder / JOURNAL).exists():
+        if self._folder is not None and is_begun(self._folder):
             there = read(self._folder)
             refuse_another(str(self._folder), there.header, header_of(of, self._policy, there.header.nodes[0]))
             self.outcome = there

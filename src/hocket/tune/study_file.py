@@ -44,6 +44,8 @@ def read_file(path: Path) -> StudyFile:
     """A study file; its script and folder lie relative to it."""
     try:
         found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), type=StudyFile)
+    except UnicodeDecodeError as error:
+        raise StudyError(f"study '{path}' is not text in UTF-8: {error.reason} at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"study '{path}' is not TOML: {error}") from error
     except msgspec.ValidationError as error:

@@ -166,6 +166,19 @@ def test_a_study_file_that_makes_no_sense_is_refused_in_one_line(script: Path, t
     assert said in refused("tune", "study.toml")
 
 
+def test_a_study_file_that_is_no_text_is_refused_in_one_line(script: Path) -> None:
+    (script.parent / "study.toml").write_bytes(b"\xff\xfe")
+    assert "study 'study.toml' is not text in UTF-8" in refused("tune", "study.toml")
+
+
+def test_a_storage_that_cannot_be_written_hides_nothing_that_was_found(script: Path) -> None:
+    pytest.importorskip("optuna", reason="needs the optuna extra")
+    done = hocket("tune", str(script), *SHORT, "--export", "sqlite:////no/such/folder/trials.db", "--json")
+    assert done.exit_code == 2
+    assert json.loads(done.stdout)["best"]["trial"] >= 0
+    assert "storage 'sqlite:////no/such/folder/trials.db' cannot be opened" in done.stderr
+
+
 def test_a_study_is_unharmed_by_one_that_wants_to_go_on_with_it_otherwise(script: Path) -> None:
     first = json.loads(hocket("tune", str(script), *SHORT, "--json").stdout)
     assert "was begun with seed 0, not 1" in refused("tune", str(script), *SHORT, "--seed", "1")

@@ -9,6 +9,7 @@ from hocket.model.partition import Sharing
 from hocket.policies import find
 from hocket.policies.packs.pack_gain import gain
 from hocket.policies.packs.pack_knn import distance
+from hocket.policies.packs.packer import PackParams, packed
 from hocket.testing.builders import cluster, job, snapshot, submitted
 from hocket.testing.harness import Harness
 
@@ -132,3 +133,18 @@ def test_an_owner_gets_no_more_models_than_its_quota():
     jobs = [submitted(job(n, kind=Kind.MODEL, owner="ana")) for n in "abc"]
     plan = find("pack_random").bound().decide(snapshot(cluster("1x1"), OwnerSet(0.0, Owner("ana", max_jobs=2)), *jobs))
     assert [len(p.tenants) for p in plan.put] == [2]
+
+
+def test_nobody_is_chosen_once_no_device_is_left():
+    asked = []
+
+    def first_two(line, _there):
+        asked.append(len(line))
+        return line[:2]
+
+    plan = packed(
+        snapshot(cluster("1x1"), *(submitted(model(f"m{n}")) for n in range(20))), PackParams(), first_two, "why"
+    )
+    assert [len(p.tenants) for p in plan.put] == [2]
+    assert asked == [20], "choosing costs what waits, and 18 who wait would be chosen among 18 times"
+    assert sum(reason.startswith("waits: no device") for reason in plan.reasons.values()) == 18

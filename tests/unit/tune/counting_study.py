@@ -1,6 +1,8 @@
 """A script for `hocket tune` whose models write down every step that they make, if LEDGER names a file."""
 
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -38,12 +40,20 @@ class Counting(nn.Module):
         return self.layers(x)
 
 
+def wait_while_held(ledger: Path) -> None:
+    """Stand still once so many steps were made as a file beside the ledger says, for as long as it is there."""
+    with suppress(FileNotFoundError):
+        while len(set(ledger.read_text().splitlines())) >= int(ledger.with_name("hold").read_text()):
+            time.sleep(0.005)
+
+
 def training(config):
     def forward(module, batch):
         module.steps += 1
         if LEDGER:
             with Path(LEDGER).open("a") as file:
                 file.write(f"{config.name} {int(module.steps)}\n")
+            wait_while_held(Path(LEDGER))
         return nn.functional.cross_entropy(module(batch[0]), batch[1])
 
     model = Counting(config["dropout"])

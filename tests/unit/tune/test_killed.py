@@ -19,7 +19,7 @@ from hocket.tune import read
 
 SCRIPT = Path(__file__).with_name("counting_study.py")
 UNIT_STEPS = 7
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 
 
 def started(folder: Path) -> subprocess.Popen[str]:
@@ -57,9 +57,11 @@ def steps_made(folder: Path) -> Counter[tuple[str, int]]:
 
 def signalled(folder: Path, steps: int, what: signal.Signals) -> tuple[int, str]:
     """Run it until so many steps are made, and send a signal: exit code, and what it said."""
+    (folder / "hold").write_text(str(steps))
     process = started(folder)
     wait_until(process, lambda: len(steps_made(folder)) >= steps)
     process.send_signal(what)
+    (folder / "hold").unlink()
     _output, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, errors
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import signal
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,17 @@ def test_interrupted_again_and_again_it_makes_every_step_once(tmp_path: Path, se
     assert sorted(t.units for t in found.trials)[-1] == sorted(t.units for t in whole.trials)[-1]
 
 
+@pytest.mark.parametrize("pragma", ["", "PRAGMA journal_mode = WAL"], ids=["an empty file", "no table yet"])
+def test_killed_before_its_journal_has_begun_a_study_begins(tmp_path: Path, pragma: str) -> None:
+    (tmp_path / "s").mkdir()
+    with closing(sqlite3.connect(tmp_path / "s" / "journal.db")) as database:
+        database.execute(pragma)
+    (tmp_path / "s" / "journal.db").touch()
+    found = study(tmp_path / "s", search="random").prepare().run()
+    assert len(found.trials) == 4
+    assert outcome(read(tmp_path / "s")) == outcome(found)
+
+
 class Killed(BaseException):
     """As if the process were gone."""
 
@@ -214,6 +227,21 @@ def with_loss(config, loss):
     return made
 
 
+def test_a_module_that_all_trials_share_is_trained_by_the_first_only() -> None:
+    one = nn.Linear(X.shape[1], 3)
+
+    def training(config):
+        made = plain(config)
+        made.module, made.optimiser = one, torch.optim.SGD(one.parameters(), 0.1)
+        return made
+
+    found = few(training).run()
+    assert [t.units for t in found.trials] == [2, 0, 0]
+    assert [t.failed for t in found.trials[1:]] == [
+        f"model 't{n}' shares parameters with 't0': each needs its own" for n in (1, 2)
+    ]
+
+
 def with_data(config, examples):
     made = plain(config)
     made.data = DataLoader(TensorDataset(X[:examples], Y[:examples]), 8)
@@ -290,6 +318,12 @@ def test_a_model_that_no_device_holds_fails_and_the_study_ends() -> None:
         ({"goal": "most"}, "goal is min or max, not 'most'"),
         ({"metric": "accuracy"}, "metric 'accuracy' needs an evaluate function"),
         ({"params": {"most": 0}}, "policy 'pack_gain'"),
+        ({"search": RandomSearch(trials=10**8)}, "at most 1,000,000 trials, not 100,000,000"),
+        ({"search": Hyperband(units=10**9)}, "at most 1,000,000 trials"),
+        ({"checkpoint_s": -1.0}, "checkpoint_s is more than 0 seconds, not -1.0"),
+        ({"checkpoint_s": float("nan")}, "checkpoint_s is more than 0 seconds, not nan"),
+        ({"memory_mib": 0.0}, "memory_mib is more than 0, not 0.0"),
+        ({"seed": -1}, "seed is at least 0, not -1"),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused_before_anything_is_trained(options, said: str) -> None:

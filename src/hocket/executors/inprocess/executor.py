@@ -13,7 +13,7 @@ from typing import assert_never
 import torch
 
 from hocket.executors.inprocess.running import Running
-from hocket.executors.inprocess.shelf import Shelf
+from hocket.executors.inprocess.shelf import IN_MEMORY_BYTES, Shelf
 from hocket.executors.inprocess.workshop import Workshop
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
@@ -29,10 +29,12 @@ from hocket.model.event import (
     JobStarted,
     StateStored,
 )
+from hocket.runtimes.packing.memory import limit_of
 from hocket.runtimes.packing.pack import Pack
 from hocket.runtimes.packing.training import NoRoom, Refused, Training, device_of
 
 SAVING_APART = 20  # times as long as saving takes, between two savings at least
+BUILT_SHARE = 8  # One part in so many of all memory is for models that were made to be weighed, and wait.
 BURST_S = 0.2  # how long a pack is stepped before anybody looks whether it is to be stopped
 
 
@@ -64,11 +66,15 @@ class InProcessExecutor:
         self._ready: list[Event] = []
         self._scales = self._new_pack()  # It weighs all models, and is the first to train some: dry runs are made once.
         self._spare: Pack | None = self._scales
-        self._built: dict[str, Training] = {}  # of jobs that were weighed and have not started
+        self._built: dict[str, tuple[Training, int]] = {}  # of jobs that were weighed and have not started; bytes
+        self._built_bytes = 0
+        share = min(limit_of(torch.device("cpu")), self._scales.memory.limit) // BUILT_SHARE
+        self._built_most = max(share, IN_MEMORY_BYTES)
         self._is_stopped = False
 
     def _new_pack(self) -> Pack:
-        return Pack(self.device, way=self._way, exact=self._exact, memory_mib=self._memory_mib)
+        """Without good states of its models: of one that fails, nobody asks for more than the reason."""
+        return Pack(self.device, way=self._way, exact=self._exact, memory_mib=self._memory_mib, keep_every=None)
 
     # -- before anything is submitted -----------------------------------------------------------------------
 
@@ -86,11 +92,13 @@ class InProcessExecutor:
         if not self.memory_mib:
             return 0.0
         try:
-            training = self._built[job] = self._workshop.training(job)
+            training = self._workshop.training(job)
             need = self._scales.predict(training)
         except Exception:
-            self._built.pop(job, None)
             return 0.0
+        if job not in self._built and self._built_bytes + need.parameters <= self._built_most:
+            self._built[job] = training, need.parameters
+            self._built_bytes += need.parameters  # One that is not kept is made again when it starts.
         return (need.stays + need.passes) / 2**20
 
     def stop(self) -> None:
@@ -158,7 +166,7 @@ class InProcessExecutor:
         stretch = self._workshop.stretch(job)
         pack = self._pack(action.to.partition)
         try:
-            training = self._built.pop(job, None) or self._workshop.training(job)
+            training = self._taken(job)
             member = pack.load(training, self.shelf.get(stretch.model))
         except NoRoom as error:
             if not pack.members:
@@ -171,6 +179,12 @@ class InProcessExecutor:
             return
         self._running[job] = Running(job, stretch, action.to.partition, member)
         self._ready.append(JobStarted(at_s, job, action.task))
+
+    def _taken(self, job: str) -> Training:
+        """The job's model: the one that was weighed, if it was kept."""
+        training, size = self._built.pop(job, (None, 0))
+        self._built_bytes -= size
+        return training or self._workshop.training(job)
 
     def _pack(self, partition: str) -> Pack:
         """The partition's pack; one without models is used again, for it has the data on its device."""

@@ -39,13 +39,13 @@ def packed(snapshot: Snapshot, params: PackParams, choose: Choice, why: str) -> 
             there = [snapshot.jobs[t.job] for t in partition.tenants]
             line = _rest(line, packer.enter(partition, choose(line, there) if line else (), f"enters: {why}"))
     left: list[JobView] = []
-    while line:
+    while line and packer.has_device_for(line):  # Else who is chosen makes no difference, and choosing is dear.
         chosen = choose(line, ())
         seated = packer.form(chosen, f"starts: {why}")
         if not seated:
             left.append(chosen[0])
         line = _rest(line, seated or chosen[:1])
-    for view in left:
+    for view in (*left, *line):
         packer.reasons[view.job.id] = "waits: no device is free for a pack with it"
     return packer.plan(Wake(freed_gpus=1, epoch=False))
 
@@ -81,6 +81,10 @@ class Packer(Draft):
         there = [p for p in self.snapshot.partitions.data().values() if p.sharing is Sharing.PACKED]
         jobs = self.snapshot.jobs
         return sorted(there, key=lambda p: min(jobs[t.job].number for t in p.tenants))
+
+    def has_device_for(self, views: Sequence[JobView]) -> bool:
+        """Whether a device is free for a pack with one of these."""
+        return any(any(self._devices(job)) for job in {_wanted(v.job): v.job for v in views}.values())
 
     def form(self, views: Sequence[JobView], why: str) -> list[JobView]:
         """A pack on a device that the first of these may have; those for whom there is room in it, perhaps nobody."""
@@ -152,6 +156,11 @@ class Packer(Draft):
 def packable(job: Job) -> bool:
     """Can it be trained with others in one step? It is a model, of one replica, on one device."""
     return job.kind is Kind.MODEL and job.sizes[0] == 1 and job.demand.gpus <= 1 and job.tasks is None
+
+
+def _wanted(job: Job) -> tuple[Demand, float, tuple[str, ...]]:
+    """What decides whether it may have a device: those who want the same may have the same."""
+    return job.demand, job.gpu_mem_mib, job.gpu_kinds
 
 
 def _share(node: Node, demand: Demand) -> Slice:

@@ -24,9 +24,9 @@ MIB = 1 << 20
 class Admission:
     """Predicts, admits and learns. Where there is neither a GPU nor a limit, it lets everybody in."""
 
-    def __init__(self, library: Library, memory_mib: float | None) -> None:
+    def __init__(self, library: Library, memory_mib: float | None, keeps: bool = True) -> None:
         self._device = device = library.copying.device
-        self._library = library
+        self._library, self._keeps = library, keeps  # `keeps`: models' good states are kept
         self._asked = device.type == "cuda" or memory_mib is not None
         self.memory = Memory(device, limit_of(device) if memory_mib is None else int(memory_mib * MIB))
         self._side_by_side: bool | None = None
@@ -34,7 +34,8 @@ class Admission:
     def predict(self, training: Training) -> Need:
         """By a dry run, corrected by what was seen of its kind."""
         need = need_of(training, example(training), self._device)
-        return self.memory.corrected(training, replace(need, data=self._library.footprint(training.data)))
+        need = replace(need, data=self._library.footprint(training.data), kept=need.kept if self._keeps else 0)
+        return self.memory.corrected(training, need)
 
     def admit(self, training: Training) -> Need | None:
         """Its need, if there is room for it."""

@@ -63,6 +63,17 @@ class Ledger:
             return None
         return replace(max(found, key=lambda c: c.max_ulp), step=member.step, measured=False)
 
+    def to_measure(self, members: Sequence[Member], way: str) -> list[Member]:
+        """The first of these of each kind, until enough of it are measured."""
+        counts: dict[tuple[object, ...], int] = {}
+        chosen: list[Member] = []
+        for member in members:
+            kind = self._kind(member, way)
+            if counts.setdefault(kind, len(self._found.get(kind, ()))) < ENOUGH:
+                counts[kind] += 1
+                chosen.append(member)
+        return chosen
+
     @staticmethod
     def _kind(member: Member, way: str) -> tuple[object, ...]:
         training = member.training

@@ -35,7 +35,7 @@ class Pack:
 
     `way` fixes how it runs; `exact` keeps to ways that make the same operations as a solo run. `memory_mib` limits
     what is predicted for all models together. Every `keep_every` steps a model's state is kept, for the case that it
-    fails.
+    fails; None: never, and it is then freed as it stands.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Pack:
         way: str | None = None,
         exact: bool = False,
         memory_mib: float | None = None,
-        keep_every: int = 200,
+        keep_every: int | None = 200,
         check_every: int = 50,
     ) -> None:
         self.device = device_of(device)
@@ -65,7 +65,7 @@ class Pack:
         self._keepers: dict[str, Keeper] = {}
         self._watch = Watch(self.device, check_every)
         self._parking = Parking()
-        self._admission = Admission(self.library, memory_mib)
+        self._admission = Admission(self.library, memory_mib, keeps=keep_every is not None)
         self._freed: list[Checkpoint] = []
 
     def _ways(self, way: str | None) -> list[Way]:
@@ -124,7 +124,8 @@ class Pack:
             self.memory.enter(member.training, need)
         self.members[member.name] = member
         self._admission.changed()
-        self._keepers[member.name] = Keeper(member, self._keep_every)
+        if self._keep_every is not None:
+            self._keepers[member.name] = Keeper(member, self._keep_every)
         return member
 
     def let_go(self, model: Member | str) -> Member:
@@ -162,7 +163,8 @@ class Pack:
         self._parking.fetch(member)
 
     def _gone(self, member: Member, leaves: bool = True) -> None:
-        del self.members[member.name], self._keepers[member.name]
+        del self.members[member.name]
+        self._keepers.pop(member.name, None)
         if leaves:
             move(member, torch.device("cpu"))
         self._parking.forget(member)
@@ -207,7 +209,7 @@ class Pack:
             if member.name in self.members:
                 if member.step >= member.training.steps:
                     self._end(member)
-                else:
+                elif member.name in self._keepers:
                     self._keepers[member.name].keep()
 
     def _fed(self, members: list[Member]) -> list[Member]:
@@ -245,7 +247,8 @@ class Pack:
         if way is self._turn or not able or looks_back:
             self._chooser.measured(lambda: failed.update(self._in_turn(members)))
         elif new and way.settled(new) and all(m.is_fed for m in members):
-            failed.update(self._certify(way, new, able))
+            measured = new if self._exact else self._ledger.to_measure(new, way.name)
+            failed.update(self._certify(way, measured, able))
             failed.update(self._in_turn(rest))
         else:
             self._chooser.measured(lambda: failed.update({**way.step(able), **self._in_turn(rest)}))
@@ -320,10 +323,10 @@ class Pack:
         for member, step, loss in self._watch.look([m for m in members if m.name in self.members]):
             if member.name not in self.members:
                 continue
-            if isfinite(loss):
-                self._keepers[member.name].found_good(step)
-            else:
+            if not isfinite(loss):
                 self._fail(member, f"its loss was {loss} in step {step}")
+            elif member.name in self._keepers:
+                self._keepers[member.name].found_good(step)
 
     def _end(self, member: Member) -> None:
         loss = float(member.loss) if member.loss is not None else 0.0
@@ -334,7 +337,8 @@ class Pack:
 
     def _fail(self, member: Member, reason: str) -> None:
         self._withdraw(member)
-        good = member.checkpoint(reason, self._keepers[member.name].good)
+        keeper = self._keepers.get(member.name)
+        good = member.checkpoint(reason, None if keeper is None else keeper.good)
         self._gone(member)
         self._freed.append(replace(good, failed=True))
 

@@ -216,6 +216,27 @@ def test_a_model_is_made_once_if_it_was_weighed_before() -> None:
     assert world.workshop.made == ["a@1"]
 
 
+def test_of_models_that_were_weighed_only_so_many_are_kept_as_memory_has_room_for() -> None:
+    world = World(memory_mib=100.0)
+    one = sum(p.numel() * p.element_size() for p in world.workshop.training("z@1").module.parameters())
+    world.executor._built_most = 64 * 2  # CUDA's allocator rounds up, and so does the dry run
+    assert one <= 128
+    for name in "abcd":
+        assert world.executor.need_mib(f"{name}@1") > 0
+    assert len(world.executor._built) < 4, "all models that wait are held in memory"
+    world.workshop.made.clear()
+    ends = kinds(world.do(*(begin(Start, f"{name}@1") for name in "abcd")) + world.do())
+    assert {job for kind, job in ends if kind is JobEnded} == {f"{name}@1" for name in "abcd"}
+    assert world.workshop.made, "those that were not kept are made again"
+    assert world.executor._built_bytes == 0
+
+
+def test_of_a_model_that_fails_no_good_state_is_kept() -> None:
+    world = World()
+    world.do(begin(Start, "a@1"), begin(Start, "b@1"))
+    assert all(not pack._keepers for pack in world.executor._packs.values())
+
+
 def test_time_that_somebody_waits_for_comes_while_models_train() -> None:
     world = World()
     world.do(begin(Start, "a@1000"))

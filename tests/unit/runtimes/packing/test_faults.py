@@ -84,6 +84,27 @@ def test_the_last_good_checkpoint_is_the_solo_run_at_that_step() -> None:
     assert same(alone(recipe, data())[0], freed.state["module"])
 
 
+def test_without_kept_states_a_model_that_fails_is_freed_as_it_stands_and_the_others_go_on() -> None:
+    pack = Pack(way="turn", keep_every=None)
+    made = training(Recipe("bad", steps=20), data())
+    loss, made.loss = made.loss, None
+
+    def forward(module: nn.Module, batch: Any) -> Tensor:
+        assert loss is not None
+        if pack.members["bad"].step == 4:
+            raise RuntimeError("broken")
+        return loss(module(batch[0]), batch[1])
+
+    made.forward = forward
+    pack.load(made)
+    pack.load(training(NEIGHBOUR, data()))
+    ended = {c.name: c for c in pack.run()}
+    assert ended["bad"].failed
+    assert (ended["bad"].step, ended["bad"].reason) == (4, "RuntimeError: broken")
+    assert same(alone(Recipe("bad", steps=4), data())[0], ended["bad"].state["module"])
+    assert same(alone(NEIGHBOUR, data())[0], ended[NEIGHBOUR.name].state["module"])
+
+
 def test_data_that_fails_frees_its_model_only() -> None:
     class Broken(Dataset[Any]):
         def __len__(self) -> int:
@@ -264,6 +285,7 @@ def test_what_was_seen_of_one_model_corrects_the_next_of_its_kind_once() -> None
     for k in range(30):
         memory.learn(f"m{k}", 100 + 1100)
     assert memory.corrected(good(), need).activations == pytest.approx(1100, rel=0.01)
+    assert memory.error()["m0"] == pytest.approx(1100 / 1200 - 1), "how far a prediction was off is told"
     memory.enter(good(name="later"), memory.corrected(good(), need))
     memory.learn("later", 100 + 1100)
     assert memory.corrected(good(), need).activations == pytest.approx(1100, rel=0.01)

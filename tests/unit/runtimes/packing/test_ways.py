@@ -45,6 +45,19 @@ def test_fused_models_stay_near_their_solo_runs(kind: str, optimiser: str, same_
             assert torch.allclose(value, ended[recipe.name].state["module"][key], rtol=1e-4, atol=1e-5), key
 
 
+@pytest.mark.parametrize(("exact", "measured"), [(False, 2), (True, 5)])
+def test_two_models_of_a_kind_are_measured_and_all_where_the_way_must_be_exact(exact: bool, measured: int) -> None:
+    pack, examples = Pack(way="joint", exact=exact), data()
+    for k in range(5):
+        pack.load(training(Recipe(f"m{k}", seed=k), examples))
+    for _ in range(6):
+        pack.step()
+    found = pack.certificates
+    assert found.keys() == pack.members.keys()
+    assert sum(c.measured for c in found.values()) == measured
+    assert all(c.bitwise for c in found.values())
+
+
 def test_weights_are_the_models_own_again_when_they_leave_a_stack() -> None:
     pack, examples = Pack(way="fused"), data()
     members = [pack.load(training(Recipe(f"m{k}", seed=k, steps=50), examples)) for k in range(3)]
@@ -101,8 +114,10 @@ class World:
         self, monkeypatch: pytest.MonkeyPatch, remembered: Remembered | None = None, heavy: tuple[str, ...] = ()
     ) -> None:
         self.now_s, self.took_s = 0.0, {"turn": 1.0, "other": 1.0}
+        self.others_s, self.delayed_s = 0.0, {"turn": 0.0, "other": 0.0}  # work of others on the machine
         self.made: list[str] = []
-        monkeypatch.setattr(choosing, "perf_counter", lambda: self.now_s)
+        monkeypatch.setattr(choosing, "thread_time", lambda: self.now_s)
+        monkeypatch.setattr(choosing, "perf_counter", lambda: self.now_s + self.others_s)
         ways: list[Any] = [Paced("turn"), Paced("other"), *(Paced(name, light=False) for name in heavy)]
         self.chooser = Chooser(torch.device("cpu"), ways, remembered or Remembered())
 
@@ -115,6 +130,7 @@ class World:
     def _pass(self, name: str) -> None:
         self.made.append(name)
         self.now_s += self.took_s[name]
+        self.others_s += self.delayed_s.get(name, 0.0)
 
 
 def loaded(n: int, batch: int = 8) -> list[Any]:
@@ -130,6 +146,17 @@ def test_another_way_is_taken_only_if_it_is_clearly_faster(
 ) -> None:
     world, members = World(monkeypatch), loaded(2)
     world.took_s["other"] = other_s
+    world.step(members, 2 * (WARM + TIMED))
+    assert world.chooser.way(members).name == chosen
+
+
+@pytest.mark.parametrize(("threads", "chosen"), [(1, "other"), (2, "turn")])
+def test_where_one_thread_computes_the_work_of_others_spoils_no_probe(
+    threads: int, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.set_num_threads(threads)
+    world, members = World(monkeypatch), loaded(2)
+    world.took_s["other"], world.delayed_s["other"] = 0.5, 5.0
     world.step(members, 2 * (WARM + TIMED))
     assert world.chooser.way(members).name == chosen
 

@@ -60,7 +60,7 @@ def separately(setup: Setup, n: int, seconds: float, environment: dict[str, str]
     finally:
         for process in processes:
             process.kill()
-            process.wait()
+            process.communicate()  # Its pipes are closed, too.
     return Separately(n / sum(rates), start_s)
 
 

@@ -40,7 +40,8 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {
 def training(network: str, examples: int, config: Any) -> Training:
     """One configuration; what `hocket.tune` asks for. All read the same images in the same order."""
     torch.manual_seed(config.seed)
-    model = with_activation(NETWORKS[network](), ACTIVATIONS[config["activation"]])
+    with config.device:  # Weights are drawn where they are needed: on the host it takes a quarter of a second.
+        model = with_activation(NETWORKS[network](), ACTIVATIONS[config["activation"]])
     make = OPTIMISERS[config["optimiser"]]
     rolls = torch.Generator().manual_seed(1)
     data = DataLoader(seen_images(examples), config["batch_size"], shuffle=True, drop_last=True, generator=rolls)
