@@ -3,8 +3,8 @@
 How OptStop deals with steps of the learning rate was chosen by people who knew Pollux's curves. So here are others, of
 small models really trained on made-up data, each with four batch sizes, for sixty epochs. The set-ups of a set were
 written down before its first curve was drawn. The first set showed that OptStop gave up curves that had not begun to
-move; the second, of other models, was drawn once that had been mended, and judges it. `benchmarks.convergence
---shipped` takes the weights that are shipped.
+move; the second, of other models, was drawn once that had been mended, and judged it. The third was written down and
+drawn when both had come to be learned from. `benchmarks.convergence --shipped` takes the weights that are shipped.
 """
 
 from __future__ import annotations
@@ -121,6 +121,116 @@ def bags(seed: int) -> tuple[Any, Any]:
     return torch.where(torch.rand(own.shape) < 0.2, own, any_word), y
 
 
+def spirals(seed: int) -> tuple[Any, Any]:
+    """Three spirals that wind around each other."""
+    import torch
+
+    torch.manual_seed(seed)
+    y = torch.randint(0, 3, (EXAMPLES + HELD_OUT,))
+    far = torch.rand(len(y)) * 2.5 + 0.2
+    angle = 3.0 * far + y * (2 * pi / 3)
+    x = torch.stack([far * torch.cos(angle), far * torch.sin(angle)], 1)
+    return x + 0.1 * torch.randn_like(x), y
+
+
+def chirps(seed: int) -> tuple[Any, Any]:
+    """Noisy signals of ten frequencies, begun anywhere."""
+    import torch
+
+    torch.manual_seed(seed)
+    y = torch.randint(0, CLASSES, (EXAMPLES + HELD_OUT,))
+    at = torch.arange(40)[None, :] / 40 + torch.rand(len(y), 1)
+    x = torch.sin(2 * pi * (2 + y[:, None]) * at) + 0.8 * torch.randn(len(y), 40)
+    return x[:, None], y
+
+
+def sums(seed: int) -> tuple[Any, Any]:
+    """Two numbers below 19, by their sum modulo 19."""
+    import torch
+
+    torch.manual_seed(seed)
+    x = torch.randint(0, 19, (EXAMPLES + HELD_OUT, 2))
+    return x, x.sum(1) % 19
+
+
+def marked(seed: int) -> tuple[Any, Any]:
+    """Sequences of numbers of which one is marked, by how large that one is."""
+    import torch
+
+    torch.manual_seed(seed)
+    x = torch.rand(EXAMPLES + HELD_OUT, 10, 2)
+    which = torch.randint(0, 10, (len(x),))
+    x[:, :, 1] = 0.0
+    x[torch.arange(len(x)), which, 1] = 1.0
+    return x, (x[torch.arange(len(x)), which, 0] * 5).long().clamp(max=4)
+
+
+def products(seed: int) -> tuple[Any, Any]:
+    """Sums of products of six numbers, to be told with some noise."""
+    import torch
+
+    torch.manual_seed(seed)
+    x = torch.randn(EXAMPLES + HELD_OUT, 6)
+    y = (x[:, :3] * x[:, 3:]).sum(1, keepdim=True)
+    return x, y + 0.2 * torch.randn_like(y)
+
+
+def third_set() -> list[Setup]:
+    """Others again."""
+    from torch import nn
+
+    class Residual(nn.Module):
+        def __init__(self, inputs: int, outputs: int) -> None:
+            super().__init__()
+            self.into, self.out = nn.Linear(inputs, 48), nn.Linear(48, outputs)
+            self.blocks = nn.ModuleList([nn.Linear(48, 48) for _ in range(4)])
+
+        def forward(self, x: Any) -> Any:
+            x = self.into(x)
+            for block in self.blocks:
+                x = x + block(x.relu())
+            return self.out(x)
+
+    class Remembers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cells, self.out = nn.LSTM(2, 32, batch_first=True), nn.Linear(32, 5)
+
+        def forward(self, x: Any) -> Any:
+            return self.out(self.cells(x)[0][:, -1])
+
+    class Attends(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.into, self.out = nn.Linear(2, 24), nn.Linear(24, 5)
+            self.looks = nn.MultiheadAttention(24, 2, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            x = self.into(x)
+            return self.out((x + self.looks(x, x, x)[0]).relu().mean(1))
+
+    def signals() -> Any:
+        return nn.Sequential(
+            nn.Conv1d(1, 12, 7), nn.ReLU(), nn.Conv1d(12, 24, 5), nn.ReLU(), nn.AdaptiveMaxPool1d(1), nn.Flatten(),
+            nn.Linear(24, CLASSES),
+        )  # fmt: skip
+
+    def adds() -> Any:
+        return nn.Sequential(nn.Embedding(19, 24), nn.Flatten(), nn.Linear(48, 96), nn.ReLU(), nn.Linear(96, 19))
+
+    return [
+        Setup("spirals-constant", lambda: Residual(2, 3), spirals, 0.01, "constant"),
+        Setup("spirals-cosine", lambda: nn.Sequential(nn.Linear(2, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(),
+              nn.Linear(64, 3)), spirals, 0.05, "cosine"),
+        Setup("chirps-steps", signals, chirps, 0.02, "steps"),
+        Setup("chirps-adam", signals, chirps, 5e-4, "constant", adam=True),
+        Setup("sums-adam", adds, sums, 1e-3, "constant", adam=True),
+        Setup("lstm-steps", Remembers, marked, 0.1, "steps"),
+        Setup("attention-adam", Attends, marked, 1e-3, "cosine", adam=True),
+        Setup("products-steps", lambda: Residual(6, 1), products, 0.01, "steps", regresses=True),
+    ]  # fmt: skip
+
+
 def second_set() -> list[Setup]:
     """Other models than the first."""
     from torch import nn
@@ -216,7 +326,7 @@ def curve(setup: Setup, batch_size: int, seed: int) -> list[float]:
 
 def curves(which: int, seed: int) -> Iterator[tuple[str, int, list[float]]]:
     """Every set-up of a set with every batch size."""
-    for setup in first_set() if which == 1 else second_set():
+    for setup in (first_set, second_set, third_set)[which - 1]():
         for batch_size in BATCH_SIZES:
             yield setup.name, batch_size, curve(setup, batch_size, seed)
 
@@ -225,7 +335,7 @@ def main(arguments: list[str]) -> None:
     """Train, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fresh_curves", description="Curves of small models.")
     parser.add_argument("out", type=Path, metavar="CURVES.csv")
-    parser.add_argument("--set", type=int, choices=(1, 2), default=1, dest="which")
+    parser.add_argument("--set", type=int, choices=(1, 2, 3), default=1, dest="which")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args(arguments)
     with chosen.out.open("w", newline="") as file:

@@ -14,6 +14,7 @@ from hocket.cli.decide import decide
 from hocket.cli.demo import demo
 from hocket.cli.down import down
 from hocket.cli.jobs import jobs
+from hocket.cli.leaving import leave
 from hocket.cli.logs import logs
 from hocket.cli.policies import policies
 from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, InputError
@@ -106,7 +107,10 @@ def hocket() -> None:
 
 def run() -> None:
     """The console script."""
-    app()
+    try:
+        app()
+    finally:
+        leave()
 
 
 if __name__ == "__main__":

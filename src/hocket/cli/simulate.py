@@ -54,6 +54,7 @@ def simulate(
     Exit code 3 says that jobs were left which nothing more would happen to.
     """
     from hocket.cli.files import must_be_writable
+    from hocket.cli.leaving import keep
     from hocket.cli.refusal import UNFINISHED, refusing
     from hocket.cli.scenario import Scenario, staged
 
@@ -77,6 +78,7 @@ def simulate(
         taken = DecisionRecord(stage.header)
         stage = replace(stage, policy=replace(stage.policy, decide=taken.watching(stage.policy.decide)))
     run = _played(stage, journal)
+    keep((stage, run))
     if taken is not None and record is not None:
         taken.write(record)
     if jobs_csv is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from math import isfinite
 
-from hocket.model.capacity import Capacity
+from hocket.model.capacity import Capacity, shape_of
 from hocket.model.job import Job, Stop, Task, TaskGraph
 from hocket.model.resources import Node
 
@@ -23,6 +23,9 @@ def refusal(live: Container[str], job: Job, whole: Capacity) -> str:
         return f"job '{job.id}': {problem}"
     if job.tasks is not None:
         return _tasks_fit(job, whole)
+    shape, fitting = shape_of(job), whole.layout.fitting
+    if shape in fitting:
+        return ""
     if whole.place(job, job.sizes[0]) is None:
         most = _most(job, whole)
         if not most and (why := _no_machine(job, whole)):
@@ -34,6 +37,7 @@ def refusal(live: Container[str], job: Job, whole: Capacity) -> str:
             f"job '{job.id}': sizes must fit the cluster; its smallest needs {wanted} {unit}, "
             f"the largest that fits is {largest}"
         )
+    fitting.add(shape)
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from hocket.control.adopt import end_job
 from hocket.control.state import State
@@ -61,8 +61,9 @@ LONGEST_REST_S = 600.0  # between two tries of a job that breaks again and again
 def fold(state: State, *events: Event) -> None:
     """Take facts in, each at its own time."""
     for event in events:
-        if event.at_s > state.now_s:
-            state.now_s = event.at_s
+        at_s = event.at_s
+        if at_s > state.now_s:
+            state.now_s = at_s
         _FOLDS[type(event)](state, event)
 
 
@@ -152,12 +153,13 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
     now = Tenancy(task, holding)
     tenancies = (now,) if len(others) == 1 else tuple(now if t is tenancy else t for t in others)
     leaves = bool(state.leaving.live) and f"{job_id}/{task}" in state.leaving
-    settled = replace(
-        state.accounted(view, tenancies, _RUNNING),
-        started_s=state.now_s if view.started_s is None else view.started_s,
-        starts=view.starts + _is_another_run(tenancy),
-        prepared=False,
-    )
+    settled = state.accounted(view, tenancies, _RUNNING)  # Nobody has seen it yet, so it may still be changed.
+    if view.started_s is None:
+        force_setattr(settled, "started_s", state.now_s)
+    if _is_another_run(tenancy):
+        force_setattr(settled, "starts", view.starts + 1)
+    if view.prepared:
+        force_setattr(settled, "prepared", False)
     if view.size and view.costs is not NO_COSTS and tenancy.doing is not Doing.NOTHING:
         settled = _less_standstill(view, settled, tenancy)
     state.put_view(view, settled)
@@ -202,10 +204,11 @@ def _left(state: State, event: JobPaused) -> None:
     view = state.jobs.live.get(job_id)
     if view is None:
         return
-    tenancies = tuple(t for t in view.tenancies if t.task != task)
+    tenancies = tuple([t for t in view.tenancies if t.task != task])
     state.leaving.drop(f"{job_id}/{task}")
     left = state.accounted(view, tenancies, view.state if tenancies else _PAUSED)
-    state.put_view(view, replace(left, tier=event.tier))
+    force_setattr(left, "tier", event.tier)  # Nobody has seen it yet.
+    state.put_view(view, left)
     if view.partitions and any(
         t.job == job_id and t.task == task for p in view.partitions for t in state.partitions.live[p].tenants
     ):

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.job import ONE_GPU, Job, Owner
@@ -157,16 +157,19 @@ class State:
         )  # fmt: skip
 
     def put_view(self, old: JobView | None, new: JobView) -> None:
-        """Replace a view, and stand the job where its rank and its plan put it."""
-        job, job_id = new.job, new.job.id
-        before = new.rank
-        rank = self.order(new, self.now_s)
+        """Replace a view by one that nobody has seen yet, and stand the job where its rank and its plan put it."""
+        job, now_s, before = new.job, self.now_s, new.rank
+        job_id = job.id
+        rank = self.order(new, now_s)
         if rank == before:
             rank = before  # So that queues compare it by identity.
         else:
-            if new.size and self.shift_s.get(job_id, inf) <= self.now_s:
+            if new.size and self.shift_s.get(job_id, inf) <= now_s:
                 self._note_fall(new, rank)  # An event came first, and `shift` will find nothing changed.
-            new = replace(new, rank=rank)
+            if new is old:
+                new = replace(new, rank=rank)
+            else:
+                force_setattr(new, "rank", rank)  # Another copy would cost as much as all else here.
         self.jobs.put(job_id, new)
         if self.holders is not None:
             self.note_holder(job_id, old.tenancies if old is not None else (), new.tenancies)
@@ -227,7 +230,7 @@ class State:
             self.fell_to = rank
 
     def accounted(self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState) -> JobView:
-        """The view with its times summed up to now, and what it runs on from now on."""
+        """A new view with its times summed up to now, and what it runs on from now on."""
         now_s = self.now_s
         past = now_s - view.since_s
         if past < 0:  # An event that came late: what was summed up stays.

@@ -7,18 +7,16 @@ weight of a shape and what it predicts for the last epoch follow in closed form,
 extrapolation of Domhan et al. (IJCAI'15), which MLFS names, without its sampling: seeded by nothing. `PRIOR` has the
 weights of the families as measured curves taught them.
 
-No family foresees what a step of the learning rate brings. So there is a second answer, for curves that may have steps:
-then the metric gets further by an exponential amount, one time in twenty by more than the whole range seen so far,
-for each e-fold of epochs to come. That states ignorance; it is fitted to nothing. Nor does any foresee when a model
-that has learned nothing yet will begin to: a curve that has not moved, as far as noise lets one see, begins to with the
-probability that is left of its epochs, and may then get anywhere.
+No family foresees when a model that has learned nothing yet will begin to: a curve that has not moved, as far as noise
+lets one see, begins to with the probability that is left of its epochs, and may then get anywhere. Nor does one foresee
+leaps, such as a step of the learning rate brings; for those, load control allows beside (`policies/mlfs_c.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import isfinite, log, pi, sqrt
+from math import isfinite, pi, sqrt
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -37,26 +35,26 @@ Points = Sequence[tuple[float, float]]  # (epoch, value), by ascending epoch
 ENOUGH = 5  # points, before anything is said
 _POWERS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5)
 _BENDS = (0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2)  # where a curve bends, as shares of all epochs
-_STEEPS = (2.0, 4.0)
+_MIDDLES = (*_BENDS[:5], 0.45, 0.6, 0.8, 1.0, 1.2)  # of a sigmoid, which may come late
+_STEEPS = (2.0, 4.0, 8.0, 16.0)  # The steepest stand for models that learn late, and then at once.
 FAMILIES = {  # and how many shapes each has
     "power": len(_POWERS),
     "inverse": len(_BENDS),
     "exponential": len(_BENDS),
-    "sigmoid": len(_BENDS) * len(_STEEPS),
+    "sigmoid": len(_MIDDLES) * len(_STEEPS),
     "logarithm": 1,
     "line": 1,
 }
 _NOISE = 0.02  # of the range seen: no curve is known better than that
 _LATE = 0.5  # the power of its epoch by which a point counts: the end of a curve tells most about what comes
-_STEP = 1.0 / log(20.0)  # mean of what steps bring, in ranges seen, for each e-fold of epochs to come
-_QUANTILES = 16  # that stand for the distribution of that
+_BEGUN = 1e-9  # of its way: a shape that has not come so far yet cannot be told from others
 _MOVED = 0.75  # of the variance that was seen: so much a shape must explain, or all may be noise
 _VALUES = 24  # of a curve that is believed
 _LOGISTIC = pi / sqrt(3.0)  # errors are logistic, whose tails are heavier than normal's; at this slope their sd is 1
 
 Weights = tuple[float, ...]  # of the families
 EQUAL: Weights = (1.0 / len(FAMILIES),) * len(FAMILIES)
-PRIOR: Weights = (0.412, 0.063, 0.318, 0.139, 0.041, 0.027)  # `python -m benchmarks.convergence` prints them
+PRIOR: Weights = (0.195, 0.049, 0.225, 0.512, 0.010, 0.009)  # `python -m benchmarks.convergence` prints them
 
 
 class Outlook(Struct, frozen=True):
@@ -65,20 +63,25 @@ class Outlook(Struct, frozen=True):
     means: Any
     sds: Any
     weights: Any  # sum up to 1
-    step: float  # mean of what steps bring, if there are any
     rises: bool
     begins: float = 0.0  # the probability that it only now begins to move, and may then get anywhere
 
-    def reaches(self, values: Sequence[float], steps: bool = False) -> Numbers:
-        """The probability of getting to each of these values by then; with steps, or without."""
+    def reaches(self, values: Sequence[float]) -> Numbers:
+        """The probability of getting to each of these values by then, if nothing unforeseen happens."""
         import numpy as np
 
         wanted = np.asarray(values, float) if self.rises else -np.asarray(values, float)
-        brought = -self.step * np.log1p(-(np.arange(_QUANTILES) + 0.5) / _QUANTILES) if steps else np.zeros(1)
-        missing = (wanted[:, None] - brought)[:, :, None] - self.means
+        missing = wanted[:, None] - self.means
         chances = 1.0 / (1.0 + np.exp(np.clip(missing / self.sds * _LOGISTIC, -60.0, 60.0)))
-        found: Numbers = self.begins + (1.0 - self.begins) * (chances @ self.weights).mean(axis=1)
+        found: Numbers = self.begins + (1.0 - self.begins) * (chances @ self.weights)
         return found
+
+    def weighed(self, prior: Weights) -> Outlook:
+        """The same points with other weights of the families; this one must come from `EQUAL` ones."""
+        import numpy as np
+
+        weights = self.weights * np.repeat(np.array(prior), list(FAMILIES.values()))
+        return replace(self, weights=weights / weights.sum())
 
 
 def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) -> Outlook | None:
@@ -101,6 +104,8 @@ def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) ->
     x_mean, z_mean = phi @ w, float(z @ w)
     x, y = phi - x_mean[:, None], z - z_mean
     xx, xy, yy = (x * x) @ w, (x * y) @ w, float(y * y @ w)
+    has_begun = xx > _BEGUN**2
+    xx = np.where(has_begun, xx, 1.0)
     slope = xy / xx
     noise = np.maximum(yy - slope * xy, 0.0) + _NOISE**2
     ahead = 1.0 - x_mean
@@ -108,12 +113,12 @@ def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) ->
     left = float(np.maximum(yy - slope * xy, 0.0).min()) / yy if yy > 0 else 1.0
     way = np.maximum(np.abs(slope), _NOISE)
     evidence = _start(prior) - 0.5 * (n - 2.0) * np.log(noise) - 0.5 * np.log(xx) - np.log(way)
+    evidence = np.where(has_begun, evidence, -np.inf)
     weights = np.exp(evidence - evidence.max())
     means = values[0] + span * (z_mean + slope * ahead)
     has_moved = 1.0 - left * (n - 1.0) / max(n - 3.0, 1.0) >= _MOVED
     begins = 0.0 if has_moved else 1.0 - float(epochs[-1]) / last
-    step = _STEP * log(last / epochs[-1]) * span
-    return Outlook(means, sds * span, weights / weights.sum(), step, rises, begins)
+    return Outlook(means, sds * span, weights / weights.sum(), rises, begins)
 
 
 def family_weights(found: Outlook) -> Weights:
@@ -129,16 +134,23 @@ def learned(models: Sequence[Sequence[tuple[Points, float, bool]]], rounds: int 
 
     Expectation maximisation; one more model, to which all families are alike, keeps each of them possible.
     """
+    from_equal = [
+        [family_weights(o) for curve in curves if (o := outlook(*curve, EQUAL)) is not None] for curves in models
+    ]
     weights = EQUAL
     for _ in range(rounds):
         sums = list(EQUAL)
-        for curves in models:
-            found = [outlook(points, last, rises, weights) for points, last, rises in curves]
-            own = [family_weights(o) for o in found if o is not None]
+        for known in from_equal:
+            own = [_normal([w * p for w, p in zip(row, weights, strict=True)]) for row in known]
             for i in range(len(sums)):
                 sums[i] += sum(w[i] for w in own) / len(own) if own else EQUAL[i]
-        weights = tuple(s / sum(sums) for s in sums)
+        weights = _normal(sums)
     return weights
+
+
+def _normal(weights: Sequence[float]) -> Weights:
+    whole = sum(weights)
+    return tuple(w / whole for w in weights)
 
 
 def refitted(beliefs: Beliefs, goal: Goal, epoch: int, last: int, prior: Weights = PRIOR) -> Beliefs:
@@ -149,20 +161,16 @@ def refitted(beliefs: Beliefs, goal: Goal, epoch: int, last: int, prior: Weights
     """
     points = beliefs.quality.points if beliefs.quality is not None else ()
     seen = tuple((p.x, p.mean) for p in points if p.seen and p.x <= epoch)
-    found = (
-        _reach(seen, last, goal.relation == ">=", goal.target, prior) if all(isfinite(v) for _k, v in seen) else None
-    )
-    if found is None:
-        return beliefs if beliefs.reach is None else replace(beliefs, reach=None, reach_stepping=None)
-    smooth, stepping = found
-    return replace(beliefs, reach=smooth, reach_stepping=stepping)
+    rises = goal.relation == ">="
+    found = _reach(seen, last, rises, goal.target, prior) if all(isfinite(v) for _k, v in seen) else None
+    return beliefs if found is beliefs.reach else replace(beliefs, reach=found)
 
 
 @lru_cache(maxsize=4096)  # Trials of one sweep, and simulated jobs, often report the very same values.
 def _reach(
     seen: tuple[tuple[float, float], ...], last: int, rises: bool, target: float, prior: Weights
-) -> tuple[Curve, Curve] | None:
-    """Value → the probability of getting there by epoch `last`, without steps and with them."""
+) -> Curve | None:
+    """Value → the probability of getting there by epoch `last`."""
     found = outlook(seen, last, rises, prior)
     if found is None:
         return None
@@ -170,11 +178,7 @@ def _reach(
     best, worst = (high, low) if rises else (low, high)
     stride = (best - worst or target - best or 1e-9) / (_VALUES - 4)
     values = sorted({target, *(best + i * stride for i in range(-3, _VALUES - 3))})
-    smooth, stepping = (
-        Curve(tuple(Point(v, float(p)) for v, p in zip(values, found.reaches(values, steps), strict=True)))
-        for steps in (False, True)
-    )
-    return smooth, stepping
+    return Curve(tuple(Point(v, float(p)) for v, p in zip(values, found.reaches(values), strict=True)))
 
 
 @lru_cache(maxsize=64)
@@ -194,13 +198,13 @@ def _shapes(epochs: tuple[float, ...], last: float) -> Numbers:
 
     k = np.array((*epochs, last))
     positive = np.maximum(k, 0.5)
-    bends = np.array(_BENDS)[:, None] * last
+    bends, middles = np.array(_BENDS)[:, None] * last, np.array(_MIDDLES)[:, None] * last
     raw = np.concatenate(
         [
             -(positive ** -np.array(_POWERS)[:, None]),
             -1.0 / (1.0 + k / bends),
             -np.exp(-k / bends),
-            *(-1.0 / (1.0 + (k / bends) ** steep) for steep in _STEEPS),
+            *(-1.0 / (1.0 + (k / middles) ** steep) for steep in _STEEPS),
             np.log(positive)[None, :],
             k[None, :],
         ]

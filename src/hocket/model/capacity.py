@@ -41,9 +41,12 @@ class Free(Struct, frozen=True, gc=False):
 
     def room(self, demand: Demand) -> int:
         """How many replicas of a demand fit in here."""
+        room = self.room_beside(demand)
+        return min(room, self.gpus.bit_count() // demand.gpus) if demand.gpus else room
+
+    def room_beside(self, demand: Demand) -> int:
+        """How many would, with GPUs enough."""
         room = 1 << 30
-        if demand.gpus:
-            room = self.gpus.bit_count() // demand.gpus
         if demand.cores:
             room = min(room, int((self.cores + _TOLERANCE) / demand.cores))
         if demand.mem_mib:
@@ -60,7 +63,7 @@ _NOTHING: Amounts = (0.0, 0.0, 0.0)
 class Layout:
     """The nodes there are, lost ones included. Shared by all capacities over them."""
 
-    __slots__ = ("_eligible", "all", "gpus_only", "index", "nodes", "ones", "width")
+    __slots__ = ("_eligible", "all", "fitting", "gpus_only", "index", "nodes", "ones", "width")
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = tuple(nodes)
@@ -69,6 +72,7 @@ class Layout:
         self.width = max((n.gpus for n in self.nodes), default=0)  # bits for the GPUs of one node
         self.ones = (1 << self.width) - 1
         self.gpus_only = not any(n.cores or n.mem_mib or n.net_mbps for n in self.nodes)
+        self.fitting: set[Shape] = set()  # what was found to fit these nodes with nothing on them
         self._eligible: dict[tuple[tuple[str, ...], float], int] = {((), 0.0): self.all}
 
     def eligible(self, job: Job) -> int:
@@ -133,6 +137,15 @@ class Capacity(Struct, eq=False):
     def __iter__(self) -> Iterator[tuple[Node, Free]]:
         for i, node in enumerate(self.layout.nodes):
             yield node, self._at(i)
+
+    def amounts(self) -> list[Amounts]:
+        """Free cores, memory and network, by the node's index."""
+        return [self._amounts[i] for i in range(len(self.layout.nodes))]
+
+    @property
+    def free_mask(self) -> int:
+        """Free GPUs as bits, `layout.width` for each node."""
+        return self._mask
 
     def _at(self, i: int) -> Free:
         return Free(self._gpus_at(i), *self._amounts[i])
@@ -264,17 +277,21 @@ class Capacity(Struct, eq=False):
         rooms: list[tuple[int, int, int]] = []  # (room, free GPUs, index)
         best: tuple[int, int] | None = None
         total = 0
-        for i in self._candidates(demand, eligible):
-            free = self._at(i)
-            room = min(free.room(demand), size)
-            if room == size:
-                left = (free.room(demand), i)
-                if best is None or left < best:
-                    best = left
-                    if left[0] == size:
+        beside: dict[Amounts, int] = {}  # how many replicas there is room for, GPUs aside; most nodes are alike
+        for i, gpus in self._candidates(demand, eligible):
+            amounts = self._amounts[i]
+            room = beside.get(amounts, -1)
+            if room < 0:
+                room = beside[amounts] = Free(0, *amounts).room_beside(demand)
+            if demand.gpus and gpus // demand.gpus < room:
+                room = gpus // demand.gpus
+            if room >= size:
+                if best is None or (room, i) < best:
+                    best = (room, i)
+                    if room == size:
                         break
             elif room:
-                rooms.append((room, -free.gpus.bit_count(), i))
+                rooms.append((room, -gpus, i))
                 total += room
         if best is not None:
             return ((best[1], size),)
@@ -290,14 +307,14 @@ class Capacity(Struct, eq=False):
                 break
         return None if max_nodes and len(places) > max_nodes else tuple(places)
 
-    def _candidates(self, demand: Demand, eligible: int) -> Iterator[int]:
-        masks = self._by_count[demand.gpus :] if demand.gpus else (eligible,)
-        for mask in masks:
-            left = mask & eligible
-            while left:
-                bit = left & -left
-                yield bit.bit_length() - 1
-                left ^= bit
+    def _candidates(self, demand: Demand, eligible: int) -> Iterator[tuple[int, int]]:
+        """(index, free GPUs) of the nodes that have GPUs enough for one, those with the fewest first."""
+        if not demand.gpus:
+            yield from ((i, self._gpus_at(i).bit_count()) for i in _bits(eligible))
+            return
+        for gpus in range(demand.gpus, len(self._by_count)):
+            for i in _bits(self._by_count[gpus] & eligible):
+                yield i, gpus
 
     def slices(self, job: Job, places: Places) -> tuple[Slice, ...]:
         """The slices of a partition that holds the job alone in these places, lowest free GPUs first."""
@@ -333,6 +350,13 @@ class Capacity(Struct, eq=False):
         return not self == other
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        bit = mask & -mask
+        yield bit.bit_length() - 1
+        mask ^= bit
 
 
 def _whole(node: Node) -> Free:

@@ -60,8 +60,7 @@ class Beliefs(Struct, frozen=True, gc=False):
     link: float = 1.0  # share of COMM time in which the link is busy
     slowdown: Curve | None = None  # companions → slow-down
     quality: Curve | None = None  # epochs → metric
-    reach: Curve | None = None  # value of its metric → how likely it gets there by its last epoch, as it goes on …
-    reach_stepping: Curve | None = None  # … and if its learning rate may still step
+    reach: Curve | None = None  # value of its metric → how likely it gets there by its last epoch, as it goes on
     memory_mib: Curve | None = None  # batch size → memory
     error: Curve | None = None  # rows → error
 

@@ -141,10 +141,10 @@ def in_the_way(standing: Standing, me: str, slices: tuple[Slice, ...], held: tup
         return ()
     found = set()
     for wanted in slices:
-        node, gpus = wanted.node, wanted.gpus
+        node, mask = wanted.node, gpu_mask(wanted.gpus)
         for who, parts in leaving.items():
             for part in parts:
-                if part.node == node and who != me and gpu_mask(part.gpus) & gpu_mask(gpus):
+                if part.node == node and mask & gpu_mask(part.gpus) and who != me:
                     found.add(who)
         if wanted.cores or wanted.mem_mib or wanted.net_mbps:
             found |= _beside(standing, leaving, me, wanted, held)

@@ -75,15 +75,17 @@ class VersionedMap(Struct, Generic[K, V], eq=False):
 
     def _detach(self) -> dict[K, V]:
         while True:
-            line: list[VersionedMap[K, V]] = [self]
-            while (newer := line[-1]._newer) is not None:
-                line.append(newer)
-            undone = len(line[-1]._undo or ())
-            data = dict(line[-1]._data)
-            if line[-1]._newer is None and undone == len(line[-1]._undo or ()):
-                break  # else a writer was at work meanwhile
-        for older in reversed(line):
-            for key, value in (older._undo or {}).items():
+            last, undos = self, []
+            while (newer := last._newer) is not None:
+                undos.append(last._undo)  # read after `_newer`: who detaches himself meanwhile clears it before
+                last = newer
+            edits = last._undo or {}
+            undone = len(edits)
+            data = dict(last._data)
+            if None not in undos and last._newer is None and undone == len(last._undo or ()):
+                break  # else a writer was at work meanwhile, or somebody on the line detached himself
+        for undo in (edits, *reversed(undos)):
+            for key, value in (undo or {}).items():
                 if value is _ABSENT:
                     data.pop(key, None)
                 else:
@@ -234,15 +236,17 @@ class VersionedQueue(Struct, Generic[K], eq=False):
 
     def _detach(self) -> dict[K, list[Entry]]:
         while True:
-            line: list[VersionedQueue[K]] = [self]
-            while (newer := line[-1]._newer) is not None:
-                line.append(newer)
-            undone = len(line[-1]._undo or ())
-            buckets = _copied(line[-1]._buckets)
-            if line[-1]._newer is None and undone == len(line[-1]._undo or ()):
+            last, undos = self, []
+            while (newer := last._newer) is not None:
+                undos.append(last._undo)
+                last = newer
+            edits = last._undo or []
+            undone = len(edits)
+            buckets = _copied(last._buckets)
+            if None not in undos and last._newer is None and undone == len(last._undo or ()):
                 break
-        for older in reversed(line):
-            for bucket, entry, added in reversed(older._undo or ()):
+        for undo in (edits, *reversed(undos)):
+            for bucket, entry, added in reversed(undo or ()):
                 (_remove if added else _add)(buckets, bucket, entry)
         self._buckets = buckets
         self._undo = self._newer = None
@@ -352,7 +356,11 @@ class OpenQueue(Generic[K]):
         """Remove an entry, which must be there."""
         self.undo.append((bucket, entry, False))
         self.count -= 1
-        _remove(self._buckets, bucket, entry)
+        entries = self._buckets[bucket]
+        if len(entries) > 1 and entries[0] == entry:
+            del entries[0]  # Who starts stood first, mostly.
+        else:
+            _remove(self._buckets, bucket, entry)
 
     def first(self) -> Entry | None:
         """The first entry of all, or None."""

@@ -85,10 +85,10 @@ class Draft:
 
         So are shapes of more GPUs than `largest`, unless the first job of one has a rank before `unless_before`.
         """
-        jobs = self.snapshot.jobs
+        jobs, limited = self.snapshot.jobs.data(), self._limited
         for entry in self.snapshot.waiting.skipping(self._no_room, largest, unless_before):
             view = jobs[entry[-1]]
-            if (not self._limited and not view.verdict and view.job.tasks is None) or self.admits(view):
+            if not (limited or view.verdict or view.job.tasks is not None) or self.admits(view):
                 yield view
 
     def admits(self, view: JobView) -> bool:
@@ -132,7 +132,7 @@ class Draft:
 
     def start(self, view: JobView, reason: str, size: int = 0, boundary: Boundary = NOW) -> bool:
         """Give the job a partition of its own, at the largest of its sizes that fits unless one is given."""
-        job, capacity = view.job, self.capacity
+        job, capacity = view.job, self.capacity if self._taken else self._capacity
         smallest = False
         for wanted in (size,) if size else reversed(job.sizes):
             if self._limited and not self.within_quota(job, wanted):
@@ -190,7 +190,9 @@ class Draft:
                 continue
             self._put.pop(pid, None)
             self._drop[pid] = None
-            self.capacity = self.capacity.give(partition.slices)
+            capacity = self.capacity if self._taken else self._capacity
+            self._capacity = capacity = capacity.give(partition.slices)
+            self.free_gpus = capacity.gpus
         self._no_room.clear()
 
     def displace(
@@ -298,16 +300,17 @@ class Draft:
 
     def gpus_of(self, view: JobView) -> int:
         """The GPUs that the job has for itself as the draft stands; 0 where it shares."""
-        job_id = view.job.id
-        put = self._put.get(job_id)
-        if put is not None:
-            return put.gpus
+        job_id, put, drop = view.job.id, self._put, self._drop
+        if put and job_id in put:
+            return put[job_id].gpus
         gpus, present = 0, self.snapshot.partitions.data()
         for pid in view.partitions:
-            if pid not in self._drop:
-                partition = self._put.get(pid) or present[pid]
-                if len(partition.tenants) == 1 and partition.tenants[0].job == job_id:
-                    gpus += partition.gpus
+            if pid not in drop:
+                partition = put.get(pid) or present[pid]
+                tenants = partition.tenants
+                if len(tenants) == 1 and tenants[0].job == job_id:
+                    for part in partition.slices:
+                        gpus += len(part.gpus)
         return gpus
 
     def resize(self, view: JobView, size: int, reason: str, boundary: Boundary = NOW) -> bool:

@@ -84,7 +84,7 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
 
     waits = mended(draft, troublesome, choose)
     full: set[object] = set()
-    headroom = draft.headroom
+    headroom = draft.board.headroom
     for view in waiting(snapshot):
         job, needs = view.job, view.rank[1]
         # Who is certain not to fit is not tried, nor who is like one that did not.
@@ -98,11 +98,13 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
                 draft.admits(view) and draft.start_plain(view, "starts: its score is best")
             )
         if started:
-            headroom = draft.headroom
+            headroom = draft.board.headroom
         else:
             waits = True
             if needs <= headroom:
                 full.add(key)
+    if waits and draft.idle:
+        any(map(draft.alone, waiting(snapshot)))
     if waits:
         draft.reasons["*"] = "waits: those with a better score took what it needs, or it does not fit"
     return draft.plan(Wake(freed_gpus=1 if waits or draft.over_quota else None, epoch=False))

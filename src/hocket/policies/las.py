@@ -13,6 +13,8 @@ from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
 
 _SLACK_GPU_S = 1e-3  # a review comes at the threshold, give or take a rounding
+# A journal keeps every plan; these are the same in all.
+_NOBODY_WAITS, _ROOM = Wake(freed_gpus=None, epoch=False), Wake(freed_gpus=1, epoch=False)
 
 
 class Las(Params, frozen=True):
@@ -43,11 +45,12 @@ def rank(view: JobView, now_s: float, params: Las) -> tuple[int, float]:
 
 def next_level(view: JobView, now_s: float, params: Las) -> float | None:
     """When the job will sink, on the GPUs that it has."""
-    served = view.attained_at(now_s) - (view.memo or 0.0)
-    at = bisect_right(params.levels_gpu_s, served + _SLACK_GPU_S)
-    if at == len(params.levels_gpu_s) or not view.gpus:
+    gpus, levels = view.gpus, params.levels_gpu_s
+    if not gpus:
         return None
-    return now_s + (params.levels_gpu_s[at] - served) / view.gpus
+    served = view.attained_gpu_s + gpus * (now_s - view.since_s) - (view.memo or 0.0)
+    at = bisect_right(levels, served + _SLACK_GPU_S)
+    return None if at == len(levels) else now_s + (levels[at] - served) / gpus
 
 
 @policy(
@@ -70,7 +73,7 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
         else:
             risen = True
     if not waiting.count:
-        return draft.plan(Wake(freed_gpus=None, epoch=False), memo=_room(draft, 0))
+        return draft.plan(_NOBODY_WAITS, memo=_room(draft, 0))
     last = snapshot.placed.last()
     lowest = last[0][0] if last is not None else 0
     # Those who did not fit before fit now only if room was gained, or someone sank below them.
@@ -102,9 +105,9 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             if not (fits and draft.start(view, "starts: least service first")):
                 draft.pass_over(view)
     if draft.over_quota:
-        return draft.plan(Wake(freed_gpus=1, epoch=False))
+        return draft.plan(_ROOM)
     more = draft.started - draft.paused
-    return draft.plan(Wake(freed_gpus=1 if waiting.count > more else None, epoch=False), memo=_room(draft, more))
+    return draft.plan(_ROOM if waiting.count > more else _NOBODY_WAITS, memo=_room(draft, more))
 
 
 def _room(draft: Draft, more: int) -> list[int]:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from hocket.model.capacity import Free
 from hocket.model.criterion import Goal, judge
-from hocket.model.curve import Curve
 from hocket.model.job import Stop
 from hocket.model.plan import Plan, Verdict
 from hocket.model.resources import Node
@@ -27,9 +26,9 @@ class LoadControl(LayerParams, frozen=True):
 
     inner: Annotated[str, Meta(description="the policy that it is put around")] = "mlf_h"
     confidence: Annotated[float, Meta(gt=0, lt=1, description="how sure it must be before it ends a job")] = 0.95
-    steps: Annotated[
-        float, Meta(ge=0, le=1, description="how likely steps of the learning rate may still lift a metric unforeseen")
-    ] = 0.5
+    leaps: Annotated[
+        float, Meta(ge=0, description="how readily a metric is taken to leap unforeseen; 0 where none does")
+    ] = 0.2
     gain: Annotated[
         float, Meta(ge=0, description="what is worth going on for beyond the goal, as a share of the range seen so far")
     ] = 0.05
@@ -96,7 +95,7 @@ def verdict(view: JobView, now_s: float, is_overloaded: bool, params: LoadContro
     if is_reached and level is Stop.REQUIRED:
         return Verdict.ATTAINED, f"stopped{why}: {goal.metric} is {seen[-1][1]:g}, and no more than {goal} is required"
     beliefs, last = view.beliefs, job.last_epoch
-    if beliefs.reach is None or beliefs.reach_stepping is None or last is None:
+    if beliefs.reach is None or last is None:
         return None
     if is_reached:
         value, more = _worth(view, goal, params.gain)
@@ -105,7 +104,7 @@ def verdict(view: JobView, now_s: float, is_overloaded: bool, params: LoadContro
         return (
             (Verdict.EARLY_STOPPED, f"stopped{why}: {sure:.0%} sure that {words}") if sure > params.confidence else None
         )
-    sure = 1.0 - _chance(beliefs.reach, beliefs.reach_stepping, goal.target, params.steps)
+    sure = 1.0 - with_leaps(beliefs.reach.at(goal.target).mean, view.epoch, last, params.leaps)
     side = "below" if goal.relation == ">=" else "above"
     if sure > params.confidence:
         return Verdict.HOPELESS, f"stopped{why}: {sure:.0%} sure that epoch {last} stays {side} {goal.target:g}"
@@ -127,8 +126,14 @@ def _worth(view: JobView, goal: Goal, gain: float) -> tuple[float, float]:
     return (high + more if goal.relation == ">=" else low - more), more
 
 
-def _chance(smooth: Curve, stepping: Curve, value: float, steps: float) -> float:
-    return (1.0 - steps) * smooth.at(value).mean + steps * stepping.at(value).mean
+def with_leaps(chance: float, epoch: int, last: int, leaps: float) -> float:
+    """A probability of reaching a goal by the last epoch, if the metric may leap there from what nobody foresaw.
+
+    A step of the learning rate does that, or a model that gets the idea all at once. Nobody knows when, or how far: of
+    the curves at one epoch, (epoch / last) ** leaps are taken to have no leap to come, and any goal to be in its range.
+    """
+    nothing_leaps: float = (epoch / last) ** leaps
+    return 1.0 - (1.0 - chance) * nothing_leaps
 
 
 def _stoppable(snapshot: Snapshot, looked_s: float) -> tuple[list[JobView], list[JobView]]:

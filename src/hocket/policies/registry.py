@@ -18,6 +18,7 @@ from functools import partial
 from importlib.metadata import entry_points
 from inspect import signature
 from pathlib import Path
+from types import FunctionType
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -115,8 +116,13 @@ class BoundPolicy(Struct, frozen=True):
 
 
 def _bound(function: Callable[..., Any], params: Params) -> Callable[..., Any]:
-    """The function with its last argument given, by name: that costs no call of its own."""
-    return partial(function, **{list(signature(function).parameters)[-1]: params})
+    """The function with its last argument given."""
+    last = list(signature(function).parameters.values())[-1]
+    if type(function) is not FunctionType or hasattr(function, "__wrapped__") or last.kind is last.KEYWORD_ONLY:
+        return partial(function, **{last.name: params})
+    # A copy that has it as a default: a rank is computed all the time, and to pass a `partial` takes as long as that.
+    defaults = (*(function.__defaults__ or (None,))[:-1], params)
+    return FunctionType(function.__code__, function.__globals__, function.__name__, defaults, function.__closure__)
 
 
 _SAME: tuple[Any, ...] = ()

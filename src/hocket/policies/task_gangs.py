@@ -6,18 +6,12 @@ For the baselines of MLFS that place tasks. GPUs are shared by tasks up to a loa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
 
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.mlfs.board import Undo
-from hocket.policies.mlfs.seating import Seating, Tasks, tasks_of
-from hocket.policies.mlfs.shapes import shape, shape_key
+from hocket.policies.mlfs.seating import ALONE, Choose, Seating, Tasks, tasks_of
+from hocket.policies.mlfs.shapes import Shape, shape, shape_key
 
-if TYPE_CHECKING:
-    from hocket.policies.mlfs.shapes import Column
-
-Choose = Callable[[Tasks, int], int]  # the tasks of a job, one of them → a GPU, or -1 if it fits nowhere
 _ANY_DISCOUNT = 0.5  # a shape is looked up with MLF-H's γ, which nothing here reads
 
 
@@ -28,44 +22,29 @@ class TaskGangs(Seating):
 
     def known(self, view: JobView) -> Tasks:
         """The tasks of a job."""
-        return tasks_of(view, shape(shape_key(view.job.tasks), _ANY_DISCOUNT))
+        return tasks_of(view, self._shape(view))
+
+    def _shape(self, view: JobView) -> Shape:
+        return shape(shape_key(view.job.tasks), _ANY_DISCOUNT)
 
     def start_all(self, view: JobView, order: Sequence[int], choose: Choose, reason: str) -> bool:
         """Give every task that has no GPU one, in this order; nothing changes if one of them fits nowhere."""
-        tasks, board = self.known(view), self.board
-        has = self.places.get(view.job.id, {})
-        missing = [k for k in order if tasks.names[k] not in has]
-        if self._limited and not self._quota_has_room(view.job, missing):
-            self.over_quota += 1
+        if not self.place_all(self.known(view), order, choose):
             return False
-        done: list[tuple[int, Undo]] = []
-        for k in missing:
-            gpu = choose(tasks, k)
-            if gpu < 0:
-                for _k, step in reversed(done):
-                    board.undo(step)
-                return False
-            done.append((k, board.seat(gpu, tasks.needs[k])))
-        for k, step in done:
-            self._write(view.job, tasks.names[k], step.gpu, step.part)
-        self.places[view.job.id] = {**has, **{tasks.names[k]: step.gpu for k, step in done}}
         self.reasons[view.job.id] = reason
         return True
 
-    def open_to(self, tasks: Tasks, needs: Column) -> Any:
-        """[GPU]: could a task that needs so much be there, with nothing overloaded?"""
-        gpus, servers = self.board.fits(needs)
-        accepts = self._accepting(tasks.view.job)
-        if accepts is not None:
-            servers = servers & accepts
-        return gpus & servers[self.board.ground.server_of]
-
     @property
-    def headroom(self) -> float:
-        """The GPU load that can still come, at most. An empty GPU takes any one task."""
-        board = self.board
-        shared = (board.limit - board.gpu_load[board.open]).clip(min=0.0).sum()
-        return float(shared) + max(1.0, board.limit) * int(board.free.sum())
+    def idle(self) -> bool:
+        """Is nobody placed?"""
+        return not self._put and len(self._drop) == len(self.snapshot.partitions)
+
+    def alone(self, view: JobView) -> bool:
+        """Start a job that no limit leaves room for, if nobody else is there: it would wait for ever."""
+        if view.job.tasks is None or not self.idle or not self.start_alone(view, self._shape(view)):
+            return False
+        self.reasons[view.job.id] = ALONE
+        return True
 
     def torn(self) -> Iterator[JobView]:
         """Jobs of which a task has lost its place, by submission."""

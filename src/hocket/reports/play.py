@@ -88,7 +88,7 @@ def few_collections() -> Iterator[None]:
     """
     before = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(500_000, 100, 100)
+    gc.set_threshold(2_000_000, 100, 100)
     try:
         yield
     finally:

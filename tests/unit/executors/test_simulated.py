@@ -1,10 +1,14 @@
 """Rules of the simulated world that no scenario tells."""
 
 from hocket.executors.simulated import simulate
+from hocket.executors.simulated.executor import SimulatedExecutor
+from hocket.model.action import Pause, Resize, Resume, Start
 from hocket.model.criterion import parse
-from hocket.model.event import JobEnded, JobRefused, JobSubmitted
+from hocket.model.event import JobEnded, JobPaused, JobRefused, JobSubmitted
 from hocket.model.job import Job
-from hocket.model.resources import Node
+from hocket.model.partition import NOW, Holding, Partition, Tenant
+from hocket.model.resources import Node, Slice
+from hocket.model.view import Tier
 from hocket.policies import find
 from hocket.workloads import Submission, Truth, Workload
 
@@ -54,3 +58,43 @@ def test_a_resize_saves_as_a_pause_does():
     ends = {e.job: e.at_s for cycle in run.journal for e in cycle.events if isinstance(e, JobEnded)}
     # Half of it is done when it shrinks; it breaks 8 s later, and goes on from that half.
     assert ends["a"] == 5.0 + 8.0 + 10.0
+
+
+def test_a_job_that_is_paused_and_resumed_again_and_again_has_one_entry_in_the_heap():
+    jobs = (Submission(0.0, Job("a"), Truth(100.0)), Submission(0.0, Job("b"), Truth(60.0)))
+    world = SimulatedExecutor(Workload("test", jobs), [Node("n0", 2)])
+
+    def on(job, gpu):
+        slices = (Slice("n0", (gpu,)),)
+        return job, "", Holding(job, slices, (1,)), Partition(job, slices, (Tenant(job, (1,)),))
+
+    world.wait(None)
+    world.apply([Start(*on("b", 1))])
+    for at_s in range(0, 50, 10):  # It runs for 4 s of each 10 s.
+        world.apply([Resume(*on("a", 0)) if at_s else Start(*on("a", 0))])
+        assert world.wait(at_s + 4.0)[0] == at_s + 4.0
+        world.apply([Pause("a", "", Tier.DISK, NOW)])
+        assert type(world.wait(None)[1][-1]) is JobPaused
+        assert world.wait(at_s + 10.0)[0] == at_s + 10.0
+        assert len(world._heap) == 2
+    world.apply([Resume(*on("a", 0))])
+    ends = [(at_s, events[-1].job) for at_s, events in (world.wait(None), world.wait(None))]
+    assert ends == [(60.0, "b"), (50.0 + 100.0 - 5 * 4.0, "a")]
+    assert world._heap == []
+
+
+def test_a_job_that_is_due_sooner_than_its_entry_says_ends_in_time():
+    job, truth = Job("a", sizes=(1, 2)), Truth(100.0)
+    world = SimulatedExecutor(Workload("test", (Submission(0.0, job, truth),)), [Node("n0", 2)])
+
+    def on(*gpus):
+        slices = (Slice("n0", gpus),)
+        return Holding("a", slices, (len(gpus),)), Partition("a", slices, (Tenant("a", (len(gpus),)),))
+
+    world.wait(None)
+    world.apply([Start("a", "", *on(0))])
+    world.wait(40.0)
+    world.apply([Resize("a", "", *on(0, 1))])
+    world.wait(None)
+    assert world.wait(None)[0] == 40.0 + 60.0 / 2
+    assert world.wait(None) is None

@@ -13,7 +13,7 @@ from hocket.model.event import EpochEnded
 from hocket.model.job import Stop
 from hocket.model.plan import Verdict
 from hocket.policies import PolicyError, UnknownPolicy, find
-from hocket.policies.mlfs_c import LoadControl, load, verdict
+from hocket.policies.mlfs_c import LoadControl, load, verdict, with_leaps
 from hocket.reports.account import account
 from hocket.testing import laws
 from hocket.testing import strategies as some
@@ -69,9 +69,16 @@ def test_the_surer_it_must_be_the_later_it_ends():
     assert early.snapshot.jobs["a"].epoch < late.snapshot.jobs["a"].epoch
 
 
-def test_without_steps_of_the_learning_rate_it_is_surer():
-    early, late = (trained(harness(steps=s), 79, stop=Stop.OPTSTOP) for s in (0.0, 1.0))
+def test_the_less_a_metric_leaps_the_earlier_it_is_sure():
+    early, late = (trained(harness(leaps=x), 79, stop=Stop.OPTSTOP) for x in (0.0, 0.2))
     assert early.snapshot.jobs["a"].epoch < late.snapshot.jobs["a"].epoch
+
+
+def test_a_leap_may_come_until_the_last_epoch_and_ever_less_likely():
+    chances = [with_leaps(0.01, epoch, 80, 0.2) for epoch in (10, 40, 60, 79, 80)]
+    assert chances == sorted(chances, reverse=True)
+    assert chances[0] > 0.3
+    assert chances[-1] == pytest.approx(0.01)
 
 
 def test_a_falling_metric_is_out_of_reach_if_it_stays_above():

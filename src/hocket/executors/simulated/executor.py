@@ -14,15 +14,7 @@ from typing import assert_never
 from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of, phase_errors
 from hocket.executors.simulated.phases import LINK_BUSY, OBSERVED_ITERATIONS, Played
 from hocket.executors.simulated.running import Place, Run
-from hocket.executors.simulated.speed import (
-    Companion,
-    overflows,
-    own_speed,
-    play,
-    rate_of,
-    shared_speed,
-    takes_turns,
-)
+from hocket.executors.simulated.speed import Companion, overflows, own_speed, play, rate_of, shared_speed, takes_turns
 from hocket.executors.simulated.task_graph import Iteration, Seat, link_mbps
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
@@ -96,12 +88,14 @@ class SimulatedExecutor:
         heap = self._heap
         at_s = submission_s = self._submission_s
         while heap:
-            due_s, _n, generation, run, _what = heap[0]
+            due_s, n, generation, run, _what = heap[0]
             if run is None or generation == run.generation:
                 if due_s < at_s:
                     at_s = due_s
                 break
             heappop(heap)
+            if n == run.entry:
+                self._requeue(run)
         out, self._begun = self._begun, []
         if until_s is not None and until_s < at_s:
             if at_s == inf:
@@ -117,13 +111,24 @@ class SimulatedExecutor:
         if submission_s <= at_s:
             self._submit(out)
         while heap and heap[0][0] <= at_s:
-            _at, _n, generation, run, what = heappop(heap)
+            _at, n, generation, run, what = heappop(heap)
             if run is None:
                 assert not isinstance(what, str)
                 self._node_event(what, out)
             elif generation == run.generation:
+                if n == run.entry:
+                    run.entry = 0
                 self._due(run, what, out)
+            elif n == run.entry:
+                self._requeue(run)
         return at_s, out
+
+    def _requeue(self, run: Run) -> None:
+        """The run's entry came up, and meanwhile the run is due later, or stands still."""
+        run.entry = 0
+        if run.rate:
+            run.entry, run.entry_s = run.next, run.next_s
+            heappush(self._heap, (run.next_s, run.next, run.generation, run, "next"))
 
     def _last_moment(self, out: list[Event]) -> tuple[float, Sequence[Event]] | None:
         """What is left to say; a run that is cut short lasts until it is cut."""
@@ -215,7 +220,10 @@ class SimulatedExecutor:
             if run.length is not None:
                 at_s = min(at_s, run.turn_ends_s(self.now_s, run.length))
             self._pushed = pushed = self._pushed + 1
-            heappush(self._heap, (at_s, pushed, generation, run, "next"))
+            run.next, run.next_s = pushed, at_s
+            if not run.entry or run.entry_s > at_s:  # Else the one that is there will come up in time.
+                run.entry, run.entry_s = pushed, at_s
+                heappush(self._heap, (at_s, pushed, generation, run, "next"))
         if run.pending:
             for event, _place in run.pending.values():
                 self._push(event.at_s, run, event)
@@ -485,9 +493,5 @@ class SimulatedExecutor:
         """Report an event that changes nothing about where the job runs."""
         if event.at_s <= self.now_s:
             self._ready.append(event)
-        else:
-            self._push_apart(event)
-
-    def _push_apart(self, event: Event) -> None:
-        # Not tied to a generation of the run: it comes whatever happens to the run meanwhile.
-        self._push(event.at_s, None, event)
+        else:  # Not tied to a generation of the run: it comes whatever happens to the run meanwhile.
+            self._push(event.at_s, None, event)

@@ -28,7 +28,11 @@ class Run(Struct, gc=False, eq=False):
     since_s: float = 0.0
     rate: float = 0.0
     epoch: int = 0
-    generation: int = 0  # heap entries of older generations are void
+    generation: int = 0  # heap entries of older generations are void, but for the one numbered `entry`
+    entry: int = 0  # the number of its entry in the heap for what comes next; 0: it has none
+    entry_s: float = 0.0  # when that comes up; it is put off then, if what comes next is due later by now
+    next: int = 0  # the number that the entry should have, …
+    next_s: float = 0.0  # … and when it should come up
     tenancies: dict[str, Place] = {}  # task → where it runs
     pending: dict[str, tuple[Event, Place | None]] = {}  # task → a change under way
     deferred: tuple[Action, ...] = ()  # changes that wait for the tenant's boundary

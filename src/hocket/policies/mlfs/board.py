@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hocket.model.partition import Partition
-from hocket.model.resources import Slice, gpu_ids
+from hocket.model.resources import Slice
 from hocket.model.snapshot import Snapshot
 from hocket.policies.mlfs.ground import Ground, ground_of
 from hocket.policies.mlfs.kept import on_gpus
@@ -63,21 +63,22 @@ class Board:
         server = int(ground.server_of[gpu])
         columns = zip(self.left[server].tolist(), ground.fair[server].tolist(), rest.tolist(), strict=True)
         amounts = [min(left, max(fair, need)) for left, fair, need in columns]
-        return Slice(ground.names[server], (int(gpu - ground.first[server]),), *amounts)
+        return Slice(ground.names[server], (gpu - ground.begins[server],), *amounts)
 
     def seat(self, gpu: int, needs: Column) -> Undo:
         """A task is on this GPU from now on."""
         server = self._touch(gpu)
+        room, is_free = self.room[gpu], self.free[gpu]
         before = (
             self.load[server].tolist(), self.use[server].tolist(), self.left[server].tolist(), self.gpu_load[gpu],
-            self.free[gpu], self.open[gpu], self.room[gpu].tolist(),
+            is_free, self.open[gpu], room.tolist(),
         )  # fmt: skip
-        part = self.slice_of(gpu, needs[1:]) if self.free[gpu] else None
+        part = self.slice_of(gpu, needs[1:]) if is_free else None
         if part is not None:
-            self.room[gpu] = (part.cores, part.mem_mib, part.net_mbps)
-            self.left[server] -= self.room[gpu]
+            room[:] = (part.cores, part.mem_mib, part.net_mbps)
+            self.left[server] -= room
             self.free[gpu], self.open[gpu] = False, True
-        self.room[gpu] -= needs[1:]
+        room -= needs[1:]
         self._add(server, gpu, needs, 1)
         return Undo(gpu, part, before)
 
@@ -127,9 +128,10 @@ class Board:
         return server
 
     def _add(self, server: Any, gpu: int, needs: Column, sign: int) -> None:
-        self.load[server] += sign * needs
-        self.use[server] = self.load[server] / self._divisor[server]
-        self.gpu_load[gpu] += sign * needs[0]
+        load, change = self.load[server], needs if sign > 0 else -needs
+        load += change
+        self.use[server] = load / self._divisor[server]
+        self.gpu_load[gpu] += change[0]
         self.tenants[server] += sign
         self.gpu_tenants[gpu] += sign
 
@@ -149,7 +151,7 @@ class Board:
 
     def gpu_loads(self, server: int, needs: list[float]) -> list[float]:
         """The same of one server: its GPUs' loads, infinite where the task cannot be."""
-        begins, ends = self.ground.first[server : server + 2].tolist()
+        begins, ends = self.ground.begins[server : server + 2]
         load, *rest = needs
         most = self.limit + _TOLERANCE
         enough = _covers(self.left[server].tolist(), rest)
@@ -183,14 +185,26 @@ class Board:
         """At most so many tasks with this GPU load fit; other resources may allow fewer."""
         import numpy as np
 
-        if load <= 0:
-            return 1 << 30
         found = self._seats.get(load)
         if found is None:
-            each = np.maximum((self.limit + _TOLERANCE - self.gpu_load) / load, 0.0).astype(int)
-            found = int(each[self.open].sum() + np.maximum(each[self.free], 1).sum())
-            self._seats[load] = found
+            found = self._seats[load] = int(self.seats_of(np.array([load]))[0])
         return found
+
+    def seats_of(self, loads: Column) -> Any:
+        """[load]: the same of many."""
+        import numpy as np
+
+        some = loads > 0
+        each = (self.limit + _TOLERANCE - self.gpu_load) / np.where(some, loads, 1.0)[:, None]
+        each = np.maximum(each, 0.0, out=each).astype(int)
+        found = each[:, self.open].sum(axis=1) + np.maximum(each[:, self.free], 1).sum(axis=1)
+        return np.where(some, found, 1 << 30)
+
+    @property
+    def headroom(self) -> float:
+        """The GPU load that can still come, at most. An empty GPU takes any one task."""
+        shared = (self.limit + _TOLERANCE - self.gpu_load[self.open]).clip(min=0.0).sum()
+        return float(shared) + (max(1.0, self.limit) + _TOLERANCE) * int(self.free.sum())
 
 
 class Held(Struct, frozen=True):
@@ -207,24 +221,28 @@ def board_of(snapshot: Snapshot, limit: float) -> Held:
     capacity, jobs = snapshot.capacity, snapshot.jobs.data()
     ground = ground_of(capacity.layout)
     board = Board(ground, limit)
-    first = ground.first.tolist()
-    nodes = list(capacity)
-    rest = [nodes[i][1] for i in ground.servers]
     if ground.names:
-        board.left[:] = [(has.cores, has.mem_mib, has.net_mbps) for has in rest]
-        board.free[[at + g for at, has in zip(first, rest, strict=False) for g in gpu_ids(has.gpus)]] = True
+        amounts = capacity.amounts()
+        board.left[:] = [amounts[i] for i in ground.servers]
+        mask = capacity.free_mask.to_bytes(len(amounts) * capacity.layout.width // 8 + 1, "little")
+        board.free[:] = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")[ground.bit_of]
     with on_gpus(capacity.layout) as kept:
         kept.follow(snapshot.partitions.data(), jobs)
-        for partition in kept.others():
-            _take(partition, board, first)
+        plain = kept.others()
+        for partition in plain:
+            _take(partition, board)
         board.open[:] = kept.tenants > 0
         board.room[:] = kept.room
         board.gpu_tenants[:] = kept.tenants
         board.gpu_load += kept.amounts[:, 0]
         # By the order of the GPUs, whatever that of the partitions: sums of floats depend on it.
-        np.add.at(board.load, ground.server_of, kept.amounts)
-        np.add.at(board.tenants, ground.server_of, kept.tenants)
-        board.use[:] = board.load / board._divisor
+        if plain:
+            np.add.at(board.load, ground.server_of, kept.amounts)
+        else:  # The same, faster.
+            for n, column in enumerate(kept.amounts.T):
+                board.load[:, n] = np.bincount(ground.server_of, column, len(ground.names))
+        board.tenants += np.bincount(ground.server_of, kept.tenants, len(ground.names)).astype(int)
+        np.divide(board.load, board._divisor, out=board.use)
         return Held(board, dict(kept.places))
 
 
@@ -232,11 +250,11 @@ def _covers(has: list[float], needs: list[float]) -> bool:
     return has[0] >= needs[0] - _TOLERANCE and has[1] >= needs[1] - _TOLERANCE and has[2] >= needs[2] - _TOLERANCE
 
 
-def _take(partition: Partition, board: Board, first: list[int]) -> None:
+def _take(partition: Partition, board: Board) -> None:
     """A job that is not partitioned has this for itself."""
     for part in partition.slices:
         server = board.ground.index.get(part.node)
         if server is not None:
             board.load[server] += (len(part.gpus), part.cores, part.mem_mib, part.net_mbps)
             board.tenants[server] += 1
-            board.gpu_load[[first[server] + g for g in part.gpus]] = 1.0
+            board.gpu_load[[board.ground.begins[server] + g for g in part.gpus]] = 1.0

@@ -23,12 +23,14 @@ class Ground(Struct, frozen=True, eq=False):
     has: Column  # [server]: GPUs, cores, memory, network
     fair: Column  # [server]: cores, memory, network for each GPU
     first: Any  # [server]: its first GPU
+    begins: tuple[int, ...]  # the same, as plain numbers
     server_of: Any  # [GPU]
+    bit_of: Any  # [GPU]: its place in the mask of a capacity
 
     def pid_of(self, gpu: int) -> str:
         """The partition of a GPU."""
         server = int(self.server_of[gpu])
-        return gpu_name(self.names[server], int(gpu - self.first[server]))
+        return gpu_name(self.names[server], gpu - self.begins[server])
 
 
 @lru_cache(maxsize=16)
@@ -41,10 +43,11 @@ def ground_of(layout: Layout) -> Ground:
     has = np.array([[n.gpus, n.cores, n.mem_mib, n.net_mbps] for n in nodes], dtype=float).reshape(-1, 4)
     gpus = [n.gpus for n in nodes]
     first = np.cumsum([0, *gpus])
+    bits = [i * layout.width + g for i, n in zip(servers, nodes, strict=True) for g in range(n.gpus)]
     names = tuple(n.id for n in nodes)
     return Ground(
         servers, names, {name: i for i, name in enumerate(names)}, has, has[:, 1:] / np.maximum(has[:, :1], 1.0),
-        first, np.repeat(np.arange(len(nodes)), gpus),
+        first, tuple(first.tolist()), np.repeat(np.arange(len(nodes)), gpus), np.array(bits, dtype=int),
     )  # fmt: skip
 
 

@@ -62,8 +62,8 @@ class Hosts:
             distance += degradation**2
             if stays >= 0:
                 distance[stays] = here
-        server = distance.argmin()
-        begins, ends = self._board.ground.first[server : server + 2].tolist()
+        server = int(distance.argmin())
+        begins, ends = self._board.ground.begins[server : server + 2]
         return int(begins + self._loads[begins:ends].argmin())
 
     def _look_again(self) -> None:
@@ -72,7 +72,7 @@ class Hosts:
         if self._seen == len(board.touched):
             return
         for server in set(board.touched[self._seen :]):
-            begins, ends = board.ground.first[server : server + 2].tolist()
+            begins, ends = board.ground.begins[server : server + 2]
             loads = board.gpu_loads(server, self._amounts)
             self._loads[begins:ends] = loads
             accepted = self._accepts is None or self._accepts[server]

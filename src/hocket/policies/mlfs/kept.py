@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import compress, count, repeat
+from operator import is_not
 from typing import TYPE_CHECKING
 
 from hocket.model.capacity import Layout
@@ -42,7 +43,7 @@ def measured_factor(view: JobView) -> float:
 class Rows:
     """The numbers at the head of waiting jobs' ranks, and the text that follows them, as columns."""
 
-    __slots__ = ("_entries", "_number", "_row", "_table", "texts")
+    __slots__ = ("_entries", "_last", "_number", "_row", "_rows", "_table", "texts")
 
     def __init__(self, numbers: int) -> None:
         import numpy as np
@@ -50,6 +51,8 @@ class Rows:
         self._entries: list[Entry] = []  # by row; held, so that no other has its id
         self._row: dict[int, int] = {}  # id of an entry → its row
         self._table: Any = np.empty((_SPARE, numbers + 1))
+        self._last: list[Entry] = []  # the queue that was asked for last …
+        self._rows: Any = np.empty(0, dtype=int)  # … and its rows
         self._number: dict[str, int] = {}
         self.texts: list[str] = []  # by number
 
@@ -59,16 +62,23 @@ class Rows:
 
         if len(self._entries) > 2 * len(entries) + _SPARE:
             self._forget()
-        rows = np.fromiter(map(self._row.get, map(id, entries), repeat(-1)), int, len(entries))
+        last, n = self._last, len(entries)
+        begins = _alike(last, entries, 1)
+        ends = min(_alike(last, entries, -1), len(last) - begins, n - begins)
+        between = entries[begins : n - ends]
+        rows = np.fromiter(map(self._row.get, map(id, between), repeat(-1)), int, len(between))
         new = np.flatnonzero(rows < 0)
         if len(new):
             rows[new] = range(len(self._entries), len(self._entries) + len(new))
-            self._note([entries[i] for i in new.tolist()])
+            self._note([between[i] for i in new.tolist()])
+        rows = np.concatenate([self._rows[:begins], rows, self._rows[len(last) - ends :]])
+        self._last, self._rows = [*entries], rows
         found: Column = np.ascontiguousarray(self._table[rows].T)
         return found
 
     def _forget(self) -> None:
         self._entries, self._row, self._number, self.texts = [], {}, {}, []
+        self._last, self._rows = [], self._rows[:0]
 
     def _note(self, new: list[Entry]) -> None:
         import numpy as np
@@ -84,6 +94,12 @@ class Rows:
             self._table[n] = (*numbers, number)
             self._row[id(entry)] = n
         self._entries += new
+
+
+def _alike(some: Sequence[Entry], others: Sequence[Entry], step: int) -> int:
+    """How many entries, the very same ones, both begin with, or with a step of -1 end with."""
+    differ = map(is_not, some[::step], others[::step])
+    return next(compress(count(), differ), min(len(some), len(others)))
 
 
 class OnGpus:
@@ -141,7 +157,7 @@ class OnGpus:
 
     def _gpu(self, partition: Partition) -> int:
         part = partition.slices[0]
-        return int(self._ground.first[self._ground.index[part.node]]) + part.gpus[0]
+        return self._ground.begins[self._ground.index[part.node]] + part.gpus[0]
 
     def _copied(self, job_id: str, fresh: dict[str, dict[str, int]]) -> dict[str, int]:
         found = fresh.get(job_id)

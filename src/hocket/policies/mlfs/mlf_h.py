@@ -91,6 +91,7 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     this.relieve(heavier)
     this.place()
     this.untie()
+    this.alone()
     this.copy()
     for job_id in this.started:
         this.draft.reviews[job_id] = _review_s(now_s, 0.0, params)

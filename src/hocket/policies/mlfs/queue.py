@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import Entry
 from hocket.model.view import JobView
-from hocket.policies.mlfs.kept import rows
+from hocket.policies.mlfs.kept import measured_factor, rows
 from hocket.policies.mlfs.priority import Weights, features, highest, job_row, priorities
 from hocket.policies.mlfs.shapes import Structure, shape_key, structure, structure_key
 
@@ -27,7 +27,7 @@ _NUMBERS = 5  # at the head of a rank; then comes the shape
 
 
 def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tuple[Any, ...]:
-    """Of a waiting job: its ML part, deadline, rest, since when it waits, the GPU load it needs, and its shape."""
+    """Of a waiting job: its ML part, deadline, rest, since when it waits, its least GPU load, and its shape."""
     if view.partitions:
         return ()  # Placed jobs are not ordered.
     job, row = view.job, job_row(view, now_s, weights, metric)
@@ -35,7 +35,7 @@ def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tu
     if job.tasks is None:
         needs = float(job.sizes[0] * job.demand.gpus)
     else:
-        needs = sum(t.demand.gpus * t.demand.gpu_share for t in job.tasks.tasks)
+        needs = sum(t.demand.gpus * t.demand.gpu_share for t in job.tasks.tasks) * min(1.0, measured_factor(view))
     return row.ml, row.due_s, row.left_s, row.waits_from_s, needs, key
 
 
@@ -46,7 +46,7 @@ class Queue(Struct, frozen=True, eq=False):
     shapes: list[str]  # those that there are
     shape: Any  # [job]: which of them
     priority: Column  # of the job's first task; 0 of those that are not tried
-    needs: Column  # GPU load
+    needs: Column  # GPU load, at least
     waited_s: Column
     order: Any  # numbers of the jobs that are tried, highest priority first
 
@@ -68,7 +68,7 @@ def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], An
     ml, due_s, left_s, waits_from_s, needs = columns
     text = text.astype(int)
     # By the texts themselves, whatever numbers they have: what a sum of floats comes to may depend on its place.
-    shapes = sorted({texts[n] for n in np.unique(text).tolist()})
+    shapes = sorted(texts[n] for n in np.flatnonzero(np.bincount(text)).tolist())
     structures = sorted({structure_key(key) for key in shapes})
     shape = _numbered(texts, shapes)[text]
     priority, waited_s = np.zeros(len(entries)), snapshot.now_s - waits_from_s

@@ -11,7 +11,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.mlfs.movers import OnServer, next_mover
 from hocket.policies.mlfs.queue import Queue, in_order, queue_of, task_priorities
-from hocket.policies.mlfs.seating import Seating, Tasks, tasks_of
+from hocket.policies.mlfs.seating import ALONE, Seating, Tasks, tasks_of
 from hocket.policies.mlfs.shapes import ONE_TASK, Shape, shape, shape_key
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Round:
         self._moved: list[Single] = []
         self._lacking: set[str] | None = None  # placed jobs that lacked a task when this was first asked
         self._shapes: dict[str, Shape] = {}
-        self._wants: list[tuple[int, float]] | None = None  # by shape of the queue: seats, and of which GPU load
+        self._wants: tuple[Any, Column, Any] | None = None  # seats by shape of the queue; GPU loads; by shape, of which
         self._no_room: set[tuple[object, ...]] = set()  # what did not fit, and will not: there is ever less room
 
     # -- overload -------------------------------------------------------------------------------------------
@@ -116,11 +116,14 @@ class Round:
         import numpy as np
 
         if self._wants is None:
-            self._wants = [self._largest(key) for key in queue.shapes]
-        seats = self.draft.board.seats
-        may = np.array([wanted <= seats(load) for wanted, load in self._wants])[queue.shape]
+            seats, load = zip(*map(self._largest, queue.shapes), strict=True)
+            self._wants = (np.array(seats), *np.unique(load, return_inverse=True))
+        wanted, loads, which = self._wants
+        may = (wanted <= self.draft.board.seats_of(loads)[which])[queue.shape]
         if ONE_TASK in queue.shapes:  # Of those that are not partitioned, a shape says nothing.
             may &= (queue.shape != queue.shapes.index(ONE_TASK)) | (queue.needs <= self.draft.free_gpus)
+        if self.params.whole:
+            may &= queue.needs <= self.draft.board.headroom
         may |= queue.waited_s >= self.params.patience_s
         return may
 
@@ -266,6 +269,28 @@ class Round:
                     if tasks.names[k] not in draft.places[job_id] and draft.place_one(tasks, k):
                         draft.reasons[job_id] = f"task '{tasks.names[k]}' has room again"
 
+    def alone(self) -> None:
+        """If no job runs that way, let one have GPUs and servers beyond the limit: it would wait for ever."""
+        draft, jobs = self.draft, self.snapshot.jobs
+        if not self.waits or any(self._is_whole(j, at) for j, at in draft.places.items()) or self._plain_runs():
+            return
+        torn = self.short
+        for job_id in torn:
+            for task in sorted(draft.places[job_id]):
+                draft.take_off(self._known(job_id), task)
+            draft.reasons.pop(job_id, None)
+            if jobs[job_id].partitions:
+                draft.reasons[job_id] = "waits: tasks that it lacks fit nowhere, and without them it stands still"
+        self.started = []
+        queue = queue_of(self.snapshot, self.weights, lambda q: q.needs >= 0) if self.snapshot.waiting.count else None
+        line = [queue.entries[n][-1] for n in queue.order] if queue is not None else []
+        for view in (jobs[job_id] for job_id in (*torn, *line)):
+            if view.job.tasks is None or view.verdict or not draft.start_alone(view, self._shape(view)):
+                continue
+            draft.reasons[view.id] = ALONE
+            self.started = [view.id]
+            return
+
     def copy(self) -> None:
         """Where nobody waits, give the first task of jobs that start copies on other servers."""
         if self.waits or not self.params.copies:
@@ -296,9 +321,9 @@ class Round:
         nodes = [v.node for v in self.snapshot.nodes.data().values() if v.up]
         if view.job.tasks is None:
             return Capacity.of(nodes).place(view.job, view.job.sizes[0]) is not None
-        needs = self._known(view.id).needs
-        most = max(float(needs[:, 0].max()), 1e-9)
-        return len(needs) <= sum(n.gpus for n in nodes) * max(1, int(self.params.h_r / most))
+        asked = self._shape(view).amounts
+        most = max(float(asked[:, 0].max()), 1e-9)
+        return len(asked) <= sum(n.gpus for n in nodes) * max(1, int(1.0 / most))
 
     # -- what is known of a job -----------------------------------------------------------------------------
 

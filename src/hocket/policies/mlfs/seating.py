@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing, Tenant
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
 
 Places = dict[str, int]  # task → GPU
+ALONE = "starts alone: it fits only where GPUs and servers are used beyond the limit"
 
 
 class Tasks(Struct, frozen=True, eq=False):
@@ -49,6 +51,9 @@ def tasks_of(view: JobView, shape: Shape, traffic: bool = True) -> Tasks:
     return Tasks(view, tuple(t.id for t in graph.tasks), needs, exchanges)
 
 
+Choose = Callable[[Tasks, int], int]  # the tasks of a job, one of them → a GPU, or -1 if it fits nowhere
+
+
 class Seating(Draft):
     """Starts from the present plan. Jobs that are not partitioned are placed as every draft places them."""
 
@@ -74,8 +79,11 @@ class Seating(Draft):
                 found[server] = found.get(server, 0.0) + mib
         return found
 
-    def place_all(self, tasks: Tasks, order: Sequence[int]) -> bool:
-        """Give every task that has no GPU one, in this order; nothing changes if one of them fits nowhere."""
+    def place_all(self, tasks: Tasks, order: Sequence[int], choose: Choose | None = None) -> bool:
+        """Give every task that has no GPU one, in this order; nothing changes if one of them fits nowhere.
+
+        `choose` gives the GPU of a task; without it, it is one of the server nearest to the ideal host.
+        """
         board, job = self.board, tasks.view.job
         places = dict(self.places.get(job.id, {}))
         missing = [k for k in order if tasks.names[k] not in places]
@@ -86,7 +94,10 @@ class Seating(Draft):
         done: list[tuple[int, Undo]] = []
         for k in missing:
             name, needs = tasks.names[k], tasks.needs[k]
-            gpu = self._hosts_of(needs, accepts).best_gpu(self.traffic_mib(tasks, name, places))
+            if choose is not None:
+                gpu = choose(tasks, k)
+            else:
+                gpu = self._hosts_of(needs, accepts).best_gpu(self.traffic_mib(tasks, name, places))
             if gpu < 0:
                 for _k, step in reversed(done):
                     board.undo(step)
@@ -97,6 +108,33 @@ class Seating(Draft):
             self._write(job, tasks.names[k], step.gpu, step.part)
         self.places[job.id] = places
         return True
+
+    def start_alone(self, view: JobView, shape: Shape) -> bool:
+        """Start a job where nobody else is: GPUs and servers may be used in full, as its admission took them to be.
+
+        The largest tasks go first, each to the fullest GPU that has room, for it must fit rather than run well. What
+        they were measured to take does not count: nobody is in their way.
+        """
+        board, asked = self.board, replace(tasks_of(view, shape, traffic=False), needs=shape.amounts)
+        order = sorted(range(len(asked.names)), key=lambda k: (*(-asked.needs[k]).tolist(), k))
+        limit, board.limit = board.limit, 1.0
+        started = self.place_all(asked, order, self._fullest)
+        board.limit = limit
+        return started
+
+    def _fullest(self, tasks: Tasks, k: int) -> int:
+        import numpy as np
+
+        may = self.open_to(tasks, tasks.needs[k])
+        return int(np.where(may, self.board.gpu_load, -1.0).argmax()) if may.any() else -1
+
+    def open_to(self, tasks: Tasks, needs: Column) -> Any:
+        """[GPU]: could a task that needs so much be there, with nothing overloaded?"""
+        gpus, servers = self.board.fits(needs)
+        accepts = self._accepting(tasks.view.job)
+        if accepts is not None:
+            servers = servers & accepts
+        return gpus & servers[self.board.ground.server_of]
 
     def place_one(self, tasks: Tasks, k: int, stays: int = -1, degradation: float = 0.0, name: str = "") -> bool:
         """Give one task, or a copy of it under another name, a GPU."""

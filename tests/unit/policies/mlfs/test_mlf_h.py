@@ -26,8 +26,12 @@ def bound(**knobs):
 
 
 def chain(name, tasks, share=0.5, **more):
-    parts = tuple(Task(f"t{i}", Demand(1, gpu_share=share), 1.0 / tasks) for i in range(tasks))
-    edges = tuple(Edge(f"t{i}", f"t{i + 1}", 10.0) for i in range(tasks - 1))
+    return uneven(name, *[share] * tasks, **more)
+
+
+def uneven(name, *shares, **more):
+    parts = tuple(Task(f"t{i}", Demand(1, gpu_share=share), 1.0 / len(shares)) for i, share in enumerate(shares))
+    edges = tuple(Edge(f"t{i}", f"t{i + 1}", 10.0) for i in range(len(shares) - 1))
     return Job(name, tasks=TaskGraph(parts, edges), **more)
 
 
@@ -147,7 +151,7 @@ def test_a_job_that_has_waited_long_enough_is_overtaken_by_nobody_of_lower_prior
 
 def test_a_job_that_never_fits_keeps_no_room_from_others():
     world = harness(cluster("1x2"), patience_s=100)
-    world.tell(submitted(chain("wide", 3, 0.46)))  # Two of its tasks on a GPU are beyond the limit.
+    world.tell(submitted(uneven("wide", 0.7, 0.7, 0.31)))  # It is admitted, for all together need less than 2 GPUs.
     assert "wide" in world.snapshot.jobs
     world.now_s = 150.0
     world.tell(submitted(chain("small", 1, 1.0), 150.0))
@@ -228,9 +232,35 @@ def test_an_evicted_task_comes_back_when_there_is_room():
 
 
 def test_task_by_task_nothing_is_given_to_a_job_that_can_never_have_all():
-    # It is admitted, for two of its tasks fit a GPU that is used in full, but not one that is used up to the limit.
-    run = workload(run_of(chain("wide", 5, 0.46, urgency=10)), run_of(chain("a", 3, 1.0)))
+    # It is admitted, for all its tasks together need less than four GPUs.
+    run = workload(run_of(uneven("wide", 0.7, 0.7, 0.7, 0.7, 0.31, urgency=10)), run_of(chain("a", 3, 1.0)))
     assert simulated(bound(whole=False), run, cluster("1x4")).left == ("wide",)
+
+
+@pytest.mark.parametrize("policy", ["mlf_h", "graphene", "gandiva"])
+@pytest.mark.parametrize("shares", [(0.46,) * 4, (0.5,) * 4, (0.3, 0.35, 0.35, 0.5, 0.5), (0.95, 0.6, 0.4)])
+def test_an_idle_cluster_takes_a_job_that_fits_only_where_gpus_are_used_in_full(policy, shares):
+    run = workload(run_of(uneven("wide", *shares)), run_of(chain("a", 1, 0.3), 10.0), run_of(chain("b", 2, 0.3), 500.0))
+    assert not simulated(find(policy).bound(), run, cluster("1x2")).left
+
+
+def test_task_by_task_an_idle_cluster_takes_a_job_that_fits_only_where_gpus_are_used_in_full():
+    run = workload(run_of(uneven("wide", 0.3, 0.35, 0.35, 0.5, 0.5)), run_of(chain("a", 1, 0.3), 10.0))
+    assert not simulated(bound(whole=False), run, cluster("1x2")).left
+
+
+def test_a_cluster_on_which_somebody_runs_is_not_used_beyond_the_limit():
+    world = harness(cluster("1x2"))
+    world.tell(submitted(chain("a", 1, 0.3)))
+    world.tell(submitted(chain("wide", 4, 0.46)))
+    assert placed(world.snapshot) == {"a/t0"}
+
+
+def test_what_a_job_was_measured_to_take_does_not_keep_it_from_an_idle_cluster():
+    run = workload(
+        run_of(chain("wide", 4, 0.5), run_s=3000.0, gpu_use=1.3), run_of(chain("a", 2, 0.4), 100.0, 3000.0, gpu_use=1.3)
+    )
+    assert not simulated(find("mlf_h").bound(), run, cluster("1x2")).left
 
 
 def test_jobs_that_lack_tasks_do_not_wait_for_each_other_for_ever():
