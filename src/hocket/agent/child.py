@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _prctl = ctypes.CDLL(None).prctl
-# Python ignores the first two, and a program inherits what is ignored; the others the sidecar handles itself.
-_SIGNALS = (
-    signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT,
-)  # fmt: skip
+_SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 class CannotStart(Exception):
@@ -58,8 +55,9 @@ def _become(
     step = "exec"
     try:
         signal.set_wakeup_fd(-1)
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+        for number in _SIGNALS:  # A program inherits what is ignored: by Python, by us, by the shell that started us.
+            if signal.getsignal(number) != signal.SIG_DFL:
+                signal.signal(number, signal.SIG_DFL)
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != sidecar:  # It died before it could have been noticed.

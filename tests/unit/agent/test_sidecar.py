@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
 from ast import literal_eval
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,15 @@ def test_a_job_of_one_process_is_told_nothing_of_ranks(run: Any) -> None:
     assert "WORLD_SIZE=" not in job.log()
 
 
+@pytest.fixture
+def quit_ignored() -> Iterator[None]:
+    """As a shell without job control has it for what it starts in the background."""
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGQUIT, before)
+
+
+@pytest.mark.usefixtures("quit_ignored")
 def test_a_job_inherits_no_open_files_and_no_ignored_signals(run_python: Any) -> None:
     program = (
         "import os\n"
