@@ -153,7 +153,7 @@ class Controller:
         return reason
 
     def _cluster_grows(self, event: NodeJoined) -> None:
-        nodes = {v.node.id: v.node for v in self.state.nodes.values()}
+        nodes = {node.id: node for node in self._whole.layout.nodes}  # The state knows nothing yet of those beside it.
         nodes[event.node.id] = event.node
         self._whole = Capacity.of(nodes.values())
         self._fits.clear()

@@ -185,3 +185,10 @@ def test_a_cluster_that_grows_takes_what_it_refused() -> None:
     cycles.cycle(0.0, [JobSubmitted(0.0, Job("a", sizes=(3,)))])
     cycles.cycle(1.0, [NodeJoined(1.0, Node("n1", 2)), JobSubmitted(1.0, Job("a", sizes=(3,)))])
     assert list(cycles.snapshot.jobs) == ["a"]
+
+
+def test_nodes_that_join_at_once_all_count() -> None:
+    cycles = controller()
+    cycles.cycle(0.0, [NodeJoined(0.0, Node(name, 2)) for name in ("n1", "n2")])
+    cycles.cycle(1.0, [JobSubmitted(1.0, Job("a", sizes=(6,)))])
+    assert list(cycles.snapshot.jobs) == ["a"]
