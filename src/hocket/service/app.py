@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from hocket import __version__
 from hocket.agent.protocol import Heard, Hello, ReadLog, Report, Welcome
@@ -122,6 +123,10 @@ def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> Fa
     @app.exception_handler(HTTPException)
     async def say_problem(_request: Request, error: HTTPException) -> Response:
         return answer({"error": str(error.detail)}, error.status_code)
+
+    @app.exception_handler(ClientDisconnect)
+    async def say_nothing(_request: Request, _error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # Whoever spoke was killed in the middle of it; nobody hears this.
 
     _add_jobs(app, api)
     _add_cluster(app, api)

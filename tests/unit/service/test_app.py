@@ -1,10 +1,12 @@
 """The API: what it accepts, what it refuses and in which words, and what it never shows."""
 
+import asyncio
 import json
 from http.client import HTTPConnection
 
 import msgspec
 import pytest
+from tests.unit.service.conftest import TOKEN
 
 JOB = {"command": ["python", "train.py"], "cwd": "/"}
 
@@ -197,3 +199,19 @@ def test_changes_are_told_as_they_come(client, port):
     told = json.loads(answer.readline().removeprefix(b"data: "))
     assert (told["id"], told["state"]) == ("a", "starting")
     listener.close()
+
+
+@pytest.mark.parametrize("path", ["/v1/agents/hello", "/v1/jobs"])
+def test_who_dies_while_speaking_is_no_error_of_ours(app, path):
+    told = []
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        told.append(message)
+
+    headers = [(b"authorization", f"Bearer {TOKEN}".encode()), (b"content-length", b"10")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    asyncio.run(app(scope, receive, send))
+    assert [m["status"] for m in told if m["type"] == "http.response.start"] == [400]
