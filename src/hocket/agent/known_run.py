@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hocket.agent import run_folder
+from hocket.agent import folder_lock, run_folder
 from hocket.agent.heard import Heard, read_heard, write_heard
 from hocket.agent.protocol import Report, RunKey
 from hocket.agent.sidecar_process import SidecarProcess
@@ -96,7 +96,7 @@ class KnownRun:
     def close(self) -> bool:
         """See to it that nothing will ever be started from this folder; False if a sidecar lives there after all."""
         try:
-            lock = os.open(os.path.join(self.folder, run_folder.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(os.path.join(self.folder, folder_lock.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError:
             return True
         try:

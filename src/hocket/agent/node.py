@@ -19,11 +19,12 @@ import time
 from hocket.agent.complaints import complain
 from hocket.agent.conversation import Orders, Reports, converse
 from hocket.agent.devices import VISIBLE, Declared, discover
+from hocket.agent.folder_lock import InUse
 from hocket.agent.gpu_usage import GpuUsage
 from hocket.agent.link import Away, Controller, Link, Refused, Session
 from hocket.agent.protocol import Hello
 from hocket.agent.runs import Runs
-from hocket.agent.state_folder import InUse, StateFolder
+from hocket.agent.state_folder import StateFolder
 from hocket.agent.watch import Watch
 
 FAILED = 2  # exit code

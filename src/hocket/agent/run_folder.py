@@ -20,20 +20,19 @@ import stat
 import sys
 import time
 
+from hocket.agent import folder_lock
+from hocket.agent.folder_lock import LOCK
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subprocess import Popen
     from typing import Any
 
-SPEC, CONTROL, EVENTS, LOCK, COMPLAINTS = "spec.json", "control", "events.jsonl", "lock", "sidecar.err"
+SPEC, CONTROL, EVENTS, COMPLAINTS = "spec.json", "control", "events.jsonl", "sidecar.err"
 LET_GO = "let-go"  # the first fact of a run that stood ready once, was let go, and begins again
 LONGEST_ORDER = 1 << 20
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _PATIENCE_S = 0.5  # An agent that asks whether we live holds the lock for a moment.
-
-
-class InUse(Exception):
-    """A run folder has a sidecar already."""
 
 
 # -- for the agent ------------------------------------------------------------------------------------------
@@ -111,21 +110,7 @@ def send(folder: str, order: dict[str, Any]) -> bool:
 
 def lock(folder: str) -> int:
     """Take the folder for the rest of this process's life, or raise InUse."""
-    fd = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    until = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > until:
-                holder = os.read(fd, 32).decode().strip()
-                os.close(fd)
-                raise InUse(f"run folder '{folder}' has a sidecar already: process {holder}") from None
-            time.sleep(0.02)
-    os.ftruncate(fd, 0)
-    os.write(fd, f"{os.getpid()}\n".encode())
-    return fd
+    return folder_lock.take(folder, f"run folder '{folder}' has a sidecar already", _PATIENCE_S)
 
 
 class Control:

@@ -15,6 +15,7 @@ import time
 from hocket.agent import child, run_folder
 from hocket.agent.attempt import Attempt
 from hocket.agent.events import Events
+from hocket.agent.folder_lock import InUse
 from hocket.agent.leftovers import end_leftovers
 from hocket.agent.spec import BadSpec, Spec, is_count, is_duration, is_environment, read_spec
 
@@ -131,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         run_folder.lock(folder)
         events = Events(os.path.join(folder, run_folder.EVENTS))
-    except run_folder.InUse as error:
+    except InUse as error:
         print(f"sidecar: {error}", file=sys.stderr)
         return IN_USE
     except OSError as error:

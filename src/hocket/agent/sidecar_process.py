@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from subprocess import Popen
 
-from hocket.agent import run_folder
+from hocket.agent import folder_lock, run_folder
 
 _PATIENCE_S = 1.0
 
@@ -56,7 +56,7 @@ def found(folder: str) -> SidecarProcess | None:
 
 def _holder(folder: str) -> int:
     try:
-        with open(os.path.join(folder, run_folder.LOCK), "rb") as file:
+        with open(os.path.join(folder, folder_lock.LOCK), "rb") as file:
             return int(file.read(32) or 0)
     except (OSError, ValueError):
         return 0

@@ -16,23 +16,19 @@ all else as `%XX`, and a long one cut and told apart by a hash. No such name is 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
-import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import suppress
+
+from hocket.agent import folder_lock
 
 _LONGEST = 120
 _FORGOTTEN = "forgotten"  # an empty file among a job's runs; its time says when
 RUNS_KEPT = 20
 _PATIENCE_S = 1.0  # An agent that was killed may hold the lock a moment longer than it can be seen.
-
-
-class InUse(Exception):
-    """A folder has an agent already."""
 
 
 class StateFolder:
@@ -43,7 +39,7 @@ class StateFolder:
         self._most, self._most_bytes = most_forgotten, most_forgotten_bytes
         for folder in (self.path, *(os.path.join(self.path, name) for name in ("runs", "checkpoints", "work"))):
             os.makedirs(folder, 0o700, exist_ok=True)
-        self._lock = _locked(self.path)
+        self._lock = folder_lock.take(self.path, f"state folder '{self.path}' has an agent already", _PATIENCE_S)
         self._forgotten = self._find_forgotten()  # a job's folder → the bytes it takes; oldest first
 
     def job(self, job: str) -> str:
@@ -167,21 +163,3 @@ def _listed(folder: str) -> list[str]:
         return [os.path.join(folder, name) for name in os.listdir(folder)]
     except OSError:
         return []
-
-
-def _locked(path: str) -> int:
-    fd = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    until = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() > until:
-                holder = os.read(fd, 32).decode().strip()
-                os.close(fd)
-                raise InUse(f"state folder '{path}' has an agent already: process {holder}") from None
-            time.sleep(0.02)
-    os.ftruncate(fd, 0)
-    os.write(fd, f"{os.getpid()}\n".encode())
-    return fd

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 import pytest
 
-from hocket.agent import known_run, run_folder
+from hocket.agent import folder_lock, known_run, run_folder
 from hocket.agent.leftovers import end_leftovers
 from hocket.agent.protocol import Heard, Hello, Numbered, Order, Prepare, Report, Run, RunKey, Welcome
 
@@ -234,7 +234,7 @@ class Agent:
         return next(path for path in self.folders() if path.name == str(number))
 
     def sidecar(self, number: int = 1) -> int:
-        return int(wait_until(lambda: (self.folder(number) / run_folder.LOCK).read_text(), "a sidecar"))
+        return int(wait_until(lambda: (self.folder(number) / folder_lock.LOCK).read_text(), "a sidecar"))
 
     def end(self) -> None:
         for process in self._processes:
@@ -243,7 +243,7 @@ class Agent:
         left = []
         for folder in self.folders():
             while run_folder.is_running(str(folder)):
-                pid = int((folder / run_folder.LOCK).read_text() or 0)
+                pid = int((folder / folder_lock.LOCK).read_text() or 0)
                 if pid:
                     with suppress(ProcessLookupError):  # It ends just now, by itself.
                         os.kill(pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hocket.agent import run_folder, unsaid
+from hocket.agent import folder_lock, unsaid
 from hocket.agent import runs as runs_file
 from hocket.agent.process_tree import process
 from hocket.agent.protocol import Forget, Report, Run, RunKey, Stop
@@ -59,7 +59,7 @@ class Node:
             self.runs.heard(batch)
 
     def sidecar(self, key: RunKey, until: Callable[..., Any]) -> int:
-        path = Path(self.state.run(key.job, key.number)) / run_folder.LOCK
+        path = Path(self.state.run(key.job, key.number)) / folder_lock.LOCK
         return int(until(lambda: path.exists() and path.read_text()))
 
     def end(self, until: Callable[..., Any]) -> None:

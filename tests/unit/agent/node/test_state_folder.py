@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hocket.agent import state_folder
-from hocket.agent.state_folder import InUse, StateFolder
+from hocket.agent import folder_lock, state_folder
+from hocket.agent.folder_lock import InUse
+from hocket.agent.state_folder import StateFolder
 
 
 class Killed(BaseException):
@@ -70,5 +71,5 @@ def test_an_agent_that_dies_just_now_is_waited_for_and_one_that_lives_is_not(
         StateFolder(str(tmp_path))
     monkeypatch.setattr(state_folder, "_PATIENCE_S", 60.0)
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _s: os.close(first._lock))
-    monkeypatch.setattr(state_folder, "time", clock)
+    monkeypatch.setattr(folder_lock, "time", clock)
     StateFolder(str(tmp_path))
