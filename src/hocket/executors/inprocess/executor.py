@@ -13,7 +13,7 @@ from typing import assert_never
 import torch
 
 from hocket.executors.inprocess.running import Running
-from hocket.executors.inprocess.shelf import IN_MEMORY_BYTES, Shelf
+from hocket.executors.inprocess.shelf import IN_MEMORY_BYTES, Shelf, Space
 from hocket.executors.inprocess.workshop import Workshop
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
@@ -34,7 +34,7 @@ from hocket.runtimes.packing.pack import Pack
 from hocket.runtimes.packing.training import NoRoom, Refused, Training, device_of
 
 SAVING_APART = 20  # times as long as saving takes, between two savings at least
-BUILT_SHARE = 8  # One part in so many of all memory is for models that were made to be weighed, and wait.
+WAITING_SHARE = 8  # One part in so many of all memory is for models that wait: made and weighed, or between stretches.
 BURST_S = 0.2  # how long a pack is stepped before anybody looks whether it is to be stopped
 
 
@@ -56,7 +56,6 @@ class InProcessExecutor:
     ) -> None:
         """`stepped` is told how many steps of models were made, after every step of a pack."""
         self.device = device_of(device)
-        self.shelf = Shelf(checkpoints)
         self._workshop, self._now_s, self._stepped = workshop, now_s, stepped
         self._way, self._exact, self._memory_mib = way, exact, memory_mib
         self._checkpoint_s, self._save_at_s = checkpoint_s, now_s() + checkpoint_s
@@ -64,12 +63,17 @@ class InProcessExecutor:
         self._running: dict[str, Running] = {}  # by job
         self._no_room: list[Start | Resume] = []  # until somebody leaves
         self._ready: list[Event] = []
+        limit = limit_of(self.device) if memory_mib is None else int(memory_mib * 2**20)
+        share = min(limit_of(torch.device("cpu")), limit) // WAITING_SHARE
+        if self.device.type == "cuda":  # Models that wait take of the memory that others train in.
+            self._memory_mib = (limit - share) / 2**20
+        else:
+            share = max(share, IN_MEMORY_BYTES)
+        self._waiting = Space(share)
+        self.shelf = Shelf(checkpoints, self._waiting)
         self._scales = self._new_pack()  # It weighs all models, and is the first to train some: dry runs are made once.
         self._spare: Pack | None = self._scales
         self._built: dict[str, tuple[Training, int]] = {}  # of jobs that were weighed and have not started; bytes
-        self._built_bytes = 0
-        share = min(limit_of(torch.device("cpu")), self._scales.memory.limit) // BUILT_SHARE
-        self._built_most = max(share, IN_MEMORY_BYTES)
         self._is_stopped = False
 
     def _new_pack(self) -> Pack:
@@ -96,9 +100,8 @@ class InProcessExecutor:
             need = self._scales.predict(training)
         except Exception:
             return 0.0
-        if job not in self._built and self._built_bytes + need.parameters <= self._built_most:
+        if job not in self._built and self._waiting.take(need.parameters):  # Others are made again when they start.
             self._built[job] = training, need.parameters
-            self._built_bytes += need.parameters  # One that is not kept is made again when it starts.
         return (need.stays + need.passes) / 2**20
 
     def stop(self) -> None:
@@ -183,7 +186,7 @@ class InProcessExecutor:
     def _taken(self, job: str) -> Training:
         """The job's model: the one that was weighed, if it was kept."""
         training, size = self._built.pop(job, (None, 0))
-        self._built_bytes -= size
+        self._waiting.give_back(size)
         return training or self._workshop.training(job)
 
     def _pack(self, partition: str) -> Pack:
@@ -238,7 +241,7 @@ class InProcessExecutor:
             self._fail(running, f"its loss was {loss} in step {member.step}")
             return
         if member.step > running.saved_step:
-            self.shelf.put(member.checkpoint("its stretch is over"))
+            self.shelf.put(member, "its stretch is over")
         try:
             member.module.eval()
             with torch.no_grad():
@@ -285,7 +288,7 @@ class InProcessExecutor:
         return [JobCheckpointed(now_s, r.job) for r in ahead]
 
     def _save(self, running: Running) -> None:
-        self.shelf.put(running.member.checkpoint("saved"))
+        self.shelf.put(running.member, "saved")
         running.saved_step = running.member.step
 
 

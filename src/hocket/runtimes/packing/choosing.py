@@ -220,7 +220,8 @@ class Chooser:
         if probe is None or not probe.candidates:
             run()
             return
-        counts = probe.timed()
+        way = probe.candidates[0]
+        counts = probe.begins(way.settled([m for m in self._members if way.refuses(m) is None]))
         if counts:
             self._wait()
         began = self._clock()

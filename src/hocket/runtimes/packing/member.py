@@ -233,9 +233,11 @@ class Member:
             self.optimiser._opt_called = True  # type: ignore[attr-defined]  # Schedules warn if it never stepped.
         self._schedule_epochs = saved.state["schedule_epochs"]
 
-    def checkpoint(self, reason: str, state: dict[str, Any] | None = None) -> Checkpoint:
-        """Its state on the host; `state`: an earlier one instead."""
-        chosen = copied(self.state() if state is None else state, torch.device("cpu"))
+    def checkpoint(
+        self, reason: str, state: dict[str, Any] | None = None, place: torch.device = torch.device("cpu")
+    ) -> Checkpoint:
+        """A copy of its state, on the host unless told otherwise; `state`: an earlier one instead."""
+        chosen = self.kept(place) if state is None else copied(state, place)
         for group, flags in zip(chosen["optimiser"]["param_groups"], self.flags, strict=True):
             group.update(flags)
         return Checkpoint(self.name, chosen["step"], reason, chosen)

@@ -21,8 +21,9 @@ from hocket.runtimes.packing.reading import Library
 from hocket.runtimes.packing.resident import clear
 from hocket.runtimes.packing.training import NoRoom, Refused, Training, device_of
 from hocket.runtimes.packing.ways.fused import Fused
-from hocket.runtimes.packing.ways.graphs import Graphs, OneGraph, Streams
+from hocket.runtimes.packing.ways.graphs import Graphs, OneGraph
 from hocket.runtimes.packing.ways.joint import Joint
+from hocket.runtimes.packing.ways.lanes import Lanes
 from hocket.runtimes.packing.ways.turn import Turn
 from hocket.runtimes.packing.ways.way import Way
 
@@ -56,7 +57,7 @@ class Pack:
         self.certificates: dict[str, Certificate] = {}
         self.steps = 0  # of the pack
         self._exact, self._keep_every = exact, keep_every
-        self._turn = Turn()
+        self._turn, self._lanes = Turn(), Lanes()
         remembered = _REMEMBERED if way is None else Remembered()
         self._chooser = Chooser(self.device, self._ways(way), remembered)
         self._ledger = remembered.certificates[exact]
@@ -71,8 +72,7 @@ class Pack:
     def _ways(self, way: str | None) -> list[Way]:
         ways: list[Way] = [self._turn]
         if self.device.type == "cuda":
-            streams = Streams()
-            ways += [Graphs(self._exact, streams), OneGraph(self._exact, streams)]
+            ways += [Graphs(self._exact, self._lanes), OneGraph(self._exact, self._lanes)]
         ways += [Joint(), Fused()]
         return [w for w in ways if w.exact or w.name == way or not self._exact]
 
@@ -313,6 +313,7 @@ class Pack:
             self._way.release(member)
         self._fixed, self._way = self._turn, self._turn
         clear(self.device)
+        self._lanes.forget_spare()
         self._empty_cache()
 
     def _empty_cache(self) -> None:

@@ -169,9 +169,9 @@ def test_saving_that_takes_long_is_done_rarely(tmp_path: Path, monkeypatch: pyte
     world = World(tmp_path, checkpoint_s=0.5)
     put = world.executor.shelf.put
 
-    def slowly(checkpoint) -> None:
+    def slowly(member, reason) -> None:
         world.seconds += 3
-        put(checkpoint)
+        put(member, reason)
 
     monkeypatch.setattr(world.executor.shelf, "put", slowly)
     world.do(begin(Start, "a@999"))
@@ -219,7 +219,7 @@ def test_a_model_is_made_once_if_it_was_weighed_before() -> None:
 def test_of_models_that_were_weighed_only_so_many_are_kept_as_memory_has_room_for() -> None:
     world = World(memory_mib=100.0)
     one = sum(p.numel() * p.element_size() for p in world.workshop.training("z@1").module.parameters())
-    world.executor._built_most = 64 * 2  # CUDA's allocator rounds up, and so does the dry run
+    world.executor._waiting.most = 64 * 2  # CUDA's allocator rounds up, and so does the dry run
     assert one <= 128
     for name in "abcd":
         assert world.executor.need_mib(f"{name}@1") > 0
@@ -228,7 +228,7 @@ def test_of_models_that_were_weighed_only_so_many_are_kept_as_memory_has_room_fo
     ends = kinds(world.do(*(begin(Start, f"{name}@1") for name in "abcd")) + world.do())
     assert {job for kind, job in ends if kind is JobEnded} == {f"{name}@1" for name in "abcd"}
     assert world.workshop.made, "those that were not kept are made again"
-    assert world.executor._built_bytes == 0
+    assert world.executor._waiting.taken == 0
 
 
 def test_of_a_model_that_fails_no_good_state_is_kept() -> None:

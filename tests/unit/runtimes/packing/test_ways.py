@@ -17,7 +17,7 @@ from hocket.runtimes.packing.certificate import compared, ulps
 from hocket.runtimes.packing.choosing import LOOK_NOT_BEFORE, Chooser, Remembered
 from hocket.runtimes.packing.dry_run import need_of
 from hocket.runtimes.packing.networks import NETWORKS, mlp3
-from hocket.runtimes.packing.probing import LOOK, TIMED, WARM
+from hocket.runtimes.packing.probing import LOOK, TIMED
 from hocket.runtimes.packing.ways.stack import NotStackable, plan_of
 
 
@@ -95,13 +95,22 @@ def test_ulps_count_the_numbers_between() -> None:
     assert (found.max_ulp, found.bitwise, found.share_equal) == (3, False, 0.75)
 
 
+WARM = 2  # steps of a paced way that do not count: one before it is settled, and the first that is
+
+
 class Paced:
-    """A way that takes as long as it is told to."""
+    """A way that takes as long as it is told to. All but in turn are settled after the first step of a model."""
 
     exact = True
 
     def __init__(self, name: str, light: bool = True) -> None:
         self.name, self.light = name, light
+        self._stepped: set[int] = set()
+
+    def settled(self, members: list[Any]) -> bool:
+        known = self.name == "turn" or all(id(m) in self._stepped for m in members)
+        self._stepped.update(id(m) for m in members)
+        return known
 
     def refuses(self, _member: Any) -> str | None:
         return None
@@ -111,14 +120,18 @@ class World:
     """A chooser between two ways, and a clock that only steps move."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, remembered: Remembered | None = None, heavy: tuple[str, ...] = ()
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        remembered: Remembered | None = None,
+        heavy: tuple[str, ...] = (),
+        other: str = "other",
     ) -> None:
-        self.now_s, self.took_s = 0.0, {"turn": 1.0, "other": 1.0}
+        self.now_s, self.took_s = 0.0, {"turn": 1.0, other: 1.0}
         self.others_s, self.delayed_s = 0.0, {"turn": 0.0, "other": 0.0}  # work of others on the machine
         self.made: list[str] = []
         monkeypatch.setattr(choosing, "thread_time", lambda: self.now_s)
         monkeypatch.setattr(choosing, "perf_counter", lambda: self.now_s + self.others_s)
-        ways: list[Any] = [Paced("turn"), Paced("other"), *(Paced(name, light=False) for name in heavy)]
+        ways: list[Any] = [Paced("turn"), Paced(other), *(Paced(name, light=False) for name in heavy)]
         self.chooser = Chooser(torch.device("cpu"), ways, remembered or Remembered())
 
     def step(self, members: list[Any], times: int = 1) -> None:
@@ -234,6 +247,28 @@ def test_a_way_that_is_dear_to_enter_is_taken_once_nobody_comes_any_more(monkeyp
     assert "heavy" not in then.made, "all models were made to enter it for every newcomer"
     then.step(loaded(7), 100)
     assert then.made[-1] == "heavy"
+
+
+@pytest.mark.parametrize(("step_s", "tried"), [(0.0004, True), (0.4, False)], ids=["short", "long"])
+def test_one_graph_for_all_is_tried_only_where_launches_count(
+    step_s: float, tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(monkeypatch, heavy=("graph",), other="graphs")
+    world.took_s = {"turn": 20 * step_s, "graphs": step_s, "graph": step_s}
+    world.step(loaded(3), 60)
+    assert ("graph" in world.made) is tried
+
+
+def test_a_way_that_all_would_enter_anew_is_given_up_when_somebody_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, heavy=("heavy",))
+    world.took_s = {"turn": 1.0, "other": 0.2, "heavy": 0.1}
+    members = loaded(3)
+    while "heavy" not in world.made:
+        world.step(members)
+    for wave in range(12):
+        world.step(loaded(3, batch=2 + wave), 4)
+    assert world.made.count("heavy") == 1
+    assert world.made[-1] == "other"
 
 
 def test_a_dry_run_counts_what_a_step_needs() -> None:

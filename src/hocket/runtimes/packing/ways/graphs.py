@@ -17,6 +17,7 @@ from hocket.runtimes.packing.dice import WATCHED_STEPS, foreign_states, same_sta
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.tensors import leaves, mapped, shape
 from hocket.runtimes.packing.ways.captured_optimiser import CapturedOptimiser, as_made
+from hocket.runtimes.packing.ways.lanes import Lane, Lanes
 from hocket.runtimes.packing.ways.turn import Turn
 
 WARM_STEPS = (
@@ -99,39 +100,23 @@ class Part:
         member.done(self.loss)
 
 
-class Streams:
-    """A stream for each model. They are used again, for libraries keep memory for every stream they ever saw."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, torch.cuda.Stream] = {}
-        self._spare: list[torch.cuda.Stream] = []
-
-    def of(self, name: str) -> torch.cuda.Stream:
-        """This model's, or the one of nobody in particular."""
-        if name not in self._by_name:
-            new = not self._spare
-            stream = torch.cuda.Stream() if new else self._spare.pop()  # type: ignore[no-untyped-call]
-            self._by_name[name] = stream
-        return self._by_name[name]
-
-    def give_back(self, name: str) -> None:
-        """The model has left."""
-        if name in self._by_name:
-            self._spare.append(self._by_name.pop(name))
-
-
 class Unit:
     """A captured graph and the models in it."""
 
-    def __init__(self, parts: list[Part], stream: torch.cuda.Stream) -> None:
-        self.parts, self.stream = parts, stream
+    def __init__(self, parts: list[Part], lane: Lane) -> None:
+        self.parts, self.stream = parts, lane.stream
         self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._graph = torch.cuda.CUDAGraph()
-        self._capture()
+        try:
+            self._capture(lane)
+        except Exception:
+            lane.forget()  # A capture that broke may have left its memory unusable.
+            raise
 
-    def _capture(self) -> None:
+    def _capture(self, lane: Lane) -> None:
         """Nothing is computed: the work is written down."""
         torch.cuda.synchronize(self.stream.device)
+        pool = lane.pool()
         members = [part.member for part in self.parts]
         generators = [m.dice.cuda.get_state() for m in members if m.dice.cuda is not None]
         before = torch.default_generator.get_state()
@@ -143,7 +128,7 @@ class Unit:
             with torch.cuda.stream(self.stream):
                 members[0].dice.take()
                 torch.default_generator.set_state(before)
-                self._graph.capture_begin(capture_error_mode="thread_local")
+                self._graph.capture_begin(pool, capture_error_mode="thread_local")
                 began = True
                 for part in self.parts:
                     self._branch(part, before)
@@ -206,11 +191,11 @@ class Graphs:
     name = "graphs"
     light = True
 
-    def __init__(self, exact: bool, streams: Streams) -> None:
+    def __init__(self, exact: bool, lanes: Lanes) -> None:
         self.uncapturable: dict[str, str] = {}  # by model: why
         self.exact = exact
         self._turn = Turn()
-        self._streams = streams
+        self._lanes = lanes
         self._filled = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._seen: dict[tuple[object, ...], int] = {}  # eager steps by model and shape
         self._units: dict[tuple[object, ...], Unit] = {}
@@ -268,14 +253,22 @@ class Graphs:
         try:
             for member in members:
                 parts.append(self._part(member))
-            make_room(members[0].device)
-            unit = Unit(parts, self._streams.of(members[0].name if len(members) == 1 else ""))
+            self._make_room(members[0].device)
+            unit = Unit(parts, self._lanes.of(members[0].name if len(members) == 1 else ""))
         except Exception as error:
             self._blame(members, error)
             return None
         self._units[key] = unit
         self._captured.update((m.layers, m.shapes) for m in members)
         return unit
+
+    def _make_room(self, device: torch.device) -> None:
+        """Memory that is kept for eager steps only: no capture could take it, nor have it given back meanwhile."""
+        idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        if idle > CACHED_SHARE * torch.cuda.get_device_properties(device).total_memory:
+            torch.cuda.synchronize(device)
+            self._lanes.forget_spare()
+            torch.cuda.empty_cache()
 
     def _blame(self, members: list[Member], error: Exception) -> None:
         for member in members:
@@ -300,7 +293,7 @@ class Graphs:
                 found.fill(batch.value, batch.token, self._round, self._copies)
                 self._inputs.append(found)
             inputs.append(found)
-        return Part(member, inputs, self._streams.of(member.name), self.exact)
+        return Part(member, inputs, self._lanes.of(member.name).stream, self.exact)
 
     def _fill(self, unit: Unit) -> bool:
         return all(
@@ -334,7 +327,7 @@ class Graphs:
         if not members:
             return {}
         # On one stream beside the main one: a capture wants to find it so, and each stream holds memory of its own.
-        stream, main = self._streams.of(""), torch.cuda.current_stream(members[0].device)
+        stream, main = self._lanes.of("").stream, torch.cuda.current_stream(members[0].device)
         stream.wait_stream(main)
         with torch.cuda.stream(stream):
             failed = self._turn.step(members)
@@ -361,7 +354,7 @@ class Graphs:
         used = {id(i) for unit in self._units.values() for part in unit.parts for i in part.inputs}
         self._inputs = [i for i in self._inputs if id(i) in used]
         self._seen = {key: n for key, n in self._seen.items() if key[0] != member.name}
-        self._streams.give_back(member.name)
+        self._lanes.give_back(member.name)
         self.uncapturable.pop(member.name, None)
 
 
@@ -381,16 +374,8 @@ class OneGraph(Graphs):
             return
         for member in members:
             try:
-                Unit([self._part(member)], self._streams.of(member.name))
+                Unit([self._part(member)], self._lanes.of(member.name))
             except Exception as own:
                 super()._blame([member], own)
         if not any(member.name in self.uncapturable for member in members):
             super()._blame(members, error)
-
-
-def make_room(device: torch.device) -> None:
-    """Memory that is kept for eager steps only: no capture could take it, nor have it given back meanwhile."""
-    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    if idle > CACHED_SHARE * torch.cuda.get_device_properties(device).total_memory:
-        torch.cuda.synchronize(device)
-        torch.cuda.empty_cache()
