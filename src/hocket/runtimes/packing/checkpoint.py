@@ -1,4 +1,4 @@
-"""A model's state at rest: on the host, complete, and able to go on as if it had never stopped."""
+"""A model's state at rest, on the host or on its device: complete, and able to go on as if it had never stopped."""
 
 from __future__ import annotations
 
