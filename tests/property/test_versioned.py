@@ -46,9 +46,8 @@ def test_a_map_and_all_its_versions_equal_plain_dicts(steps):
         same_map(value, plain)
 
 
-open_edits = st.lists(
-    st.tuples(st.sampled_from(["put", "put", "drop", "seal", "read", "branch"]), keys, st.integers(0, 30)), max_size=40
-)
+doings = st.sampled_from(["put", "put", "drop", "seal", "glance", "read", "branch"])
+open_edits = st.lists(st.tuples(doings, keys, st.integers(0, 30)), max_size=40)
 
 
 @some
@@ -67,6 +66,8 @@ def test_what_an_open_map_sealed_never_changes(steps, longest):
                 plain.pop(key, None)
             elif what == "seal":
                 sealed.append((live.seal(), dict(plain)))
+            elif what == "glance":
+                same_map(live.seal(), plain)  # Nobody keeps it, unless it was sealed before and kept.
             elif sealed:
                 value, then = sealed[which % len(sealed)]
                 if what == "branch":
@@ -93,7 +94,7 @@ def same_queue(value: VersionedQueue[int], plain: dict[int, list]) -> None:
 @some
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["put", "put", "drop", "seal", "read", "branch"]), st.integers(0, 2), entries, keys),
+        st.tuples(doings, st.integers(0, 2), entries, keys),
         max_size=40,
     ),
     st.sampled_from([2, 4096]),
@@ -113,6 +114,8 @@ def test_what_an_open_queue_sealed_never_changes(steps, longest):
                 live.drop(bucket, gone)
             elif what == "seal":
                 sealed.append((live.seal(), {b: list(es) for b, es in plain.items()}))
+            elif what == "glance":
+                same_queue(live.seal(), plain)
             elif sealed:
                 value, then = sealed[which % len(sealed)]
                 if what == "branch":
@@ -147,3 +150,21 @@ def test_a_bucket_that_is_skipped_on_the_way_gives_nothing_more(items, skipped):
             if to_close:
                 closed.add(to_close.pop(0))
     assert seen == expected
+
+
+def test_nothing_is_written_down_for_a_value_that_nobody_has():
+    jobs, queue = OpenMap.of(versioned([(0, -1)])), OpenQueue.of(VersionedQueue({}))
+    for n in range(3):
+        jobs.put(0, n)
+        queue.put(0, ((n,), n))
+        assert not jobs.undo
+        assert not queue.undo
+        assert jobs.seal()[0] == n
+        assert queue.seal().last() == ((n,), n)
+    kept, line = jobs.seal(), queue.seal()
+    jobs.put(0, 3)
+    queue.drop(0, ((0,), 0))
+    assert jobs.undo
+    assert queue.undo
+    assert (kept[0], jobs.seal()[0]) == (2, 3)
+    assert (line.count, queue.seal().count) == (3, 2)

@@ -226,7 +226,7 @@ def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, 
             case _:
                 assert_never(action)
     if done:
-        state.unsettled = tuple(key for key in state.unsettled if key not in done)
+        state.unsettled = tuple([key for key in state.unsettled if key not in done])
 
 
 def _goes(state: State, view: JobView, task: str, doing: Doing, to: Holding | None, becomes: JobState) -> None:

@@ -188,8 +188,8 @@ class Controller:
         if at_s is not None and at_s <= state.now_s:
             at_s = None
         if state.shifting and state.waiting.count and state.wake.overtaken:
-            shift_s = state.shifting[0][0]
-            if at_s is None or shift_s < at_s:
+            shift_s = state.next_shift_s()
+            if shift_s is not None and (at_s is None or shift_s < at_s):
                 at_s = shift_s
         while timers:
             due_s, job_id = timers[0]

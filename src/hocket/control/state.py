@@ -28,6 +28,7 @@ Shifts = Callable[[JobView, float], float | None]
 
 # A member of an enum costs a look-up each time; this one stands on a hot path.
 _ALONE = Sharing.ALONE
+_NO_EDITS: dict[Any, Any] = {}
 
 
 def empty(nodes: Iterable[Node] = (), seed: int = 0) -> Snapshot:
@@ -146,13 +147,13 @@ class State:
         nodes, owners, usage, leaving, history = self.nodes, self.owners, self.usage, self.leaving, self.history
         return Snapshot(  # Those that are hardly ever touched are not sealed each time.
             self.now_s,
-            nodes.seal() if nodes.undo else nodes.sealed,
-            owners.seal() if owners.undo else owners.sealed,
-            usage.seal() if usage.undo else usage.sealed,
+            nodes.sealed if nodes.undo == _NO_EDITS else nodes.seal(),
+            owners.sealed if owners.undo == _NO_EDITS else owners.seal(),
+            usage.sealed if usage.undo == _NO_EDITS else usage.seal(),
             self.jobs.seal(), self.waiting.seal(), self.placed.seal(), self.partitions.seal(),
-            leaving.seal() if leaving.undo else leaving.sealed,
+            leaving.sealed if leaving.undo == _NO_EDITS else leaving.seal(),
             self.unsettled, self.capacity,
-            history.seal() if history.undo else history.sealed,
+            history.sealed if history.undo == _NO_EDITS else history.seal(),
             self.memo, self.wake, self.seed, self.decision, self.submissions, tuple(self.arrived), self.due,
         )  # fmt: skip
 
@@ -207,6 +208,16 @@ class State:
         if self.shifts is not None:
             self.await_shift(replace(view, size=to.size, gpus=to.gpus, since_s=self.now_s))
 
+    def next_shift_s(self) -> float | None:
+        """When time alone moves a running job next."""
+        shifting, current = self.shifting, self.shift_s
+        while shifting:
+            at_s, job_id = shifting[0]
+            if current.get(job_id) == at_s:
+                return at_s
+            heappop(shifting)  # The job is over, or goes on otherwise since; two in three wait for nothing.
+        return None
+
     def shift(self) -> None:
         """Stand running jobs where time alone has moved them."""
         shifting, now_s = self.shifting, self.now_s
@@ -239,9 +250,8 @@ class State:
         for tenancy in tenancies:
             holding = tenancy.holding
             if holding is not None:
-                size += sum(holding.replicas)
-                for part in holding.slices:
-                    gpus += len(part.gpus)
+                size += holding.size
+                gpus += holding.gpus
         beliefs, pace = view.beliefs, view.pace
         if size and (beliefs.kinds or beliefs.spread != 1.0):
             slices = next(t.holding.slices for t in tenancies if t.holding is not None)

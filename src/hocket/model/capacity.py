@@ -181,33 +181,34 @@ class Capacity(Struct, eq=False):
 
     def exchange(self, back: Sequence[Slice], out: Sequence[Slice], found: list[str]) -> Capacity:
         """This capacity with some given back and then some taken. What cannot be taken is said, and left out."""
-        layout, up, free, gpus, counts = self.layout, self.up, self._mask, self.gpus, [*self._by_count]
-        index, width, ones = layout.index, layout.width, layout.ones
+        layout, up, free, counts = self.layout, self.up, self._mask, [*self._by_count]
+        index, width, ones, gpus_only = layout.index, layout.width, layout.ones, layout.gpus_only
+        some_lost = up != layout.all
         changes: dict[int, Amounts] = {}  # A tuple of three is true, so `or` below asks whether there is one.
         for part in back:
             i = index.get(part.node)
-            if i is None or not up >> i & 1:
+            if i is None or (some_lost and not up >> i & 1):
                 continue
-            if part.gpus:
-                shift, bit = i * width, 1 << i
+            if ids := part.gpus:
+                shift = i * width
                 had = free >> shift & ones
-                has = had | gpu_mask(part.gpus)
-                free ^= (had ^ has) << shift
-                before, after = had.bit_count(), has.bit_count()
-                counts[before] ^= bit
-                counts[after] ^= bit
-                gpus += after - before
-            if part.cores or part.mem_mib or part.net_mbps:
+                has = had | (1 << ids[0] if len(ids) == 1 else gpu_mask(ids))
+                free |= has << shift
+                bit = 1 << i
+                counts[had.bit_count()] ^= bit
+                counts[has.bit_count()] ^= bit
+            if not gpus_only and (part.cores or part.mem_mib or part.net_mbps):
                 cores, mem_mib, net_mbps = changes.get(i) or self._amounts[i]
                 changes[i] = (cores + part.cores, mem_mib + part.mem_mib, net_mbps + part.net_mbps)
         for part in out:
             i = index.get(part.node)
-            if i is None or not up >> i & 1:
+            if i is None or (some_lost and not up >> i & 1):
                 found.append(f"node '{part.node}' is {'not in the cluster' if i is None else 'lost'}")
                 continue
-            shift, mask = i * width, gpu_mask(part.gpus)
-            had = free >> shift & ones
-            if mask & ~had or mask.bit_count() != len(part.gpus):
+            shift, ids = i * width, part.gpus
+            had, taken = free >> shift & ones, len(ids)
+            mask = 1 << ids[0] if taken == 1 else gpu_mask(ids)
+            if mask & ~had or mask.bit_count() != taken:
                 found.append(_conflict(layout.nodes[i], Free(had, *(changes.get(i) or self._amounts[i])), part))
                 continue
             if part.cores or part.mem_mib or part.net_mbps:
@@ -217,14 +218,13 @@ class Capacity(Struct, eq=False):
                     found.append(_conflict(layout.nodes[i], Free(had, *has_now), part))
                     continue
                 changes[i] = left
-            if mask:
+            if taken:
                 free ^= mask << shift
-                before, taken, bit = had.bit_count(), len(part.gpus), 1 << i
+                bit, before = 1 << i, had.bit_count()
                 counts[before] ^= bit
                 counts[before - taken] ^= bit
-                gpus -= taken
         amounts = self._amounts.update(changes) if changes else self._amounts
-        return Capacity(layout, free, amounts, (*counts,), gpus, up)
+        return Capacity(layout, free, amounts, (*counts,), free.bit_count(), up)
 
     def lose(self, node: str) -> Capacity:
         """This capacity without a node. Its partitions must have given it back."""
@@ -322,19 +322,19 @@ class Capacity(Struct, eq=False):
         if len(places) == 1:
             i, replicas = places[0]
             return (self._slice(demand, i, replicas),)
-        return tuple(self._slice(demand, i, replicas) for i, replicas in places)
+        return tuple([self._slice(demand, i, replicas) for i, replicas in places])
 
     def _slice(self, demand: Demand, i: int, replicas: int) -> Slice:
-        node = self.layout.nodes[i].id
-        gpus = demand.gpus * replicas
-        mask = self._gpus_at(i)
+        layout = self.layout
+        node, gpus = layout.nodes[i].id, demand.gpus * replicas
+        mask = self._mask >> i * layout.width & layout.ones
         if gpus == mask.bit_count():
             ids = gpu_ids(mask)
         elif gpus == 1:
             ids = gpu_ids(mask & -mask)
         else:
             ids = gpu_ids(mask)[:gpus]
-        if demand.gpus_only:
+        if demand is ONE_GPU or demand.gpus_only:
             return Slice(node, ids)
         return Slice(node, ids, demand.cores * replicas, demand.mem_mib * replicas, demand.net_mbps * replicas)
 

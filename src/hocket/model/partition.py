@@ -63,7 +63,7 @@ class Partition(Struct, frozen=True, gc=False):
     def gpus(self) -> int:
         """How many GPUs it holds."""
         slices = self.slices
-        return len(slices[0].gpus) if len(slices) == 1 else sum(len(s.gpus) for s in slices)
+        return len(slices[0].gpus) if len(slices) == 1 else sum([len(s.gpus) for s in slices])
 
 
 class Holding(Struct, frozen=True, gc=False):
@@ -77,13 +77,14 @@ class Holding(Struct, frozen=True, gc=False):
     @property
     def size(self) -> int:
         """Replicas in all."""
-        return sum(self.replicas)
+        replicas = self.replicas
+        return replicas[0] if len(replicas) == 1 else sum(replicas)
 
     @property
     def gpus(self) -> int:
         """How many GPUs it reaches."""
         slices = self.slices
-        return len(slices[0].gpus) if len(slices) == 1 else sum(len(s.gpus) for s in slices)
+        return len(slices[0].gpus) if len(slices) == 1 else sum([len(s.gpus) for s in slices])
 
     def stays_within(self, held: Holding) -> bool:
         """True when it needs no node that the other has not."""

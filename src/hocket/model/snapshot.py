@@ -140,12 +140,13 @@ def in_the_way(standing: Standing, me: str, slices: tuple[Slice, ...], held: tup
     if not leaving:
         return ()
     found = set()
+    by_node = {wanted.node: wanted for wanted in slices}
+    for who, parts in leaving.items():
+        for part in parts:
+            wanted = by_node.get(part.node)
+            if wanted is not None and who != me and gpu_mask(wanted.gpus) & gpu_mask(part.gpus):
+                found.add(who)
     for wanted in slices:
-        node, mask = wanted.node, gpu_mask(wanted.gpus)
-        for who, parts in leaving.items():
-            for part in parts:
-                if part.node == node and mask & gpu_mask(part.gpus) and who != me:
-                    found.add(who)
         if wanted.cores or wanted.mem_mib or wanted.net_mbps:
             found |= _beside(standing, leaving, me, wanted, held)
     return tuple(sorted(found)) if found else ()

@@ -6,6 +6,10 @@ it was sealed it keeps what stood there before, and when it is looked at again i
 edits, once. So a line of states costs what changed, while every snapshot on it stays a true value that history and
 what-if may keep.
 
+A value that nobody has any more needs not stay one: if the newest is let go of before the next edit, as a decision does
+with its snapshot, nothing is written down, and the same object stands for the next moment too. A count of references
+tells; only this file can hand out a value that it alone has.
+
 A line is cut now and then, by giving the open one a new container: whoever keeps an old value keeps the edits of a
 while alive with it, not those of all time.
 
@@ -19,6 +23,7 @@ from bisect import bisect_left, insort
 from collections.abc import Container, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heapreplace
 from math import inf
+from sys import getrefcount
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -28,6 +33,20 @@ V = TypeVar("V")
 
 _ABSENT: Any = object()
 _LONGEST_LINE = 4096  # values, or as many as the container has entries
+
+
+class _Alone:
+    """Has a value that nobody else has."""
+
+    def __init__(self) -> None:
+        self.sealed = object()
+
+    def references(self) -> int:
+        """What is counted then: the reference of this object, and those of the question, which differ by Python."""
+        return getrefcount(self.sealed)
+
+
+_OURS = _Alone().references()
 
 
 class VersionedMap(Struct, Generic[K, V], eq=False):
@@ -143,7 +162,8 @@ class OpenMap(Generic[K, V]):
 
     def __init__(self, live: dict[K, V]) -> None:
         self.live = live  # changed by `put` and `drop` alone
-        self.undo: dict[K, V] = {}  # what the newest value needs to stay one; empty if it still holds
+        # What the newest value needs to stay one; empty if it still holds, None if nobody has it.
+        self.undo: dict[K, V] | None = {}
         self.sealed: VersionedMap[K, V] = VersionedMap(live, self.undo, None, True)  # the newest value
         self._seals = 0  # in this line
 
@@ -155,7 +175,7 @@ class OpenMap(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Add or replace an entry."""
         undo, live = self.undo, self.live
-        if key not in undo:
+        if undo is not None and (undo or self._is_watched()) and key not in undo:
             undo[key] = live.get(key, _ABSENT)
         live[key] = value
 
@@ -163,14 +183,23 @@ class OpenMap(Generic[K, V]):
         """Remove an entry, if it is there."""
         live, undo = self.live, self.undo
         if key in live:
-            if key not in undo:
+            if undo is not None and (undo or self._is_watched()) and key not in undo:
                 undo[key] = live[key]
             del live[key]
 
+    def _is_watched(self) -> bool:
+        """Before the first edit since the newest value was sealed: does anybody have it?"""
+        if getrefcount(self.sealed) > _OURS:
+            return True
+        self.undo = None
+        return False
+
     def seal(self) -> VersionedMap[K, V]:
-        """The value at this moment; the same one as before if nothing was changed since."""
+        """The value at this moment; the same one as before if nothing was changed since, or nobody had it."""
         before, undo = self.sealed, self.undo
         if not undo:
+            if undo is None:
+                self.undo = before._undo  # empty, for nothing was written down
             return before
         fresh: dict[K, V] = {}
         self.undo = fresh
@@ -259,6 +288,8 @@ class VersionedQueue(Struct, Generic[K], eq=False):
     def last(self) -> Entry | None:
         """The last entry of all, or None."""
         buckets = self.buckets()
+        if len(buckets) == 1:
+            return next(iter(buckets.values()))[-1]
         return max([b[-1] for b in buckets.values()]) if buckets else None
 
     def __len__(self) -> int:
@@ -280,36 +311,16 @@ class VersionedQueue(Struct, Generic[K], eq=False):
             if not (isinstance(bucket, int) and bucket > largest and entries[0][0] >= unless_before)
             and bucket not in skip
         ]
-        if len(heads) == 1:
-            _entry, bucket, entries = heads[0]
-            for entry in entries:
-                if bucket in skip:
-                    return
-                yield entry
-            return
-        order = [(head[0], n) for n, head in enumerate(heads)]
-        heapify(order)
-        places = [0] * len(heads)
-        while order:
-            entry, n = order[0]
-            _entry, bucket, entries = heads[n]
-            if bucket in skip:
-                heappop(order)
-                continue
-            yield entry
-            places[n] += 1
-            if places[n] < len(entries):
-                heapreplace(order, (entries[places[n]], n))
-            else:
-                heappop(order)
+        if not heads:
+            return iter(())  # To make a generator takes longer than all before.
+        return _until(heads[0][2], heads[0][1], skip) if len(heads) == 1 else _merged(heads, skip)
 
     def backwards(self) -> Iterator[Entry]:
         """The entries from the last to the first."""
         buckets = self.buckets()
         if len(buckets) == 1:
-            yield from reversed(next(iter(buckets.values())))
-        else:
-            yield from sorted((e for b in buckets.values() for e in b), reverse=True)
+            return reversed(next(iter(buckets.values())))
+        return iter(sorted((e for b in buckets.values() for e in b), reverse=True))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VersionedQueue) and self.buckets() == other.buckets()
@@ -331,7 +342,8 @@ class OpenQueue(Generic[K]):
     def __init__(self, buckets: dict[K, list[Entry]], count: int = 0) -> None:
         self._buckets = buckets
         self.count = count
-        self.undo: list[tuple[K, Entry, bool]] = []  # what the newest value needs to stay one
+        # What the newest value needs to stay one; None if nobody has it.
+        self.undo: list[tuple[K, Entry, bool]] | None = []
         self.sealed: VersionedQueue[K] = VersionedQueue(buckets, count, self.undo)
         self._seals = 0
 
@@ -342,34 +354,37 @@ class OpenQueue(Generic[K]):
 
     def put(self, bucket: K, entry: Entry) -> None:
         """Add an entry."""
-        self.undo.append((bucket, entry, True))
+        undo = self.undo
+        if undo is not None and (undo or self._is_watched()):
+            undo.append((bucket, entry, True))
         self.count += 1
-        entries = self._buckets.get(bucket)
-        if entries is None:
-            self._buckets[bucket] = [entry]
-        elif entries[-1] < entry:
-            entries.append(entry)
-        else:
-            insort(entries, entry)
+        _add(self._buckets, bucket, entry)
 
     def drop(self, bucket: K, entry: Entry) -> None:
         """Remove an entry, which must be there."""
-        self.undo.append((bucket, entry, False))
+        undo = self.undo
+        if undo is not None and (undo or self._is_watched()):
+            undo.append((bucket, entry, False))
         self.count -= 1
-        entries = self._buckets[bucket]
-        if len(entries) > 1 and entries[0] == entry:
-            del entries[0]  # Who starts stood first, mostly.
-        else:
-            _remove(self._buckets, bucket, entry)
+        _remove(self._buckets, bucket, entry)
+
+    def _is_watched(self) -> bool:
+        """Before the first edit since the newest value was sealed: does anybody have it?"""
+        if getrefcount(self.sealed) > _OURS:
+            return True
+        self.undo = None
+        return False
 
     def first(self) -> Entry | None:
         """The first entry of all, or None."""
         return _first(self._buckets)
 
     def seal(self) -> VersionedQueue[K]:
-        """The value at this moment; the same one as before if nothing was changed since."""
+        """The value at this moment; the same one as before if nothing was changed since, or nobody had it."""
         before, undo = self.sealed, self.undo
         if not undo:
+            if undo is None:
+                self.undo, before.count = before._undo, self.count
             return before
         fresh: list[tuple[K, Entry, bool]] = []
         self.undo = fresh
@@ -382,6 +397,33 @@ class OpenQueue(Generic[K]):
         if before._undo is undo:  # else it was looked at, and stands alone
             before._newer = value
         return value
+
+
+def _until(entries: list[Entry], bucket: K, skip: Container[K]) -> Iterator[Entry]:
+    """The entries of one bucket, up to the moment at which it is skipped."""
+    for entry in entries:
+        if bucket in skip:
+            return
+        yield entry
+
+
+def _merged(heads: list[tuple[Entry, K, list[Entry]]], skip: Container[K]) -> Iterator[Entry]:
+    """The entries of several buckets in order, each up to the moment at which it is skipped."""
+    order = [(head[0], n) for n, head in enumerate(heads)]
+    heapify(order)
+    places = [0] * len(heads)
+    while order:
+        entry, n = order[0]
+        _entry, bucket, entries = heads[n]
+        if bucket in skip:
+            heappop(order)
+            continue
+        yield entry
+        places[n] += 1
+        if places[n] < len(entries):
+            heapreplace(order, (entries[places[n]], n))
+        else:
+            heappop(order)
 
 
 def _copied(buckets: dict[K, list[Entry]]) -> dict[K, list[Entry]]:
@@ -398,15 +440,22 @@ def _add(buckets: dict[K, list[Entry]], bucket: K, entry: Entry) -> None:
         buckets[bucket] = [entry]
     elif entries[-1] < entry:
         entries.append(entry)
+    elif entry < entries[0]:
+        entries.insert(0, entry)
     else:
         insort(entries, entry)
 
 
 def _remove(buckets: dict[K, list[Entry]], bucket: K, entry: Entry) -> None:
     entries = buckets[bucket]
-    at = bisect_left(entries, entry)
-    if at >= len(entries) or entries[at] != entry:
-        raise KeyError(entry)
-    del entries[at]
-    if not entries:
-        del buckets[bucket]  # An empty bucket would make first() and last() look twice.
+    if entries[0] == entry:
+        del entries[0]  # Who starts stood first, mostly, …
+        if not entries:
+            del buckets[bucket]  # An empty bucket would make first() and last() look twice.
+    elif entries[-1] == entry:
+        del entries[-1]  # … and who makes way stood last.
+    else:
+        at = bisect_left(entries, entry)
+        if at >= len(entries) or entries[at] != entry:
+            raise KeyError(entry)
+        del entries[at]

@@ -104,9 +104,9 @@ class Draft:
         """Of these jobs, those that wait and may have something, in the policy's order."""
         known = self.snapshot.jobs.data()
         views = [v for j in jobs if (v := known.get(j)) is not None and not v.partitions]
-        for view in sorted(views, key=lambda v: (v.rank, v.number)) if len(views) > 1 else views:
-            if self.admits(view):
-                yield view
+        if len(views) > 1:  # Each is looked at when its turn comes: those before it count against quotas.
+            return filter(self.admits, sorted(views, key=lambda v: (v.rank, v.number)))
+        return iter(views if views and self.admits(views[0]) else ())
 
     def in_line(self, waiting: Iterator[JobView], rank: Callable[[JobView], tuple[Any, ...]]) -> Iterator[JobView]:
         """Waiting jobs in the policy's order and, as waiting jobs of this rank, those displaced on the way.
@@ -148,7 +148,7 @@ class Draft:
         job_id = job.id
         self._taken = slices = capacity.slices(job, places)  # Taken off when somebody looks: the last need not be.
         self.free_gpus -= wanted * job.demand.gpus
-        replicas = (wanted,) if len(places) == 1 else tuple(n for _node, n in places)
+        replicas = (wanted,) if len(places) == 1 else tuple([n for _node, n in places])
         self._put[job_id] = Partition(job_id, slices, (Tenant(job_id, replicas, "", boundary),))
         if self._drop:
             self._drop.pop(job_id, None)

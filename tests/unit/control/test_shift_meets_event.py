@@ -7,7 +7,7 @@ from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.control.state import empty
 from hocket.model.action import Pause, Start
-from hocket.model.event import EpochEnded, JobStarted, JobSubmitted
+from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.policies import find
@@ -26,3 +26,15 @@ def test_whoever_falls_behind_one_that_waits_is_noticed_though_an_event_ranked_i
     # The timer rings a little late, and what came meanwhile is taken in by the same cycle.
     actions = controller.cycle(10.01, [EpochEnded(10.01, "a", 1, {})] if reports else [])
     assert [(type(action), action.job) for action in actions] == [(Pause, "a")]
+
+
+def test_a_moment_foreseen_for_a_job_that_is_over_wakes_nobody():
+    policy = find("las").bound({"levels_gpu_s": [10.0]})
+    start = empty((Node("n", 2),), 0)
+    controller = Controller(start, policy.decide, policy.order, MemoryJournal(Header("las")), **policy.needs)
+    controller.cycle(0.0, [JobSubmitted(0.0, Job("a"))])
+    controller.cycle(2.0, [JobStarted(0.0, "a"), JobSubmitted(2.0, Job("b"))])
+    controller.cycle(5.0, [JobStarted(2.0, "b"), JobSubmitted(5.0, Job("both", sizes=(2,)))])
+    assert controller.next_timer_s() == pytest.approx(10.0), "a would fall behind the one that waits"
+    assert controller.cycle(6.0, [JobEnded(6.0, "a")]) == []
+    assert controller.next_timer_s() == pytest.approx(12.0), "b will"

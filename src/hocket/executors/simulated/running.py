@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from math import inf
 
-from msgspec import Struct
-
 from hocket.executors.simulated.task_graph import Iteration
 from hocket.model.action import Action
 from hocket.model.event import EpochEnded, Event, JobPrepared, ProgressReported
@@ -18,32 +16,40 @@ from hocket.workloads.truth import Truth
 Place = tuple[Holding, Partition]
 
 
-class Run(Struct, gc=False, eq=False):
+class Run:
     """One job in the simulated world."""
 
-    job: Job
-    truth: Truth
-    done_s: float = 0.0  # work done up to `since_s`
-    saved_s: float = 0.0  # work that a crash does not undo
-    since_s: float = 0.0
-    rate: float = 0.0
-    epoch: int = 0
-    generation: int = 0  # heap entries of older generations are void, but for the one numbered `entry`
-    entry: int = 0  # the number of its entry in the heap for what comes next; 0: it has none
-    entry_s: float = 0.0  # when that comes up; it is put off then, if what comes next is due later by now
-    next: int = 0  # the number that the entry should have, …
-    next_s: float = 0.0  # … and when it should come up
-    tenancies: dict[str, Place] = {}  # task → where it runs
-    pending: dict[str, tuple[Event, Place | None]] = {}  # task → a change under way
-    deferred: tuple[Action, ...] = ()  # changes that wait for the tenant's boundary
-    length: Boundary | None = None  # of its running epochs, where the plan sets one
-    turn_s: float = 0.0  # when the present running epoch began …
-    turn_done_s: float = 0.0  # … and what had been done then
-    prepared: JobPrepared | None = None  # said, or to be said
-    noise: float = 1.0
-    crashes: int = 0
-    observed_s: float = inf  # work at which its phases have been measured
-    iteration: Iteration | None = None  # of a job of several tasks, once it has run
+    # No struct: its fields are set all the time, and to set a field of one is slow.
+    __slots__ = (
+        "crashes", "deferred", "done_s", "entry", "entry_s", "epoch", "generation", "iteration", "job", "length",
+        "next", "next_s", "noise", "observed_s", "pending", "prepared", "rate", "saved_s", "since_s", "tenancies",
+        "truth", "turn_done_s", "turn_s",
+    )  # fmt: skip
+
+    def __init__(self, job: Job, truth: Truth) -> None:
+        self.job = job
+        self.truth = truth
+        self.done_s = 0.0  # work done up to `since_s`
+        self.saved_s = 0.0  # work that a crash does not undo
+        self.since_s = 0.0
+        self.rate = 0.0
+        self.epoch = 0
+        self.generation = 0  # heap entries of older generations are void, but for the one numbered `entry`
+        self.entry = 0  # the number of its entry in the heap for what comes next; 0: it has none
+        self.entry_s = 0.0  # when that comes up; it is put off then, if what comes next is due later by now
+        self.next = 0  # the number that the entry should have, …
+        self.next_s = 0.0  # … and when it should come up
+        self.tenancies: dict[str, Place] = {}  # task → where it runs
+        self.pending: dict[str, tuple[Event, Place | None]] = {}  # task → a change under way
+        self.deferred: tuple[Action, ...] = ()  # changes that wait for the tenant's boundary
+        self.length: Boundary | None = None  # of its running epochs, where the plan sets one
+        self.turn_s = 0.0  # when the present running epoch began …
+        self.turn_done_s = 0.0  # … and what had been done then
+        self.prepared: JobPrepared | None = None  # said, or to be said
+        self.noise = 1.0
+        self.crashes = 0
+        self.observed_s = inf  # work at which its phases have been measured
+        self.iteration: Iteration | None = None  # of a job of several tasks, once it has run
 
     def reached(self, work_s: float) -> bool:
         """Has it done so much work?"""

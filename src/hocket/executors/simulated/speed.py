@@ -51,7 +51,7 @@ def phases_of(truth: Truth, holding: Holding, kind: str) -> tuple[float, float]:
 
 def own_speed(truth: Truth, holding: Holding, kind: str) -> float:
     """Speed without companions: 1 at the reference size on a reference GPU."""
-    size = sum(holding.replicas)
+    size = holding.size
     if size == truth.reference_size:
         speed = 1.0
     elif truth.speed is not None:
