@@ -209,7 +209,7 @@ class InProcessExecutor:
         pack = self._packs[pid]
         here = [r for r in self._running.values() if r.partition == pid]
         most = min((r.left for r in here), default=0)
-        began_s = self._now_s()
+        began_s, began = self._now_s(), pack.clock_s()
         made = 0
         while made < most and not self._is_stopped:
             pack.step()
@@ -217,17 +217,18 @@ class InProcessExecutor:
             self._stepped(len(here))
             if len(pack.members) < len(here) or self._now_s() - began_s >= BURST_S:
                 break
-        self._measure(pack, here, made, began_s)
+        self._measure(pack, here, made, began)
         for checkpoint in pack.take_freed():
             self._fail(next(r for r in here if r.member.name == checkpoint.name), checkpoint.reason)
         for running in here:
             if running.job in self._running and running.left <= 0:
                 self._end(pack, running)
 
-    def _measure(self, pack: Pack, here: list[Running], made: int, began_s: float) -> None:
+    def _measure(self, pack: Pack, here: list[Running], made: int, began: float) -> None:
+        """By the clock that a step in turn was measured by."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        seconds = self._now_s() - began_s
+        seconds = pack.clock_s() - began
         in_turn_s = pack.times_s().get("turn")
         for running in here:
             running.stepped(made, seconds, len(here) - 1, in_turn_s)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ from hocket.runtimes.packing.training import NoRoom, Training
 
 MIB = 1 << 20
 
+_weighed: WeakKeyDictionary[Training, tuple[tuple[object, ...], Need]] = WeakKeyDictionary()
+
 
 class Admission:
     """Predicts, admits and learns. Where there is neither a GPU nor a limit, it lets everybody in."""
@@ -33,7 +36,7 @@ class Admission:
 
     def predict(self, training: Training) -> Need:
         """By a dry run, corrected by what was seen of its kind."""
-        need = need_of(training, example(training), self._device)
+        need = weighed(training, self._device)
         need = replace(need, data=self._library.footprint(training.data), kept=need.kept if self._keeps else 0)
         return self.memory.corrected(training, need)
 
@@ -76,6 +79,15 @@ class Admission:
         yield
         torch.cuda.synchronize(self._device)
         self.memory.learn(name, torch.cuda.max_memory_allocated(self._device) - before)
+
+
+def weighed(training: Training, device: torch.device) -> Need:
+    """By a dry run, once for each training: whoever submits it and whoever admits it ask the same."""
+    parts = training.module, training.optimiser, training.data, training.loss, training.forward, training.autocast
+    key = (device, training.accumulate, training.clip is None, *map(id, parts))
+    if training not in _weighed or _weighed[training][0] != key:
+        _weighed[training] = key, need_of(training, example(training), device)
+    return _weighed[training][1]
 
 
 def example(training: Training) -> Any:

@@ -25,7 +25,7 @@ class Certificate:
 
     way: str
     step: int  # the step that was made both ways
-    max_ulp: int  # 0: bitwise
+    max_ulp: int  # 0: bitwise; less: nothing was measured
     share_equal: float  # of all numbers
     max_scaled: float  # the largest difference over the largest number of its tensor
     repeat_ulp: int = 0  # how far two solo steps from the same state are apart: 0 if the device repeats itself
@@ -39,6 +39,8 @@ class Certificate:
     def __str__(self) -> str:
         if self.bitwise:
             return f"{self.way}: bitwise"
+        if self.max_ulp < 0:
+            return f"{self.way}: not measured"
         return (
             f"{self.way}: at most {self.max_ulp:,} ulp a step, {self.share_equal:.1%} equal,"
             f" within {self.max_scaled:.1e} of each tensor's largest"
@@ -84,6 +86,11 @@ class Ledger:
 def of_turn(member: Member) -> Certificate:
     """In turn, a model is trained by the same calls as alone."""
     return Certificate("turn", member.step, 0, 1.0, 0.0, measured=False)
+
+
+def not_measured(way: str, member: Member) -> Certificate:
+    """It was stepped this way, and neither it nor others of its kind were compared."""
+    return Certificate(way, member.step, -1, 0.0, 0.0, measured=False)
 
 
 def certified(

@@ -78,7 +78,7 @@ class Chooser:
         self._pace_s: float | None = None  # of late
         # One thread's own work is what counts where it does all of it: others on the machine then spoil no probe.
         alone = device.type == "cpu" and torch.get_num_threads() == 1
-        self._clock: Callable[[], float] = thread_time if alone else perf_counter
+        self.clock: Callable[[], float] = thread_time if alone else perf_counter
 
     def way(self, members: Sequence[Member]) -> Way:
         """The way for the next step of these models."""
@@ -207,7 +207,7 @@ class Chooser:
 
     def _has_slowed(self) -> bool:
         """Whether steps of late took longer than one in turn is known to take. Costs a look at the clock."""
-        now = self._clock()
+        now = self.clock()
         if self._began is not None:
             took = now - self._began
             self._pace_s = took if self._pace_s is None else 0.9 * self._pace_s + 0.1 * took
@@ -224,11 +224,11 @@ class Chooser:
         counts = probe.begins(way.settled([m for m in self._members if way.refuses(m) is None]))
         if counts:
             self._wait()
-        began = self._clock()
+        began = self.clock()
         run()
         if counts:
             self._wait()
-        probe.record(self._clock() - began, len(self._members) or 1)
+        probe.record(self.clock() - began, len(self._members) or 1)
         if not probe.candidates and probe.is_look:
             self._compared(probe.least_s)
 

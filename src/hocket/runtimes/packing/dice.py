@@ -126,6 +126,23 @@ def set_foreign(states: tuple[Any, Any]) -> None:
     np.random.set_state(states[1])
 
 
+class Watched:
+    """Whether anybody draws within from the global generators of the host; `undo` puts these back."""
+
+    def __enter__(self) -> Watched:
+        self._cpu, self._foreign = torch.default_generator.get_state(), foreign_states()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        same = torch.equal(self._cpu, torch.default_generator.get_state())
+        self.drew = not (same and same_states(self._foreign, foreign_states()))
+
+    def undo(self) -> None:
+        """As they stood."""
+        torch.default_generator.set_state(self._cpu)
+        set_foreign(self._foreign)
+
+
 def same_states(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
     """Whether nobody drew in between."""
     return bool(one[0] == other[0] and one[1][2:] == other[1][2:] and np.array_equal(one[1][1], other[1][1]))

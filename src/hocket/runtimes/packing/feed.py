@@ -7,6 +7,7 @@ and takes its batches from a common `Order`. `OwnFeed` iterates whatever it was 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sized
+from copy import copy
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -21,6 +22,7 @@ from torch.utils.data import (
     default_collate,
 )
 
+from hocket.runtimes.packing.dice import Watched
 from hocket.runtimes.packing.reading import Drew, Library, Order, read
 from hocket.runtimes.packing.resident import is_plain
 from hocket.runtimes.packing.tensors import leaves, mapped, shape
@@ -28,6 +30,9 @@ from hocket.runtimes.packing.tensors import leaves, mapped, shape
 ALIGNED = 64  # bytes, as fresh tensors are
 
 _DRAW_AT_THE_START = (SequentialSampler, RandomSampler, SubsetRandomSampler)  # and at no other time
+
+
+Began = tuple[Tensor, list[Tensor]]  # the host's and the loader's own generators when the epoch began
 
 
 class Batch(NamedTuple):
@@ -104,14 +109,18 @@ class SharedFeed:
         self._draws_outside = loader.generator is None or not has_own  # from the global generator
         self._order: Order | None = None
         self._at = 0  # examples of the present order that were used
-        # Reading plain tensors draws nothing, and workers draw from generators of their own.
+        self._began: Began | None = None
+        self._alone: OwnFeed | None = None  # Once workers were seen to draw: what they draw depends on who reads what.
+        # Reading plain tensors draws nothing, and what workers read is watched there.
         self._watched = loader.num_workers > 0 or is_plain(loader.dataset, loader.collate_fn)
         library.asked_for(loader.dataset, self._batch_size)
 
     def shared(self) -> Batch | None:
         """The next batch, if nothing has to be drawn for it."""
         order = self._order
-        if order is None or self._at >= self._end() or not self._watched or self._library.draws(order.dataset):
+        if self._alone is not None or order is None or self._at >= self._end():
+            return None
+        if not self._watched or self._library.draws(order.dataset):
             return None
         start, stop = self._at, min(self._at + self._batch_size, order.examples)
         try:
@@ -136,27 +145,47 @@ class SharedFeed:
 
     def next(self) -> Batch:
         """The next batch, of the next epoch if this one is over."""
+        if self._loader.num_workers and self._library.draws(self._loader.dataset):
+            return self._by_itself()
         if self._order is None or self._at >= self._end():
             self._begin_epoch()
         assert self._order is not None
         start, stop = self._at, min(self._at + self._batch_size, self._order.examples)
         batch = self._taken(self._order, start, stop)
+        if batch is None:
+            return self._by_itself()
         self._used(stop)
         return batch
 
-    def _taken(self, order: Order, start: int, stop: int) -> Batch:
+    def _by_itself(self) -> Batch:
+        """From workers of its own, as the loader alone has them, from the present place on."""
+        if self._alone is None:
+            goes_on = self._order is not None and self._at < self._end()
+            taken = -(-self._at // self._batch_size) if goes_on else 0
+            state = {**self.state(), "taken": taken, "began": self._began if goes_on else None}
+            if goes_on:  # A sampler that is read as far as workers are ahead may not have drawn its last number yet.
+                del state["generators"]
+            self._alone = OwnFeed(self._name, self._loader, self._library)
+            self._alone.restore(state)
+        batch = self._alone.next()
+        self.epoch, self.ended = self._alone.epoch, self._alone.ended
+        return batch
+
+    def _taken(self, order: Order, start: int, stop: int) -> Batch | None:
+        """None if workers draw."""
         shares = self._watched and not self._library.draws(order.dataset)
         if shares:
             try:
                 return self._common(order, start, stop)
             except Drew:
                 self._library.seen_drawing(order.dataset)
+                if self._loader.num_workers:
+                    return None
         # As the loader alone reads: this batch and no more, with the model's own dice.
-        before = torch.default_generator.get_state()
         copying = self._library.copying
-        value = read(order.dataset, order.indices[start:stop], self._loader.collate_fn, copying.pins)
-        drew = not torch.equal(before, torch.default_generator.get_state())
-        if drew or (self._loader.collate_fn is default_collate and not _slices(value, stop - start)):
+        with Watched() as watched:
+            value = read(order.dataset, order.indices[start:stop], self._loader.collate_fn, copying.pins)
+        if watched.drew or (self._loader.collate_fn is default_collate and not _slices(value, stop - start)):
             self._library.seen_drawing(order.dataset)
         self._watched = True
         return Batch(copying(value), None, shape(value))
@@ -167,12 +196,15 @@ class SharedFeed:
         size = 0 if self._loader.collate_fn is default_collate else self._batch_size
         draws = (type(sampler), getattr(sampler, "replacement", None), getattr(sampler, "num_samples", None), size)
         named = (*draws, *map(id, (getattr(sampler, "indices", None), self._loader.dataset, self._loader.collate_fn)))
+        starts = not self._loader.persistent_workers or not self.epoch  # Workers that stay are seeded once.
+        self._began = torch.default_generator.get_state(), self._own.states
         before = [*([torch.default_generator.get_state()] if self._draws_outside else []), *self._own.states]
-        key = (*named, self._draws_outside, *(state.numpy().tobytes() for state in before))
+        key = (*named, starts, self._draws_outside, *(state.numpy().tobytes() for state in before))
         self._order = self._library.remembered(key)
         if self._order is None:
             with self._own:
-                torch.empty((), dtype=torch.int64).random_(generator=self._loader.generator)  # as an iterator does
+                if starts:  # as an iterator does
+                    torch.empty((), dtype=torch.int64).random_(generator=self._loader.generator)
                 indices = torch.tensor(list(sampler), dtype=torch.int64)
             self._follow(indices)
             assert self._order is not None
@@ -196,17 +228,26 @@ class SharedFeed:
 
     def state(self) -> dict[str, Any]:
         """Where in which order, and how the loader's generators stand."""
+        if self._alone is not None:
+            return self._alone.state()
         return {
             "epoch": self.epoch,
             "ended": self.ended,
             "at": self._at,
+            "began": self._began,
             "indices": None if self._order is None else self._order.indices,  # never written to
             "generators": self._own.states,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on as if it had never stopped."""
-        self.epoch, self.ended, self._at = state["epoch"], state["ended"], state["at"]
+        self.epoch, self.ended = state["epoch"], state["ended"]
+        if "taken" in state:  # It had workers of its own.
+            self._library.seen_drawing(self._loader.dataset)
+            self._alone = OwnFeed(self._name, self._loader, self._library)
+            self._alone.restore(state)
+            return
+        self._alone, self._at, self._began = None, state["at"], state.get("began")
         self._own.states = state["generators"]
         if state["indices"] is not None:
             self._follow(state["indices"])
@@ -218,12 +259,15 @@ class OwnFeed:
     def __init__(self, name: str, data: Iterable[Any], library: Library) -> None:
         self.epoch = self.ended = 0
         self._name, self._data, self._copying = name, data, library.copying
+        if isinstance(data, DataLoader) and data.persistent_workers:  # Its workers serve one iterator at a time.
+            own: DataLoader[Any] = copy(data)
+            self._data, own._iterator = own, None
         batches = getattr(data, "batch_sampler", None)
         self._own = Generators(data, getattr(data, "sampler", None), batches, getattr(batches, "sampler", None))
         self._iterator: Iterator[Any] | None = None
         self._taken = 0  # batches of this epoch
         self._length = len(data) if isinstance(data, Sized) and not isinstance(data, DataLoader) else None
-        self._began: tuple[Tensor, list[Tensor]] | None = None  # the CPU's and its own generators when the epoch began
+        self._began: Began | None = None
 
     def next(self) -> Batch:
         """The next batch, of the next epoch if this one is over."""
@@ -277,7 +321,8 @@ class OwnFeed:
                 with self._own:
                     self._following()
             torch.default_generator.set_state(now)
-        self.epoch, self._taken, self._own.states = state["epoch"], state["taken"], state["generators"]
+        self.epoch, self._taken = state["epoch"], state["taken"]
+        self._own.states = state.get("generators", self._own.states)
 
 
 _NOTHING = object()

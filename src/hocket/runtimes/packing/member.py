@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from inspect import Parameter, signature
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from hocket.runtimes.packing.feed import Batch, Feed, feed_of
 from hocket.runtimes.packing.reading import Library
 from hocket.runtimes.packing.training import Refused, Training
 
+Place = tuple[torch.device, int]  # a piece of memory by its address
+
 FLAGS = ("capturable", "fused", "foreach", "differentiable", "initial_lr")  # how an optimiser works, not what it does
 
 
@@ -25,6 +28,7 @@ class Member:
     def __init__(self, training: Training, device: torch.device, library: Library, saved: Checkpoint | None) -> None:
         self.training, self.device, self.name = training, device, training.name
         self.module = training.module.to(device)
+        self.home: Any = None  # the pack it is in, where it was loaded by itself
         self.step = 0  # steps done
         self.optimiser = self._made_optimiser()
         self.flags = [{k: g[k] for k in FLAGS if k in g} for g in self.optimiser.param_groups]  # as the user set them
@@ -32,7 +36,8 @@ class Member:
         self.scaler = training.scaler
         self.parameters = [p for p in self.module.parameters() if p.requires_grad]
         self.buffers = [b for b in self.module.buffers() if b is not None]
-        self.tensors = frozenset(id(t) for t in (*self.module.parameters(), *self.buffers))
+        self.tensors = ids_of(self.module)
+        self._memory = memory_of(self.module)  # as it was loaded
         self.layers = ",".join(type(m).__name__ for m in self.module.modules())
         self.shapes = ",".join(str(tuple(p.shape)) for p in self.parameters)
         self.dice = Dice(device, training.seed)
@@ -43,8 +48,22 @@ class Member:
         self._fed_before: tuple[dict[str, Any], int] | None = None
         self._schedule_epochs = 0
         self._kinds = sorted({b.dtype for b in self.buffers}, key=str)
+        self.closes = _takes_closure(self.optimiser)
+        self.in_turn_only: str | None = None  # why no other way may run it
+        self.is_known = False  # Whether its forward pass was seen, and so whether a step can be made again.
+        if self.closes:
+            self.in_turn_only = f"its optimiser {type(self.optimiser).__name__} evaluates the loss as often as it likes"
+            if self.scaler is not None:
+                raise Refused(f"model '{self.name}': {type(self.optimiser).__name__} cannot be used with a scaler")
+        self._whole: dict[str, Any] | None = None
         if saved is not None:
             self.resume(saved)
+
+    def shares(self, tensors: frozenset[int], memory: frozenset[Place]) -> bool:
+        """Whether one of these parameters and buffers, by their ids, is its own, or lies in the same memory."""
+        if tensors & self.tensors:
+            return True
+        return bool(memory & self._memory and memory & memory_of(self.module))
 
     # -- what a step consists of ----------------------------------------------------------------------------
 
@@ -82,6 +101,16 @@ class Member:
 
     def loss_of(self, value: Any) -> Tensor:
         """The loss of one batch, divided by the number of batches in a step."""
+        if self.is_known:
+            return self._loss_of(value)
+        before = python_state(self.module)
+        loss = self._loss_of(value)
+        self.is_known = True
+        if changed := changes(before, python_state(self.module)):
+            self.in_turn_only = changed
+        return loss
+
+    def _loss_of(self, value: Any) -> Tensor:
         training = self.training
         with torch.autocast(self.device.type, training.autocast, enabled=training.autocast is not None):
             if training.forward is not None:
@@ -139,11 +168,27 @@ class Member:
         """One whole step, as it would be made alone. The batches were taken."""
         self.dice.take()
         try:
-            loss = self.gradients(self._values())
-            self.update()
+            if self.closes:
+                loss = self._closed()
+            else:
+                loss = self.gradients(self._values())
+                self.update()
         finally:
             self.dice.leave()
         self.done(loss)
+
+    def _closed(self) -> Tensor:
+        """A step of an optimiser that asks for the loss itself, on the same batches each time; the first loss."""
+        losses: list[Tensor] = []
+
+        def closure() -> Tensor:
+            losses.append(self.gradients(self._values()))
+            if self.training.clip is not None:
+                nn.utils.clip_grad_norm_(self.parameters, self.training.clip)
+            return losses[-1]
+
+        self.optimiser.step(closure)  # type: ignore[arg-type]
+        return losses[0]
 
     def read_from(self, library: Library) -> None:
         """Take the batches that come next from another library, where others read the same."""
@@ -154,7 +199,8 @@ class Member:
     # -- back to where the step began -----------------------------------------------------------------------
 
     def mark(self) -> None:
-        """Remember what a step changes before the optimiser does: generators and buffers."""
+        """Remember what a step changes before it may fail: generators and buffers, and weights if it asks again."""
+        self._whole = self.kept() if self.closes else None
         kept = [] if self._before is None else self._before[1]
         if len(kept) != len(self.buffers):
             kept = [torch.empty_like(b) for b in self.buffers]
@@ -165,6 +211,8 @@ class Member:
     def roll_back(self) -> None:
         """As marked; gradients are dropped, and the batches are kept for another try."""
         assert self._before is not None
+        if self._whole is not None:
+            self.put_back(self._whole)
         self.dice.restore(self._before[0])
         self._copy_buffers(self.buffers, self._before[1])
         if self._fed_before is not None:
@@ -277,3 +325,43 @@ class Member:
             schedule.step(self.loss.item())
         else:
             schedule.step()
+
+
+def ids_of(module: nn.Module) -> frozenset[int]:
+    """Its parameters and buffers."""
+    return frozenset(id(t) for t in (*module.parameters(), *module.buffers()))
+
+
+def memory_of(module: nn.Module) -> frozenset[Place]:
+    """Where these lie."""
+    tensors = (*module.parameters(), *module.buffers())
+    return frozenset((t.device, t.untyped_storage().data_ptr()) for t in tensors if t.numel())
+
+
+def has_hooks(optimiser: Optimizer) -> bool:
+    """Whether somebody is called before or after its steps."""
+    return bool(optimiser._optimizer_step_pre_hooks or optimiser._optimizer_step_post_hooks)
+
+
+def _takes_closure(optimiser: Optimizer) -> bool:
+    closure = signature(type(optimiser).step).parameters.get("closure")
+    return closure is not None and closure.default is Parameter.empty
+
+
+def python_state(module: nn.Module) -> dict[str, object]:
+    """The numbers, texts and flags that its parts have as plain attributes; PyTorch's own layers change none."""
+    return {
+        f"{name}.{key}" if name else key: value
+        for name, part in module.named_modules()
+        if not type(part).__module__.startswith("torch.nn.")
+        for key, value in vars(part).items()
+        if isinstance(value, bool | int | float | str)
+    }
+
+
+def changes(before: dict[str, object], after: dict[str, object]) -> str | None:
+    """What a call has changed of that: nothing that could be put back."""
+    for key, value in after.items():
+        if value != before.get(key, value):
+            return f"its forward pass changes its attribute '{key}', which only Python knows"
+    return None

@@ -9,12 +9,12 @@ from math import isfinite
 import torch
 
 from hocket.runtimes.packing.admission import Admission
-from hocket.runtimes.packing.certificate import Certificate, certified, of_turn
+from hocket.runtimes.packing.certificate import Certificate, certified, not_measured, of_turn
 from hocket.runtimes.packing.checkpoint import Checkpoint
 from hocket.runtimes.packing.choosing import Chooser, Remembered
 from hocket.runtimes.packing.dice import Outside
 from hocket.runtimes.packing.keeping import Keeper, Watch
-from hocket.runtimes.packing.member import Member
+from hocket.runtimes.packing.member import Member, ids_of, memory_of
 from hocket.runtimes.packing.memory import Memory, Need
 from hocket.runtimes.packing.parking import Parking, move
 from hocket.runtimes.packing.reading import Library
@@ -56,6 +56,7 @@ class Pack:
         self.library = Library(self.device)
         self.certificates: dict[str, Certificate] = {}
         self.steps = 0  # of the pack
+        self._inexact: dict[str, str] = {}  # by model: the last way that stepped it and may not be bitwise as alone
         self._exact, self._keep_every = exact, keep_every
         self._turn, self._lanes = Turn(), Lanes()
         remembered = _REMEMBERED if way is None else Remembered()
@@ -86,6 +87,7 @@ class Pack:
         self._refuse_shared(training)
         if checkpoint is None:
             self.certificates.pop(training.name, None)
+        self._inexact.pop(training.name, None)
         with Outside(self.device):
             need = self._admission.admit(training)
             member = self._placed(training, checkpoint)
@@ -136,9 +138,9 @@ class Pack:
         return member
 
     def _refuse_shared(self, training: Training) -> None:
-        own = {id(p) for p in (*training.module.parameters(), *training.module.buffers())}
+        tensors, memory = ids_of(training.module), memory_of(training.module)
         for other in self.members.values():
-            if own & other.tensors:
+            if other.shares(tensors, memory):
                 raise Refused(f"model '{training.name}' shares parameters with '{other.name}': each needs its own")
             if training.optimiser is other.optimiser or (training.scaler and training.scaler is other.scaler):
                 raise Refused(f"model '{training.name}' shares its optimiser or scaler with '{other.name}'")
@@ -243,16 +245,24 @@ class Pack:
         rest = [] if len(able) == len(members) else [m for m in members if m not in able]
         failed: dict[str, Exception] = {}
         looks_back = self._fixed is None and self._chooser.looks_back()
-        new = [] if self.is_probing else [m for m in able if not self._has_certificate(m, way)]
+        # A probe's steps stand. On a GPU those that are captured are measured once they are chosen.
+        skips = self.is_probing and (way.exact or self.device.type == "cuda")
+        new = [] if skips else [m for m in able if m.is_known and not self._has_certificate(m, way)]
         if way is self._turn or not able or looks_back:
             self._chooser.measured(lambda: failed.update(self._in_turn(members)))
         elif new and way.settled(new) and all(m.is_fed for m in members):
+            self._mark_inexact(way, able)
             measured = new if self._exact else self._ledger.to_measure(new, way.name)
             failed.update(self._certify(way, measured, able))
             failed.update(self._in_turn(rest))
         else:
+            self._mark_inexact(way, able)
             self._chooser.measured(lambda: failed.update({**way.step(able), **self._in_turn(rest)}))
         self._sort_out(failed)
+
+    def _mark_inexact(self, way: Way, members: Sequence[Member]) -> None:
+        if not way.exact:
+            self._inexact.update((member.name, way.name) for member in members)
 
     def _in_turn(self, members: Sequence[Member]) -> dict[str, Exception]:
         failed: dict[str, Exception] = {}
@@ -365,16 +375,23 @@ class Pack:
         """Whether ways are being measured now."""
         return self._fixed is None and self._chooser.probe is not None
 
+    def clock_s(self) -> float:
+        """The time that ways are measured by: one thread's own where it does all of the work, else the clock's."""
+        return self._chooser.clock()
+
     def times_s(self) -> dict[str, float]:
         """Step times of the present mix by way, as the probe found them."""
         return self._chooser.times_s()
 
     def certificate(self, model: Member | str) -> Certificate:
-        """How far this model's steps are from its solo run's."""
+        """How far this model's steps here are from its solo run's, by whatever way they were made."""
         member = self._known(model)
-        if self._way is self._turn or member.name not in self.certificates:
-            return of_turn(member)
-        return self.certificates[member.name]
+        own, inexact = self.certificates.get(member.name), self._inexact.get(member.name)
+        if inexact is None:
+            return of_turn(member) if own is None or self._way is self._turn else own
+        if own is None or own.way != inexact:
+            own = self._ledger.of_its_kind(member, inexact) or not_measured(inexact, member)
+        return own
 
     def refusals(self) -> dict[str, str]:
         """By model: why the present way does not take it, so that it goes in turn."""

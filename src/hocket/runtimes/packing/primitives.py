@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 import torch
 
 from hocket.runtimes.packing.checkpoint import Checkpoint
-from hocket.runtimes.packing.member import Member
+from hocket.runtimes.packing.member import Member, ids_of, memory_of
 from hocket.runtimes.packing.pack import Pack
 from hocket.runtimes.packing.training import Refused, Training
 
-_homes: WeakKeyDictionary[Member, Pack] = WeakKeyDictionary()
+_loaded: WeakSet[Member] = WeakSet()  # Each knows its pack; who drops both has freed the memory, too.
 
 
 def load(training: Training, device: torch.device | str = "cpu", checkpoint: Checkpoint | None = None) -> Member:
     """Bring a model to a device, to begin or to go on from a checkpoint."""
+    training.refuse()
+    if _there(training) is not None:
+        gc.collect()  # It may be one that nobody knows any more.
+    if (other := _there(training)) is not None:
+        if other.name == training.name:
+            raise Refused(f"model '{training.name}' is loaded already")
+        raise Refused(f"model '{training.name}' shares parameters with '{other.name}': each needs its own")
     home = Pack(device)
-    member = home.load(training, checkpoint)
-    _homes[member] = home
-    return member
+    return _at_home(home.load(training, checkpoint), home)
 
 
 def pack(members: Iterable[Member], **options: Any) -> Pack:
@@ -31,15 +37,31 @@ def pack(members: Iterable[Member], **options: Any) -> Pack:
         raise Refused("a pack needs at least one model")
     together = Pack(chosen[0].device, **options)
     for member in chosen:
-        if member in _homes:
-            _homes[member].let_go(member)
-        together.adopt(member)
-        _homes[member] = together
+        if _is_loaded(member):
+            member.home.let_go(member)
+        _at_home(together.adopt(member), together)
     return together
 
 
 def free(member: Member) -> Checkpoint:
     """Take a model off its device; its weights, optimiser, schedule, generators and place in the data."""
-    if member not in _homes or member.name not in _homes[member].members:
+    if not _is_loaded(member):
         raise Refused(f"model '{member.name}' is not loaded")
-    return _homes.pop(member).free(member)
+    home, member.home = member.home, None
+    checkpoint: Checkpoint = home.free(member)
+    return checkpoint
+
+
+def _at_home(member: Member, home: Pack) -> Member:
+    member.home = home
+    _loaded.add(member)
+    return member
+
+
+def _is_loaded(member: Member) -> bool:
+    return member.home is not None and member.home.members.get(member.name) is member
+
+
+def _there(training: Training) -> Member | None:
+    tensors, memory = ids_of(training.module), memory_of(training.module)
+    return next((m for m in _loaded if _is_loaded(m) and m.shares(tensors, memory)), None)

@@ -14,8 +14,9 @@ from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
+from hocket.runtimes.packing.dice import Watched
 from hocket.runtimes.packing.resident import Resident, fits, is_plain, resident_of
 from hocket.runtimes.packing.tensors import joined, leaves, mapped, n_bytes
 
@@ -127,10 +128,10 @@ class Order:
             return self._copying.beside(lambda: resident.gathered(places))
         if self._workers:
             return self._copying(self._read_ahead(number))
-        before = torch.default_generator.get_state()
-        value = read(self.dataset, self.indices[begins:ends], self._collate, self._copying.pins)
-        if not torch.equal(before, torch.default_generator.get_state()):
-            torch.default_generator.set_state(before)
+        with Watched() as watched:
+            value = read(self.dataset, self.indices[begins:ends], self._collate, self._copying.pins)
+        if watched.drew:
+            watched.undo()
             raise Drew
         return self._copying(value)
 
@@ -139,12 +140,31 @@ class Order:
             begins = range(number * self.stretch, self.examples, self.stretch)
             stretches = [self.indices[first : first + self.stretch].tolist() for first in begins]
             reader: DataLoader[Any] = DataLoader(
-                self.dataset, batch_sampler=stretches, num_workers=self._workers, collate_fn=self._collate,
-                generator=torch.Generator(), pin_memory=self._copying.pins,
+                Seen(self.dataset, self._collate), batch_sampler=stretches, num_workers=self._workers,
+                collate_fn=_as_it_is, generator=torch.Generator(), pin_memory=self._copying.pins,
             )  # fmt: skip
             self._ahead = number, iter(reader)
         self._ahead = number + 1, self._ahead[1]
-        return next(self._ahead[1])
+        value, drew = next(self._ahead[1])
+        if drew:
+            raise Drew
+        return value
+
+
+class Seen(Dataset[Any]):
+    """A data set that is read in a worker process, where somebody looks whether reading draws."""
+
+    def __init__(self, dataset: Any, collate: Collate) -> None:
+        self._dataset, self._collate = dataset, collate
+
+    def __getitems__(self, indices: list[int]) -> tuple[Any, bool]:
+        with Watched() as watched:
+            value = read(self._dataset, torch.tensor(indices), self._collate)
+        return value, watched.drew
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 class Library:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ from hocket.model.event import (
 )
 from hocket.model.partition import Holding, Partition, Sharing, Slice, Tenant
 from hocket.model.view import Tier
-from hocket.pack import Refused, Training
+from hocket.pack import Pack, Refused, Training
 
 DATA = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
 
@@ -245,3 +245,13 @@ def test_time_that_somebody_waits_for_comes_while_models_train() -> None:
     assert moment is not None
     assert moment[0] >= until_s
     assert list(moment[1]) == []
+
+
+def test_steps_beside_others_and_steps_in_turn_are_measured_by_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a machine where others are at work seems to slow packs down, and nothing else."""
+    ticks = count()
+    monkeypatch.setattr(Pack, "clock_s", lambda _pack: next(ticks) * 7.0)
+    world = World()
+    world.do(begin(Start, "a@1"))
+    (ended, _) = world.do()
+    assert ended.metrics[STEP_S] * 10 % 7.0 == pytest.approx(0)

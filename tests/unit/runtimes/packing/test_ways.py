@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from solo import Recipe, alone, data, training
 from torch import nn
 
 from hocket.pack import Pack
-from hocket.runtimes.packing import choosing
-from hocket.runtimes.packing.certificate import compared, ulps
+from hocket.runtimes.packing import admission, choosing
+from hocket.runtimes.packing.certificate import compared, not_measured, ulps
 from hocket.runtimes.packing.choosing import LOOK_NOT_BEFORE, Chooser, Remembered
 from hocket.runtimes.packing.dry_run import need_of
 from hocket.runtimes.packing.networks import NETWORKS, mlp3
@@ -56,6 +57,34 @@ def test_two_models_of_a_kind_are_measured_and_all_where_the_way_must_be_exact(e
     assert found.keys() == pack.members.keys()
     assert sum(c.measured for c in found.values()) == measured
     assert all(c.bitwise for c in found.values())
+
+
+def test_a_model_that_was_probed_another_way_is_not_called_bitwise_for_going_in_turn_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In turn is taken after the probe, whatever that has found."""
+    pack, examples = Pack(), data()
+    pack._chooser._remembered = Remembered()
+    pack._ledger = pack._chooser._remembered.certificates[False]
+    monkeypatch.setattr(pack._chooser, "_fastest", lambda _times: pack._turn)
+    recipes = [Recipe(f"m{k}", seed=k, hidden=32, steps=80) for k in range(3)]
+    for recipe in recipes:
+        pack.load(training(recipe, examples))
+    ways = {"turn"}
+    while pack.steps < 79:
+        pack.step()
+        ways.add(pack.way)
+    assert pack.way == "turn"
+    assert "fused" in ways, "nothing else was tried"
+    for recipe in recipes:
+        model, _ = alone(replace(recipe, steps=79), examples)
+        theirs = pack.members[recipe.name].module.state_dict()
+        is_same = all(torch.equal(value, theirs[key]) for key, value in model.state_dict().items())
+        assert is_same or not pack.certificate(recipe.name).bitwise
+        assert pack.certificate(recipe.name).way == "fused"
+    unknown = not_measured("graphs", pack.members["m0"])
+    assert "not measured" in str(unknown)
+    assert not unknown.bitwise
 
 
 def test_weights_are_the_models_own_again_when_they_leave_a_stack() -> None:
@@ -300,6 +329,18 @@ def test_a_dry_run_is_made_for_two_batches_and_drawn_through_for_others(monkeypa
     dry_run._passes.clear()
     assert need(1000) == pytest.approx(predicted[1000], rel=0.01)
     assert predicted[200] < predicted[400] < predicted[1000]
+
+
+def test_a_training_is_weighed_once_unless_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, plain = [], admission.need_of
+    monkeypatch.setattr(admission, "need_of", lambda *args: runs.append(1) or plain(*args))
+    made, pack = training(Recipe("m"), data()), Pack(memory_mib=100)
+    first = pack.predict(made)
+    pack.load(made)
+    assert Pack(memory_mib=100).predict(made) == first
+    assert len(runs) == 1
+    made.module = mlp3()
+    assert pack.predict(made).parameters > first.parameters
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adagrad
 
-from hocket.runtimes.packing.member import FLAGS, Member
+from hocket.runtimes.packing.member import FLAGS, Member, has_hooks
 
 
 class CapturedOptimiser:
@@ -29,7 +29,8 @@ class CapturedOptimiser:
         plain = sgd or (adagrad and not changes)  # Its numbers are the same in every step.
         # With the rate in a tensor, or counters on the device, the arithmetic is not quite that of the plain ones.
         can = (plain and not (changes and exact)) or (all("capturable" in g for g in self._groups) and not exact)
-        self.inside = can and member.scaler is None  # A scaler asks the host whether to step.
+        # A scaler asks the host whether to step, and a hook is called there.
+        self.inside = can and member.scaler is None and not has_hooks(member.optimiser)
         self._reads_rate = self.inside and (changes or not plain)
         self._counters = self._host_counters() if self.inside and adagrad else []
         self._rates: list[Tensor] = []

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.ways.stack import NotStackable, Stack, plan_of, signature
-from hocket.runtimes.packing.ways.stacked_optimiser import StackedOptimiser, kind_of
+from hocket.runtimes.packing.ways.stacked_optimiser import StackedOptimiser, kind_of, steps_all
 from hocket.runtimes.packing.ways.turn import Turn
 from hocket.runtimes.packing.ways.way import without_frames
 
@@ -25,7 +25,7 @@ class Group:
         self.members = list(members)
         self.stack = Stack(members, plan)
         kinds = {kind_of(member) for member in members}
-        together = self.stack.all_stacked and len(kinds) == 1 and None not in kinds
+        together = self.stack.all_stacked and len(kinds) == 1 and None not in kinds and all(map(steps_all, members))
         self.optimiser = StackedOptimiser(members, self.stack.stacked) if together else None
 
     def part(self) -> None:
@@ -95,6 +95,8 @@ class Fused:
         training = member.training
         if member.device.type != "cpu":
             return "stacked weights pay on the CPU only"
+        if member.in_turn_only is not None:
+            return member.in_turn_only
         if training.loss is None:
             return "its loss is not one of outputs and targets"
         if training.autocast is not None or training.scaler is not None or training.accumulate > 1:

@@ -208,6 +208,8 @@ class Graphs:
         """What no graph can hold."""
         if member.device.type != "cuda":
             return "graphs are captured on CUDA devices only"
+        if member.in_turn_only is not None:
+            return member.in_turn_only
         if isinstance(member.schedule, ReduceLROnPlateau):
             return "its schedule looks at every loss"
         return None

@@ -30,6 +30,8 @@ class Joint:
 
     def refuses(self, member: Member) -> str | None:
         """Models with several batches to a step: their graphs would all be held at once."""
+        if member.in_turn_only is not None:
+            return member.in_turn_only
         if member.training.accumulate > 1:
             return "accumulates gradients over several batches"
         if member.name in self._drawing:

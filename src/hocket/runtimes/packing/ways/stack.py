@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
+from torch.nn.modules.module import _has_any_global_hook
 
-from hocket.runtimes.packing.member import Member
+from hocket.runtimes.packing.dry_run import twin
+from hocket.runtimes.packing.member import Member, changes, python_state
 
 # Element by element, so that it does not matter whether a tensor is one model's or all models'.
 ELEMENTWISE_MODULES = (
@@ -26,6 +28,7 @@ ELEMENTWISE: tuple[Any, ...] = (
 )  # fmt: skip
 ARITHMETIC = (operator.add, operator.mul, operator.sub, torch.add, torch.mul)  # of two tensors of one form
 METHODS = ("relu", "tanh", "sigmoid")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class NotStackable(Exception):
@@ -34,10 +37,15 @@ class NotStackable(Exception):
 
 def plan_of(module: nn.Module) -> fx.GraphModule:
     """The module's operations in order, if every one of them can be made for several models at once."""
+    refuse_more_than_layers(module)
     try:
-        traced = fx.symbolic_trace(module)
+        called = twin(module)  # Tracing calls a module, which may count its calls.
+        before = python_state(called)
+        traced = fx.symbolic_trace(called)
     except Exception as error:
         raise NotStackable(f"its forward pass cannot be traced: {str(error).splitlines()[0]}") from error
+    if changed := changes(before, python_state(called)):
+        raise NotStackable(changed)
     inputs = [node for node in traced.graph.nodes if node.op == "placeholder"]
     if len(inputs) != 1:
         raise NotStackable(f"its forward pass takes {len(inputs)} inputs")
@@ -56,6 +64,22 @@ def plan_of(module: nn.Module) -> fx.GraphModule:
     return traced
 
 
+def refuse_more_than_layers(module: nn.Module) -> None:
+    """Stacked layers are not called: what hangs on a layer's call, or on a parameter of its own, would be left out."""
+    if _has_any_global_hook():  # type: ignore[no-untyped-call]
+        raise NotStackable("hooks are called for all modules of the process")
+    for name, part in module.named_modules():
+        if any(getattr(part, hooks) for hooks in _HOOKS) or "forward" in vars(part):
+            raise NotStackable(f"its layer '{name}' has a hook, or a forward of its own")
+    seen: dict[int, str] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+            raise NotStackable(f"its parameter '{name}' has a hook")
+        if id(parameter) in seen:
+            raise NotStackable(f"its parameter '{name}' is its '{seen[id(parameter)]}', too")
+        seen[id(parameter)] = name
+
+
 def _known(node: fx.Node) -> bool:
     if node.target in ARITHMETIC:
         return all(isinstance(a, fx.Node) for a in node.args) and not node.kwargs
@@ -70,7 +94,8 @@ def signature(plan: fx.GraphModule) -> tuple[object, ...]:
     for node in plan.graph.nodes:
         if node.op == "call_module":
             layer = plan.get_submodule(node.target)
-            found.append((type(layer), layer.extra_repr(), layer.training, tuple(p.dtype for p in layer.parameters())))
+            weights = tuple((p.dtype, p.requires_grad) for p in layer.parameters())
+            found.append((type(layer), layer.extra_repr(), layer.training, weights))
         else:
             found.append((node.op, str(node.target), str(node.args), str(node.kwargs)))
     return tuple(found)

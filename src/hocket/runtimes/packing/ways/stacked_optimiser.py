@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from hocket.runtimes.packing.member import Member
+from hocket.runtimes.packing.member import Member, has_hooks
 
 _KINDS: dict[type[Optimizer], tuple[str, ...]] = {
     SGD: ("momentum_buffer",),
@@ -35,6 +35,12 @@ def kind_of(member: Member) -> tuple[object, ...] | None:
     flags = tuple(bool(group.get(flag)) for flag in _FLAGS)
     has_momentum = type(optimiser) is not SGD or bool(group["momentum"])
     return (type(optimiser), flags, has_momentum, bool(group["weight_decay"]))
+
+
+def steps_all(member: Member) -> bool:
+    """Whether its optimiser steps every weight that is trained, and nothing else happens then."""
+    stepped = {id(p) for group in member.optimiser.param_groups for p in group["params"]}
+    return not has_hooks(member.optimiser) and all(id(p) in stepped for p in member.parameters)
 
 
 class StackedOptimiser:
