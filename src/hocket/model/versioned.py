@@ -155,7 +155,23 @@ def versioned(items: Iterable[tuple[K, V]] = ()) -> VersionedMap[K, V]:
     return VersionedMap(dict(items))
 
 
-class OpenMap(Generic[K, V]):
+class _Open:
+    """What an open map and an open queue have in common."""
+
+    __slots__ = ()
+
+    sealed: Any  # the newest value
+    undo: Any  # what it needs to stay one; None if nobody has it
+
+    def _is_watched(self) -> bool:
+        """Before the first edit since the newest value was sealed: does anybody have it?"""
+        if getrefcount(self.sealed) > _OURS:
+            return True
+        self.undo = None
+        return False
+
+
+class OpenMap(_Open, Generic[K, V]):
     """A mapping that is being changed. Read it by `live`; `seal()` is its value at this moment."""
 
     __slots__ = ("_seals", "live", "sealed", "undo")  # No struct: to set a field of one is slow.
@@ -186,13 +202,6 @@ class OpenMap(Generic[K, V]):
             if undo is not None and (undo or self._is_watched()) and key not in undo:
                 undo[key] = live[key]
             del live[key]
-
-    def _is_watched(self) -> bool:
-        """Before the first edit since the newest value was sealed: does anybody have it?"""
-        if getrefcount(self.sealed) > _OURS:
-            return True
-        self.undo = None
-        return False
 
     def seal(self) -> VersionedMap[K, V]:
         """The value at this moment; the same one as before if nothing was changed since, or nobody had it."""
@@ -334,7 +343,7 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         return f"VersionedQueue({list(self)!r})"
 
 
-class OpenQueue(Generic[K]):
+class OpenQueue(_Open, Generic[K]):
     """A queue that is being changed; `seal()` is its value at this moment."""
 
     __slots__ = ("_buckets", "_seals", "count", "sealed", "undo")
@@ -367,13 +376,6 @@ class OpenQueue(Generic[K]):
             undo.append((bucket, entry, False))
         self.count -= 1
         _remove(self._buckets, bucket, entry)
-
-    def _is_watched(self) -> bool:
-        """Before the first edit since the newest value was sealed: does anybody have it?"""
-        if getrefcount(self.sealed) > _OURS:
-            return True
-        self.undo = None
-        return False
 
     def first(self) -> Entry | None:
         """The first entry of all, or None."""

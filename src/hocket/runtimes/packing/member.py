@@ -17,7 +17,7 @@ from hocket.runtimes.packing.feed import Batch, Feed, feed_of
 from hocket.runtimes.packing.reading import Library
 from hocket.runtimes.packing.training import Refused, Training
 
-Place = tuple[torch.device, int]  # a piece of memory by its address
+Address = tuple[torch.device, int]  # of a piece of memory
 
 FLAGS = ("capturable", "fused", "foreach", "differentiable", "initial_lr")  # how an optimiser works, not what it does
 
@@ -59,7 +59,7 @@ class Member:
         if saved is not None:
             self.resume(saved)
 
-    def shares(self, tensors: frozenset[int], memory: frozenset[Place]) -> bool:
+    def shares(self, tensors: frozenset[int], memory: frozenset[Address]) -> bool:
         """Whether one of these parameters and buffers, by their ids, is its own, or lies in the same memory."""
         if tensors & self.tensors:
             return True
@@ -328,11 +328,11 @@ class Member:
 
 
 def ids_of(module: nn.Module) -> frozenset[int]:
-    """Its parameters and buffers."""
+    """Its parameters and buffers, by which objects they are."""
     return frozenset(id(t) for t in (*module.parameters(), *module.buffers()))
 
 
-def memory_of(module: nn.Module) -> frozenset[Place]:
+def memory_of(module: nn.Module) -> frozenset[Address]:
     """Where these lie."""
     tensors = (*module.parameters(), *module.buffers())
     return frozenset((t.device, t.untyped_storage().data_ptr()) for t in tensors if t.numel())
