@@ -168,7 +168,7 @@ def main(arguments: list[str]) -> None:
             chosen.device, chosen.models, chosen.counts, chosen.budget, chosen.unit, chosen.resource, chosen.journals,
             chosen.quick,
         )  # fmt: skip
-        kept, parts = Kept(chosen.kept), chosen.only or [p for p in PARTS if p not in ("sweeps", "exact")]
+        kept, parts = Kept(chosen.kept), chosen.only or [p for p in PARTS if p not in ("sweeps", "exact", "agreement")]
         measured(tasks(parts, wanted), kept, time.monotonic() + 60 * chosen.minutes, say)
         for part in PARTS:
             if rows := [row for row in kept.rows if row["part"] == part]:

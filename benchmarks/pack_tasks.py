@@ -24,12 +24,13 @@ from hocket.runtimes.packing.measuring.stepping import clock, in_turn_s, packed
 from hocket.runtimes.packing.networks import NETWORKS
 
 PAPERS = ("mobilenet-v2", "resnet-50", "densenet-121", "mlp-3")  # those whose goals are open first
-PARTS = ("sweeps", "exact", "steps", "processes", "memory")  # by what is worth most; the first two need Hocket
+PARTS = ("sweeps", "exact", "agreement", "steps", "processes", "memory")  # by worth; the first three need Hocket
 EAGER_S = {  # a step of one model on an H200; the rest is as small as these
     "mlp-3": 0.002, "mobilenet-v2": 0.022, "resnet-50": 0.03, "densenet-121": 0.067,
 }  # fmt: skip
 UNITS_IN_ALL, STRETCHES = 1581, 206  # of Hyperband with R = 81 and η = 3
 STRETCH_S = 0.2  # to make, load, judge and save a model, each time that it goes on
+AGREEMENT_SEEDS = 5
 SAVE_S = 15.0  # before the time is over a sweep is told to stop
 
 
@@ -106,9 +107,10 @@ def measured(tasks: Iterator[Task], kept: Kept, until: float, say: Callable[[obj
 def tasks(parts: list[str], wanted: Wanted) -> Iterator[Task]:
     """All that the parts consist of, in their order."""
     for part in parts:
-        yield from {"sweeps": sweeps, "steps": steps, "exact": exact, "processes": processes, "memory": memory}[part](
-            wanted
-        )
+        yield from {
+            "sweeps": sweeps, "exact": exact, "agreement": agreement, "steps": steps, "processes": processes,
+            "memory": memory,
+        }[part](wanted)  # fmt: skip
 
 
 # -- parts --------------------------------------------------------------------------------------------------
@@ -139,25 +141,55 @@ def exact(wanted: Wanted) -> Iterator[Task]:
         def both(until: float, name: str = name) -> dict[str, Any]:
             before, torch.backends.cudnn.deterministic = torch.backends.cudnn.deterministic, True
             try:
-                found = [_swept(wanted, name, p, until, exact=True) for p in ("pack_none", "pack_gain")]
+                found = [_swept(wanted, name, p, until, small=True, exact=True) for p in ("pack_none", "pack_gain")]
             finally:
                 torch.backends.cudnn.deterministic = before
             alone, together = found
             same = alone["digest"] == together["digest"]
             return {"same": same, "unpacked_s": alone["seconds"], "packed_s": together["seconds"], **together}
 
-        yield Task({"part": "exact", "model": name}, 2 * (78 * 4 * EAGER_S[name] + 25 * STRETCH_S) + 20, both)
+        yield Task({"part": "exact", "model": name}, 2 * _small_s(name) + 20, both)
 
 
-def _swept(wanted: Wanted, name: str, policy: str, until: float, exact: bool = False) -> dict[str, Any]:
-    """One sweep; an exact one is small."""
+def agreement(wanted: Wanted) -> Iterator[Task]:
+    """How often small sweeps in whatever way is fastest have one winner: unpacked twice, and packed.
+
+    Where convolutions do not repeat themselves, two unpacked sweeps differ too: that is what packing is held against.
+    """
+    for seed in range(1 if wanted.tiny else AGREEMENT_SEEDS):
+        for name in (m for m in PAPERS if m in wanted.models):
+
+            def thrice(until: float, name: str = name, seed: int = seed) -> dict[str, Any]:
+                policies = ("pack_none", "pack_none", "pack_gain")
+                alone, again, packed = (_swept(wanted, name, p, until, small=True, seed=seed) for p in policies)
+                return {
+                    "again_agrees": alone["winner"] == again["winner"],
+                    "packed_agrees": alone["winner"] == packed["winner"],
+                    "winners": [found["winner"] for found in (alone, again, packed)],
+                    "best": [found["best"] for found in (alone, again, packed)],
+                    "digests": [found["digest"] for found in (alone, again, packed)],
+                    "seconds": [round(found["seconds"], 2) for found in (alone, again, packed)],
+                }
+
+            yield Task({"part": "agreement", "model": name, "seed": seed}, 3 * _small_s(name), thrice)
+
+
+def _small_s(name: str) -> float:
+    """What a small sweep is expected to take unpacked."""
+    return 78 * 4 * EAGER_S[name] + 25 * STRETCH_S
+
+
+def _swept(
+    wanted: Wanted, name: str, policy: str, until: float, *, small: bool = False, exact: bool = False, seed: int = 0
+) -> dict[str, Any]:
+    """One sweep; a small one keeps no journal."""
     from hocket.reproductions.pack_sweep import study_of, swept
 
-    sizes = {"unit": 4, "resource": 9} if exact else {"unit": wanted.unit, "resource": wanted.resource}
-    if exact and wanted.tiny:
+    sizes = {"unit": 4, "resource": 9} if small else {"unit": wanted.unit, "resource": wanted.resource}
+    if small and wanted.tiny:
         sizes = {"unit": 1, "resource": 3}
-    folder = wanted.journals / f"{name}-{policy}" if wanted.journals is not None and not exact else None
-    study = study_of(name, policy, 0, exact=exact, folder=folder, **sizes)
+    folder = wanted.journals / f"{name}-{policy}" if wanted.journals is not None and not small else None
+    study = study_of(name, policy, seed, exact=exact, folder=folder, **sizes)
     now = clock(wanted.device)
     told = False
 
@@ -193,7 +225,10 @@ def steps(wanted: Wanted) -> Iterator[Task]:
                 setup = wanted.setup(name)
                 row: dict[str, Any] = {"batch": setup.batch, "eager_ms": in_turn_s(setup, n, device, budget_s) * 1e3}
                 if device == "cuda":
-                    row["graph_in_turn_ms"] = in_turn_s(setup, n, device, budget_s, graphs=True) * 1e3
+                    try:
+                        row["graph_in_turn_ms"] = in_turn_s(setup, n, device, budget_s, graphs=True) * 1e3
+                    except torch.OutOfMemoryError:  # Each graph keeps its activations.
+                        row["graph_in_turn"] = "does not fit"
                 found = packed([setup] * n, device, budget_s)
                 row["pack_ms"] = found.step_s * 1e3
                 for against in ("eager", "graph_in_turn"):

@@ -89,6 +89,7 @@ def test_every_part_runs_to_its_end_on_whatever_is_there(tmp_path: Path, capsys:
     assert found["command"].startswith("python -m benchmarks.pack --quick")
     assert {row["policy"]: row["winner"] for row in found["sweeps"]}.keys() == {"pack_gain", "pack_none"}
     assert found["exact"][0]["same"], "an exact sweep is not the same, packed or not"
+    assert found["agreement"][0]["again_agrees"], "a CPU repeats itself"
     assert found["steps"][0]["pack_ms"] > 0
     assert found["processes"][0]["processes_ms"] > 0
     assert [row["batch"] for row in found["memory"]] == [50, 64, 100]

@@ -36,7 +36,8 @@ class Pack:
 
     `way` fixes how it runs; `exact` keeps to ways that make the same operations as a solo run. `memory_mib` limits
     what is predicted for all models together. Every `keep_every` steps a model's state is kept, for the case that it
-    fails; None: never, and it is then freed as it stands.
+    fails; None: never, and it is then freed as it stands. What packs measure is `remembered` by all of a process,
+    unless they are given a memory of their own.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Pack:
         memory_mib: float | None = None,
         keep_every: int | None = 200,
         check_every: int = 50,
+        remembered: Remembered | None = None,
     ) -> None:
         self.device = device_of(device)
         if way is not None and way not in WAYS:
@@ -59,7 +61,7 @@ class Pack:
         self._inexact: dict[str, str] = {}  # by model: the last way that stepped it and may not be bitwise as alone
         self._exact, self._keep_every = exact, keep_every
         self._turn, self._lanes = Turn(), Lanes()
-        remembered = _REMEMBERED if way is None else Remembered()
+        remembered = remembered or (_REMEMBERED if way is None else Remembered())
         self._chooser = Chooser(self.device, self._ways(way), remembered)
         self._ledger = remembered.certificates[exact]
         self._fixed = next((w for w in self._chooser.ways if w.name == way), None)

@@ -38,6 +38,12 @@ def packed(way: str, exact: bool, recipes: tuple[Recipe, ...] = RECIPES) -> tupl
     waiting = list(recipes)
     for _ in range(len(recipes) - 2):
         pack.load(training(waiting.pop(0), examples, CUDA))
+    for _ in range(12):
+        pack.step()
+    left = {r: pack.free(r.name) for r in recipes[:3]}  # between two stretches of a sweep, say
+    pack.step()
+    for recipe, checkpoint in left.items():
+        pack.load(training(recipe, examples, CUDA), checkpoint)
     for checkpoint in pack.run():
         ended[checkpoint.name] = checkpoint
         if waiting:

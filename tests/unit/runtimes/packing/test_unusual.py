@@ -1,4 +1,7 @@
-"""Models that are not like most: hooks, tied weights, closures, Python state, data that draw. Each still as alone."""
+"""Models that are not like most: hooks, tied weights, closures, Python state, data that draw. Each still as alone.
+
+On a machine with a GPU all of it runs there, and captured as well.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from torch.utils.data import DataLoader, Dataset
 from hocket.pack import Pack, Refused, Training
 from hocket.runtimes.packing.dry_run import need_of
 
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+CAPTURED = ["graphs", "graph"] if DEVICE.type == "cuda" else []
 X = torch.randn(44, 6, generator=torch.Generator().manual_seed(1))
 Y = (X.sum(1) > 0).long()
 
@@ -56,7 +61,7 @@ class Case:
 def alone(case: Case) -> dict[str, Tensor]:
     """The plain loop."""
     torch.manual_seed(100)
-    module = case.module()
+    module = case.module().to(DEVICE)
     optimiser, data, loss_of = case.optimiser(module.parameters()), case.data(), nn.CrossEntropyLoss()
     torch.manual_seed(0)
     random.seed(0)
@@ -68,7 +73,7 @@ def alone(case: Case) -> dict[str, Tensor]:
 
     batches = forever()
     for _ in range(case.steps):
-        inputs, targets = next(batches)
+        inputs, targets = (part.to(DEVICE) for part in next(batches))
 
         def closure(inputs: Tensor = inputs, targets: Tensor = targets) -> Tensor:
             optimiser.zero_grad()
@@ -91,7 +96,7 @@ def training(name: str, case: Case) -> Training:
 
 def packed(case: Case, way: str, breaks: bool = True) -> dict[str, dict[str, Tensor]]:
     """Two of the case and two plain models; with `breaks`, one of the case leaves for a step and comes back."""
-    pack, ended = Pack(way=way), {}
+    pack, ended = Pack(DEVICE, way=way, exact=way in CAPTURED), {}
     for name in ("one", "other"):
         pack.load(training(name, case))
     for name in ("plain", "plain too"):
@@ -113,7 +118,7 @@ def assert_as_alone(case: Case, way: str, breaks: bool = True, within: float = 0
     for name, weights in ended.items():
         expected = alone(Case(steps=case.steps) if name.startswith("plain") else case)
         for key, value in expected.items():
-            assert torch.allclose(value, weights[key], rtol=within, atol=within), f"{key} of {name}"
+            assert torch.allclose(value.cpu(), weights[key].cpu(), rtol=within, atol=within), f"{key} of {name}"
 
 
 # -- what stacked weights do not do -------------------------------------------------------------------------
@@ -191,7 +196,7 @@ def with_a_hook(parameters: Any) -> torch.optim.Optimizer:
     ],
     ids=lambda case: (case.module if case.module is not plain else case.optimiser).__name__,
 )
-@pytest.mark.parametrize("way", ["joint", "fused"])
+@pytest.mark.parametrize("way", ["joint", "fused", *CAPTURED])
 def test_what_is_more_than_plain_layers_is_trained_as_alone_and_so_are_plain_models_beside_it(
     case: Case, way: str
 ) -> None:
@@ -212,13 +217,13 @@ class Counts(nn.Module):
         return out
 
 
-@pytest.mark.parametrize("way", ["turn", "joint", "fused"])
+@pytest.mark.parametrize("way", ["turn", "joint", "fused", *CAPTURED])
 def test_a_module_that_counts_its_calls_is_called_as_often_as_alone(way: str) -> None:
     assert_as_alone(Case(Counts), way, breaks=False, within=1e-5 if way == "fused" else 0.0)
 
 
 def test_a_module_with_state_of_its_own_in_python_goes_in_turn_and_says_why() -> None:
-    pack = Pack(way="joint")
+    pack = Pack(DEVICE, way="joint")
     for name in ("one", "other"):
         pack.load(training(name, Case(Counts)))
     pack.step()
@@ -229,7 +234,7 @@ def test_a_module_with_state_of_its_own_in_python_goes_in_turn_and_says_why() ->
 # -- optimisers ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["turn", "joint", "fused"])
+@pytest.mark.parametrize("way", ["turn", "joint", "fused", *CAPTURED])
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
 def test_an_optimiser_that_evaluates_the_loss_several_times_a_step_is_served(way: str, search: str | None) -> None:
     case = Case(optimiser=lambda p: torch.optim.LBFGS(p, 0.1, line_search_fn=search))
@@ -250,20 +255,20 @@ def test_an_optimiser_with_a_closure_that_fails_in_the_middle_leaves_the_weights
             out: Tensor = self.layer(x)
             return out
 
-    pack = Pack(keep_every=None)
+    pack = Pack(DEVICE, keep_every=None)
     case = Case(Breaks, optimiser=lambda p: torch.optim.LBFGS(p, 0.1))
     pack.load(training("one", case))
     (freed,) = pack.run()
     assert freed.failed
     expected = alone(Case(lambda: Breaks(), optimiser=case.optimiser, steps=freed.step))
-    assert all(torch.equal(value, freed.state["module"][key]) for key, value in expected.items())
+    assert all(torch.equal(value.cpu(), freed.state["module"][key].cpu()) for key, value in expected.items())
 
 
 def test_a_closure_and_a_scaler_do_not_go_together() -> None:
     made = training("one", Case(optimiser=lambda p: torch.optim.LBFGS(p)))
-    made.scaler = torch.amp.GradScaler("cpu")
+    made.scaler = torch.amp.GradScaler(DEVICE.type)
     with pytest.raises(Refused, match=r"'one'.*LBFGS.*scaler"):
-        Pack().load(made)
+        Pack(DEVICE).load(made)
 
 
 @pytest.mark.parametrize(
@@ -278,9 +283,9 @@ def test_a_closure_and_a_scaler_do_not_go_together() -> None:
 def test_optimisers_that_cannot_be_run_without_numbers_are_weighed_all_the_same(optimiser: Any, times: int) -> None:
     made = training("one", Case(optimiser=optimiser))
     weights = sum(p.numel() * p.element_size() for p in made.module.parameters())
-    need = need_of(made, (torch.empty(8, 6), torch.empty(8, dtype=torch.int64)), torch.device("cpu"))
+    need = need_of(made, (torch.empty(8, 6), torch.empty(8, dtype=torch.int64)), DEVICE)
     assert need.optimiser >= times * weights
-    Pack(memory_mib=100).load(made)
+    Pack(DEVICE, memory_mib=1000).load(made)
 
 
 # -- data that draw -----------------------------------------------------------------------------------------
@@ -329,14 +334,15 @@ def test_one_loader_with_persistent_workers_serves_several_models_that_draw() ->
     ended = packed(case, "turn", breaks=False)
     expected = alone(Case(data=lambda: loader(Examples(from_torch), num_workers=1, persistent_workers=True), steps=8))
     for name in ("one", "other"):
-        assert all(torch.equal(value, ended[name][key]) for key, value in expected.items())
+        assert all(torch.equal(value.cpu(), ended[name][key].cpu()) for key, value in expected.items())
 
 
 # -- two that are one ---------------------------------------------------------------------------------------
 
 
 def test_modules_whose_parameters_share_memory_are_refused() -> None:
-    pack, first, second = Pack(), training("one", Case()), training("other", Case())
+    pack, first, second = Pack(DEVICE), training("one", Case()), training("other", Case())
+    first.module.to(DEVICE)  # Brought there by itself it would share nothing any more.
     second.module.get_submodule("0").weight = nn.Parameter(first.module.get_parameter("0.weight").data)
     pack.load(first)
     with pytest.raises(Refused, match="'other' shares parameters with 'one'"):

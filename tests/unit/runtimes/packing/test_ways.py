@@ -63,9 +63,7 @@ def test_a_model_that_was_probed_another_way_is_not_called_bitwise_for_going_in_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In turn is taken after the probe, whatever that has found."""
-    pack, examples = Pack(), data()
-    pack._chooser._remembered = Remembered()
-    pack._ledger = pack._chooser._remembered.certificates[False]
+    pack, examples = Pack(remembered=Remembered()), data()
     monkeypatch.setattr(pack._chooser, "_fastest", lambda _times: pack._turn)
     recipes = [Recipe(f"m{k}", seed=k, hidden=32, steps=80) for k in range(3)]
     for recipe in recipes:

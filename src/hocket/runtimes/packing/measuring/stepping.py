@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from hocket.runtimes.packing.choosing import Remembered
 from hocket.runtimes.packing.measuring.setups import Setup
 from hocket.runtimes.packing.pack import Pack
 from hocket.runtimes.packing.training import Training
@@ -195,11 +196,11 @@ def settled(pack: Pack) -> None:
 
 
 def packed(setups: Sequence[Setup], device: str, budget_s: float, **options: Any) -> Packed:
-    """Through the public face, with its data."""
+    """Through the public face, with its data; nothing is known of models that were packed before."""
     clean(device)
     now = clock(device)
     began = now()
-    pack = loaded(setups, device, **options)
+    pack = loaded(setups, device, remembered=Remembered(), **options)
     wait(device)
     on_device = now()
     settled(pack)
