@@ -290,6 +290,21 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         self._undo = self._newer = None
         return buckets
 
+    def edits_since(self, older: VersionedQueue[K]) -> list[tuple[K, Entry, bool]] | None:
+        """What was added (True) or removed since an older value, in this order; None if nobody knows.
+
+        Whoever keeps a value can tell what changed without looking at all that did not.
+        """
+        edits: list[tuple[K, Entry, bool]] = []
+        while older is not self:
+            newer = older._newer
+            undo = older._undo  # read after `_newer`: who detaches himself meanwhile clears it before
+            if newer is None or undo is None:
+                return None
+            edits += undo
+            older = newer
+        return edits
+
     def first(self) -> Entry | None:
         """The first entry of all, or None."""
         return _first(self.buckets())

@@ -35,8 +35,8 @@ class Board:
     """The columns. `use` is of what a server has; a GPU is free, open to tasks, or neither."""
 
     __slots__ = (
-        "_divisor", "_seats", "free", "gpu_load", "gpu_tenants", "ground", "left", "limit", "load", "open", "room",
-        "tenants", "touched", "use",
+        "_divisor", "_least", "_seats", "free", "gpu_load", "gpu_tenants", "ground", "left", "limit", "load", "open",
+        "room", "tenants", "touched", "use",
     )  # fmt: skip
 
     def __init__(self, ground: Ground, limit: float) -> None:
@@ -54,6 +54,7 @@ class Board:
         self.open = np.zeros(gpus, dtype=bool)
         self.room = np.zeros((gpus, 3))  # of an open GPU's partition: cores, memory, network
         self._seats: dict[float, int] = {}  # by load, as it stands
+        self._least: float | None = None  # the load of the emptiest GPU, as it stands
         self.touched: list[int] = []  # servers on which something changed, in order
         self._divisor = np.where(ground.has > 0, ground.has, inf)
 
@@ -106,6 +107,7 @@ class Board:
     def take(self, slices: tuple[Slice, ...]) -> None:
         """A job that is not partitioned gets these for itself."""
         self._seats.clear()
+        self._least = None
         ground = self.ground
         for part in slices:
             server = ground.index.get(part.node)
@@ -124,6 +126,7 @@ class Board:
     def _touch(self, gpu: int) -> int:
         server = int(self.ground.server_of[gpu])
         self._seats.clear()
+        self._least = None
         self.touched.append(server)
         return server
 
@@ -180,6 +183,12 @@ class Board:
             return False
         room = self.left[self.ground.server_of[gpu]] if self.free[gpu] else self.room[gpu]
         return bool((self.free[gpu] or self.open[gpu]) and (room >= needs[1:] - _TOLERANCE).all())
+
+    def may_take(self, load: float) -> bool:
+        """Is there a GPU with room for a task of this load? Of other resources this says nothing."""
+        if self._least is None:
+            self._least = -inf if self.free.any() else float(self.gpu_load[self.open].min(initial=inf))
+        return self._least + load <= self.limit + _TOLERANCE
 
     def seats(self, load: float) -> int:
         """At most so many tasks with this GPU load fit; other resources may allow fewer."""

@@ -1,23 +1,21 @@
 """What was worked out of values that are still there: columns of the queue, and of the tasks on every GPU.
 
-Entries of the queue, partitions and measurements are values, so that of the very same ones the same is true: only what
-changed since the last decision is looked at. Nothing here decides anything. Whatever snapshot comes, the columns are
+The queue, partitions and measurements are values, so that of the very same ones the same is true: only what changed
+since the last decision is looked at. Nothing here decides anything. Whatever snapshot comes, the columns are
 those of that snapshot, the same as from an empty start; `forget` makes it one. Whoever works with a set of columns has
 taken it out, so that decisions in several threads do not meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import compress, count, repeat
-from operator import is_not
 from typing import TYPE_CHECKING
 
 from hocket.model.capacity import Layout
 from hocket.model.partition import Partition
 from hocket.model.snapshot import demand_of
-from hocket.model.versioned import Entry
+from hocket.model.versioned import Entry, VersionedQueue
 from hocket.model.view import JobView, Use
 from hocket.policies.mlfs.ground import ground_of, is_gpu
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
 LEAST_USE = 0.5  # of what is asked for, however little was measured; what is asked for on a GPU stays below 2 then
 _LAYOUTS = 4  # clusters whose columns are kept
-_SPARE = 1024  # rows of entries that are gone, before they are cleared away
+_SPARE = 1024  # rows, to begin with
 
 
 def measured_factor(view: JobView) -> float:
@@ -41,65 +39,83 @@ def measured_factor(view: JobView) -> float:
 
 
 class Rows:
-    """The numbers at the head of waiting jobs' ranks, and the text that follows them, as columns."""
+    """The numbers at the head of waiting jobs' ranks, and the text that follows them, as columns: a row each.
 
-    __slots__ = ("_entries", "_last", "_number", "_row", "_rows", "_table", "texts")
+    From one decision to the next only those are touched that came or went. So the order of rows says nothing.
+    """
+
+    __slots__ = ("_filled", "_last", "_number", "_row", "_table", "_text", "entries", "texts")
 
     def __init__(self, numbers: int) -> None:
         import numpy as np
 
-        self._entries: list[Entry] = []  # by row; held, so that no other has its id
-        self._row: dict[int, int] = {}  # id of an entry → its row
-        self._table: Any = np.empty((_SPARE, numbers + 1))
-        self._last: list[Entry] = []  # the queue that was asked for last …
-        self._rows: Any = np.empty(0, dtype=int)  # … and its rows
-        self._number: dict[str, int] = {}
+        self.entries: list[Entry] = []  # by row
         self.texts: list[str] = []  # by number
+        self._filled: list[int] = []  # by number: how many rows have this text
+        self._number: dict[str, int] = {}
+        self._row: dict[str, int] = {}  # job → its row
+        self._table: Any = np.empty((numbers + 1, _SPARE))  # the last is that of the submission
+        self._text: Any = np.empty(_SPARE, dtype=int)
+        self._last: VersionedQueue[Any] | None = None  # whose rows these are
 
-    def columns(self, entries: Sequence[Entry]) -> Column:
-        """[number, entry]; last the number of the text."""
+    def follow(self, queue: VersionedQueue[Any]) -> None:
+        """Be the rows of this queue."""
+        edits = queue.edits_since(self._last) if self._last is not None else None
+        self._last = queue
+        if edits is None:
+            self._clear()
+            for entries in queue.buckets().values():
+                for entry in entries:
+                    self._put(entry)
+            return
+        for _bucket, entry, is_new in edits:
+            if is_new:
+                self._put(entry)
+            else:
+                self._drop(entry[-1])
+
+    def columns(self) -> tuple[Column, Any]:
+        """[number, row], and [row] the number of the text. Neither to keep nor to change."""
+        n = len(self.entries)
+        return self._table[:, :n], self._text[:n]
+
+    def present(self) -> list[str]:
+        """The texts that there are, sorted."""
+        return sorted(text for text, filled in zip(self.texts, self._filled, strict=True) if filled)
+
+    def _clear(self) -> None:
+        self.entries, self._row = [], {}
+        self.texts, self._filled, self._number = [], [], {}
+
+    def _put(self, entry: Entry) -> None:
         import numpy as np
 
-        if len(self._entries) > 2 * len(entries) + _SPARE:
-            self._forget()
-        last, n = self._last, len(entries)
-        begins = _alike(last, entries, 1)
-        ends = min(_alike(last, entries, -1), len(last) - begins, n - begins)
-        between = entries[begins : n - ends]
-        rows = np.fromiter(map(self._row.get, map(id, between), repeat(-1)), int, len(between))
-        new = np.flatnonzero(rows < 0)
-        if len(new):
-            rows[new] = range(len(self._entries), len(self._entries) + len(new))
-            self._note([between[i] for i in new.tolist()])
-        rows = np.concatenate([self._rows[:begins], rows, self._rows[len(last) - ends :]])
-        self._last, self._rows = [*entries], rows
-        found: Column = np.ascontiguousarray(self._table[rows].T)
-        return found
+        row = len(self.entries)
+        if row == len(self._text):
+            self._table = np.concatenate([self._table, np.empty_like(self._table)], axis=1)
+            self._text = np.concatenate([self._text, np.empty_like(self._text)])
+        rank, submission, job_id = entry
+        *numbers, text = rank
+        number = self._number.get(text)
+        if number is None:
+            number = self._number[text] = len(self.texts)
+            self.texts.append(text)
+            self._filled.append(0)
+        self._filled[number] += 1
+        self._table[:, row] = (*numbers, submission)
+        self._text[row] = number
+        self._row[job_id] = row
+        self.entries.append(entry)
 
-    def _forget(self) -> None:
-        self._entries, self._row, self._number, self.texts = [], {}, {}, []
-        self._last, self._rows = [], self._rows[:0]
-
-    def _note(self, new: list[Entry]) -> None:
-        import numpy as np
-
-        first, after = len(self._entries), len(self._entries) + len(new)
-        if after > len(self._table):
-            self._table = np.concatenate([self._table, np.empty((after, self._table.shape[1]))])
-        for n, entry in enumerate(new, first):
-            *numbers, text = entry[0]
-            number = self._number.setdefault(text, len(self.texts))
-            if number == len(self.texts):
-                self.texts.append(text)
-            self._table[n] = (*numbers, number)
-            self._row[id(entry)] = n
-        self._entries += new
-
-
-def _alike(some: Sequence[Entry], others: Sequence[Entry], step: int) -> int:
-    """How many entries, the very same ones, both begin with, or with a step of -1 end with."""
-    differ = map(is_not, some[::step], others[::step])
-    return next(compress(count(), differ), min(len(some), len(others)))
+    def _drop(self, job_id: str) -> None:
+        """The last row takes its place, so that there is no gap."""
+        row, last = self._row.pop(job_id), self.entries.pop()
+        self._filled[self._text[row]] -= 1
+        if row < len(self.entries):
+            self.entries[row] = last
+            self._row[last[-1]] = row
+            self._table[:, row] = self._table[:, len(self.entries)]
+            self._text[row] = self._text[len(self.entries)]
 
 
 class OnGpus:

@@ -7,7 +7,7 @@ reads columns off the queue and looks at no job that it does not try to place.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
 
 _NUMBERS = 5  # at the head of a rank; then comes the shape
+_FEW = 8
 
 
 def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tuple[Any, ...]:
@@ -40,47 +41,69 @@ def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tu
 
 
 class Queue(Struct, frozen=True, eq=False):
-    """The waiting jobs by rank and submission, and in which order those are to be tried for which there may be room."""
+    """The waiting jobs, in rows that have no order, and in which order those are tried for which there may be room."""
 
-    entries: Sequence[Entry]  # neither to keep nor to change
+    jobs: dict[int, str]  # row → job, of those that are tried
     shapes: list[str]  # those that there are
-    shape: Any  # [job]: which of them
-    priority: Column  # of the job's first task; 0 of those that are not tried
+    shape: Any  # [row]: which of them
     needs: Column  # GPU load, at least
     waited_s: Column
-    order: Any  # numbers of the jobs that are tried, highest priority first
+    patient: dict[int, str]  # row → job, of a few whose patience is over, who has waited longest first
+    priority: Column  # of the job's first task; 0 of those that are not tried
+    order: Any  # rows of the jobs that are tried, highest priority first
 
 
-def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], Any]) -> Queue:
-    """The waiting jobs. `may_fit` marks those that are worth a try: [job].
+def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], Any], patience_s: float = inf) -> Queue:
+    """The waiting jobs. `may_fit` marks those that are worth a try: [row].
 
     A job stands where the first of its tasks does, which its parameter server goes with.
     """
     import numpy as np
 
-    first, *others = snapshot.waiting.buckets().values()
-    entries = first
-    if others:  # One order whatever that of the buckets: sums of floats depend on it, and who goes first of equals.
-        entries = sorted(chain(first, *others))
     with rows(_NUMBERS) as kept:
-        *columns, text = kept.columns(entries)
-        texts = kept.texts
-    ml, due_s, left_s, waits_from_s, needs = columns
-    text = text.astype(int)
-    # By the texts themselves, whatever numbers they have: what a sum of floats comes to may depend on its place.
-    shapes = sorted(texts[n] for n in np.flatnonzero(np.bincount(text)).tolist())
-    structures = sorted({structure_key(key) for key in shapes})
-    shape = _numbered(texts, shapes)[text]
-    priority, waited_s = np.zeros(len(entries)), snapshot.now_s - waits_from_s
-    queue = Queue(entries, shapes, shape, priority, needs, waited_s, None)
-    tried = np.flatnonzero(may_fit(queue))
-    which = _numbered([structure_key(key) for key in shapes], structures)[shape[tried]]
-    in_blocks = tried[np.argsort(which, kind="stable")]
-    of = features(ml[in_blocks], due_s[in_blocks], left_s[in_blocks], waited_s[in_blocks], snapshot.now_s, weights)
-    counts = np.bincount(which, minlength=len(structures)).tolist()
-    blocks = [(structure(key, weights.gamma), n) for key, n in zip(structures, counts, strict=True) if n]
-    priority[in_blocks] = highest(blocks, of, weights)
-    return replace(queue, order=tried[np.argsort(-priority[tried], kind="stable")])
+        kept.follow(snapshot.waiting)
+        (ml, due_s, left_s, waits_from_s, needs, submission), text = kept.columns()
+        shapes = kept.present()
+        structures = sorted({structure_key(key) for key in shapes})
+        waited_s = snapshot.now_s - waits_from_s
+        patient = {row: kept.entries[row][-1] for row in _longest(waited_s, submission, patience_s)}
+        shape, priority = _numbered(kept.texts, shapes)[text], np.zeros(len(text))
+        queue = Queue({}, shapes, shape, needs.copy(), waited_s, patient, priority, None)
+        tried = np.flatnonzero(may_fit(queue))
+        # Rows are as chance has it. In one order, whatever that is: what a sum of floats comes to may depend on it.
+        tried = tried[np.argsort(submission[tried])]
+        which = _numbered([structure_key(key) for key in shapes], structures)[shape[tried]]
+        blocks = tried[np.argsort(which, kind="stable")]
+        of = features(ml[blocks], due_s[blocks], left_s[blocks], waited_s[blocks], snapshot.now_s, weights)
+        counts = np.bincount(which, minlength=len(structures)).tolist()
+        sizes = [(structure(key, weights.gamma), n) for key, n in zip(structures, counts, strict=True) if n]
+        priority[blocks] = highest(sizes, of, weights)
+        jobs = {row: kept.entries[row][-1] for row in tried.tolist()}
+        order = tried[np.argsort(-priority[tried], kind="stable")]
+        _untie(order, priority[order], kept.entries)
+    return replace(queue, jobs=jobs, order=order)
+
+
+def _longest(waited_s: Column, submission: Column, patience_s: float) -> list[int]:
+    """The rows that have waited for so long, the longest first, then by submission; not more than a few."""
+    import numpy as np
+
+    rows = np.flatnonzero(waited_s >= patience_s)
+    if len(rows) > _FEW:
+        waited = waited_s[rows]
+        rows = rows[waited >= np.partition(waited, -_FEW)[-_FEW]]
+    found: list[int] = rows[np.lexsort((submission[rows], -waited_s[rows]))][:_FEW].tolist()
+    return found
+
+
+def _untie(order: Any, priority: Column, entries: Sequence[Entry]) -> None:
+    """Those of one priority by what it rests on, then by submission, as they stand in the queue."""
+    import numpy as np
+
+    ties = np.flatnonzero(priority[1:] == priority[:-1])
+    for run in np.split(ties, np.flatnonzero(np.diff(ties) > 1) + 1) if len(ties) else ():
+        tied = slice(run[0], run[-1] + 2)
+        order[tied] = sorted(order[tied].tolist(), key=entries.__getitem__)
 
 
 def _numbered(texts: Sequence[str], among: Sequence[str]) -> Any:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.mlfs.kept import measured_factor
 from hocket.policies.mlfs.movers import OnServer, next_mover
 from hocket.policies.mlfs.queue import Queue, in_order, queue_of, task_priorities
 from hocket.policies.mlfs.seating import ALONE, Seating, Tasks, tasks_of
@@ -44,6 +45,7 @@ class Round:
         self._moved: list[Single] = []
         self._lacking: set[str] | None = None  # placed jobs that lacked a task when this was first asked
         self._shapes: dict[str, Shape] = {}
+        self._first: int | None = None  # the row of the queue for which all that is free is kept, once it was asked for
         self._wants: tuple[Any, Column, Any] | None = None  # seats by shape of the queue; GPU loads; by shape, of which
         self._no_room: set[tuple[object, ...]] = set()  # what did not fit, and will not: there is ever less room
 
@@ -89,8 +91,8 @@ class Round:
                 singles.remove(single)
                 self._place_single(single)
         if self.snapshot.waiting.count:
-            queue = queue_of(self.snapshot, self.weights, self._may_fit)
-            if len(queue.order) < len(queue.entries):
+            queue = queue_of(self.snapshot, self.weights, self._may_fit, self.params.patience_s)
+            if len(queue.order) < len(queue.priority):
                 self._somebody_waits()
             self._serve(queue, singles)
         for single in singles:
@@ -107,25 +109,37 @@ class Round:
                 break
             if len(self.started) > started:
                 left = line[at:]
-                line, at = left[self._may_fit(queue)[left]], 0
+                line, at = left[self._may_fit(queue, left)], 0
                 if len(line) < len(left):
                     self._somebody_waits()
 
-    def _may_fit(self, queue: Queue) -> Any:
-        """[job]: may there be room for it? Whoever has waited long is tried in any case."""
+    def _may_fit(self, queue: Queue, rows: Any = slice(None)) -> Any:
+        """[row]: may there be room for it? Whom nobody may overtake is tried in any case."""
         import numpy as np
 
         if self._wants is None:
             seats, load = zip(*map(self._largest, queue.shapes), strict=True)
             self._wants = (np.array(seats), *np.unique(load, return_inverse=True))
         wanted, loads, which = self._wants
-        may = (wanted <= self.draft.board.seats_of(loads)[which])[queue.shape]
+        shapes, needs = queue.shape[rows], queue.needs[rows]
+        may = (wanted <= self.draft.board.seats_of(loads)[which])[shapes]
         if ONE_TASK in queue.shapes:  # Of those that are not partitioned, a shape says nothing.
-            may &= (queue.shape != queue.shapes.index(ONE_TASK)) | (queue.needs <= self.draft.free_gpus)
+            may &= (shapes != queue.shapes.index(ONE_TASK)) | (needs <= self.draft.free_gpus)
         if self.params.whole:
-            may &= queue.needs <= self.draft.board.headroom
-        may |= queue.waited_s >= self.params.patience_s
+            may &= needs <= self.draft.board.headroom
+        if (first := self._kept_for(queue)) >= 0:
+            may[first if isinstance(rows, slice) else rows == first] = True
         return may
+
+    def _kept_for(self, queue: Queue) -> int:
+        """The row of the job that nobody of lower priority overtakes; -1 if there is none.
+
+        It is the one that has waited longest, and long, of those that neither a quota nor the cluster's size holds up.
+        """
+        if self._first is None:
+            jobs = self.snapshot.jobs
+            self._first = next((row for row, job_id in queue.patient.items() if self._could_start(jobs[job_id])), -1)
+        return self._first
 
     def _somebody_waits(self) -> None:
         self.waits = True
@@ -133,7 +147,7 @@ class Round:
 
     def _start(self, queue: Queue, n: int) -> bool:
         """Try to start a job; False if all that is free is kept for it."""
-        draft, view = self.draft, self.snapshot.jobs[queue.entries[n][-1]]
+        draft, view = self.draft, self.snapshot.jobs[queue.jobs[n]]
         over_quota = draft.over_quota
         if view.verdict:
             return True
@@ -147,8 +161,7 @@ class Round:
         if started:
             return True
         self._somebody_waits()
-        patient = queue.waited_s[n] < self.params.patience_s
-        if patient or draft.over_quota > over_quota or not self._could_run(view):
+        if n != self._kept_for(queue) or draft.over_quota > over_quota:
             return True
         draft.reasons["*"] = f"waits: '{view.id}' has waited long enough, and all that is free is kept for it"
         return False
@@ -235,14 +248,20 @@ class Round:
         return sorted(found, key=lambda j: jobs[j].number)
 
     def _short_tasks(self) -> list[Single]:
-        """The tasks that placed jobs lack and that did not just leave a server."""
+        """The tasks that placed jobs lack and that did not just leave a server, if a GPU may have room for them."""
         moved = {(m.tasks.view.id, m.k) for m in self._moved}
         found = []
         for job_id in self.short:
-            tasks, places = self._known(job_id), self.draft.places[job_id]
-            for k, name in enumerate(tasks.names):
-                if name not in places and (job_id, k) not in moved and not tasks.view.verdict:
-                    found.append(Single(float(self._priority(job_id)[k]), tasks, k))
+            view, places = self.snapshot.jobs[job_id], self.draft.places[job_id]
+            assert view.job.tasks is not None
+            factor = measured_factor(view)
+            for k, task in enumerate(view.job.tasks.tasks):
+                if task.id in places or (job_id, k) in moved or view.verdict:
+                    continue
+                if self.draft.board.may_take(task.demand.gpus * task.demand.gpu_share * factor):
+                    found.append(Single(float(self._priority(job_id)[k]), self._known(job_id), k))
+                else:
+                    self.waits = True  # There is ever less room in a round.
         return found
 
     def untie(self) -> None:
@@ -283,7 +302,7 @@ class Round:
                 draft.reasons[job_id] = "waits: tasks that it lacks fit nowhere, and without them it stands still"
         self.started = []
         queue = queue_of(self.snapshot, self.weights, lambda q: q.needs >= 0) if self.snapshot.waiting.count else None
-        line = [queue.entries[n][-1] for n in queue.order] if queue is not None else []
+        line = [queue.jobs[n] for n in queue.order.tolist()] if queue is not None else []
         for view in (jobs[job_id] for job_id in (*torn, *line)):
             if view.job.tasks is None or view.verdict or not draft.start_alone(view, self._shape(view)):
                 continue
@@ -315,6 +334,15 @@ class Round:
         if len(places) < len(graph.tasks):
             return False
         return not self.params.copies or all(t.id in places for t in graph.tasks)
+
+    def _could_start(self, view: JobView) -> bool:
+        """Is there nothing in its way but others on its GPUs?"""
+        job = view.job
+        if view.verdict or not self._could_run(view):
+            return False
+        if job.tasks is None:
+            return self.draft.within_quota(job, job.sizes[0])
+        return self.draft.quota_has_room(job, range(len(job.tasks.tasks)))
 
     def _could_run(self, view: JobView) -> bool:
         """Would the job fit if nobody else were there?"""

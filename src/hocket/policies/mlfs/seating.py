@@ -87,7 +87,7 @@ class Seating(Draft):
         board, job = self.board, tasks.view.job
         places = dict(self.places.get(job.id, {}))
         missing = [k for k in order if tasks.names[k] not in places]
-        if self._limited and not self._quota_has_room(job, missing):
+        if self._limited and not self.quota_has_room(job, missing):
             self.over_quota += 1
             return False
         accepts = self._accepting(job)
@@ -96,6 +96,8 @@ class Seating(Draft):
             name, needs = tasks.names[k], tasks.needs[k]
             if choose is not None:
                 gpu = choose(tasks, k)
+            elif not board.may_take(float(needs[0])):
+                gpu = -1
             else:
                 gpu = self._hosts_of(needs, accepts).best_gpu(self.traffic_mib(tasks, name, places))
             if gpu < 0:
@@ -139,8 +141,10 @@ class Seating(Draft):
     def place_one(self, tasks: Tasks, k: int, stays: int = -1, degradation: float = 0.0, name: str = "") -> bool:
         """Give one task, or a copy of it under another name, a GPU."""
         job, name = tasks.view.job, name or tasks.names[k]
-        if self._limited and not self._quota_has_room(job, [k]):
+        if self._limited and not self.quota_has_room(job, [k]):
             self.over_quota += 1
+            return False
+        if not self.board.may_take(float(tasks.needs[k][0])):
             return False
         traffic_mib = self.traffic_mib(tasks, tasks.names[k], self.places.get(job.id, {}))
         accepts = self._accepting(job)
@@ -250,7 +254,8 @@ class Seating(Draft):
         others = np.arange(len(ground.names)) != ground.server_of[gpu]
         return others if accepts is None else others & accepts
 
-    def _quota_has_room(self, job: Job, tasks: Sequence[int]) -> bool:
+    def quota_has_room(self, job: Job, tasks: Sequence[int]) -> bool:
+        """Would the job's owner stay within its quota with these tasks of it?"""
         owner = self.snapshot.owners.get(job.owner)
         if owner is None or not tasks:
             return True

@@ -1,6 +1,7 @@
 """What is kept from one decision to the next only saves time."""
 
 import threading
+from random import Random
 
 import pytest
 
@@ -10,6 +11,7 @@ from hocket.control.ports import Header
 from hocket.control.state import empty
 from hocket.executors.simulated import BeliefMode
 from hocket.executors.simulated.executor import SimulatedExecutor
+from hocket.model.versioned import OpenQueue
 from hocket.policies import find
 from hocket.policies.mlfs import kept
 from hocket.policies.mlfs.kept import Rows, forget
@@ -73,12 +75,38 @@ def test_columns_that_broke_off_are_not_kept():
     assert not kept._spare
 
 
-def test_rows_of_entries_that_are_gone_are_cleared_away():
-    rows = Rows(2)
-    for n in range(5):
-        entries = [((float(n), float(i), f"s{i % 3}"), i, f"j{i}") for i in range(600)]
-        one, two, text = rows.columns(entries)
-        assert one.tolist() == [n] * 600
-        assert two.tolist() == list(range(600))
-        assert [rows.texts[int(i)] for i in text] == [f"s{i % 3}" for i in range(600)]
-    assert len(rows._entries) <= 2 * 600 + 1024 + 600
+def of(rows):
+    """What stands in each row, by job."""
+    (one, two, submission), text = rows.columns()
+    return {
+        entry[-1]: (one[n], two[n], rows.texts[text[n]], submission[n]) for n, entry in enumerate(rows.entries)
+    }  # fmt: skip
+
+
+def test_rows_are_those_of_the_queue_whatever_came_and_went():
+    dice, queue, rows, there = Random(1), OpenQueue({}), Rows(2), {}
+    for n in range(400):
+        for k in range(dice.randrange(8)):
+            job_id = f"{n}/{k}"
+            there[job_id] = entry = ((dice.random(), float(n), f"s{dice.randrange(4)}"), len(there), job_id)
+            queue.put(k % 3, entry)
+        for job_id in dice.sample(sorted(there), min(len(there), dice.randrange(9))):
+            queue.drop(int(job_id.partition("/")[2]) % 3, there.pop(job_id))
+        if n % 3:
+            rows.follow(queue.seal())
+            assert of(rows) == {j: (*entry[0], entry[1]) for j, entry in there.items()}
+            assert rows.present() == sorted({entry[0][2] for entry in there.values()})
+
+
+def test_rows_follow_a_queue_by_what_changed():
+    queue, rows = OpenQueue({}), Rows(1)
+    for n in range(5000):
+        queue.put(0, ((float(n), "s"), n, f"j{n}"))
+    rows.follow(queue.seal())
+    table, _text = rows.columns()
+    table[0] = -1.0  # Whoever is not touched keeps this.
+    queue.put(0, ((5000.0, "s"), 5000, "j5000"))
+    queue.drop(0, ((7.0, "s"), 7, "j7"))
+    rows.follow(queue.seal())
+    (numbers, _submission), _text = rows.columns()
+    assert sorted(numbers.tolist()) == [-1.0] * 4999 + [5000.0]

@@ -8,7 +8,7 @@ from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.control.state import empty
 from hocket.executors.simulated import SimulatedExecutor, simulate
-from hocket.model.event import JobMoved, JobStarted, NodeJoined, ProgressReported
+from hocket.model.event import JobMoved, JobStarted, NodeJoined, OwnerSet, ProgressReported
 from hocket.model.job import Edge, Job, Owner, Task, TaskGraph
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Use
@@ -156,6 +156,29 @@ def test_a_job_that_never_fits_keeps_no_room_from_others():
     world.now_s = 150.0
     world.tell(submitted(chain("small", 1, 1.0), 150.0))
     assert "small/t0" in placed(world.snapshot)
+
+
+def test_a_job_whose_owner_has_no_quota_left_keeps_no_room_from_others_who_waited_long():
+    world = harness(cluster("1x4"), patience_s=100)
+    world.tell(OwnerSet(0.0, Owner("ana", max_gpus=1)), submitted(chain("long", 3, 1.0, urgency=10)))
+    world.settle()
+    world.tell(submitted(chain("over", 2, 1.0, urgency=10, owner="ana"), 1.0))
+    world.tell(submitted(chain("wide", 4, 1.0, urgency=10), 2.0))
+    world.now_s = 150.0
+    world.tell(submitted(chain("small", 1, 1.0), 150.0))
+    assert "small/t0" not in placed(world.snapshot)
+    assert "'wide' has waited long enough" in world.asked[-1][1].reasons["*"]
+
+
+def test_of_several_that_have_waited_long_enough_room_is_kept_for_the_longest():
+    world = harness(cluster("1x4"), patience_s=100)
+    world.tell(submitted(chain("long", 3, 1.0)))
+    world.settle()
+    world.tell(submitted(chain("first", 3, 1.0), 1.0))
+    world.tell(submitted(chain("second", 4, 1.0), 2.0))
+    world.now_s = 150.0
+    world.tell(submitted(chain("urgent", 1, 1.0, urgency=10), 150.0))
+    assert "'first' has waited long enough" in world.asked[-1][1].reasons["*"]
 
 
 def test_quotas_count_every_task():
