@@ -102,6 +102,10 @@ def _graph_faults(graph: TaskGraph) -> Iterator[str]:
                 yield f"tasks: an edge names task {end!r}, which is not there"
         if not (isfinite(edge.mib) and edge.mib >= 0):
             yield f"tasks: an edge's mib must be a finite number from 0 up, not {edge.mib}"
+    ends = [(e.source, e.target) for e in graph.edges]
+    if len(set(ends)) < len(ends):
+        source, target = next(pair for pair in ends if ends.count(pair) > 1)
+        yield f"tasks: edges must be distinct, and the one from {source!r} to {target!r} stands twice"
     left = {n: {e.source for e in graph.edges if e.target == n} for n in names}
     while ready := [n for n, sources in left.items() if not sources & left.keys()]:
         for name in ready:
@@ -120,6 +124,8 @@ def _task_faults(task: Task) -> Iterator[str]:
     ):
         if not (isfinite(value) and value >= 0):
             yield f"tasks: {name} of task '{task.id}' must be a finite number from 0 up, not {value}"
+    if task.share > 1:
+        yield f"tasks: share of task '{task.id}' is that of the model's parameters, at most 1, not {task.share}"
     if not (0 <= demand.gpus <= 1 and 0 < demand.gpu_share <= 1):
         yield f"tasks: task '{task.id}' must fit one GPU, not {demand.gpus} GPUs at a share of {demand.gpu_share}"
 

@@ -43,14 +43,16 @@ def decide(snapshot: Snapshot, params: BorgFair) -> Plan:
     turns = {owner: (snapshot.usage.get(owner) or NO_USE).jobs for owner in lanes.owners()}
     line = [(-view.job.priority, turns[o], view.number, o) for o in turns if (view := lanes.head(o)) is not None]
     heapify(line)
-    share = _gpus(snapshot) / max(snapshot.waiting.count + snapshot.placed.count, 1)
+    share: float | None = None  # of one GPU in each unit of weight; most jobs are of one size and need none
     waits = False
     while line:
         _priority, _turn, _number, owner = heappop(line)
         view = lanes.head(owner)
         if view is None:
             continue
-        if _give(draft, view, share, params):
+        if share is None and len(view.job.sizes) > 1:
+            share = _gpus(snapshot) / max(_weight(snapshot), 1e-9)
+        if _give(draft, view, share or 0.0, params):
             turns[owner] += 1
             lanes.advance(owner)
         else:
@@ -66,6 +68,12 @@ def decide(snapshot: Snapshot, params: BorgFair) -> Plan:
 
 def _gpus(snapshot: Snapshot) -> int:
     return sum(view.node.gpus for view in snapshot.nodes.values() if view.up)
+
+
+def _weight(snapshot: Snapshot) -> float:
+    """Of all jobs that wait or have a place."""
+    jobs = snapshot.jobs.data()
+    return sum(jobs[entry[-1]].job.weight for queue in (snapshot.waiting, snapshot.placed) for entry in queue)
 
 
 def _give(draft: Draft, view: JobView, share: float, params: BorgFair) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Annotated
 
 from msgspec import Meta
@@ -32,7 +33,8 @@ def decide(snapshot: Snapshot, params: HyperSched) -> Plan:
     now_s = snapshot.now_s
 
     def gain(view: JobView, size: int) -> float:
-        left_s = min(deadline_s(view), view.submitted_s + params.longest_deadline_s) - now_s
+        due_s = deadline_s(view)
+        left_s = (due_s if due_s < inf else view.submitted_s + params.longest_deadline_s) - now_s
         if left_s <= 0:
             return 0.0
         seen = trend_of(view)

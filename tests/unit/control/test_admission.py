@@ -62,6 +62,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "tasks: share of task 't' must be a finite number from 0 up, not nan",
     ),
     (
+        {"tasks": TaskGraph((Task("t", Demand(1), 60.0),))},
+        "tasks: share of task 't' is that of the model's parameters, at most 1, not 60.0",
+    ),
+    (
+        {"tasks": TaskGraph((Task("t", Demand(1)), Task("u", Demand(1))), (Edge("t", "u"), Edge("t", "u", 9.0)))},
+        "tasks: edges must be distinct, and the one from 't' to 'u' stands twice",
+    ),
+    (
         {"tasks": TaskGraph((Task("t", Demand(1)), Task("t", Demand(1))))},
         "tasks: ids must be distinct, and 't' stands twice",
     ),

@@ -58,4 +58,11 @@ def test_a_share_is_weighted_and_never_below_the_smallest_size():
     harness = Harness.of(find("borg_fair").bound(), cluster("1x8"))
     harness.tell(submitted(job("a", 1, 2, 4, weight=0.5)), submitted(job("b", 3, 6, weight=0.1)))
     harness.settle()
-    assert {j: harness.snapshot.jobs[j].size for j in "ab"} == {"a": 2, "b": 3}
+    assert {j: harness.snapshot.jobs[j].size for j in "ab"} == {"a": 4, "b": 3}
+
+
+def test_a_weight_counts_among_the_others_weights():
+    harness = Harness.of(find("borg_fair").bound(), cluster("1x8"))
+    harness.tell(submitted(job("a", 1, 2, 4, 8, weight=2.0)), submitted(job("b", 1, 2, 4, 8, weight=2.0)))
+    harness.settle()
+    assert {j: harness.snapshot.jobs[j].size for j in "ab"} == {"a": 4, "b": 4}

@@ -6,7 +6,7 @@ import pytest
 
 from hocket.model.action import Pause, Resize, Start
 from hocket.model.criterion import parse
-from hocket.model.event import EpochEnded
+from hocket.model.event import EpochEnded, JobEnded
 from hocket.policies import find
 from hocket.policies.gain_rounds import is_round, next_round_s, trend
 from hocket.testing import laws
@@ -125,6 +125,14 @@ def test_a_deadline_that_is_over_is_worth_nothing():
     harness.tell(submitted(job("b", deadline_s=10_000), 296))
     harness.tell(at_s=300)
     assert did(harness, Pause) == ["a"]
+
+
+def test_a_deadline_that_is_stated_counts_however_far_it_is():
+    harness = run("hypersched", submitted(job("x", deadline_s=1e6)), round_s=300)
+    harness.tell(submitted(job("three days", deadline_s=259_200), 10))
+    harness.tell(submitted(job("an hour", deadline_s=3600), 89_900))
+    harness.tell(JobEnded(90_000, "x"), at_s=90_000)
+    assert did(harness, Start) == ["x", "three days"]
 
 
 def test_rounds_come_at_multiples_give_or_take_a_rounding():

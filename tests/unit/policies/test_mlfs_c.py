@@ -113,7 +113,7 @@ def test_a_user_who_lets_the_choice_be_lowered_keeps_it_while_nobody_waits():
     assert ended(run) == []
     run.tell(submitted(job("big", 2), run.now_s))  # it waits
     assert ended(run) == ["a attained"]
-    assert run.snapshot.jobs["a"].reason.startswith("stopped while others wait")
+    assert run.snapshot.jobs["a"].reason.startswith("stopped in times of overload: ")
 
 
 def test_a_full_cluster_is_overloaded_without_a_queue():

@@ -43,12 +43,12 @@ def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tu
 class Queue(Struct, frozen=True, eq=False):
     """The waiting jobs, in rows that have no order, and in which order those are tried for which there may be room."""
 
-    jobs: dict[int, str]  # row → job, of those that are tried
+    entries: Sequence[Entry]  # by row
     shapes: list[str]  # those that there are
     shape: Any  # [row]: which of them
     needs: Column  # GPU load, at least
     waited_s: Column
-    patient: dict[int, str]  # row → job, of a few whose patience is over, who has waited longest first
+    patient: list[int]  # rows of a few whose patience is over, who has waited longest first
     priority: Column  # of the job's first task; 0 of those that are not tried
     order: Any  # rows of the jobs that are tried, highest priority first
 
@@ -66,9 +66,9 @@ def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], An
         shapes = kept.present()
         structures = sorted({structure_key(key) for key in shapes})
         waited_s = snapshot.now_s - waits_from_s
-        patient = {row: kept.entries[row][-1] for row in _longest(waited_s, submission, patience_s)}
+        patient = _longest(waited_s, submission, patience_s)
         shape, priority = _numbered(kept.texts, shapes)[text], np.zeros(len(text))
-        queue = Queue({}, shapes, shape, needs.copy(), waited_s, patient, priority, None)
+        queue = Queue(kept.entries.copy(), shapes, shape, needs.copy(), waited_s, patient, priority, None)
         tried = np.flatnonzero(may_fit(queue))
         # Rows are as chance has it. In one order, whatever that is: what a sum of floats comes to may depend on it.
         tried = tried[np.argsort(submission[tried])]
@@ -78,10 +78,9 @@ def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], An
         counts = np.bincount(which, minlength=len(structures)).tolist()
         sizes = [(structure(key, weights.gamma), n) for key, n in zip(structures, counts, strict=True) if n]
         priority[blocks] = highest(sizes, of, weights)
-        jobs = {row: kept.entries[row][-1] for row in tried.tolist()}
         order = tried[np.argsort(-priority[tried], kind="stable")]
         _untie(order, priority[order], kept.entries)
-    return replace(queue, jobs=jobs, order=order)
+    return replace(queue, order=order)
 
 
 def _longest(waited_s: Column, submission: Column, patience_s: float) -> list[int]:

@@ -138,7 +138,8 @@ class Round:
         """
         if self._first is None:
             jobs = self.snapshot.jobs
-            self._first = next((row for row, job_id in queue.patient.items() if self._could_start(jobs[job_id])), -1)
+            rows = (n for n in queue.patient if self._could_start(jobs[queue.entries[n][-1]]))
+            self._first = next(rows, -1)
         return self._first
 
     def _somebody_waits(self) -> None:
@@ -147,7 +148,7 @@ class Round:
 
     def _start(self, queue: Queue, n: int) -> bool:
         """Try to start a job; False if all that is free is kept for it."""
-        draft, view = self.draft, self.snapshot.jobs[queue.jobs[n]]
+        draft, view = self.draft, self.snapshot.jobs[queue.entries[n][-1]]
         over_quota = draft.over_quota
         if view.verdict:
             return True
@@ -302,7 +303,7 @@ class Round:
                 draft.reasons[job_id] = "waits: tasks that it lacks fit nowhere, and without them it stands still"
         self.started = []
         queue = queue_of(self.snapshot, self.weights, lambda q: q.needs >= 0) if self.snapshot.waiting.count else None
-        line = [queue.jobs[n] for n in queue.order.tolist()] if queue is not None else []
+        line = [queue.entries[n][-1] for n in queue.order.tolist()] if queue is not None else []
         for view in (jobs[job_id] for job_id in (*torn, *line)):
             if view.job.tasks is None or view.verdict or not draft.start_alone(view, self._shape(view)):
                 continue
