@@ -41,7 +41,11 @@ def reproduce(
         Path | None, typer.Option(metavar="DIR", help="Results and figures; reproduce-out/PAPER by default.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the results in --out, which a run that was cut off left.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with the results in --out, which a run that was cut off left; else it puts them aside.",
+        ),
     ] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes at a time; 0 for one a core.")] = 0,
     as_json: AsJson = False,

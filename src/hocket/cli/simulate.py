@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,9 @@ from hocket.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hocket.control.ports import Cycle
     from hocket.reports.play import Run, Stage
 
 
@@ -77,10 +81,8 @@ def simulate(
 
         taken = DecisionRecord(stage.header)
         stage = replace(stage, policy=replace(stage.policy, decide=taken.watching(stage.policy.decide)))
-    run = _played(stage, journal)
+    run = _played(stage, journal, None if taken is None or record is None else partial(taken.write, record))
     keep((stage, run))
-    if taken is not None and record is not None:
-        taken.write(record)
     if jobs_csv is not None:
         from hocket.cli.files import whole
         from hocket.reports.jobs_csv import write_jobs
@@ -99,7 +101,8 @@ def simulate(
         raise typer.Exit(UNFINISHED)
 
 
-def _played(stage: Stage, path: Path | None) -> Run:
+def _played(stage: Stage, path: Path | None, record: Callable[[Iterable[Cycle]], object] | None) -> Run:
+    """Run it. What was decided until Ctrl-C is recorded, too."""
     from contextlib import nullcontext
 
     from hocket.cli.recording import Recording
@@ -124,7 +127,15 @@ def _played(stage: Stage, path: Path | None) -> Run:
         kept if isinstance(kept, Recording) else nullcontext(),
         watching(what, len(stage.workload.submissions), count),
     ):
-        return play(stage, kept)
+        try:
+            run = play(stage, kept)
+        except KeyboardInterrupt:
+            if record is not None:
+                record(kept)
+            raise
+    if record is not None:
+        record(kept)
+    return run
 
 
 def _print(run: Run, drawn: list[Path], as_json: bool) -> None:

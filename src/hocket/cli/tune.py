@@ -128,12 +128,13 @@ def _run(study: Study) -> Outcome:
     from hocket.cli.refusal import InputError
     from hocket.cli.watch import bars
     from hocket.control.journal import JournalError
+    from hocket.tune import SpaceError, StudyError
     from hocket.tune.bar import shown
 
     try:
         with shown(study, bars(unit="steps")) as stepped:
             study.run(stepped)
-    except JournalError as error:  # another process has it, or the disk is full
+    except (JournalError, SpaceError, StudyError) as error:  # another process has it, or what is asked makes no sense
         raise InputError(str(error)) from error
     return study.outcome
 
@@ -179,4 +180,6 @@ def _show(outcome: Outcome, folder: Path, drawn: list[Path], as_json: bool) -> N
         say(
             f"best: {metric} {digits(result.metrics[metric])} after {result.units} units, trial {best.number}: {values}"
         )
+    elif numbers["failed"]:
+        say("all trials failed: the same command begins anew")
     say(f"kept in {folder}" + (f"; {len(drawn)} figures in {drawn[0].parent}" if drawn else ""))

@@ -91,7 +91,7 @@ def verdict(view: JobView, now_s: float, is_overloaded: bool, params: LoadContro
         return None
     seen = [(o.epoch, o.metrics[goal.metric]) for o in view.observations if goal.metric in o.metrics]
     is_reached = judge(goal, seen, view.epoch, now_s - view.submitted_s) == "attained"
-    why = " while others wait" if level is not job.stop else ""
+    why = " in times of overload" if level is not job.stop else ""
     if is_reached and level is Stop.REQUIRED:
         return Verdict.ATTAINED, f"stopped{why}: {goal.metric} is {seen[-1][1]:g}, and no more than {goal} is required"
     beliefs, last = view.beliefs, job.last_epoch

@@ -1,10 +1,12 @@
 """Every decision of a run, with what it rested on and what came of it, as columns to learn from.
 
-Three files of NumPy arrays, and `about.json`, which says what they are of:
+Four files of NumPy arrays, and `about.json`, which says what they are of; docs/record.md has all columns:
 
-    decisions.npz   a row a decision: when, how many jobs, how much of every server was used, and where its rows begin
-    rows.npz        a row for every tenant whose place a decision changed, and for the first jobs that still wait
-    jobs.npz        a row a job, and its tasks and edges, which no decision changes
+    decisions.npz   a row a decision: when, how many jobs, and where its rows in the two files below begin
+    rows.npz        a row for every tenant whose place or size a decision changed, for every job that it ended, and for
+                    the first jobs that still wait
+    servers.npz     a row for every node of which another share is used than at the decision before
+    jobs.npz        a row a job with what became of it, and its tasks and edges, which no decision changes
 
 GPUs are numbered through, node after node; -1 is the queue. It knows no policy: all is read off snapshots and plans.
 """
@@ -13,28 +15,35 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hocket.control.ports import Header
+from hocket.control.ports import Cycle, Header
 from hocket.model.partition import Partition
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.view import JobView
+from hocket.reports.fates import Fate, fates
 
 MOST_WAITING = 64  # jobs of a decision's queue that get a row, though nothing changes for them
 ROW = (
-    "decision", "job", "task", "from_gpu", "to_gpu", "urgency", "epoch", "loss", "loss_fell", "loss_fell_in_all",
-    "to_deadline_s", "left_s", "waited_s", "ran_s", "gpu_load", "cores", "mem_mib", "net_mbps",
+    "decision", "job", "task", "from_gpu", "to_gpu", "from_size", "to_size", "ends", "urgency", "epoch",
+    "loss", "loss_fell", "loss_fell_in_all", "to_deadline_s", "left_s", "waited_s", "ran_s",
+    "gpu_load", "cores", "mem_mib", "net_mbps",
 )  # fmt: skip
+DECISION = ("at_s", "live", "waiting", "placed", "first_row", "first_server_row")
+SHARES = ("gpus", "cores", "mem_mib", "net_mbps")
 JOB = ("number", "submitted_s", "urgency", "deadline_s", "run_s", "tasks")
 TASK = ("job", "share", "gpu_load", "cores", "mem_mib", "net_mbps", "is_parameter_server")
 EDGE = ("job", "source", "target", "mib")
 LOSS = "loss"
+_Place = tuple[int, int]  # the first GPU, replicas
+_QUEUE: _Place = (-1, 0)
+_FILES = ("decisions", "rows", "servers", "jobs")
 
 
 class DecisionRecord:
@@ -47,11 +56,10 @@ class DecisionRecord:
         for node in header.nodes:
             self._first[node.id] = gpus
             gpus += node.gpus
-        self._decisions = array("d")  # at_s, live, waiting, placed, first row
-        self._use = array("f")
-        self._rows = array("d")
+        self._decisions, self._rows = array("d"), array("d")
+        self._servers = Servers(header)
         self._jobs, self._tasks, self._edges = array("d"), array("d"), array("d")
-        self._names: dict[str, tuple[int, str, str]] = {}  # job → number, id, model
+        self._names: dict[int, tuple[str, float, str]] = {}  # by number: id, when it was submitted, model
         self._made = 0
 
     def __len__(self) -> int:
@@ -69,56 +77,46 @@ class DecisionRecord:
 
     def add(self, snapshot: Snapshot, plan: Plan) -> None:
         """Take one decision down."""
-        waiting = snapshot.waiting.count
         self._decisions.extend(
-            (snapshot.now_s, len(snapshot.jobs), waiting, snapshot.placed.count, len(self._rows) // len(ROW))
-        )
-        self._use.extend(self._servers(snapshot))
+            (
+                snapshot.now_s, len(snapshot.jobs), snapshot.waiting.count, snapshot.placed.count,
+                len(self._rows) // len(ROW), len(self._servers),
+            )
+        )  # fmt: skip
+        self._servers.follow(self._made, snapshot)
         before, after = self._places(plan, snapshot)
-        for tenant in sorted(before.keys() | after.keys(), key=lambda t: (snapshot.jobs[t[0]].number, t[1])):
-            if (was := before.get(tenant, -1)) != (now := after.get(tenant, -1)):
+        jobs = snapshot.jobs  # Plans that name others are refused later.
+        tenants = [t for t in before.keys() | after.keys() if t[0] in jobs]
+        for tenant in sorted(tenants, key=lambda t: (jobs[t[0]].number, t[1])):
+            if (was := before.get(tenant, _QUEUE)) != (now := after.get(tenant, _QUEUE)):
                 self._add_row(snapshot, *tenant, was, now)
-        moved = {job for job, _task in after}
+        for job_id in sorted((j for j in plan.ends if j in jobs), key=lambda j: jobs[j].number):
+            self._add_row(snapshot, job_id, "", _QUEUE, _QUEUE, ends=True)
+        moved = {job for job, _task in after} | plan.ends.keys()
         for entry, _n in zip(snapshot.waiting, range(MOST_WAITING), strict=False):
             if entry[-1] not in moved:
-                self._add_row(snapshot, entry[-1], "", -1, -1)
+                self._add_row(snapshot, entry[-1], "", _QUEUE, _QUEUE)
         self._made += 1
 
-    def _servers(self, snapshot: Snapshot) -> list[float]:
-        """Of each node: the shares of GPUs, cores, memory and network that tenants ask for, by plan."""
-        asked = {node.id: [0.0] * 4 for node in self.header.nodes}
-        jobs = snapshot.jobs.data()
-        for partition in snapshot.partitions.data().values():
-            for tenant in partition.tenants:
-                demand = demand_of(jobs[tenant.job].job, tenant.task)
-                for part, replicas in zip(partition.slices, tenant.replicas, strict=True):
-                    sums = asked.get(part.node)
-                    if sums is not None:
-                        sums[0] += replicas * demand.gpus * demand.gpu_share
-                        sums[1] += replicas * demand.cores
-                        sums[2] += replicas * demand.mem_mib
-                        sums[3] += replicas * demand.net_mbps
-        return [
-            amount / has if has else 0.0
-            for node in self.header.nodes
-            for amount, has in zip(asked[node.id], (node.gpus, node.cores, node.mem_mib, node.net_mbps), strict=True)
-        ]
-
-    def _places(self, plan: Plan, snapshot: Snapshot) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
-        """Tenants of the partitions that the plan changes: their first GPU before, and as planned."""
+    def _places(
+        self, plan: Plan, snapshot: Snapshot
+    ) -> tuple[dict[tuple[str, str], _Place], dict[tuple[str, str], _Place]]:
+        """Tenants of the partitions that the plan changes: where they were, and shall be."""
         old = [p for pid in (*plan.drop, *(p.id for p in plan.put)) if (p := snapshot.partitions.get(pid)) is not None]
-        before = {(t.job, t.task): self._gpu(p) for p in old for t in p.tenants}
-        after = {(t.job, t.task): self._gpu(p) for p in plan.put for t in p.tenants}
+        before = {(t.job, t.task): (self._gpu(p), sum(t.replicas)) for p in old for t in p.tenants}
+        after = {(t.job, t.task): (self._gpu(p), sum(t.replicas)) for p in plan.put for t in p.tenants}
         return before, after
 
     def _gpu(self, partition: Partition) -> int:
         part = partition.slices[0]
         return self._first.get(part.node, 0) + (part.gpus[0] if part.gpus else 0)
 
-    def _add_row(self, snapshot: Snapshot, job_id: str, task: str, was: int, now: int) -> None:
+    def _add_row(
+        self, snapshot: Snapshot, job_id: str, task: str, was: _Place, now: _Place, *, ends: bool = False
+    ) -> None:
         view = snapshot.jobs[job_id]
         job, now_s = view.job, snapshot.now_s
-        if job_id not in self._names or self._names[job_id][0] != view.number:
+        if view.number not in self._names:
             self._add_job(view)
         at = -1
         if task and job.tasks is not None:
@@ -128,7 +126,8 @@ class DecisionRecord:
         left_s = view.remaining_s(now_s)
         self._rows.extend(
             (
-                self._made, view.number, at, was, now, job.urgency, view.epoch, *_losses(view),
+                self._made, view.number, at, was[0], now[0], was[1], now[1], ends, job.urgency, view.epoch,
+                *_losses(view),
                 nan if job.deadline_s is None else view.submitted_s + job.deadline_s - now_s,
                 nan if left_s is None else left_s, view.waited_at(now_s), view.ran_at(now_s),
                 demand.gpus * demand.gpu_share, demand.cores, demand.mem_mib, demand.net_mbps,
@@ -137,7 +136,7 @@ class DecisionRecord:
 
     def _add_job(self, view: JobView) -> None:
         job, run_s = view.job, view.beliefs.run_s
-        self._names[job.id] = (view.number, job.id, job.model)
+        self._names[view.number] = (job.id, view.submitted_s, job.model)
         tasks = job.tasks.tasks if job.tasks is not None else ()
         deadline_s = nan if job.deadline_s is None else job.deadline_s
         run_mean_s = nan if run_s is None else run_s.mean
@@ -150,22 +149,27 @@ class DecisionRecord:
         for edge in job.tasks.edges if job.tasks is not None else ():
             self._edges.extend((view.number, index[edge.source], index[edge.target], edge.mib))
 
-    def write(self, folder: Path) -> list[Path]:
-        """Leave it in a folder; each file is there whole or not at all."""
+    def write(self, folder: Path, journal: Iterable[Cycle] = ()) -> list[Path]:
+        """Leave it in a folder, with what became of the jobs as the run's journal has it.
+
+        Each file is there whole or not at all; `about.json` goes first and comes last, so that where it is, the others
+        are of the same run.
+        """
         import numpy as np
 
-        def table(values: array[float], names: tuple[str, ...]) -> dict[str, Any]:
-            rows = np.frombuffer(values, dtype=float).reshape(-1, len(names)) if values else np.empty((0, len(names)))
-            return {name: _compact(rows[:, i]) for i, name in enumerate(names)}
-
-        decisions = table(self._decisions, ("at_s", "live", "waiting", "placed", "first_row"))
-        shape = (self._made, len(self.header.nodes), 4)
-        decisions["use"] = np.array(self._use, dtype=np.float16).reshape(shape)
-        names = list(self._names.values())
+        known = fates(self.header, journal)
+        ended = [known.get((name, submitted_s), Fate()) for name, submitted_s, _model in self._names.values()]
         jobs = table(self._jobs, JOB)
-        jobs["id"], jobs["model"] = np.array([n[1] for n in names]), np.array([n[2] for n in names])
+        jobs |= {
+            "id": np.array([name for name, _submitted_s, _model in self._names.values()]),
+            "model": np.array([model for _name, _submitted_s, model in self._names.values()]),
+            "verdict": np.array([fate.verdict for fate in ended]),
+        }
+        for name in ("ended_s", "deadline_met", "goal_met", "best", "best_by_deadline"):
+            jobs[name] = _compact(np.array([getattr(fate, name) for fate in ended], dtype=float))
         jobs |= {f"task_{k}": v for k, v in table(self._tasks, TASK).items()}
         jobs |= {f"edge_{k}": v for k, v in table(self._edges, EDGE).items()}
+        files = (table(self._decisions, DECISION), table(self._rows, ROW), self._servers.columns(), jobs)
         about = {
             "policy": self.header.policy,
             "params": self.header.params,
@@ -173,11 +177,11 @@ class DecisionRecord:
             "seed": self.header.seed,
             "decisions": self._made,
             "nodes": self.header.nodes,
-            "use": ("gpus", "cores", "mem_mib", "net_mbps"),
         }
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "about.json").unlink(missing_ok=True)
         written = []
-        for name, columns in (("decisions", decisions), ("rows", table(self._rows, ROW)), ("jobs", jobs)):
+        for name, columns in zip(_FILES, files, strict=True):
             part, path = folder / f".{name}.part.npz", folder / f"{name}.npz"
             np.savez_compressed(part, **columns)
             os.replace(part, path)
@@ -186,6 +190,80 @@ class DecisionRecord:
         part.write_bytes(msgspec.json.format(msgspec.json.encode(about), indent=2))
         os.replace(part, path)
         return [*written, path]
+
+
+class Servers:
+    """Of each node the shares of GPUs, cores, memory and network that tenants ask for, where they change."""
+
+    def __init__(self, header: Header) -> None:
+        self._number = {node.id: n for n, node in enumerate(header.nodes)}
+        self._has = [(node.gpus, node.cores, node.mem_mib, node.net_mbps) for node in header.nodes]
+        self._last = [(0.0, 0.0, 0.0, 0.0)] * len(header.nodes)
+        self._seen: dict[str, Partition] = {}
+        self._on: list[dict[str, Partition]] = [{} for _ in header.nodes]
+        self._where, self._shares = array("q"), array("f")  # decision and node; what is used
+
+    def __len__(self) -> int:
+        return len(self._where) // 2
+
+    def follow(self, decision: int, snapshot: Snapshot) -> None:
+        """Note what has changed since the decision before. Only nodes on which something did are looked at."""
+        partitions, seen = snapshot.partitions.data(), self._seen
+        gone = [old for pid, old in seen.items() if partitions.get(pid) is not old]
+        new = [now for pid, now in partitions.items() if seen.get(pid) is not now]
+        if not gone and not new:
+            return
+        self._seen = dict(partitions)
+        touched = set()
+        for there, are in ((gone, False), (new, True)):
+            for partition in there:
+                for node in {self._number[s.node] for s in partition.slices if s.node in self._number}:
+                    touched.add(node)
+                    if are:
+                        self._on[node][partition.id] = partition
+                    else:
+                        self._on[node].pop(partition.id, None)
+        for node in sorted(touched):
+            used = self._used(node, snapshot.jobs.data())
+            if used != self._last[node]:
+                self._last[node] = used
+                self._where.extend((decision, node))
+                self._shares.extend(used)
+
+    def _used(self, node: int, jobs: dict[str, JobView]) -> tuple[float, float, float, float]:
+        gpus = cores = mem_mib = net_mbps = 0.0
+        for partition in self._on[node].values():
+            for tenant in partition.tenants:
+                demand = demand_of(jobs[tenant.job].job, tenant.task)
+                for part, replicas in zip(partition.slices, tenant.replicas, strict=True):
+                    if self._number.get(part.node) == node:
+                        gpus += replicas * demand.gpus * demand.gpu_share
+                        cores += replicas * demand.cores
+                        mem_mib += replicas * demand.mem_mib
+                        net_mbps += replicas * demand.net_mbps
+        has = self._has[node]
+        return (
+            gpus / has[0] if has[0] else 0.0,
+            cores / has[1] if has[1] else 0.0,
+            mem_mib / has[2] if has[2] else 0.0,
+            net_mbps / has[3] if has[3] else 0.0,
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """All of it."""
+        import numpy as np
+
+        where = np.array(self._where, dtype=np.int32).reshape(-1, 2)
+        shares = np.array(self._shares, dtype=np.float32).reshape(-1, len(SHARES))
+        return {"decision": where[:, 0], "node": where[:, 1], **{k: shares[:, i] for i, k in enumerate(SHARES)}}
+
+
+def table(values: array[float], names: tuple[str, ...]) -> dict[str, Any]:
+    """Rows that stand one after another, as columns."""
+    import numpy as np
+
+    rows = np.frombuffer(values, dtype=float).reshape(-1, len(names)) if values else np.empty((0, len(names)))
+    return {name: _compact(rows[:, i]) for i, name in enumerate(names)}
 
 
 def _losses(view: JobView) -> tuple[float, float, float]:

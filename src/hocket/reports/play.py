@@ -22,6 +22,7 @@ from hocket.reports.summary import Effort, Summary, summarise
 from hocket.workloads import Workload
 
 _SHOWN_STUCK = 3  # reasons of unfinished jobs
+_IN_TASKS = "it is cut into tasks, and the policy placed none of anybody's: most know whole jobs only"
 
 
 class Stage(Struct, frozen=True):
@@ -115,7 +116,18 @@ def _stuck(simulation: Simulation) -> tuple[str, ...]:
     for cycle in reversed(list(simulation.journal)):
         if cycle.plan is not None and (of_all := cycle.plan.reasons.get("*", "")):
             break
-    lines = [f"'{v.job.id}' is {v.state}: {v.reason or of_all or 'no reason given'}" for v in views[:_SHOWN_STUCK]]
+    shown = views[:_SHOWN_STUCK]
+    unplaced = any(v.job.tasks is not None for v in shown) and not _places_tasks(simulation)
+    lines = []
+    for view in shown:
+        why = view.reason or (_IN_TASKS if unplaced and view.job.tasks is not None else of_all) or "no reason given"
+        lines.append(f"'{view.job.id}' is {view.state}: {why}")
     if len(views) > _SHOWN_STUCK:
         lines.append(f"and {len(views) - _SHOWN_STUCK:,} more")
     return tuple(lines)
+
+
+def _places_tasks(simulation: Simulation) -> bool:
+    """Did a plan ever give a task a place?"""
+    plans = (cycle.plan for cycle in simulation.journal if cycle.plan is not None)
+    return any(tenant.task for plan in plans for partition in plan.put for tenant in partition.tenants)

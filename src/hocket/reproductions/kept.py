@@ -31,13 +31,15 @@ class Kept(Struct, frozen=True):
 
 
 class KeptResults:
-    """A file of results. `resume`: go on with those that are there; else it begins anew."""
+    """A file of results. `resume`: go on with those that are there; else it begins anew, and those are put aside."""
 
     def __init__(self, path: Path, reproduction: Reproduction, *, resume: bool) -> None:
         heading = Heading(reproduction.name)
         self._known: dict[bytes, Any] = {}
         whole = self._read(path, heading, reproduction.result) if resume and path.exists() else b""
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not resume and path.exists() and path.read_bytes().count(b"\n") > 1:  # They may have taken hours.
+            os.replace(path, path.with_name(f"{path.stem}.before{path.suffix}"))
         part = path.with_name(f".{path.name}.part")
         part.write_bytes(whole or msgspec.json.encode(heading) + b"\n")
         os.replace(part, path)

@@ -193,7 +193,8 @@ def _others(results: Results) -> Iterator[str]:
     if any(c.label == "without migration" for c, _p in results):
         yield (
             "Servers are overloaded only where tasks take more than they asked for, which is ours: the paper does not "
-            "say what overloads its servers."
+            "say what overloads its servers. What is counted is how often one becomes overloaded; without migration it "
+            "stays so, and can become it once only."
         )
     costs = [(c, p) for c, p in results if "k" in c.settings and c.label in ("mlf_h", "las")]
     for case, played in costs:

@@ -69,4 +69,5 @@ def _told(header: Header) -> dict[str, Any]:
         told: dict[str, Any] = msgspec.json.decode(header.workload)
     except msgspec.DecodeError as error:
         raise StudyError(f"the journal is not one of a study: {error}") from error
-    return told | {"policy": header.policy, "params": msgspec.to_builtins(header.params)}
+    params = msgspec.json.decode(msgspec.json.encode(header.params))  # as a journal has them: without tuples
+    return told | {"policy": header.policy, "params": params}

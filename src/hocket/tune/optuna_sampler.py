@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from hocket.tune.definition import StudyError
 from hocket.tune.optuna_trials import frozen, require_optuna
-from hocket.tune.space import Choice, Domain, Drawn, LogUniform, RandInt, Space, Uniform, Value, drawn
+from hocket.tune.space import Choice, Domain, Drawn, LogUniform, RandInt, Space, SpaceError, Uniform, Value, drawn
 from hocket.tune.trials import Trial
 
 if TYPE_CHECKING:
@@ -27,15 +28,21 @@ class OptunaSampler:
         self._name, self._space = sampler, space
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         try:
-            made = kind(seed=seed, **options)
+            with warnings.catch_warnings():  # Who names a sampler has chosen it.
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                made, tried = kind(seed=seed, **options), kind(seed=seed, **options)
         except TypeError as error:
             raise StudyError(f"sampler '{sampler}' cannot be made: {error}") from error
+        self._draw(optuna.create_study(sampler=tried).ask())  # Before a study begins: some take no range of numbers.
         self._study: optuna.study.Study = optuna.create_study(sampler=made)  # It minimises: scores are less if better.
         self._asked: dict[int, optuna.trial.Trial] = {}
 
     def ask(self, number: int) -> Drawn:
         """What the sampler thinks is worth a try."""
-        asked = self._asked[number] = self._study.ask()
+        self._asked[number] = self._study.ask()
+        return self._draw(self._asked[number])
+
+    def _draw(self, asked: optuna.trial.Trial) -> Drawn:
 
         def decide(name: str, domain: Domain) -> Value:
             match domain:
@@ -49,7 +56,13 @@ class OptunaSampler:
                 case RandInt(low, high):
                     return asked.suggest_int(name, low, high)
 
-        return drawn(self._space, decide)
+        try:
+            return drawn(self._space, decide)
+        except SpaceError:
+            raise
+        except Exception as error:  # whatever a sampler raises that does not take such a space
+            said = (str(error).splitlines() or [""])[0]
+            raise StudyError(f"sampler '{self._name}' cannot draw from the space: {said}") from error
 
     def tell(self, trial: Trial, scores: dict[int, float], is_complete: bool) -> None:
         """A trial that another process asked for is told as a whole."""

@@ -86,4 +86,11 @@ def _domains(outcome: Outcome, trial: Trial) -> dict[str, Domain]:
     for other in outcome.trials:
         for name, value in other.config.items():
             tried.setdefault(name, []).append(value)
-    return {name: Choice(tuple(dict.fromkeys(tried[name]))) for name in trial.config}
+    return {name: _seen(list(dict.fromkeys(tried[name]))) for name in trial.config}
+
+
+def _seen(values: list[Any]) -> Domain:
+    """Fractions are taken for a range, all else for kinds."""
+    if len(values) > 1 and all(isinstance(v, float) for v in values):
+        return Uniform(min(values), max(values))
+    return Choice(tuple(values))

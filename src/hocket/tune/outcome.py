@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -73,6 +73,15 @@ def is_begun(folder: Path) -> bool:
             return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,))
         except sqlite3.DatabaseError:  # Whoever reads it says what is wrong with it.
             return True
+
+
+def set_aside(folder: Path) -> None:
+    """Make room for a new study where one came to nothing; its journal is kept under another name."""
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            (folder / f"{JOURNAL}{suffix}").replace(folder / f"failed-{JOURNAL}{suffix}")
+    for checkpoint in (folder / CHECKPOINTS).glob("t*.pt"):
+        checkpoint.unlink()
 
 
 def read(folder: Path | str) -> Outcome:

@@ -52,7 +52,7 @@ class Uniform(Struct, frozen=True, tag="uniform"):
 
     def check(self, name: str) -> None:
         """Refuse an empty range."""
-        if _is_odd(self.low) or _is_odd(self.high) or not self.low < self.high:
+        if not (_is_number(self.low) and _is_number(self.high) and self.low < self.high):
             raise SpaceError(f"hyperparameter '{name}': uniform needs low < high, not {self.low} and {self.high}")
 
     def draw(self, dice: Random) -> Value:
@@ -72,7 +72,7 @@ class LogUniform(Struct, frozen=True, tag="loguniform"):
 
     def check(self, name: str) -> None:
         """Refuse what has no logarithm."""
-        if _is_odd(self.low) or _is_odd(self.high) or not 0 < self.low < self.high:
+        if not (_is_number(self.low) and _is_number(self.high) and 0 < self.low < self.high):
             raise SpaceError(
                 f"hyperparameter '{name}': loguniform needs 0 < low < high, not {self.low} and {self.high}"
             )
@@ -161,7 +161,7 @@ class Suggest:
             if self.domains[name] != domain:
                 raise SpaceError(f"hyperparameter '{name}' is asked for twice, with other values")
             return self.params[name]  # type: ignore[no-any-return]
-        domain.check(name)
+        _check(name, domain)
         self.domains[name] = domain
         self.params[name] = self._decide(name, domain)
         return self.params[name]  # type: ignore[no-any-return]
@@ -185,6 +185,7 @@ Space = Mapping[str, Domain] | Callable[[Any], Any]  # a function asks its argum
 def check(space: Space) -> None:
     """Refuse a space that nothing can be drawn from."""
     if callable(space):
+        drawn(space, lambda _name, domain: domain.draw(Random(0)))
         return
     if not isinstance(space, Mapping):
         raise SpaceError(f"a search space is a dict or a function, not a {type(space).__name__}")
@@ -194,20 +195,41 @@ def check(space: Space) -> None:
         if not isinstance(domain, Domain):
             kinds = "choice, uniform, loguniform or randint"
             raise SpaceError(f"hyperparameter '{name}': {kinds} is needed, not {domain!r}")
-        domain.check(name)
+        _check(name, domain)
 
 
 def drawn(space: Space, decide: Callable[[str, Domain], Value]) -> Drawn:
     """A configuration whose values are decided one by one."""
     asked = Suggest(decide)
     if callable(space):
-        space(asked)
+        _ask(space, asked)
         if not asked.domains:
             raise SpaceError("the search space's function asks for no hyperparameter")
     else:
         for name, domain in space.items():
             asked._suggest(name, domain)
     return Drawn(asked.params, asked.domains)
+
+
+def _ask(space: Callable[[Any], Any], asked: Suggest) -> None:
+    """Let a user's function ask; whatever it raises is said in one line."""
+    try:
+        space(asked)
+    except SpaceError:
+        raise
+    except Exception as error:
+        said = (str(error).splitlines() or [""])[0]
+        raise SpaceError(f"the search space's function fails: {type(error).__name__}: {said}") from error
+
+
+def _check(name: Any, domain: Domain) -> None:
+    if not isinstance(name, str):
+        raise SpaceError(f"a hyperparameter's name is text, not {name!r}")
+    domain.check(name)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool) and not _is_odd(value)
 
 
 def _is_odd(value: Any) -> bool:

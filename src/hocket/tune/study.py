@@ -19,13 +19,15 @@ from hocket.policies.registry import find
 from hocket.tune.brackets import SEARCHES, Hyperband, Search
 from hocket.tune.definition import Definition, StudyError, header_of, refuse_another
 from hocket.tune.interrupts import interrupts_heard
-from hocket.tune.outcome import CHECKPOINTS, JOURNAL, Outcome, is_begun, read
+from hocket.tune.judge import UNNAMED, Judge
+from hocket.tune.outcome import CHECKPOINTS, JOURNAL, Outcome, is_begun, read, set_aside
 from hocket.tune.sampling import Dice, Sampler
 from hocket.tune.space import Space, check
 from hocket.tune.trials import Result, Trial, Trials
 from hocket.tune.tuner import Tuner
 
 MOST_TRIALS = 1_000_000  # More would be asked for by mistake: all of them wait at once.
+MOST_SEED = 2**32 - 1  # as NumPy has it
 
 
 class Study:
@@ -70,13 +72,17 @@ class Study:
             raise StudyError(f"checkpoint_s is more than 0 seconds, not {checkpoint_s}")
         if memory_mib is not None and not memory_mib > 0:
             raise StudyError(f"memory_mib is more than 0, not {memory_mib}")
-        if seed < 0:
-            raise StudyError(f"seed is at least 0, not {seed}")
+        if not 0 <= seed <= MOST_SEED:
+            raise StudyError(f"seed is from 0 to {MOST_SEED}, not {seed}")
+        if (least := getattr(search, "least", 1)) > search.units:
+            raise StudyError(f"least is at most the search's {search.units} units, not {least}")
+        if exact and way == "fused":
+            raise StudyError("way 'fused' is not bitwise as alone, and exact asks for that: leave out one of them")
         if goal not in ("min", "max"):
             raise StudyError(f"goal is min or max, not '{goal}'")
         if metric and metric != "loss" and evaluate is None:
             raise StudyError(f"metric '{metric}' needs an evaluate function; without one there is the loss only")
-        metric = metric or ("value" if evaluate is not None else "loss")
+        metric = metric or (UNNAMED if evaluate is not None else "loss")
         self._training, self._evaluate, self._space = training, evaluate, space
         self._policy = find(policy).bound(dict(params or {}))
         self._folder = Path(folder) if folder is not None else None
@@ -130,8 +136,9 @@ class Study:
             raise StudyError(f"way '{of.way}' is not one of {', '.join(WAYS)}")
         if self._folder is not None and is_begun(self._folder):
             there = read(self._folder)
-            refuse_another(str(self._folder), there.header, header_of(of, self._policy, there.header.nodes[0]))
-            self.outcome = there
+            if not there.found.came_to_nothing:
+                refuse_another(str(self._folder), there.header, header_of(of, self._policy, there.header.nodes[0]))
+                self.outcome = there
         return self
 
     def run(self, stepped: Callable[[int], None] | None = None, *, bar: bool = False) -> Study:
@@ -149,7 +156,9 @@ class Study:
         from hocket.runtimes.packing.training import device_of
 
         of = self.outcome.definition
-        trainer = Trainer(self._training, self._evaluate, of.metric, of.most_steps, device_of(of.device))
+        trials = Trials(of.metric, of.goal)
+        judge = Judge(self._evaluate, trials) if self._evaluate is not None else None
+        trainer = Trainer(self._training, judge, of.metric, of.most_steps, device_of(of.device))
         began, earlier_s = monotonic(), 0.0
 
         def now_s() -> float:
@@ -160,8 +169,9 @@ class Study:
             checkpoints=self._folder / CHECKPOINTS if self._folder is not None else None,
             checkpoint_s=self._checkpoint_s, stepped=stepped or (lambda _steps: None),
         )  # fmt: skip
+        if judge is not None:
+            judge.stop = executor.stop
         node = _node(str(executor.device), executor.memory_mib)
-        trials = Trials(of.metric, of.goal)
         with self._controller(node, trials) as (controller, saver), interrupts_heard(executor.stop) as interrupts:
             earlier_s = controller.state.now_s
             header = controller.journal.header
@@ -171,6 +181,9 @@ class Study:
             )  # fmt: skip
             try:
                 tuner.run()
+                if judge is not None and judge.fault:
+                    tuner.give_up(judge.fault)
+                    raise StudyError(judge.fault)
             finally:
                 self.outcome = Outcome(header, of, trials, now_s())
         if interrupts:
@@ -189,9 +202,14 @@ class Study:
         self._folder.mkdir(parents=True, exist_ok=True)
         journal: Store = open_to_append(self._folder / JOURNAL, header)
         try:
-            refuse_another(str(self._folder), journal.header, header)
             for cycle in journal:
                 trials.take(cycle.events)
+            if trials.came_to_nothing:
+                journal.close()
+                set_aside(self._folder)
+                trials.all.clear()
+                journal = open_to_append(self._folder / JOURNAL, header)
+            refuse_another(str(self._folder), journal.header, header)
             yield restore(journal, policy), Saver(journal, policy)
         finally:
             journal.close()

@@ -78,7 +78,7 @@ def search_of(table: dict[str, Any]) -> Search:
     """A way to search, by its kind and its fields."""
     settings = dict(table)
     kind = settings.pop("kind", "hyperband")
-    if kind not in SEARCHES:
+    if not isinstance(kind, str) or kind not in SEARCHES:
         raise StudyError(f"search '{kind}' is not one of {', '.join(SEARCHES)}")
     try:
         return msgspec.convert(settings, type=SEARCHES[kind])

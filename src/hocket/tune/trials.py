@@ -100,6 +100,11 @@ class Trials:
             return replace(trial, failed=event.reason)
         return trial
 
+    @property
+    def came_to_nothing(self) -> bool:
+        """Whether all that were begun have failed, and nobody has a result: there is nothing to go on with."""
+        return bool(self.all) and all(t.failed and not t.results for t in self.all.values())
+
     def score(self, result: Result) -> float:
         """Less is better."""
         value = result.metrics[self.metric]

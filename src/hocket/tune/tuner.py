@@ -74,6 +74,14 @@ class Tuner:
         if not controller.state.jobs.live:  # It was not stopped: there is nothing more to do.
             self._clear_shelf(self._trials.all)
 
+    def give_up(self, reason: str) -> None:
+        """All trials that are under way have failed, for a reason that is none of their own."""
+        jobs = self._controller.state.jobs.values()
+        events = [JobFailed(self._now_s(), view.job.id, reason, final=True) for view in jobs]
+        if events:
+            self._trials.take(events)
+            self._controller.cycle(self._now_s(), events)
+
     def _left_behind(self) -> list[Event]:
         """Jobs that a process before this one was training wait again, and go on from where they were saved."""
         views = self._controller.state.jobs.values()

@@ -106,6 +106,35 @@ def test_if_every_trial_fails_the_exit_code_says_so(script: Path) -> None:
     assert "trial 0 failed: KeyError: 'shape'" in done.stdout
 
 
+def test_a_script_that_is_mended_after_all_trials_failed_is_searched_by_the_same_command(script: Path) -> None:
+    script.write_text(SCRIPT.replace("model = nn.Linear(4, 3)", "raise KeyError('shape')"))
+    done = hocket("tune", str(script), *SHORT)
+    assert "all trials failed: the same command begins anew" in done.stdout
+    script.write_text(SCRIPT)
+    assert hocket("tune", str(script), *SHORT).exit_code == 0
+
+
+def test_several_numbers_without_a_metric_are_refused_in_one_line_and_named_they_are_searched(script: Path) -> None:
+    script.write_text(SCRIPT.replace('return {"accuracy"', 'return {"others": 1.0, "accuracy"'))
+    said = refused("tune", str(script), *SHORT[2:])
+    assert "evaluate gives others, accuracy: say by metric, or --metric, which of them counts" in said
+    assert hocket("tune", str(script), *SHORT).exit_code == 0
+
+
+def test_a_space_that_fails_later_on_says_so_in_one_line(script: Path) -> None:
+    space = """
+asked = []
+
+def space(trial):
+    asked.append(trial.suggest_float("rate", 0.1, 0.2))
+    trial.suggest_categorical("batch_size", [8])
+    if len(asked) > 3:
+        raise RuntimeError("another")
+"""
+    script.write_text(SCRIPT + space)
+    assert "space's function fails: RuntimeError: another" in refused("tune", str(script), *SHORT)
+
+
 BAD = [
     (("nothing.py",), "study 'nothing.py' must be a TOML file or a script that exists"),
     (("train.py", "--space", "a=choice:"), "hyperparameter 'a': a choice needs at least one value"),
@@ -138,6 +167,8 @@ SCRIPTS = [
     ("def training(config): ...\nevaluate = 3\n", "evaluate must be a function, not a int"),
     ("def training(config): ...\n", "has no space, and none is given"),
     ("def training(config): ...\nspace = [1]\n", "a search space is a dict or a function, not a list"),
+    ("def training(config): ...\ndef space(trial): 1 / 0\n", "space's function fails: ZeroDivisionError"),
+    ("def training(config): ...\ndef space(trial): ...\n", "the search space's function asks for no hyperparameter"),
 ]
 
 
@@ -155,6 +186,7 @@ FILES = [
     ('script = "train.py"\n[space]\nrate = { choice = [] }\n', "hyperparameter 'rate': a choice needs at least one"),
     ('script = "train.py"\n[search]\nkind = "halving"\nunits = 0\n', "search 'halving': Expected `int` >= 1"),
     ('script = "train.py"\nsampler = "Crystal"\n', "sampler 'Crystal' is none of Optuna's"),
+    ('script = "train.py"\n[search]\nkind = ["asha"]\n', "search '['asha']' is not one of hyperband"),
 ]
 
 

@@ -2,21 +2,33 @@
 
 import json
 from math import isnan, nan
+from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
-from hocket.control.ports import Header
+from hocket.control.ports import Cycle, Header
+from hocket.model.criterion import Epochs, Goal
+from hocket.model.event import EpochEnded, JobEnded
 from hocket.model.job import Edge, Job, Task, TaskGraph
-from hocket.model.resources import Demand
+from hocket.model.partition import Partition, Tenant
+from hocket.model.plan import Plan
+from hocket.model.resources import Demand, Slice
 from hocket.model.view import JobView, Observation
 from hocket.policies import find
 from hocket.reports.decisions import DecisionRecord, _losses
+from hocket.reports.fates import UNKNOWN, fates
 from hocket.testing.builders import cluster, submitted
 from hocket.testing.harness import Harness
 
 GRAPH = TaskGraph(
     (Task("a", Demand(1, gpu_share=0.5), 0.6), Task("b", Demand(1, gpu_share=0.25), 0.4)), (Edge("a", "b", 7.0),)
 )
+
+
+def loaded_from(path):
+    with np.load(path) as file:
+        return dict(file)
 
 
 def recorded(tmp_path, *steps, nodes="2x2", **knobs):
@@ -28,7 +40,7 @@ def recorded(tmp_path, *steps, nodes="2x2", **knobs):
         world.tell(*events)
         world.settle()
     files = {path.stem: path for path in record.write(tmp_path / "out")}
-    loaded = {name: dict(np.load(files[name])) for name in ("decisions", "rows", "jobs")}
+    loaded = {name: loaded_from(files[name]) for name in ("decisions", "rows", "servers", "jobs")}
     return world, loaded, json.loads(files["about"].read_text())
 
 
@@ -60,12 +72,25 @@ def test_jobs_that_still_wait_have_a_row_each(tmp_path):
 def test_the_use_of_servers_is_that_before_the_decision(tmp_path):
     one = [submitted(Job("j", tasks=GRAPH))]
     _world, found, about = recorded(tmp_path, one, [submitted(Job("k"), 10.0)])
-    use = found["decisions"]["use"]
-    assert use.shape[1:] == (2, 4)
-    assert use[0].sum() == 0.0
-    assert use[-1, :, 0].sum() == 0.375  # three quarters of a GPU, on servers of two
+    servers, decisions = found["servers"], found["decisions"]
+    assert servers["decision"].min() > 0  # Before the first one nothing is used.
+    last = {}  # A node's latest row at or before a decision says what is used of it.
+    for decision, node, gpus in zip(servers["decision"], servers["node"], servers["gpus"], strict=True):
+        last[int(node)] = float(gpus)
+        assert decision < about["decisions"]
+    assert sum(last.values()) == 0.375  # three quarters of a GPU, on servers of two
+    first = decisions["first_server_row"]
+    assert (servers["decision"][first[1] :] >= 1).all()
     assert about["policy"] == "mlf_h"
-    assert about["decisions"] == len(use)
+    assert about["decisions"] == len(decisions["at_s"])
+
+
+def test_the_use_of_a_server_is_noted_when_it_changes_only(tmp_path):
+    steps = [[submitted(Job("j", tasks=GRAPH))], *([submitted(Job(f"q{i}", sizes=(9,)), 10.0 + i)] for i in range(5))]
+    _world, found, _about = recorded(tmp_path, *steps)
+    servers = found["servers"]
+    rows = list(zip(servers["node"], servers["gpus"], strict=True))
+    assert len(rows) == len(set(servers["node"].tolist()))
 
 
 def test_losses_are_those_that_the_job_reported():
@@ -85,4 +110,89 @@ def test_graphs_are_kept_once_for_each_job(tmp_path):
 def test_a_record_of_nothing_can_be_written(tmp_path):
     record = DecisionRecord(Header("mlf_h"))
     assert len(record) == 0
-    assert len(record.write(tmp_path)) == 4
+    assert len(record.write(tmp_path)) == 5
+
+
+def test_a_job_that_a_decision_ends_has_a_row_that_says_so(tmp_path):
+    nodes = cluster("1x2")
+    record = DecisionRecord(Header("p", nodes=tuple(nodes)))
+    bound = find("fifo").bound({})
+    is_over = False
+
+    def decide(snapshot):
+        plan = bound.decide(snapshot)
+        return Plan(ends={"j": "hopeless"}, reasons={"j": "stopped"}) if is_over and "j" in snapshot.jobs else plan
+
+    world = Harness(record.watching(decide), nodes, bound.order)
+    world.tell(submitted(Job("j", criterion=Goal("acc", ">=", 0.9))))
+    world.settle()
+    is_over = True
+    world.tell(submitted(Job("k"), 5.0))
+    world.settle()
+    record.write(tmp_path)
+    rows = loaded_from(tmp_path / "rows.npz")
+    assert set(rows["job"][rows["ends"] == 1].tolist()) == {0}
+
+
+def test_a_plan_that_names_a_job_that_is_not_there_is_left_to_the_check(tmp_path):
+    nodes = cluster("1x2")
+    record = DecisionRecord(Header("p", nodes=tuple(nodes)))
+    world = Harness(find("fifo").bound({}).decide, nodes, find("fifo").bound({}).order)
+    part = Partition("ghost", (Slice("n000", (0,)),), (Tenant("ghost", (1,)),))
+    record.add(world.snapshot, Plan((part,), ends={"ghost": "hopeless"}))
+    record.write(tmp_path)
+    assert len(loaded_from(tmp_path / "rows.npz")["job"]) == 0
+
+
+def test_a_job_that_changes_its_size_where_it_is_has_a_row(tmp_path):
+    nodes = cluster("1x4")
+    record = DecisionRecord(Header("p", nodes=tuple(nodes)))
+    bound = find("fifo").bound({})
+    world = Harness(record.watching(bound.decide), nodes, bound.order)
+    world.tell(submitted(Job("j", sizes=(1, 2))))
+    world.settle()
+    (old,) = world.snapshot.partitions.values()
+    (part,) = old.slices
+    less = replace(old, slices=(replace(part, gpus=part.gpus[:1]),), tenants=(Tenant("j", (1,)),))
+    record.add(world.snapshot, Plan((less,)))
+    record.write(tmp_path)
+    rows = loaded_from(tmp_path / "rows.npz")
+    assert list(zip(rows["from_size"].tolist(), rows["to_size"].tolist(), strict=True))[-1] == (2, 1)
+    assert rows["from_gpu"][-1] == rows["to_gpu"][-1]
+
+
+def ran(*reports, deadline_s=None, ended_s=None, verdict="finished"):
+    """What became of a job that reported these values, a minute apart."""
+    goal = Goal("acc", ">=", 0.9, Epochs(5))
+    events = [submitted(Job("j", target=goal, deadline_s=deadline_s), 0.0, 300.0)]
+    events += [EpochEnded(60.0 * n, "j", n, {"acc": x}) for n, x in enumerate(reports, 1)]
+    if ended_s is not None:
+        events.append(JobEnded(ended_s, "j", verdict))
+    header = Header("fifo", nodes=tuple(cluster("1x1")))
+    return fates(header, [Cycle(n, (event,)) for n, event in enumerate(events)])["j", 0.0]
+
+
+def test_the_outcome_of_a_job_is_recorded():
+    fate = ran(0.5, 0.8, 0.95, deadline_s=200.0, ended_s=180.0)
+    assert (fate.ended_s, fate.verdict, fate.deadline_met, fate.goal_met) == (180.0, "finished", 1, 1)
+    assert (fate.best, fate.best_by_deadline) == (0.95, 0.95)
+
+
+def test_what_comes_after_the_deadline_is_not_had_by_it():
+    fate = ran(0.5, 0.95, deadline_s=90.0, ended_s=180.0)
+    assert (fate.deadline_met, fate.best, fate.best_by_deadline) == (0, 0.95, 0.5)
+
+
+def test_a_job_that_is_not_over_has_no_outcome_yet():
+    fate = ran(0.5, nan)
+    assert isnan(fate.ended_s)
+    assert (fate.verdict, fate.deadline_met, fate.goal_met, fate.best) == ("", UNKNOWN, UNKNOWN, 0.5)
+
+
+def test_every_column_is_documented(tmp_path):
+    _world, found, about = recorded(tmp_path, [submitted(Job("j", tasks=GRAPH))])
+    page = (Path(__file__).parents[3] / "docs" / "record.md").read_text(encoding="utf-8")
+    names = [name for columns in found.values() for name in columns]
+    assert len(names) > 40
+    assert [name for name in names if f"`{name}`" not in page] == []
+    assert {"policy", "params", "workload", "seed", "nodes", "decisions"} == set(about)

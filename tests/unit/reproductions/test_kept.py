@@ -67,6 +67,13 @@ def test_a_line_that_a_kill_cut_off_is_done_again_and_the_file_is_whole(two_kept
         assert results.get(CASES[1]) == Gain(0.7)
 
 
+def test_a_run_that_begins_anew_puts_what_was_done_aside(two_kept: Path) -> None:
+    before = two_kept.read_bytes()
+    for _ in range(2):  # One that did nothing pushes nothing out.
+        kept(two_kept, resume=False).__exit__()
+    assert two_kept.with_name("results.before.jsonl").read_bytes() == before
+
+
 def test_a_run_that_begins_anew_forgets(two_kept: Path) -> None:
     with kept(two_kept, resume=False) as results:
         assert results.get(CASES[0]) is None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from counting_study import SPACE, study
+from counting_study import SPACE, study, training
 
-from hocket.tune import StudyError, choice, loguniform, randint, uniform
+from hocket.tune import RandomSearch, Study, StudyError, choice, loguniform, randint, uniform
 from hocket.tune.optuna_sampler import OptunaSampler
 from hocket.tune.optuna_trials import distribution, export
 from hocket.tune.trials import Result, Trial
@@ -58,6 +58,11 @@ def test_a_study_runs_with_a_sampler_of_optuna(tmp_path: Path) -> None:
     assert told == sorted((t.params["rate"], t.state.name) for t in sampler._study.trials)
 
 
+def test_a_sampler_that_cannot_draw_from_the_space_is_refused() -> None:
+    with pytest.raises(StudyError, match="sampler 'BruteForceSampler' cannot draw from the space: FloatDistribution"):
+        OptunaSampler({"a": uniform(0, 1)}, "BruteForceSampler")
+
+
 def test_a_sampler_that_optuna_does_not_have_is_refused() -> None:
     with pytest.raises(StudyError, match="sampler 'Crystal' is none of Optuna's"):
         OptunaSampler(SPACE, "Crystal")
@@ -68,6 +73,24 @@ def test_domains_are_the_same_in_optunas_words() -> None:
     assert (distribution(uniform(0, 2)).low, distribution(uniform(0, 2)).high) == (0, 2)
     assert distribution(loguniform(0.1, 2)).log
     assert (distribution(randint(1, 3)).low, distribution(randint(1, 3)).high) == (1, 3)
+
+
+def test_numbers_that_a_function_asked_for_are_exported_as_numbers_and_not_as_so_many_kinds(tmp_path: Path) -> None:
+    def space(trial) -> None:
+        trial.suggest_float("rate", 1e-3, 0.5)
+        trial.suggest_categorical("batch_size", [8, 16])
+        trial.suggest_categorical("dropout", [0.3])
+
+    found = Study(training, space, search=RandomSearch(trials=4, units=1), unit_steps=2).run()
+    storage = f"sqlite:///{tmp_path / 'trials.db'}"
+    export(found.outcome, storage)
+    there = optuna.load_study(study_name="study", storage=storage).trials
+    rates = [t.config["rate"] for t in found.trials]
+    kinds = there[0].distributions
+    assert (kinds["rate"].low, kinds["rate"].high) == (min(rates), max(rates))
+    assert [t.params["rate"] for t in there] == rates
+    assert set(kinds["batch_size"].choices) <= {8, 16}
+    assert kinds["dropout"].choices == (0.3,)
 
 
 def test_an_exported_study_has_every_trial_with_its_values_by_units(tmp_path: Path) -> None:

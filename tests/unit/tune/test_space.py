@@ -24,6 +24,14 @@ WRONG = [
     ({"a": loguniform(0, 1)}, "loguniform needs 0 < low < high, not 0 and 1"),
     ({"a": randint(3, 1)}, "hyperparameter 'a': randint needs low <= high, not 3 and 1"),
     ({"a": randint(0.5, 2)}, "randint needs whole numbers, not 0.5 and 2"),
+    ({"a": uniform("x", "y")}, "hyperparameter 'a': uniform needs low < high, not x and y"),
+    ({"a": loguniform(None, 1)}, "hyperparameter 'a': loguniform needs 0 < low < high, not None and 1"),
+    ({1: choice([2])}, "a hyperparameter's name is text, not 1"),
+    (lambda _trial: None, "the search space's function asks for no hyperparameter"),
+    (lambda _trial: 1 / 0, "the search space's function fails: ZeroDivisionError: division by zero"),
+    (lambda trial: trial.suggest_float("a", 0, 1, step=0.1), "function fails: TypeError: .* argument 'step'"),
+    (lambda trial: trial.suggest_categorical("a", []), "hyperparameter 'a': a choice needs at least one value"),
+    (lambda trial: trial.suggest_int(3, 0, 1), "a hyperparameter's name is text, not 3"),
 ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from counting_study import SPACE, UNIT_STEPS, X, Y, outcome, study
+from counting_study import SEARCHES, SPACE, UNIT_STEPS, X, Y, outcome, study
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -21,7 +21,7 @@ from hocket.model.event import JobSubmitted
 from hocket.model.partition import Sharing
 from hocket.pack import Refused, Training
 from hocket.policies import find
-from hocket.tune import Hyperband, RandomSearch, Study, StudyError, choice, loguniform, read
+from hocket.tune import Asha, Hyperband, RandomSearch, Study, StudyError, SuccessiveHalving, choice, loguniform, read
 
 POLICIES = ("pack_gain", "pack_knn", "pack_random", "pack_batch_size")
 
@@ -221,6 +221,21 @@ def test_a_trial_that_breaks_is_over_and_the_others_go_on(breaks, said: str) -> 
     assert [t.units for t in found.trials] == [2, 0, 2]
 
 
+@pytest.mark.parametrize("way", ["turn", "joint"])
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (lambda out, _y: out.sum() * math.nan, "its loss was nan in step 1"),
+        (lambda out, _y: out.sum(1), "its loss must be one number"),
+    ],
+)
+def test_if_all_models_of_a_pack_fail_in_one_step_each_is_over_and_the_study_ends(loss, said: str, way: str) -> None:
+    found = few(lambda config: with_loss(config, loss), way=way).run()
+    assert len(found.trials) == 3
+    assert all(said in t.failed for t in found.trials)
+    assert found.best is None
+
+
 def with_loss(config, loss):
     made = plain(config)
     made.loss = loss
@@ -253,7 +268,10 @@ def with_data(config, examples):
     [
         (lambda _module, _config: 1 / 0, "ZeroDivisionError"),
         (lambda _module, _config: "good", "evaluate must give a number or numbers by name, not a str"),
-        (lambda _module, _config: {"other": 1.0}, "evaluate must give 'accuracy', and gives other"),
+        (
+            lambda _module, _config: {"accuracy": torch.ones(3)},
+            "evaluate must give one number as 'accuracy', not a Tensor",
+        ),
         (lambda _module, _config: math.nan, "its accuracy was nan after 2 units"),
     ],
 )
@@ -261,6 +279,62 @@ def test_an_evaluation_that_breaks_fails_its_trials_and_says_why(evaluate, said:
     found = few(plain, evaluate, metric="accuracy").run()
     assert found.best is None
     assert all(said in t.failed for t in found.trials)
+
+
+@pytest.mark.parametrize("search", ["hyperband", "hyperband in turn", "asha"])
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("", "evaluate gives accuracy, steps: say by metric, or --metric, which of them counts"),
+        ("acc", "evaluate gives accuracy, steps, and not 'acc'"),
+    ],
+)
+def test_an_evaluation_without_the_metric_ends_the_study_at_its_first_report(
+    tmp_path: Path, search: str, metric: str, said: str
+) -> None:
+    made: list[int] = []
+
+    def named(metric: str) -> Study:
+        return Study(
+            plain, SPACE, evaluate=lambda _module, _config: {"accuracy": 0.5, "steps": 1.0}, metric=metric,
+            search=SEARCHES[search], unit_steps=4, policy="pack_none", way="turn", folder=tmp_path,
+        )  # fmt: skip
+
+    with pytest.raises(StudyError, match=said):
+        named(metric).run(made.append)
+    assert sum(made) == 4, "the first stretch of the first trial"
+    found = named("accuracy").prepare().run()
+    assert found.best is not None, "the same folder serves once the metric is named"
+    assert found.steps == named("accuracy").run().steps > 0
+
+
+def test_a_single_evaluation_without_the_metric_fails_its_trial_only() -> None:
+    def evaluate(_module, config):
+        return {"other": 1.0} if config.name == "t2" else 0.5
+
+    found = few(plain, evaluate, way="turn", policy="pack_none").run()
+    assert [t.failed for t in found.trials] == ["", "", "evaluate must give 'value', and gives other"]
+
+
+def test_a_study_whose_trials_have_all_failed_begins_anew(tmp_path: Path) -> None:
+    broken = few(lambda _config: 1 / 0, folder=tmp_path).run()
+    assert all(t.failed for t in broken.trials)
+    found = few(plain, folder=tmp_path, seed=1).prepare().run()
+    assert [t.units for t in found.trials] == [2, 2, 2]
+    assert [t.failed for t in read(tmp_path).trials] == ["", "", ""]
+    with pytest.raises(StudyError, match="was begun with seed 1, not 0"):
+        few(plain, folder=tmp_path).prepare()
+
+
+def test_a_study_with_a_result_does_not_begin_anew_whoever_else_has_failed(tmp_path: Path) -> None:
+    few(lambda config: plain(config) if config.name == "t0" else 1 / 0, folder=tmp_path).run()
+    found = few(plain, folder=tmp_path).run()
+    assert [bool(t.failed) for t in found.trials] == [False, True, True]
+
+
+def test_parameters_of_a_policy_that_are_lists_are_the_same_in_a_journal(tmp_path: Path) -> None:
+    found = few(plain, folder=tmp_path, policy="las").run()
+    assert outcome(few(plain, folder=tmp_path, policy="las").run()) == outcome(found)
 
 
 def test_models_are_judged_in_evaluation_mode_without_gradients() -> None:
@@ -323,7 +397,10 @@ def test_a_model_that_no_device_holds_fails_and_the_study_ends() -> None:
         ({"checkpoint_s": -1.0}, "checkpoint_s is more than 0 seconds, not -1.0"),
         ({"checkpoint_s": float("nan")}, "checkpoint_s is more than 0 seconds, not nan"),
         ({"memory_mib": 0.0}, "memory_mib is more than 0, not 0.0"),
-        ({"seed": -1}, "seed is at least 0, not -1"),
+        ({"seed": -1}, "seed is from 0 to 4294967295, not -1"),
+        ({"seed": 2**32}, "seed is from 0 to 4294967295, not 4294967296"),
+        ({"search": SuccessiveHalving(least=9, units=3)}, "least is at most the search's 3 units, not 9"),
+        ({"search": Asha(least=9, units=3)}, "least is at most the search's 3 units, not 9"),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused_before_anything_is_trained(options, said: str) -> None:
@@ -337,6 +414,7 @@ def test_a_study_that_makes_no_sense_is_refused_before_anything_is_trained(optio
         ({"device": "cuda:99"}, "device 'cuda:99' is not there"),
         ({"device": "abacus"}, "device 'abacus' is not one that PyTorch knows"),
         ({"way": "sideways"}, "way 'sideways' is not one of"),
+        ({"way": "fused", "exact": True}, "way 'fused' is not bitwise as alone"),
     ],
 )
 def test_a_device_or_a_way_that_is_not_there_is_refused(options, said: str) -> None:

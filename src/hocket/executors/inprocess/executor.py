@@ -266,7 +266,8 @@ class InProcessExecutor:
     def _gone(self, running: Running) -> None:
         """Its place is free: whoever found no room tries again, and a pack without models is no more."""
         del self._running[running.job]
-        self._forget_empty(self._packs[running.partition])
+        if running.partition in self._packs:  # Where all models fail in one step, the first of them takes it along.
+            self._forget_empty(self._packs[running.partition])
         waiting, self._no_room = self._no_room, []
         for action in waiting:
             self._start(action)

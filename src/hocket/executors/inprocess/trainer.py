@@ -73,10 +73,13 @@ class Trainer:
         self._set_dice(self._orders[job].seed)
         found = self._evaluate(module, self._configuration(job))
         named = found if isinstance(found, Mapping) else {self._metric: found}
-        try:
-            numbers = {str(name): float(value) for name, value in named.items()}
-        except (TypeError, ValueError) as error:
-            raise Refused(f"evaluate must give a number or numbers by name, not {_kind(found)}") from error
+        numbers: dict[str, float] = {}
+        for name, value in named.items():
+            try:
+                numbers[str(name)] = float(value)
+            except (TypeError, ValueError) as error:
+                wanted = f"one number as '{name}'" if named is found else "a number or numbers by name"
+                raise Refused(f"evaluate must give {wanted}, not {_kind(value)}") from error
         if self._metric not in numbers and self._metric != "loss":
             raise Refused(f"evaluate must give '{self._metric}', and gives {', '.join(numbers) or 'nothing'}")
         return numbers

@@ -54,6 +54,12 @@ class Pack:
         self.device = device_of(device)
         if way is not None and way not in WAYS:
             raise Refused(f"way '{way}' is not one of {', '.join(WAYS)}")
+        if memory_mib is not None and not memory_mib > 0:
+            raise Refused(f"memory_mib is more than 0, not {memory_mib}")
+        if keep_every is not None and keep_every < 1:
+            raise Refused(f"keep_every is at least 1, or None, not {keep_every}")
+        if check_every < 1:
+            raise Refused(f"check_every is at least 1, not {check_every}")
         self.members: dict[str, Member] = {}
         self.library = Library(self.device)
         self.certificates: dict[str, Certificate] = {}
@@ -83,6 +89,8 @@ class Pack:
 
     def load(self, training: Training, checkpoint: Checkpoint | None = None) -> Member:
         """Bring a model to the device, to train from its beginning or from a checkpoint; others are not disturbed."""
+        if not isinstance(training, Training):
+            raise Refused(f"a hocket.pack.Training is needed, not a {type(training).__name__}")
         training.refuse()
         if training.name in self.members:
             raise Refused(f"model '{training.name}' is loaded already")
@@ -409,4 +417,6 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _said(error: Exception) -> str:
     lines = str(error).splitlines()
+    if isinstance(error, Refused):
+        return lines[0]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

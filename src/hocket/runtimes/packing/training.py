@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -54,8 +55,15 @@ class Training:
         if (self.loss is None) == (self.forward is None):
             raise Refused(f"model '{self.name}': either `loss` or `forward` is needed, and not both")
         for rule, value, least in (("steps", self.steps, 1), ("accumulate", self.accumulate, 1)):
+            if not isinstance(value, Integral):
+                raise Refused(f"model '{self.name}': {rule} is a whole number, not {value!r}")
             if value < least:
                 raise Refused(f"model '{self.name}': {rule} is at least {least}, not {value}")
+        if not callable(self.optimiser) and not isinstance(self.optimiser, Optimizer):
+            kind = type(self.optimiser).__name__
+            raise Refused(f"model '{self.name}': its optimiser must be one, or a function that makes it, not a {kind}")
+        if self.schedule_every not in ("step", "epoch"):
+            raise Refused(f"model '{self.name}': schedule_every is 'step' or 'epoch', not '{self.schedule_every}'")
         if self.clip is not None and not self.clip > 0:
             raise Refused(f"model '{self.name}': clip is a positive norm, not {self.clip}")
         if self.autocast not in (None, torch.bfloat16, torch.float16):

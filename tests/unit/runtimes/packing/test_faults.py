@@ -188,6 +188,10 @@ def good(**changes: Any) -> Training:
         ({"data": DataLoader(data(5), 8)}, "model 'm': its data set has 5 examples, fewer than the batch's 8"),
         ({"data": iter([])}, "model 'm': its data is an iterator, which could be gone through only once"),
         ({"module": "resnet"}, "model 'm': an nn.Module is needed, not a str"),
+        ({"steps": 1.5}, "model 'm': steps is a whole number, not 1.5"),
+        ({"accumulate": "2"}, "model 'm': accumulate is a whole number, not '2'"),
+        ({"optimiser": None}, "model 'm': its optimiser must be one, or a function that makes it, not a NoneType"),
+        ({"schedule_every": "hour"}, "model 'm': schedule_every is 'step' or 'epoch', not 'hour'"),
         ({"autocast": torch.float64}, "autocast is torch.bfloat16 or torch.float16, not torch.float64"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
@@ -198,6 +202,24 @@ def test_bad_input_is_refused_in_one_line_before_anything_is_moved(changes: dict
         pack.load(good(**changes))
     assert said in str(error.value)
     assert not pack.members
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"memory_mib": -3.0}, "memory_mib is more than 0, not -3.0"),
+        ({"keep_every": 0}, "keep_every is at least 1, or None, not 0"),
+        ({"check_every": 0}, "check_every is at least 1, not 0"),
+    ],
+)
+def test_a_pack_that_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(Refused, match=said):
+        Pack(**options)
+
+
+def test_what_is_no_training_is_refused() -> None:
+    with pytest.raises(Refused, match=r"a hocket.pack.Training is needed, not a Linear"):
+        Pack().load(nn.Linear(2, 2))  # type: ignore[arg-type]
 
 
 def test_models_that_share_parameters_or_names_or_optimisers_are_refused() -> None:
@@ -221,7 +243,7 @@ def test_a_loss_that_is_a_vector_frees_its_model_with_the_rule() -> None:
     pack.load(training(NEIGHBOUR, data()))
     ended = {c.name: c for c in pack.run()}
     assert ended["m"].failed
-    assert ended["m"].reason == "Refused: model 'm': its loss must be one number, not (8,)"
+    assert ended["m"].reason == "model 'm': its loss must be one number, not (8,)"
     assert same(alone(NEIGHBOUR, data())[0], ended["neighbour"].state["module"])
 
 
