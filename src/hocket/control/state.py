@@ -165,7 +165,7 @@ class State:
         if rank == before:
             rank = before  # So that queues compare it by identity.
         else:
-            if new.size and self.shift_s.get(job_id, inf) <= now_s:
+            if new.size and new is not old and self.shifts is not None and self._fell(old, new, rank):
                 self._note_fall(new, rank)  # An event came first, and `shift` will find nothing changed.
             if new is old:
                 new = replace(new, rank=rank)
@@ -233,6 +233,11 @@ class State:
             if rank == view.rank:
                 continue
             self._note_fall(view, rank)
+
+    def _fell(self, old: JobView | None, new: JobView, rank: tuple[Any, ...]) -> bool:
+        """Has time alone moved a running job? Its moment has passed, or a rank counts a rounding early."""
+        ran = old is not None and old.size and old.partitions == new.partitions
+        return bool(ran and rank > new.rank) or self.shift_s.get(new.job.id, inf) <= self.now_s
 
     def _note_fall(self, view: JobView, rank: tuple[Any, ...]) -> None:
         """Time alone has moved a running job to this rank."""
