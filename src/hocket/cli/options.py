@@ -57,5 +57,5 @@ SpeedsText = Annotated[
     str | None,
     typer.Option("--speeds", metavar="LAW", help="True speed by size: law:C, power:P, linear or gavel:PATH."),
 ]
-Until = Annotated[float | None, typer.Option(metavar="SECONDS", help="Stop the simulated clock here.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Stop the simulated clock here: 3600, 8h or 2d.")]
 Plots = Annotated[Path | None, typer.Option(metavar="DIR", help="Draw figures into this folder, as PNG and SVG.")]

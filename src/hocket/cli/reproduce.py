@@ -131,8 +131,13 @@ def _results(chosen: Reproduction, request: Request, folder: Path, *, resume: bo
                 progress.remove_task(tasks.pop(n))
 
     many = 1 if chosen.one_at_a_time else workers or cores()
-    with kept, progress:
-        muster([CaseRun(chosen.name, cases[n]) for n in missing], many, heard)
+    try:
+        with kept, progress:
+            muster([CaseRun(chosen.name, cases[n]) for n in missing], many, heard)
+    except KeyboardInterrupt:
+        done = sum(result is not None for result in results.values())
+        typer.echo(f"{done} of {len(cases)} results are kept in {folder}: --resume goes on from there", err=True)
+        raise
     return [(case, results[n]) for n, case in enumerate(cases)]
 
 

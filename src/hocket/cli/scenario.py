@@ -10,6 +10,7 @@ from math import isfinite
 
 from msgspec import Struct
 
+from hocket.cli.quantities import BadValue, seconds
 from hocket.executors.simulated import parse_beliefs
 from hocket.policies.registry import BoundPolicy, find
 from hocket.reports.play import Stage
@@ -36,16 +37,16 @@ class Scenario(Struct, frozen=True):
     noise: float = 0.0
     switching: str | None = None
     speeds: str | None = None
-    until_s: float | None = None
+    until: str | None = None  # seconds, or a time such as 8h
 
 
 def staged(scenario: Scenario) -> Stage:
     """Read and check everything. Raises ValueError, UnknownPolicy or OSError, each with a line for the user."""
     policy = bound_policy(scenario.policy, scenario.params)
     beliefs = parse_beliefs(scenario.beliefs)
-    for name, value in (("noise", scenario.noise), ("until", scenario.until_s)):
-        if value is not None and not (isfinite(value) and value >= 0):
-            raise ValueError(f"--{name} must be a finite number from 0 up, not {value}")
+    if not (isfinite(scenario.noise) and scenario.noise >= 0):
+        raise ValueError(f"--noise must be a finite number from 0 up, not {scenario.noise}")
+    until_s = _until_s(scenario.until) if scenario.until is not None else None
     nodes = parse_cluster(scenario.cluster) if scenario.cluster is not None else ()
     costs = parse_switching(scenario.switching) if scenario.switching is not None else None
     speeds = parse_speeds(scenario.speeds) if scenario.speeds is not None else None
@@ -58,7 +59,14 @@ def staged(scenario: Scenario) -> Stage:
     if costs is not None:
         workload = with_switching(workload, costs)
     check_faults(workload, nodes)
-    return Stage(workload, nodes, policy, scenario.seed, beliefs, scenario.noise, scenario.until_s)
+    return Stage(workload, nodes, policy, scenario.seed, beliefs, scenario.noise, until_s)
+
+
+def _until_s(text: str) -> float:
+    try:
+        return seconds(text, zero=True)
+    except BadValue as error:
+        raise ValueError(f"--until {error}") from error
 
 
 def bound_policy(text: str, params: Sequence[str] = ()) -> BoundPolicy:

@@ -66,7 +66,7 @@ def test_what_the_command_line_says_reaches_the_run() -> None:
 
 
 def test_until_stops_the_clock_and_leaves_jobs_without_complaint() -> None:
-    summary = told("simulate", "demo", "--policy", "fifo", "--until", "3600", "--json")
+    summary = told("simulate", "demo", "--policy", "fifo", "--until", "1h", "--json")
     assert summary["unfinished"] > 0
     assert summary["makespan_s"] <= 3600
 
@@ -118,7 +118,8 @@ def test_jobs_that_nothing_will_happen_to_are_named_and_the_exit_code_is_3(tmp_p
         (("simulate", "demo", "--policy", "fifo", "--cluster", "4y4"), "cluster"),
         (("simulate", "demo", "--policy", "fifo", "--beliefs", "wild"), "beliefs must be learned"),
         (("simulate", "demo", "--policy", "fifo", "--noise", "nan"), "noise"),
-        (("simulate", "demo", "--policy", "fifo", "--until", "inf"), "--until must be a finite number"),
+        (("simulate", "demo", "--policy", "fifo", "--until", "inf"), "--until must be a time such as"),
+        (("compare", "demo", "fifo", "las", "--until", "-3"), "--until must be a time such as"),
         (("simulate", "demo", "--policy", "fifo", "--switching", "start"), "switching"),
         (("simulate", "demo", "--policy", "fifo", "--speeds", "magic"), "speeds"),
         (("simulate", "demo", "--policy", "fifo", "--jobs-csv", "/nowhere/jobs.csv"), "/nowhere/jobs.csv"),
