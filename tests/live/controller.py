@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -66,11 +67,10 @@ class LiveController:
         try:
             url, ca = (self.home / "url").read_text().strip(), self.home / "ca.pem"
             headers = {"Authorization": f"Bearer {(self.home / 'token').read_text().strip()}"}
-            connection = connection_to(url, within_s, str(ca) if ca.exists() else "")
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = connection.getresponse()
-            said = json.loads(answer.read())
-            connection.close()
+            with closing(connection_to(url, within_s, str(ca) if ca.exists() else "")) as connection:
+                connection.request(method, path, None if body is None else json.dumps(body), headers)
+                answer = connection.getresponse()
+                said = json.loads(answer.read())
         except (OSError, HTTPException, ValueError) as error:
             raise NoAnswer(f"{method} {path}: {error!r}") from error
         if answer.status >= 500:

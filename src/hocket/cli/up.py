@@ -128,6 +128,7 @@ def _detached(home: Home) -> None:
 
 
 def _answers(home: Home, pid: int) -> bool:
+    from contextlib import closing
     from http.client import HTTPException
     from json import loads
 
@@ -135,9 +136,9 @@ def _answers(home: Home, pid: int) -> bool:
 
     try:
         ca = str(home.ca_file) if home.ca_file.exists() else ""
-        connection = connection_to(home.url_file.read_text().strip(), 2.0, ca)
-        connection.request("GET", "/v1/health")
-        said = loads(connection.getresponse().read())
+        with closing(connection_to(home.url_file.read_text().strip(), 2.0, ca)) as connection:
+            connection.request("GET", "/v1/health")
+            said = loads(connection.getresponse().read())
     except (OSError, HTTPException, ValueError):
         return False
     return bool(said.get("ok")) and (said.get("pid") == pid or os.getpid() == pid)
