@@ -43,7 +43,7 @@ def decide(snapshot: Snapshot, params: BorgFair) -> Plan:
     turns = {owner: (snapshot.usage.get(owner) or NO_USE).jobs for owner in lanes.owners()}
     line = [(-view.job.priority, turns[o], view.number, o) for o in turns if (view := lanes.head(o)) is not None]
     heapify(line)
-    share: float | None = None  # of one GPU in each unit of weight; most jobs are of one size and need none
+    share: float | None = None  # GPUs for a unit of weight; most jobs are of one size, and nobody asks
     waits = False
     while line:
         _priority, _turn, _number, owner = heappop(line)

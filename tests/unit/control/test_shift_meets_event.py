@@ -11,6 +11,8 @@ from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.policies import find
+from hocket.testing.builders import cluster, job, submitted
+from hocket.testing.harness import Harness
 
 
 @pytest.mark.parametrize("reports", [True, False])
@@ -26,6 +28,20 @@ def test_whoever_falls_behind_one_that_waits_is_noticed_though_an_event_ranked_i
     # The timer rings a little late, and what came meanwhile is taken in by the same cycle.
     actions = controller.cycle(10.01, [EpochEnded(10.01, "a", 1, {})] if reports else [])
     assert [(type(action), action.job) for action in actions] == [(Pause, "a")]
+
+
+@pytest.mark.parametrize("before_s", [0.5, 0.0007, 0.0, -0.0007])
+@pytest.mark.parametrize("policy", ["las", "tiresias"])
+def test_a_job_that_sinks_makes_way_though_it_reports_in_that_very_moment(policy, before_s):
+    """The level counts a rounding early, so that a report may find the job there before its time has come."""
+    harness = Harness.of(find(policy).bound({"levels_gpu_s": [8.0]}), cluster("1x1"))
+    harness.tell(submitted(job("old")))
+    harness.settle()
+    harness.tell(submitted(job("new"), 5.0))
+    harness.tell(EpochEnded(8.0 - before_s, "old", 1, {}))
+    if before_s > 0:
+        harness.tell(at_s=8.0)
+    assert [a.job for a in harness.log if isinstance(a, Pause)] == ["old"]
 
 
 def test_a_moment_foreseen_for_a_job_that_is_over_wakes_nobody():

@@ -88,12 +88,9 @@ class Rows:
         self.texts, self._filled, self._number = [], [], {}
 
     def _put(self, entry: Entry) -> None:
-        import numpy as np
-
         row = len(self.entries)
         if row == len(self._text):
-            self._table = np.concatenate([self._table, np.empty_like(self._table)], axis=1)
-            self._text = np.concatenate([self._text, np.empty_like(self._text)])
+            self._grow()
         rank, submission, job_id = entry
         *numbers, text = rank
         number = self._number.get(text)
@@ -106,6 +103,12 @@ class Rows:
         self._text[row] = number
         self._row[job_id] = row
         self.entries.append(entry)
+
+    def _grow(self) -> None:
+        import numpy as np
+
+        self._table = np.concatenate([self._table, np.empty_like(self._table)], axis=1)
+        self._text = np.concatenate([self._text, np.empty_like(self._text)])
 
     def _drop(self, job_id: str) -> None:
         """The last row takes its place, so that there is no gap."""

@@ -47,8 +47,7 @@ class Queue(Struct, frozen=True, eq=False):
     shapes: list[str]  # those that there are
     shape: Any  # [row]: which of them
     needs: Column  # GPU load, at least
-    waited_s: Column
-    patient: list[int]  # rows of a few whose patience is over, who has waited longest first
+    longest: list[int]  # rows of a few whose patience is over, who has waited longest first
     priority: Column  # of the job's first task; 0 of those that are not tried
     order: Any  # rows of the jobs that are tried, highest priority first
 
@@ -66,9 +65,9 @@ def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], An
         shapes = kept.present()
         structures = sorted({structure_key(key) for key in shapes})
         waited_s = snapshot.now_s - waits_from_s
-        patient = _longest(waited_s, submission, patience_s)
+        longest = _longest(waited_s, submission, patience_s)
         shape, priority = _numbered(kept.texts, shapes)[text], np.zeros(len(text))
-        queue = Queue(kept.entries.copy(), shapes, shape, needs.copy(), waited_s, patient, priority, None)
+        queue = Queue(kept.entries.copy(), shapes, shape, needs.copy(), longest, priority, None)
         tried = np.flatnonzero(may_fit(queue))
         # Rows are as chance has it. In one order, whatever that is: what a sum of floats comes to may depend on it.
         tried = tried[np.argsort(submission[tried])]

@@ -138,7 +138,7 @@ class Round:
         """
         if self._first is None:
             jobs = self.snapshot.jobs
-            rows = (n for n in queue.patient if self._could_start(jobs[queue.entries[n][-1]]))
+            rows = (n for n in queue.longest if self._could_start(jobs[queue.entries[n][-1]]))
             self._first = next(rows, -1)
         return self._first
 

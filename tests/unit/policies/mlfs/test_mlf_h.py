@@ -138,13 +138,20 @@ def test_jobs_of_one_piece_and_partitioned_ones_share_the_cluster():
     assert sorted(map(len, on.values())) == [2, 2]
 
 
-def test_a_job_that_has_waited_long_enough_is_overtaken_by_nobody_of_lower_priority():
+def crowded(*waiting, newcomer, owners=()):
+    """A job has three of four GPUs; others that do not fit have waited for longer than anybody's patience."""
     world = harness(cluster("1x4"), patience_s=100)
-    world.tell(submitted(chain("long", 3, 1.0, urgency=10)))
+    world.tell(*(OwnerSet(0.0, owner) for owner in owners), submitted(chain("long", 3, 1.0, urgency=10)))
     world.settle()
-    world.tell(submitted(chain("wide", 4, 1.0, urgency=10), 1.0))
+    for at_s, what in enumerate(waiting, 1):
+        world.tell(submitted(what, float(at_s)))
     world.now_s = 150.0
-    world.tell(submitted(chain("small", 1, 1.0), 150.0))
+    world.tell(submitted(newcomer, 150.0))
+    return world
+
+
+def test_a_job_that_has_waited_long_enough_is_overtaken_by_nobody_of_lower_priority():
+    world = crowded(chain("wide", 4, 1.0, urgency=10), newcomer=chain("small", 1, 1.0))
     assert "small/t0" not in placed(world.snapshot)
     assert "'wide' has waited long enough" in world.asked[-1][1].reasons["*"]
 
@@ -159,25 +166,14 @@ def test_a_job_that_never_fits_keeps_no_room_from_others():
 
 
 def test_a_job_whose_owner_has_no_quota_left_keeps_no_room_from_others_who_waited_long():
-    world = harness(cluster("1x4"), patience_s=100)
-    world.tell(OwnerSet(0.0, Owner("ana", max_gpus=1)), submitted(chain("long", 3, 1.0, urgency=10)))
-    world.settle()
-    world.tell(submitted(chain("over", 2, 1.0, urgency=10, owner="ana"), 1.0))
-    world.tell(submitted(chain("wide", 4, 1.0, urgency=10), 2.0))
-    world.now_s = 150.0
-    world.tell(submitted(chain("small", 1, 1.0), 150.0))
+    over, wide = chain("over", 2, 1.0, urgency=10, owner="ana"), chain("wide", 4, 1.0, urgency=10)
+    world = crowded(over, wide, newcomer=chain("small", 1, 1.0), owners=[Owner("ana", max_gpus=1)])
     assert "small/t0" not in placed(world.snapshot)
     assert "'wide' has waited long enough" in world.asked[-1][1].reasons["*"]
 
 
 def test_of_several_that_have_waited_long_enough_room_is_kept_for_the_longest():
-    world = harness(cluster("1x4"), patience_s=100)
-    world.tell(submitted(chain("long", 3, 1.0)))
-    world.settle()
-    world.tell(submitted(chain("first", 3, 1.0), 1.0))
-    world.tell(submitted(chain("second", 4, 1.0), 2.0))
-    world.now_s = 150.0
-    world.tell(submitted(chain("urgent", 1, 1.0, urgency=10), 150.0))
+    world = crowded(chain("first", 3, 1.0), chain("second", 4, 1.0), newcomer=chain("urgent", 1, 1.0, urgency=10))
     assert "'first' has waited long enough" in world.asked[-1][1].reasons["*"]
 
 
