@@ -167,6 +167,19 @@ def note_in_ledger(path, event, epoch, **more):
         os.close(ledger)
 
 
+def leave(code):
+    """Ends the process, at once if it exchanged anything with others.
+
+    A thread of torch's may still hold the last exchange. An interpreter that winds up meanwhile kills that thread,
+    which aborts the process; destroying the process group may wait for the thread for ever.
+    """
+    if dist.is_initialized():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def main():
     began_at = time.time()
     signals = Signals()
@@ -214,7 +227,7 @@ def main():
             note_in_ledger(ledger, "stop", epoch, batch=batch, asked=signals.asked_at)
             if dist.is_initialized():
                 dist.barrier()  # Whoever ended sooner would look as if it had failed, and the first might still save.
-            sys.exit(128 + signal.SIGTERM)
+            leave(128 + signal.SIGTERM)
 
     while epoch < options.epochs:
         order = torch.randperm(len(inputs), generator=dice(options.seed, 3, epoch))
@@ -251,8 +264,7 @@ def main():
     if rank == 0:
         print(f"done: final acc={accuracy(network, test_inputs, test_labels)!r}", flush=True)
         note_in_ledger(ledger, "end", epoch)
-    # The process group is left to the end of the process: torch may wait for its own thread for ever if it is
-    # destroyed right after the last exchange.
+    leave(0)
 
 
 if __name__ == "__main__":
