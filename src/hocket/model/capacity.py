@@ -140,7 +140,9 @@ class Capacity(Struct, eq=False):
 
     def amounts(self) -> list[Amounts]:
         """Free cores, memory and network, by the node's index."""
-        return [self._amounts[i] for i in range(len(self.layout.nodes))]
+        amounts = self._amounts
+        known = amounts.data() if isinstance(amounts, VersionedMap) else amounts
+        return [known[i] for i in range(len(self.layout.nodes))]
 
     @property
     def free_mask(self) -> int:

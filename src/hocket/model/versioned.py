@@ -114,6 +114,21 @@ class VersionedMap(Struct, Generic[K, V], eq=False):
         self._lent = False
         return data
 
+    def changed_since(self, older: VersionedMap[K, V]) -> set[K] | None:
+        """The keys of which something was added, replaced or removed since an older value; None if nobody knows.
+
+        Whoever keeps a value can tell what changed without looking at all that did not.
+        """
+        changed: set[K] = set()
+        while older is not self:
+            newer = older._newer
+            undo = older._undo  # read after `_newer`: who detaches himself meanwhile clears it before
+            if newer is None or undo is None:
+                return None
+            changed.update(undo)
+            older = newer
+        return changed
+
     def __getitem__(self, key: K) -> V:
         return (self._detach() if self._undo else self._data)[key]
 
@@ -291,10 +306,7 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         return buckets
 
     def edits_since(self, older: VersionedQueue[K]) -> list[tuple[K, Entry, bool]] | None:
-        """What was added (True) or removed since an older value, in this order; None if nobody knows.
-
-        Whoever keeps a value can tell what changed without looking at all that did not.
-        """
+        """What was added (True) or removed since an older value, in this order; None if nobody knows."""
         edits: list[tuple[K, Entry, bool]] = []
         while older is not self:
             newer = older._newer

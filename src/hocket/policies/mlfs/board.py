@@ -29,6 +29,7 @@ class Undo(Struct, frozen=True, gc=False):
     gpu: int
     part: Slice | None  # of its server, that a GPU got which was free
     rows: tuple[Any, ...]
+    known: tuple[dict[float, int], float | None]
 
 
 class Board:
@@ -68,6 +69,7 @@ class Board:
 
     def seat(self, gpu: int, needs: Column) -> Undo:
         """A task is on this GPU from now on."""
+        known = (self._seats, self._least)
         server = self._touch(gpu)
         room, is_free = self.room[gpu], self.free[gpu]
         before = (
@@ -81,7 +83,7 @@ class Board:
             self.free[gpu], self.open[gpu] = False, True
         room -= needs[1:]
         self._add(server, gpu, needs, 1)
-        return Undo(gpu, part, before)
+        return Undo(gpu, part, before, known)
 
     def undo(self, step: Undo) -> None:
         """Take back the last seat."""
@@ -93,6 +95,7 @@ class Board:
         ) = step.rows  # fmt: skip
         self.tenants[server] -= 1
         self.gpu_tenants[gpu] -= 1
+        self._seats, self._least = step.known
 
     def leave(self, gpu: int, needs: Column, back: Slice | None) -> None:
         """A task is off this GPU; with the last one its partition goes, and gives this back."""
@@ -106,8 +109,7 @@ class Board:
 
     def take(self, slices: tuple[Slice, ...]) -> None:
         """A job that is not partitioned gets these for itself."""
-        self._seats.clear()
-        self._least = None
+        self._seats, self._least = {}, None
         ground = self.ground
         for part in slices:
             server = ground.index.get(part.node)
@@ -125,8 +127,7 @@ class Board:
 
     def _touch(self, gpu: int) -> int:
         server = int(self.ground.server_of[gpu])
-        self._seats.clear()
-        self._least = None
+        self._seats, self._least = {}, None
         self.touched.append(server)
         return server
 
@@ -138,19 +139,21 @@ class Board:
         self.tenants[server] += sign
         self.gpu_tenants[gpu] += sign
 
-    def fits(self, needs: Column) -> tuple[Any, Any]:
-        """[GPU], [server]: could the task be there, with nothing overloaded? An empty GPU or server takes any."""
+    def fits(self, needs: Column) -> Any:
+        """[GPU]: could the task be there, with nothing overloaded? An empty GPU or server takes any."""
         import numpy as np
 
-        rest, ground = needs[1:], self.ground
-        gpus = self.open & (self.gpu_load + needs[0] <= self.limit + _TOLERANCE)
+        rest, most = needs[1:], self.limit + _TOLERANCE
+        gpus = self.open & (self.gpu_load + needs[0] <= most)
+        gpus |= self.free
         if not rest.any():
-            return gpus | self.free, np.ones(len(ground.names), dtype=bool)
-        gpus &= (self.room >= rest - _TOLERANCE).all(axis=1)
-        enough: Any = (self.left >= rest - _TOLERANCE).all(axis=1)
-        after = self.use[:, 1:] + rest / self._divisor[:, 1:]
-        servers = (after <= self.limit + _TOLERANCE).all(axis=1) | (self.tenants == 0)
-        return gpus | (self.free & enough[ground.server_of]), servers
+            return gpus
+        few = np.flatnonzero(gpus)  # Where many tasks wait, hardly any GPU has room for a load.
+        server = self.ground.server_of[few]
+        room = np.where(self.free[few][:, None], self.left[server], self.room[few])
+        after = self.use[server, 1:] + rest / self._divisor[server, 1:]
+        gpus[few] = _all(room >= rest - _TOLERANCE) & (_all(after <= most) | (self.tenants[server] == 0))
+        return gpus
 
     def gpu_loads(self, server: int, needs: list[float]) -> list[float]:
         """The same of one server: its GPUs' loads, infinite where the task cannot be."""
@@ -221,13 +224,15 @@ class Held(Struct, frozen=True):
 
     board: Board
     places: dict[str, dict[str, int]]  # job → task → GPU; the inner ones are not to be changed
+    shapes: dict[str, str]  # of these jobs
+    lacking: frozenset[str]  # of these jobs, those of which a task has no GPU
 
 
 def board_of(snapshot: Snapshot, limit: float) -> Held:
     """The servers as the present plan uses them."""
     import numpy as np
 
-    capacity, jobs = snapshot.capacity, snapshot.jobs.data()
+    capacity = snapshot.capacity
     ground = ground_of(capacity.layout)
     board = Board(ground, limit)
     if ground.names:
@@ -236,7 +241,7 @@ def board_of(snapshot: Snapshot, limit: float) -> Held:
         mask = capacity.free_mask.to_bytes(len(amounts) * capacity.layout.width // 8 + 1, "little")
         board.free[:] = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")[ground.bit_of]
     with on_gpus(capacity.layout) as kept:
-        kept.follow(snapshot.partitions.data(), jobs)
+        kept.follow(snapshot.partitions, snapshot.jobs)
         plain = kept.others()
         for partition in plain:
             _take(partition, board)
@@ -252,7 +257,12 @@ def board_of(snapshot: Snapshot, limit: float) -> Held:
                 board.load[:, n] = np.bincount(ground.server_of, column, len(ground.names))
         board.tenants += np.bincount(ground.server_of, kept.tenants, len(ground.names)).astype(int)
         np.divide(board.load, board._divisor, out=board.use)
-        return Held(board, dict(kept.places))
+        return Held(board, dict(kept.places), dict(kept.shapes), frozenset(kept.lacking))
+
+
+def _all(columns: Any) -> Any:
+    """[row]: is each of its three true? NumPy's own takes ten times as long where rows are short."""
+    return columns[:, 0] & columns[:, 1] & columns[:, 2]
 
 
 def _covers(has: list[float], needs: list[float]) -> bool:

@@ -28,13 +28,18 @@ class Hosts:
 
         self._board, self._amounts, self._accepts = board, needs.tolist(), accepts
         self._seen = len(board.touched)
-        gpus, servers = board.fits(needs)
-        self._loads = np.where(gpus, board.gpu_load, inf)  # of the GPUs that could take it
+        gpus, server_of = board.fits(needs), board.ground.server_of
         if accepts is not None:
-            servers = servers & accepts
-        if len(self._loads):
-            servers = servers & (np.minimum.reduceat(self._loads, board.ground.first[:-1]) < inf)
+            gpus &= accepts[server_of]
+        self._loads = np.where(gpus, board.gpu_load, inf)  # of the GPUs that could take it
+        servers = np.zeros(len(board.use), dtype=bool)
+        servers[server_of[gpus]] = True
         self._use: Column = np.where(servers[:, None], board.use, inf)  # of the servers that could; of others infinite
+
+    def exist(self) -> bool:
+        """Is there any?"""
+        self._look_again()
+        return bool((self._use[:, 0] < inf).any())
 
     def best_gpu(self, traffic_mib: dict[int, float], stays: int = -1, degradation: float = 0.0) -> int:
         """The least loaded GPU of the server nearest to the ideal host; -1 if the task fits nowhere.
@@ -45,24 +50,21 @@ class Hosts:
         import numpy as np
 
         self._look_again()
-        use = self._use
-        ideal = np.minimum.reduce(use) if len(use) else None
-        if ideal is None or ideal[0] == inf:
+        servers = np.flatnonzero(self._use[:, 0] < inf)
+        if not len(servers):
             return -1
-        off = use - ideal
+        use = self._use[servers]
+        off = use - np.minimum.reduce(use)
         distance = np.einsum("ij,ij->i", off, off)
         if traffic_mib:
-            there = {s: mib for s, mib in traffic_mib.items() if distance[s] < inf}
+            there = {s: mib for s, mib in traffic_mib.items() if self._use[s, 0] < inf}
             if most := max(there.values(), default=0.0):
                 distance += 1.0
                 for s, mib in there.items():
-                    distance[s] += (1.0 - mib / most) ** 2 - 1.0
+                    distance[servers.searchsorted(s)] += (1.0 - mib / most) ** 2 - 1.0
         if degradation:
-            here = distance[stays] if stays >= 0 else inf
-            distance += degradation**2
-            if stays >= 0:
-                distance[stays] = here
-        server = int(distance.argmin())
+            distance[servers != stays] += degradation**2
+        server = int(servers[distance.argmin()])
         begins, ends = self._board.ground.begins[server : server + 2]
         return int(begins + self._loads[begins:ends].argmin())
 

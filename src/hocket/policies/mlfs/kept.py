@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from hocket.model.capacity import Layout
 from hocket.model.partition import Partition
 from hocket.model.snapshot import demand_of
-from hocket.model.versioned import Entry, VersionedQueue
+from hocket.model.versioned import Entry, VersionedMap, VersionedQueue
 from hocket.model.view import JobView, Use
 from hocket.policies.mlfs.ground import ground_of, is_gpu
+from hocket.policies.mlfs.shapes import shape_key
 
 if TYPE_CHECKING:
     from typing import Any
@@ -124,39 +125,47 @@ class Rows:
 class OnGpus:
     """Columns by GPU, of the snapshot that was followed last."""
 
-    __slots__ = ("_ground", "_plain", "_seen", "_uses", "amounts", "places", "room", "tenants")
+    __slots__ = (
+        "_ground", "_jobs", "_partitions", "_plain", "_seen", "_uses", "amounts", "lacking", "places", "room",
+        "shapes", "tenants",
+    )  # fmt: skip
 
     def __init__(self, layout: Layout) -> None:
         import numpy as np
 
         self._ground = ground_of(layout)
         gpus = len(self._ground.server_of)
+        self._partitions: VersionedMap[str, Partition] | None = None  # those that were followed last
+        self._jobs: VersionedMap[str, JobView] | None = None
         self._seen: dict[str, Partition] = {}
         self._uses: dict[str, Use | None] = {}  # job → what was measured of it
         self._plain: dict[str, Partition] = {}  # not of tasks
         self.places: dict[str, dict[str, int]] = {}  # job → task → GPU
+        self.shapes: dict[str, str] = {}  # of these jobs
+        self.lacking: set[str] = set()  # of these jobs, those of which a task has no GPU
         self.amounts: Column = np.zeros((gpus, 4))  # GPU load, cores, memory, network
         self.room: Column = np.zeros((gpus, 3))
         self.tenants: Any = np.zeros(gpus, dtype=int)
 
-    def follow(self, partitions: dict[str, Partition], jobs: dict[str, JobView]) -> None:
+    def follow(self, partitions: VersionedMap[str, Partition], views: VersionedMap[str, JobView]) -> None:
         """Be the columns of these partitions."""
-        seen = self._seen
-        gone = [old for pid, old in seen.items() if partitions.get(pid) is not old]
-        new = [now for pid, now in partitions.items() if seen.get(pid) is not now]
-        measured = {j for j, use in self._uses.items() if (view := jobs.get(j)) is not None and view.use is not use}
+        seen, present, jobs = self._seen, partitions.data(), views.data()
+        changed = partitions.changed_since(self._partitions) if self._partitions is not None else None
+        moved = [(seen.get(p), present.get(p)) for p in sorted({*seen, *present} if changed is None else changed)]
+        gone = [old for old, now in moved if old is not now and old is not None]
+        new = [now for old, now in moved if old is not now and now is not None]
+        touched_jobs = views.changed_since(self._jobs) if self._jobs is not None else None
+        uses = self._uses if touched_jobs is None else touched_jobs & self._uses.keys()
+        measured = {j for j in uses if (view := jobs.get(j)) is not None and view.use is not self._uses[j]}
+        self._partitions, self._jobs = partitions, views
         if gone or new:
-            self._seen = dict(partitions)
             fresh: dict[str, dict[str, int]] = {}  # Copies: whoever was given the old ones keeps them as they were.
             for old in gone:
                 self._forget(old, fresh)
             for now in new:
                 self._note(now, fresh)
             for job_id, places in fresh.items():
-                if places:
-                    self.places[job_id] = places
-                else:
-                    self.places.pop(job_id, None)
+                self._stand(job_id, places, jobs)
         touched = {self._gpu(p): p for p in new if is_gpu(p)}
         for job_id in measured:
             for gpu in self.places.get(job_id, {}).values():
@@ -185,6 +194,7 @@ class OnGpus:
         return found
 
     def _forget(self, partition: Partition, fresh: dict[str, dict[str, int]]) -> None:
+        del self._seen[partition.id]
         if not is_gpu(partition):
             del self._plain[partition.id]
             return
@@ -196,12 +206,27 @@ class OnGpus:
                 del places[tenant.task]
 
     def _note(self, partition: Partition, fresh: dict[str, dict[str, int]]) -> None:
+        self._seen[partition.id] = partition
         if not is_gpu(partition):
             self._plain[partition.id] = partition
             return
         gpu = self._gpu(partition)
         for tenant in partition.tenants:
             self._copied(tenant.job, fresh)[tenant.task] = gpu
+
+    def _stand(self, job_id: str, places: dict[str, int], jobs: dict[str, JobView]) -> None:
+        self.lacking.discard(job_id)
+        if not places:
+            self.places.pop(job_id, None)
+            self.shapes.pop(job_id, None)
+            return
+        graph = jobs[job_id].job.tasks
+        assert graph is not None
+        self.places[job_id] = places
+        if job_id not in self.shapes:
+            self.shapes[job_id] = shape_key(graph)
+        if any(task.id not in places for task in graph.tasks):
+            self.lacking.add(job_id)
 
     def _sum_up(self, gpu: int, partition: Partition, jobs: dict[str, JobView]) -> None:
         part = partition.slices[0]

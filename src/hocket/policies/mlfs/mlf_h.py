@@ -96,7 +96,7 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     for job_id in this.started:
         this.draft.reviews[job_id] = _review_s(now_s, 0.0, params)
     waits = this.waits
-    memo = _calm(snapshot) if not this.short else None
+    memo = _calm(snapshot) if not this.draft.short else None
     return this.draft.plan(Wake(freed_gpus=1 if waits else None, epoch=False), memo=memo)
 
 

@@ -121,6 +121,27 @@ def priorities(structure: Structure, of: Features, weights: Weights) -> Column:
     return found
 
 
+def priorities_of_one(
+    structure: Structure, row: JobRow, waited_s: Sequence[float], now_s: float, weights: Weights
+) -> Column:
+    """[task]: the same of one job, to the last bit. Of few numbers each is faster by itself than in a column."""
+    import numpy as np
+
+    floor_s, other, unit_s = weights.floor_s, 1 - weights.alpha, weights.unit_s
+    deadline, waiting = other * weights.deadline * unit_s, other * weights.waiting / unit_s
+    is_known, to_deadline_s = isfinite(row.left_s), row.due_s - now_s
+    to_run_s, remaining = (row.left_s, other * weights.remaining * unit_s) if is_known else (0.0, 0.0)
+    own = [
+        deadline / max(to_deadline_s - to_run_s * after, floor_s)
+        + remaining / max(to_run_s * cost, floor_s)
+        + waiting * waited
+        for after, cost, waited in zip(structure.after.tolist(), structure.cost.tolist(), waited_s, strict=True)
+    ]
+    found: Column = (np.array([own]) @ structure.reach)[0]
+    found += weights.alpha * row.ml * structure.learning
+    return found
+
+
 def highest(blocks: Sequence[tuple[Structure, int]], of: Features, weights: Weights) -> Column:
     """[job]: the highest of `priorities`, of jobs that come in blocks of one structure and so many each.
 

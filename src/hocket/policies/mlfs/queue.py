@@ -6,7 +6,8 @@ reads columns off the queue and looks at no job that it does not try to place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import Entry
 from hocket.model.view import JobView
 from hocket.policies.mlfs.kept import measured_factor, rows
-from hocket.policies.mlfs.priority import Weights, features, highest, job_row, priorities
+from hocket.policies.mlfs.priority import Weights, features, highest, job_row, priorities_of_one
 from hocket.policies.mlfs.shapes import Structure, shape_key, structure, structure_key
 
 if TYPE_CHECKING:
@@ -52,8 +53,11 @@ class Queue(Struct, frozen=True, eq=False):
     order: Any  # rows of the jobs that are tried, highest priority first
 
 
-def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], Any], patience_s: float = inf) -> Queue:
-    """The waiting jobs. `may_fit` marks those that are worth a try: [row].
+@contextmanager
+def queue_of(
+    snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], Any], patience_s: float = inf
+) -> Iterator[Queue]:
+    """The waiting jobs, for as long as somebody works with them. `may_fit` marks those that are worth a try: [row].
 
     A job stands where the first of its tasks does, which its parameter server goes with.
     """
@@ -67,7 +71,7 @@ def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], An
         waited_s = snapshot.now_s - waits_from_s
         longest = _longest(waited_s, submission, patience_s)
         shape, priority = _numbered(kept.texts, shapes)[text], np.zeros(len(text))
-        queue = Queue(kept.entries.copy(), shapes, shape, needs.copy(), longest, priority, None)
+        queue = Queue(kept.entries, shapes, shape, needs, longest, priority, None)
         tried = np.flatnonzero(may_fit(queue))
         # Rows are as chance has it. In one order, whatever that is: what a sum of floats comes to may depend on it.
         tried = tried[np.argsort(submission[tried])]
@@ -79,7 +83,7 @@ def queue_of(snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], An
         priority[blocks] = highest(sizes, of, weights)
         order = tried[np.argsort(-priority[tried], kind="stable")]
         _untie(order, priority[order], kept.entries)
-    return replace(queue, order=order)
+        yield replace(queue, order=order)
 
 
 def _longest(waited_s: Column, submission: Column, patience_s: float) -> list[int]:
@@ -115,16 +119,12 @@ def _numbered(texts: Sequence[str], among: Sequence[str]) -> Any:
 
 def task_priorities(view: JobView, known: Structure, now_s: float, weights: Weights, metric: str) -> Column:
     """[task] of one job. A task that waits alone has waited as long as the job's memo says."""
-    import numpy as np
-
     row = job_row(view, now_s, weights, metric)
-    waited_s = np.full((1, known.tasks), max(0.0, now_s - row.waits_from_s))
+    waited_s = [max(0.0, now_s - row.waits_from_s)] * known.tasks
     if view.partitions and view.job.tasks is not None:
         since = (view.memo or {}).get("waits", {})
-        waited_s[0] = [max(0.0, now_s - since.get(t.id, now_s)) for t in view.job.tasks.tasks]
-    ml, due_s, left_s = (np.array([x]) for x in (row.ml, row.due_s, row.left_s))
-    found: Column = priorities(known, features(ml, due_s, left_s, waited_s, now_s, weights), weights)[0]
-    return found
+        waited_s = [max(0.0, now_s - since.get(t.id, now_s)) for t in view.job.tasks.tasks]
+    return priorities_of_one(known, row, waited_s, now_s, weights)
 
 
 def in_order(known: Structure, priority: Column) -> list[int]:

@@ -43,7 +43,6 @@ class Round:
         self._tasks: dict[str, Tasks] = {}
         self._priorities: dict[str, Column] = {}
         self._moved: list[Single] = []
-        self._lacking: set[str] | None = None  # placed jobs that lacked a task when this was first asked
         self._shapes: dict[str, Shape] = {}
         self._first: int | None = None  # the row of the queue for which all that is free is kept, once it was asked for
         self._wants: tuple[Any, Column, Any] | None = None  # seats by shape of the queue; GPU loads; by shape, of which
@@ -91,10 +90,10 @@ class Round:
                 singles.remove(single)
                 self._place_single(single)
         if self.snapshot.waiting.count:
-            queue = queue_of(self.snapshot, self.weights, self._may_fit, self.params.patience_s)
-            if len(queue.order) < len(queue.priority):
-                self._somebody_waits()
-            self._serve(queue, singles)
+            with queue_of(self.snapshot, self.weights, self._may_fit, self.params.patience_s) as queue:
+                if len(queue.order) < len(queue.priority):
+                    self._somebody_waits()
+                self._serve(queue, singles)
         for single in singles:
             self._place_single(single)
 
@@ -239,27 +238,18 @@ class Round:
 
     # -- jobs without all their tasks -----------------------------------------------------------------------
 
-    @property
-    def short(self) -> list[str]:
-        """Placed jobs of which a task has no GPU, in the order of their submission."""
-        jobs, places = self.snapshot.jobs, self.draft.places
-        if self._lacking is None:
-            self._lacking = {j for j, at in places.items() if not self._is_whole(j, at)}
-        found = [j for j in self._lacking | self.draft.changed if j in places and not self._is_whole(j, places[j])]
-        return sorted(found, key=lambda j: jobs[j].number)
-
     def _short_tasks(self) -> list[Single]:
-        """The tasks that placed jobs lack and that did not just leave a server, if a GPU may have room for them."""
+        """The tasks that placed jobs lack and that did not just leave a server, if a server has room for them."""
         moved = {(m.tasks.view.id, m.k) for m in self._moved}
         found = []
-        for job_id in self.short:
+        for job_id in self.draft.short:
             view, places = self.snapshot.jobs[job_id], self.draft.places[job_id]
             assert view.job.tasks is not None
             factor = measured_factor(view)
             for k, task in enumerate(view.job.tasks.tasks):
                 if task.id in places or (job_id, k) in moved or view.verdict:
                     continue
-                if self.draft.board.may_take(task.demand.gpus * task.demand.gpu_share * factor):
+                if self.draft.may_host(view.job, task.demand, factor):
                     found.append(Single(float(self._priority(job_id)[k]), self._known(job_id), k))
                 else:
                     self.waits = True  # There is ever less room in a round.
@@ -271,7 +261,7 @@ class Round:
         Else they would wait for each other: a job of which a task waits stands still, and keeps its GPUs.
         """
         draft = self.draft
-        while len(short := self.short) > 1 and len(short) == len(draft.places) and not self._plain_runs():
+        while len(short := draft.short) > 1 and len(short) == len(draft.places) and not self._plain_runs():
             lowest = min(short, key=lambda j: (self._priority(j).max(), -self._known(j).view.number))
             tasks = self._known(lowest)
             for task in sorted(draft.places[lowest]):
@@ -282,7 +272,7 @@ class Round:
                 self.started.remove(lowest)
                 if not self.snapshot.jobs[lowest].partitions:
                     del draft.reasons[lowest]
-            left = sorted(self.short, key=lambda j: (-self._priority(j).max(), self._known(j).view.number))
+            left = sorted(draft.short, key=lambda j: (-self._priority(j).max(), self._known(j).view.number))
             for job_id in left:
                 tasks = self._known(job_id)
                 for k in in_order(self._shape(tasks.view).structure, self._priority(job_id)):
@@ -292,9 +282,9 @@ class Round:
     def alone(self) -> None:
         """If no job runs that way, let one have GPUs and servers beyond the limit: it would wait for ever."""
         draft, jobs = self.draft, self.snapshot.jobs
-        if not self.waits or any(self._is_whole(j, at) for j, at in draft.places.items()) or self._plain_runs():
+        if not self.waits or any(map(draft.is_whole, draft.places)) or self._plain_runs():
             return
-        torn = self.short
+        torn = draft.short
         for job_id in torn:
             for task in sorted(draft.places[job_id]):
                 draft.take_off(self._known(job_id), task)
@@ -302,8 +292,10 @@ class Round:
             if jobs[job_id].partitions:
                 draft.reasons[job_id] = "waits: tasks that it lacks fit nowhere, and without them it stands still"
         self.started = []
-        queue = queue_of(self.snapshot, self.weights, lambda q: q.needs >= 0) if self.snapshot.waiting.count else None
-        line = [queue.entries[n][-1] for n in queue.order.tolist()] if queue is not None else []
+        line: list[str] = []
+        if self.snapshot.waiting.count:
+            with queue_of(self.snapshot, self.weights, lambda q: q.needs >= 0) as queue:
+                line = [queue.entries[n][-1] for n in queue.order.tolist()]
         for view in (jobs[job_id] for job_id in (*torn, *line)):
             if view.job.tasks is None or view.verdict or not draft.start_alone(view, self._shape(view)):
                 continue
@@ -327,14 +319,7 @@ class Round:
         )
 
     def _others_are_whole(self, but: str) -> bool:
-        return any(self._is_whole(j, places) for j, places in self.draft.places.items() if j != but)
-
-    def _is_whole(self, job_id: str, places: dict[str, int]) -> bool:
-        graph = self.snapshot.jobs[job_id].job.tasks
-        assert graph is not None
-        if len(places) < len(graph.tasks):
-            return False
-        return not self.params.copies or all(t.id in places for t in graph.tasks)
+        return any(self.draft.is_whole(j) for j in self.draft.places if j != but)
 
     def _could_start(self, view: JobView) -> bool:
         """Is there nothing in its way but others on its GPUs?"""
@@ -359,7 +344,8 @@ class Round:
     def _shape(self, view: JobView, key: str | None = None) -> Shape:
         found = self._shapes.get(view.id)
         if found is None:
-            found = shape(shape_key(view.job.tasks) if key is None else key, self.weights.gamma)
+            key = key or self.draft.shapes.get(view.id) or shape_key(view.job.tasks)
+            found = shape(key, self.weights.gamma)
             self._shapes[view.id] = found
         return found
 

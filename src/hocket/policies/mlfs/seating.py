@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing, Tenant
-from hocket.model.resources import Slice
+from hocket.model.resources import Demand, Slice
 from hocket.model.snapshot import NO_USE, Snapshot, Usage
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
@@ -57,7 +57,7 @@ Choose = Callable[[Tasks, int], int]  # the tasks of a job, one of them → a GP
 class Seating(Draft):
     """Starts from the present plan. Jobs that are not partitioned are placed as every draft places them."""
 
-    __slots__ = ("_hosts", "board", "changed", "places")
+    __slots__ = ("_hosts", "_lacked", "board", "changed", "places", "shapes")
 
     def __init__(self, snapshot: Snapshot, limit: float) -> None:
         super().__init__(snapshot)
@@ -66,8 +66,33 @@ class Seating(Draft):
         self._hosts: dict[tuple[bytes, bytes | None], Hosts] = {}
         self.changed: set[str] = set()  # jobs of which a task came or went
         self.places: dict[str, Places] = held.places  # job → where the plan has its tasks
+        self.shapes = held.shapes  # of those that were placed before this draft
+        self._lacked = held.lacking  # those of which a task had no GPU before this draft
 
     # -- tasks ----------------------------------------------------------------------------------------------
+
+    @property
+    def short(self) -> list[str]:
+        """Placed jobs of which a task has no GPU, in the order of their submission."""
+        jobs, places = self.snapshot.jobs.data(), self.places
+        found = [j for j in self._lacked | self.changed if j in places and not self.is_whole(j)]
+        return sorted(found, key=lambda j: jobs[j].number)
+
+    def is_whole(self, job_id: str) -> bool:
+        """Has every task of a placed job a GPU?"""
+        graph, places = self.snapshot.jobs[job_id].job.tasks, self.places[job_id]
+        assert graph is not None
+        return len(places) >= len(graph.tasks) and all([t.id in places for t in graph.tasks])
+
+    def may_host(self, job: Job, demand: Demand, factor: float) -> bool:
+        """Is there a server with room for such a task of a job that takes this much of the GPU time it asks for?"""
+        import numpy as np
+
+        load = demand.gpus * demand.gpu_share * factor
+        if not self.board.may_take(load):
+            return False
+        needs = np.array((load, demand.cores, demand.mem_mib, demand.net_mbps))
+        return self._hosts_of(needs, self._accepting(job)).exist()
 
     def traffic_mib(self, tasks: Tasks, task: str, places: Places) -> dict[int, float]:
         """Server → what the task exchanges with those that are there."""
@@ -132,11 +157,11 @@ class Seating(Draft):
 
     def open_to(self, tasks: Tasks, needs: Column) -> Any:
         """[GPU]: could a task that needs so much be there, with nothing overloaded?"""
-        gpus, servers = self.board.fits(needs)
+        gpus = self.board.fits(needs)
         accepts = self._accepting(tasks.view.job)
         if accepts is not None:
-            servers = servers & accepts
-        return gpus & servers[self.board.ground.server_of]
+            gpus &= accepts[self.board.ground.server_of]
+        return gpus
 
     def place_one(self, tasks: Tasks, k: int, stays: int = -1, degradation: float = 0.0, name: str = "") -> bool:
         """Give one task, or a copy of it under another name, a GPU."""
