@@ -20,7 +20,7 @@ made, so that a copy taken in another thread can tell that it copied a moving co
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator, Set
 from heapq import heapify, heappop, heapreplace
 from math import inf
 from sys import getrefcount
@@ -114,20 +114,20 @@ class VersionedMap(Struct, Generic[K, V], eq=False):
         self._lent = False
         return data
 
-    def changed_since(self, older: VersionedMap[K, V]) -> set[K] | None:
+    def changed_since(self, older: VersionedMap[K, V]) -> Set[K] | None:
         """The keys of which something was added, replaced or removed since an older value; None if nobody knows.
 
         Whoever keeps a value can tell what changed without looking at all that did not.
         """
-        changed: set[K] = set()
+        changed: dict[K, None] = {}
         while older is not self:
             newer = older._newer
             undo = older._undo  # read after `_newer`: who detaches himself meanwhile clears it before
             if newer is None or undo is None:
                 return None
-            changed.update(undo)
+            changed |= dict.fromkeys(undo)
             older = newer
-        return changed
+        return changed.keys()
 
     def __getitem__(self, key: K) -> V:
         return (self._detach() if self._undo else self._data)[key]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING
 
 from hocket.model.capacity import Layout
@@ -45,7 +46,7 @@ class Rows:
     From one decision to the next only those are touched that came or went. So the order of rows says nothing.
     """
 
-    __slots__ = ("_filled", "_last", "_number", "_row", "_table", "_text", "entries", "texts")
+    __slots__ = ("_filled", "_last", "_number", "_row", "_table", "_text", "entries", "since_s", "texts")
 
     def __init__(self, numbers: int) -> None:
         import numpy as np
@@ -58,6 +59,7 @@ class Rows:
         self._table: Any = np.empty((numbers + 1, _SPARE))  # the last is that of the submission
         self._text: Any = np.empty(_SPARE, dtype=int)
         self._last: VersionedQueue[Any] | None = None  # whose rows these are
+        self.since_s = inf  # some had waited since before that when it was last asked; who asks looks among them first
 
     def follow(self, queue: VersionedQueue[Any]) -> None:
         """Be the rows of this queue."""

@@ -142,6 +142,20 @@ def priorities_of_one(
     return found
 
 
+def at_most(structures: Sequence[Structure], which: Any, of: Features, weights: Weights) -> Column:
+    """[job]: what none of its `priorities` is above, by the number of its structure among these."""
+    import numpy as np
+
+    floor_s, deadline = weights.floor_s, (1 - weights.alpha) * weights.deadline * weights.unit_s
+    after, cost, reach, learning = np.array([s.extremes for s in structures]).T[:, which]
+    to_run_s = of.to_run_s[:, 0]
+    own = deadline / np.maximum(of.to_deadline_s[:, 0] - to_run_s * after, floor_s)
+    own += of.remaining[:, 0] / np.maximum(to_run_s * cost, floor_s)
+    own += of.waiting[:, 0]
+    found: Column = own * reach + of.ml[:, 0] * learning
+    return found
+
+
 def highest(blocks: Sequence[tuple[Structure, int]], of: Features, weights: Weights) -> Column:
     """[job]: the highest of `priorities`, of jobs that come in blocks of one structure and so many each.
 

@@ -17,15 +17,16 @@ from msgspec.structs import replace
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import Entry
 from hocket.model.view import JobView
-from hocket.policies.mlfs.kept import measured_factor, rows
-from hocket.policies.mlfs.priority import Weights, features, highest, job_row, priorities_of_one
+from hocket.policies.mlfs.kept import Rows, measured_factor, rows
+from hocket.policies.mlfs.priority import Features, Weights, at_most, features, highest, job_row, priorities_of_one
 from hocket.policies.mlfs.shapes import Structure, shape_key, structure, structure_key
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
 
 _NUMBERS = 5  # at the head of a rank; then comes the shape
-_FEW = 8
+_FEW, _SOME = 8, 64
+_ALMOST = 1 - 1e-9  # a bound is computed in another order than what it bounds
 
 
 def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tuple[Any, ...]:
@@ -49,17 +50,24 @@ class Queue(Struct, frozen=True, eq=False):
     shape: Any  # [row]: which of them
     needs: Column  # GPU load, at least
     longest: list[int]  # rows of a few whose patience is over, who has waited longest first
-    priority: Column  # of the job's first task; 0 of those that are not tried
-    order: Any  # rows of the jobs that are tried, highest priority first
+    priority: Column  # of the job's first task; 0 of those that are not ranked
+    rank: Callable[[Any], Any]  # rows → the same, highest priority first
+    order: Any  # rows of the jobs that are tried first, ranked
+    later: Any  # those of others that may fit, all of lower priority, for when these have had their turn
 
 
 @contextmanager
 def queue_of(
-    snapshot: Snapshot, weights: Weights, may_fit: Callable[[Queue], Any], patience_s: float = inf
+    snapshot: Snapshot,
+    weights: Weights,
+    may_fit: Callable[[Queue], Any],
+    kept_for: Callable[[Queue], int] = lambda _queue: -1,
+    patience_s: float = inf,
 ) -> Iterator[Queue]:
     """The waiting jobs, for as long as somebody works with them. `may_fit` marks those that are worth a try: [row].
 
-    A job stands where the first of its tasks does, which its parameter server goes with.
+    A job stands where the first of its tasks does, which its parameter server goes with. Whoever comes after the row
+    for which all that is free is kept is not ranked yet: mostly it does not start, and nobody overtakes it.
     """
     import numpy as np
 
@@ -69,31 +77,47 @@ def queue_of(
         shapes = kept.present()
         structures = sorted({structure_key(key) for key in shapes})
         waited_s = snapshot.now_s - waits_from_s
-        longest = _longest(waited_s, submission, patience_s)
+        longest = _longest(kept, waited_s, submission, patience_s, snapshot.now_s)
         shape, priority = _numbered(kept.texts, shapes)[text], np.zeros(len(text))
-        queue = Queue(kept.entries, shapes, shape, needs, longest, priority, None)
+        known = [structure(key, weights.gamma) for key in structures]
+        structure_of = _numbered([structure_key(key) for key in shapes], structures)  # [shape]
+
+        def of(rows: Any) -> Features:
+            return features(ml[rows], due_s[rows], left_s[rows], waited_s[rows], snapshot.now_s, weights)
+
+        def rank(rows: Any) -> Any:
+            # Rows are as chance has it. In one order, whatever that is: what a sum of floats comes to may depend on it.
+            rows = rows[np.argsort(submission[rows])]
+            which = structure_of[shape[rows]]
+            blocks = rows[np.argsort(which, kind="stable")]
+            counts = np.bincount(which, minlength=len(known)).tolist()
+            priority[blocks] = highest([(s, n) for s, n in zip(known, counts, strict=True) if n], of(blocks), weights)
+            order = rows[np.argsort(-priority[rows], kind="stable")]
+            _untie(order, priority[order], kept.entries)
+            return order
+
+        nobody = np.empty(0, dtype=int)
+        queue = Queue(kept.entries, shapes, shape, needs, longest, priority, rank, nobody, nobody)
         tried = np.flatnonzero(may_fit(queue))
-        # Rows are as chance has it. In one order, whatever that is: what a sum of floats comes to may depend on it.
-        tried = tried[np.argsort(submission[tried])]
-        which = _numbered([structure_key(key) for key in shapes], structures)[shape[tried]]
-        blocks = tried[np.argsort(which, kind="stable")]
-        of = features(ml[blocks], due_s[blocks], left_s[blocks], waited_s[blocks], snapshot.now_s, weights)
-        counts = np.bincount(which, minlength=len(structures)).tolist()
-        sizes = [(structure(key, weights.gamma), n) for key, n in zip(structures, counts, strict=True) if n]
-        priority[blocks] = highest(sizes, of, weights)
-        order = tried[np.argsort(-priority[tried], kind="stable")]
-        _untie(order, priority[order], kept.entries)
-        yield replace(queue, order=order)
+        if (first := kept_for(queue)) < 0:
+            yield replace(queue, order=rank(tried))
+            return
+        bar = priority[rank(np.array([first]))][0]
+        may_be_before = at_most(known, structure_of[shape[tried]], of(tried), weights) >= bar * _ALMOST
+        order = rank(tried[may_be_before])
+        turn = int(np.flatnonzero(order == first)[0]) + 1
+        yield replace(queue, order=order[:turn], later=np.concatenate([tried[~may_be_before], order[turn:]]))
 
 
-def _longest(waited_s: Column, submission: Column, patience_s: float) -> list[int]:
+def _longest(kept: Rows, waited_s: Column, submission: Column, patience_s: float, now_s: float) -> list[int]:
     """The rows that have waited for so long, the longest first, then by submission; not more than a few."""
     import numpy as np
 
-    rows = np.flatnonzero(waited_s >= patience_s)
-    if len(rows) > _FEW:
-        waited = waited_s[rows]
-        rows = rows[waited >= np.partition(waited, -_FEW)[-_FEW]]
+    rows = np.flatnonzero(waited_s >= max(patience_s, now_s - kept.since_s))
+    if len(rows) < _FEW:
+        rows = np.flatnonzero(waited_s >= patience_s)
+    if len(rows) > _SOME:  # So that it takes a while until fewer are left than are asked for.
+        kept.since_s = now_s - np.partition(waited_s[rows], -_SOME)[-_SOME]
     found: list[int] = rows[np.lexsort((submission[rows], -waited_s[rows]))][:_FEW].tolist()
     return found
 

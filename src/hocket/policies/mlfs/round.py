@@ -90,27 +90,34 @@ class Round:
                 singles.remove(single)
                 self._place_single(single)
         if self.snapshot.waiting.count:
-            with queue_of(self.snapshot, self.weights, self._may_fit, self.params.patience_s) as queue:
-                if len(queue.order) < len(queue.priority):
+            patience_s = self.params.patience_s
+            with queue_of(self.snapshot, self.weights, self._may_fit, self._kept_for, patience_s) as queue:
+                if len(queue.order) + len(queue.later) < len(queue.entries):
                     self._somebody_waits()
-                self._serve(queue, singles)
+                if self._serve(queue, queue.order, singles) and len(queue.later):
+                    self._serve(queue, queue.rank(self._still(queue, queue.later)), singles)
         for single in singles:
             self._place_single(single)
 
-    def _serve(self, queue: Queue, singles: list[Single]) -> None:
-        """Try waiting jobs that may fit, in order, and single tasks where it is their turn."""
-        line, at = queue.order, 0
+    def _serve(self, queue: Queue, line: Any, singles: list[Single]) -> bool:
+        """Try waiting jobs in this order, and single tasks where it is their turn; False if that is enough."""
+        at = 0
         while at < len(line):
             n, at, started = int(line[at]), at + 1, len(self.started)
             while singles and singles[0].priority >= queue.priority[n]:
                 self._place_single(singles.pop(0))
             if not self._start(queue, n):
-                break
+                return False
             if len(self.started) > started:
-                left = line[at:]
-                line, at = left[self._may_fit(queue, left)], 0
-                if len(line) < len(left):
-                    self._somebody_waits()
+                line, at = self._still(queue, line[at:]), 0
+        return True
+
+    def _still(self, queue: Queue, rows: Any) -> Any:
+        """Those of these rows for which there may still be room."""
+        left = rows[self._may_fit(queue, rows)]
+        if len(left) < len(rows):
+            self._somebody_waits()
+        return left
 
     def _may_fit(self, queue: Queue, rows: Any = slice(None)) -> Any:
         """[row]: may there be room for it? Whom nobody may overtake is tried in any case."""

@@ -82,7 +82,7 @@ class Seating(Draft):
         """Has every task of a placed job a GPU?"""
         graph, places = self.snapshot.jobs[job_id].job.tasks, self.places[job_id]
         assert graph is not None
-        return len(places) >= len(graph.tasks) and all([t.id in places for t in graph.tasks])
+        return len(places) >= len(graph.tasks) and all(t.id in places for t in graph.tasks)
 
     def may_host(self, job: Job, demand: Demand, factor: float) -> bool:
         """Is there a server with room for such a task of a job that takes this much of the GPU time it asks for?"""

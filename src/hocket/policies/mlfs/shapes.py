@@ -31,6 +31,7 @@ class Structure(Struct, frozen=True, eq=False):
     after: Column  # of the longest path, what still comes after the task
     reach: Column  # [i, k]: γ to the length of each path from k to i, summed over the paths; 1 for k itself
     servers: tuple[bool, ...]  # is it a parameter server?
+    extremes: tuple[float, float, float, float]  # the most of `after`, least of `cost`, most that reach one, `learning`
 
     @property
     def tasks(self) -> int:
@@ -86,7 +87,7 @@ def structure(key: str, gamma: float) -> Structure:
 
     if key == ONE_TASK:
         one, none = np.ones(1), np.zeros(1)
-        return Structure(one, one, none, np.ones((1, 1)), (False,))
+        return Structure(one, one, none, np.ones((1, 1)), (False,), (0.0, 1.0, 1.0, 1.0))
     tasks, _, edges = key.partition("/")
     rows = np.array([[float(x) for x in row.split()] for row in tasks.split(";")])
     children: list[list[int]] = [[] for _ in rows]
@@ -109,5 +110,6 @@ def structure(key: str, gamma: float) -> Structure:
             reach[k] += gamma * reach[child]
             after[k] = max(after[k], work[child] + after[child])
     longest = float((work + after).max())
-    transposed = np.ascontiguousarray(reach.T)
-    return Structure(reach @ share, work / longest, after / longest, transposed, tuple(bool(x) for x in rows[:, 1]))
+    learning, cost, after, servers = reach @ share, work / longest, after / longest, tuple(map(bool, rows[:, 1]))
+    extremes = (float(after.max()), float(cost.min()), float(reach.sum(axis=1).max()), float(learning.max()))
+    return Structure(learning, cost, after, np.ascontiguousarray(reach.T), servers, extremes)
