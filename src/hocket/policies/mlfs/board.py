@@ -20,6 +20,7 @@ from hocket.policies.mlfs.kept import on_gpus
 if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
 
+Needs = tuple[float, ...]  # of a task: GPU load, cores, memory, network
 _TOLERANCE = 1e-9
 
 
@@ -29,14 +30,14 @@ class Undo(Struct, frozen=True, gc=False):
     gpu: int
     part: Slice | None  # of its server, that a GPU got which was free
     rows: tuple[Any, ...]
-    known: tuple[dict[float, int], float | None]
+    known: dict[object, Any]
 
 
 class Board:
     """The columns. `use` is of what a server has; a GPU is free, open to tasks, or neither."""
 
     __slots__ = (
-        "_divisor", "_least", "_seats", "free", "gpu_load", "gpu_tenants", "ground", "left", "limit", "load", "open",
+        "_divisor", "_known", "_nowhere", "free", "gpu_load", "gpu_tenants", "ground", "left", "limit", "load", "open",
         "room", "tenants", "touched", "use",
     )  # fmt: skip
 
@@ -54,8 +55,8 @@ class Board:
         self.free = np.zeros(gpus, dtype=bool)
         self.open = np.zeros(gpus, dtype=bool)
         self.room = np.zeros((gpus, 3))  # of an open GPU's partition: cores, memory, network
-        self._seats: dict[float, int] = {}  # by load, as it stands
-        self._least: float | None = None  # the load of the emptiest GPU, as it stands
+        self._known: dict[object, Any] = {}  # what was worked out, as it stands
+        self._nowhere: set[Needs] = set()  # what fits nowhere, and will not before somebody leaves
         self.touched: list[int] = []  # servers on which something changed, in order
         self._divisor = np.where(ground.has > 0, ground.has, inf)
 
@@ -69,7 +70,7 @@ class Board:
 
     def seat(self, gpu: int, needs: Column) -> Undo:
         """A task is on this GPU from now on."""
-        known = (self._seats, self._least)
+        known = self._known
         server = self._touch(gpu)
         room, is_free = self.room[gpu], self.free[gpu]
         before = (
@@ -95,11 +96,12 @@ class Board:
         ) = step.rows  # fmt: skip
         self.tenants[server] -= 1
         self.gpu_tenants[gpu] -= 1
-        self._seats, self._least = step.known
+        self._known = step.known
 
     def leave(self, gpu: int, needs: Column, back: Slice | None) -> None:
         """A task is off this GPU; with the last one its partition goes, and gives this back."""
         server = self._touch(gpu)
+        self._nowhere.clear()
         self._add(server, gpu, needs, -1)
         self.room[gpu] += needs[1:]
         if back is not None:
@@ -109,7 +111,7 @@ class Board:
 
     def take(self, slices: tuple[Slice, ...]) -> None:
         """A job that is not partitioned gets these for itself."""
-        self._seats, self._least = {}, None
+        self._known = {}
         ground = self.ground
         for part in slices:
             server = ground.index.get(part.node)
@@ -127,7 +129,7 @@ class Board:
 
     def _touch(self, gpu: int) -> int:
         server = int(self.ground.server_of[gpu])
-        self._seats, self._least = {}, None
+        self._known = {}
         self.touched.append(server)
         return server
 
@@ -138,6 +140,19 @@ class Board:
         self.gpu_load[gpu] += change[0]
         self.tenants[server] += sign
         self.gpu_tenants[gpu] += sign
+
+    def takes(self, needs: Needs) -> bool:
+        """Could the task be anywhere, with nothing overloaded?"""
+        import numpy as np
+
+        if needs in self._nowhere or not self.may_take(needs[0]):
+            return False
+        if needs not in self._known:
+            if not self.fits(np.array(needs)).any():
+                self._nowhere.add(needs)
+                return False
+            self._known[needs] = True
+        return True
 
     def fits(self, needs: Column) -> Any:
         """[GPU]: could the task be there, with nothing overloaded? An empty GPU or server takes any."""
@@ -189,17 +204,19 @@ class Board:
 
     def may_take(self, load: float) -> bool:
         """Is there a GPU with room for a task of this load? Of other resources this says nothing."""
-        if self._least is None:
-            self._least = -inf if self.free.any() else float(self.gpu_load[self.open].min(initial=inf))
-        return self._least + load <= self.limit + _TOLERANCE
+        least: float | None = self._known.get("least")
+        if least is None:
+            least = -inf if self.free.any() else float(self.gpu_load[self.open].min(initial=inf))
+            self._known["least"] = least
+        return least + load <= self.limit + _TOLERANCE
 
     def seats(self, load: float) -> int:
         """At most so many tasks with this GPU load fit; other resources may allow fewer."""
         import numpy as np
 
-        found = self._seats.get(load)
+        found: int | None = self._known.get(load)
         if found is None:
-            found = self._seats[load] = int(self.seats_of(np.array([load]))[0])
+            found = self._known[load] = int(self.seats_of(np.array([load]))[0])
         return found
 
     def seats_of(self, loads: Column) -> Any:

@@ -36,11 +36,6 @@ class Hosts:
         servers[server_of[gpus]] = True
         self._use: Column = np.where(servers[:, None], board.use, inf)  # of the servers that could; of others infinite
 
-    def exist(self) -> bool:
-        """Is there any?"""
-        self._look_again()
-        return bool((self._use[:, 0] < inf).any())
-
     def best_gpu(self, traffic_mib: dict[int, float], stays: int = -1, degradation: float = 0.0) -> int:
         """The least loaded GPU of the server nearest to the ideal host; -1 if the task fits nowhere.
 

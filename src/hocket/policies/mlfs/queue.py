@@ -46,7 +46,7 @@ class Queue(Struct, frozen=True, eq=False):
     """The waiting jobs, in rows that have no order, and in which order those are tried for which there may be room."""
 
     entries: Sequence[Entry]  # by row
-    shapes: list[str]  # those that there are
+    shapes: Sequence[str]  # those that there are, and more
     shape: Any  # [row]: which of them
     needs: Column  # GPU load, at least
     longest: list[int]  # rows of a few whose patience is over, who has waited longest first
@@ -64,7 +64,7 @@ def queue_of(
     kept_for: Callable[[Queue], int] = lambda _queue: -1,
     patience_s: float = inf,
 ) -> Iterator[Queue]:
-    """The waiting jobs, for as long as somebody works with them. `may_fit` marks those that are worth a try: [row].
+    """The waiting jobs, for as long as somebody works with them. `may_fit` tells the rows that are worth a try.
 
     A job stands where the first of its tasks does, which its parameter server goes with. Whoever comes after the row
     for which all that is free is kept is not ranked yet: mostly it does not start, and nobody overtakes it.
@@ -74,13 +74,13 @@ def queue_of(
     with rows(_NUMBERS) as kept:
         kept.follow(snapshot.waiting)
         (ml, due_s, left_s, waits_from_s, needs, submission), text = kept.columns()
-        shapes = kept.present()
-        structures = sorted({structure_key(key) for key in shapes})
+        shapes = kept.texts
+        structures = sorted({structure_key(key) for key in kept.present()})
         waited_s = snapshot.now_s - waits_from_s
         longest = _longest(kept, waited_s, submission, patience_s, snapshot.now_s)
-        shape, priority = _numbered(kept.texts, shapes)[text], np.zeros(len(text))
+        priority = np.zeros(len(text))
         known = [structure(key, weights.gamma) for key in structures]
-        structure_of = _numbered([structure_key(key) for key in shapes], structures)  # [shape]
+        structure_of = _numbered([structure_key(key) for key in shapes], structures)  # [text]
 
         def of(rows: Any) -> Features:
             return features(ml[rows], due_s[rows], left_s[rows], waited_s[rows], snapshot.now_s, weights)
@@ -88,7 +88,7 @@ def queue_of(
         def rank(rows: Any) -> Any:
             # Rows are as chance has it. In one order, whatever that is: what a sum of floats comes to may depend on it.
             rows = rows[np.argsort(submission[rows])]
-            which = structure_of[shape[rows]]
+            which = structure_of[text[rows]]
             blocks = rows[np.argsort(which, kind="stable")]
             counts = np.bincount(which, minlength=len(known)).tolist()
             priority[blocks] = highest([(s, n) for s, n in zip(known, counts, strict=True) if n], of(blocks), weights)
@@ -97,13 +97,13 @@ def queue_of(
             return order
 
         nobody = np.empty(0, dtype=int)
-        queue = Queue(kept.entries, shapes, shape, needs, longest, priority, rank, nobody, nobody)
-        tried = np.flatnonzero(may_fit(queue))
+        queue = Queue(kept.entries, shapes, text, needs, longest, priority, rank, nobody, nobody)
+        tried = may_fit(queue)
         if (first := kept_for(queue)) < 0:
             yield replace(queue, order=rank(tried))
             return
         bar = priority[rank(np.array([first]))][0]
-        may_be_before = at_most(known, structure_of[shape[tried]], of(tried), weights) >= bar * _ALMOST
+        may_be_before = at_most(known, structure_of[text[tried]], of(tried), weights) >= bar * _ALMOST
         order = rank(tried[may_be_before])
         turn = int(np.flatnonzero(order == first)[0]) + 1
         yield replace(queue, order=order[:turn], later=np.concatenate([tried[~may_be_before], order[turn:]]))
@@ -116,8 +116,11 @@ def _longest(kept: Rows, waited_s: Column, submission: Column, patience_s: float
     rows = np.flatnonzero(waited_s >= max(patience_s, now_s - kept.since_s))
     if len(rows) < _FEW:
         rows = np.flatnonzero(waited_s >= patience_s)
-    if len(rows) > _SOME:  # So that it takes a while until fewer are left than are asked for.
-        kept.since_s = now_s - np.partition(waited_s[rows], -_SOME)[-_SOME]
+    if len(rows) > _SOME:
+        waited = waited_s[rows]
+        long_s = np.partition(waited, -_SOME)[-_SOME]
+        kept.since_s = now_s - long_s  # It takes a while until fewer than a few of these are left.
+        rows = rows[waited >= long_s]
     found: list[int] = rows[np.lexsort((submission[rows], -waited_s[rows]))][:_FEW].tolist()
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ class Single(Struct, frozen=True, eq=False):
     """A task in the queue by itself: its job's other tasks have a place, or it comes off an overloaded server."""
 
     priority: float
-    tasks: Tasks
+    view: JobView
     k: int
     gpu: int = -1  # that it comes from; -1 if it waits
     load: float = 0.0  # of that GPU before it left
@@ -63,7 +64,7 @@ class Round:
                 gpu = self.draft.take_off(tasks, mover.task)
                 k = tasks.names.index(mover.task.partition("#")[0])
                 if "#" not in mover.task:  # A copy is not needed elsewhere.
-                    self._moved.append(Single(mover.priority, tasks, k, gpu, load))
+                    self._moved.append(Single(mover.priority, tasks.view, k, gpu, load))
                 self.draft.reasons[mover.job] = f"task '{mover.task}' leaves '{ground.names[server]}': overloaded"
 
     def _on(self, server: int) -> list[OnServer]:
@@ -84,7 +85,7 @@ class Round:
 
     def place(self) -> None:
         """Serve the queue: single tasks and waiting jobs, highest priority first."""
-        singles = sorted([*self._moved, *self._short_tasks()], key=lambda s: (-s.priority, s.tasks.view.number, s.k))
+        singles = sorted([*self._moved, *self._short_tasks()], key=lambda s: (-s.priority, s.view.number, s.k))
         if not self.params.evict:  # Those who may stay are served first, or others would take their room.
             for single in [s for s in singles if s.gpu >= 0]:
                 singles.remove(single)
@@ -114,28 +115,32 @@ class Round:
 
     def _still(self, queue: Queue, rows: Any) -> Any:
         """Those of these rows for which there may still be room."""
-        left = rows[self._may_fit(queue, rows)]
+        left = self._may_fit(queue, rows)
         if len(left) < len(rows):
             self._somebody_waits()
         return left
 
-    def _may_fit(self, queue: Queue, rows: Any = slice(None)) -> Any:
-        """[row]: may there be room for it? Whom nobody may overtake is tried in any case."""
+    def _may_fit(self, queue: Queue, among: Any = None) -> Any:
+        """The rows for which there may be room, among these or all. Whom nobody may overtake is tried in any case."""
         import numpy as np
 
         if self._wants is None:
             seats, load = zip(*map(self._largest, queue.shapes), strict=True)
             self._wants = (np.array(seats), *np.unique(load, return_inverse=True))
         wanted, loads, which = self._wants
-        shapes, needs = queue.shape[rows], queue.needs[rows]
-        may = (wanted <= self.draft.board.seats_of(loads)[which])[shapes]
+        first, fits = self._kept_for(queue), wanted <= self.draft.board.seats_of(loads)[which]  # [shape]
+        if among is None:
+            may = fits[queue.shape]
+            if first >= 0:
+                may[first] = True
+            rows = np.flatnonzero(may)
+        else:
+            rows = among[fits[queue.shape[among]] | (among == first)]
+        needs = queue.needs[rows]
+        may = needs <= (self.draft.board.headroom if self.params.whole else inf)
         if ONE_TASK in queue.shapes:  # Of those that are not partitioned, a shape says nothing.
-            may &= (shapes != queue.shapes.index(ONE_TASK)) | (needs <= self.draft.free_gpus)
-        if self.params.whole:
-            may &= needs <= self.draft.board.headroom
-        if (first := self._kept_for(queue)) >= 0:
-            may[first if isinstance(rows, slice) else rows == first] = True
-        return may
+            may &= (queue.shape[rows] != queue.shapes.index(ONE_TASK)) | (needs <= self.draft.free_gpus)
+        return rows[may | (rows == first)]
 
     def _kept_for(self, queue: Queue) -> int:
         """The row of the job that nobody of lower priority overtakes; -1 if there is none.
@@ -178,8 +183,12 @@ class Round:
         draft, job, whole = self.draft, view.job, self.params.whole
         key = queue.shapes[queue.shape[n]]
         like = (key, job.gpu_kinds, job.gpu_mem_mib)
-        known = self._shape(view, key)
         if view.use is None and (like in self._no_room or not self._seats_for(key)):
+            return False
+        known = self._shape(view, key)
+        if whole and not draft._limited and not self._each_has_room(known, measured_factor(view)):
+            if view.use is None:
+                self._no_room.add(like)
             return False
         tasks, over_quota = self._known(view.id), draft.over_quota
         order = in_order(known.structure, self._priority(view.id))
@@ -197,6 +206,11 @@ class Round:
             self.started.append(view.id)
         return False
 
+    def _each_has_room(self, known: Shape, factor: float) -> bool:
+        """Is there room for each of a job's tasks, if not for all?"""
+        takes = self.draft.board.takes
+        return all(takes((load * factor, *rest)) for load, *rest in known.sorts)
+
     def _seats_for(self, key: str) -> bool:
         """Are there enough GPUs for the largest tasks of a job, or for one where it may start in parts?"""
         wanted, load = self._largest(key)
@@ -210,8 +224,9 @@ class Round:
         return known.as_large if self.params.whole else 1, known.most
 
     def _place_single(self, single: Single) -> None:
-        draft, tasks, k = self.draft, single.tasks, single.k
-        view, name = tasks.view, single.tasks.names[single.k]
+        draft, view, k = self.draft, single.view, single.k
+        tasks = self._known(view.id)
+        name = tasks.names[k]
         stays, degradation = -1, 0.0
         if single.gpu >= 0:
             stays = int(draft.board.ground.server_of[single.gpu])
@@ -247,7 +262,7 @@ class Round:
 
     def _short_tasks(self) -> list[Single]:
         """The tasks that placed jobs lack and that did not just leave a server, if a server has room for them."""
-        moved = {(m.tasks.view.id, m.k) for m in self._moved}
+        board, moved = self.draft.board, {(m.view.id, m.k) for m in self._moved}
         found = []
         for job_id in self.draft.short:
             view, places = self.snapshot.jobs[job_id], self.draft.places[job_id]
@@ -256,8 +271,10 @@ class Round:
             for k, task in enumerate(view.job.tasks.tasks):
                 if task.id in places or (job_id, k) in moved or view.verdict:
                     continue
-                if self.draft.may_host(view.job, task.demand, factor):
-                    found.append(Single(float(self._priority(job_id)[k]), self._known(job_id), k))
+                demand = task.demand
+                load = demand.gpus * demand.gpu_share * factor
+                if board.takes((load, demand.cores, demand.mem_mib, demand.net_mbps)):
+                    found.append(Single(float(self._priority(job_id)[k]), view, k))
                 else:
                     self.waits = True  # There is ever less room in a round.
         return found
@@ -299,9 +316,11 @@ class Round:
             if jobs[job_id].partitions:
                 draft.reasons[job_id] = "waits: tasks that it lacks fit nowhere, and without them it stands still"
         self.started = []
+        import numpy as np
+
         line: list[str] = []
         if self.snapshot.waiting.count:
-            with queue_of(self.snapshot, self.weights, lambda q: q.needs >= 0) as queue:
+            with queue_of(self.snapshot, self.weights, lambda q: np.arange(len(q.entries))) as queue:
                 line = [queue.entries[n][-1] for n in queue.order.tolist()]
         for view in (jobs[job_id] for job_id in (*torn, *line)):
             if view.job.tasks is None or view.verdict or not draft.start_alone(view, self._shape(view)):

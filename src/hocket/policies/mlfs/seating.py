@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing, Tenant
-from hocket.model.resources import Demand, Slice
+from hocket.model.resources import Slice
 from hocket.model.snapshot import NO_USE, Snapshot, Usage
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
@@ -83,16 +83,6 @@ class Seating(Draft):
         graph, places = self.snapshot.jobs[job_id].job.tasks, self.places[job_id]
         assert graph is not None
         return len(places) >= len(graph.tasks) and all(t.id in places for t in graph.tasks)
-
-    def may_host(self, job: Job, demand: Demand, factor: float) -> bool:
-        """Is there a server with room for such a task of a job that takes this much of the GPU time it asks for?"""
-        import numpy as np
-
-        load = demand.gpus * demand.gpu_share * factor
-        if not self.board.may_take(load):
-            return False
-        needs = np.array((load, demand.cores, demand.mem_mib, demand.net_mbps))
-        return self._hosts_of(needs, self._accepting(job)).exist()
 
     def traffic_mib(self, tasks: Tasks, task: str, places: Places) -> dict[int, float]:
         """Server → what the task exchanges with those that are there."""

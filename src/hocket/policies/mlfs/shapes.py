@@ -44,6 +44,7 @@ class Shape(Struct, frozen=True, eq=False):
 
     structure: Structure
     amounts: Column  # [k]: GPU load, cores, memory, network
+    sorts: tuple[tuple[float, ...], ...]  # those that there are
     most: float  # GPU load of the largest task …
     as_large: int  # … and how many have as much
 
@@ -74,10 +75,11 @@ def shape(key: str, gamma: float) -> Shape:
 
     known = structure(structure_key(key), gamma)
     if key == ONE_TASK:
-        return Shape(known, np.zeros((1, 4)), 0.0, 1)
-    amounts = np.array([[float(x) for x in row.split()] for row in key.partition("|")[2].split(";")])
+        return Shape(known, np.zeros((1, 4)), ((0.0, 0.0, 0.0, 0.0),), 0.0, 1)
+    rows = [tuple([float(x) for x in row.split()]) for row in key.partition("|")[2].split(";")]
+    amounts = np.array(rows)
     loads = amounts[:, 0]
-    return Shape(known, amounts, float(loads.max()), int((loads == loads.max()).sum()))
+    return Shape(known, amounts, tuple(dict.fromkeys(rows)), float(loads.max()), int((loads == loads.max()).sum()))
 
 
 @lru_cache(maxsize=4096)
