@@ -80,6 +80,48 @@ def test_what_an_open_map_sealed_never_changes(steps, longest):
         module._LONGEST_LINE = was
 
 
+@some
+@given(open_edits, st.sampled_from([3, 4096]))
+def test_what_did_not_change_since_an_older_map_is_the_same_there(steps, longest):
+    was, module._LONGEST_LINE = module._LONGEST_LINE, longest
+    try:
+        live, plain = OpenMap.of(versioned([(0, -1)])), {0: -1}
+        sealed = [(live.seal(), dict(plain))]
+        for n, (what, key, which) in enumerate(steps):
+            if what == "put":
+                live.put(key, n)
+                plain[key] = n
+            elif what == "drop":
+                live.drop(key)
+                plain.pop(key, None)
+            elif what == "read":
+                same_map(*sealed[which % len(sealed)])  # It stands alone then, and nobody knows what came after it.
+            else:
+                now = live.seal()
+                for older, then in sealed:
+                    changed = now.changed_since(older)
+                    differ = {k for k in {*then, *plain} if then.get(k) != plain.get(k)}
+                    assert changed is None or differ <= changed
+                sealed.append((now, dict(plain)))
+    finally:
+        module._LONGEST_LINE = was
+
+
+def test_what_changed_since_an_older_map_is_known_as_long_as_that_is_not_looked_at():
+    live = OpenMap.of(versioned([(n, n) for n in range(100)]))
+    first = live.seal()
+    live.put(3, -1)
+    second = live.seal()
+    live.drop(7)
+    live.put(200, 0)
+    assert live.seal().changed_since(second) == {7, 200}
+    assert live.seal().changed_since(first) == {3, 7, 200}
+    assert second.changed_since(first) == {3}
+    assert first.changed_since(first) == set()
+    assert first[3] == 3
+    assert live.seal().changed_since(first) is None
+
+
 def same_queue(value: VersionedQueue[int], plain: dict[int, list]) -> None:
     everything = sorted(e for b in plain.values() for e in b)
     assert list(value) == everything

@@ -29,6 +29,33 @@ def best(on, task, traffic_mib=None, **more):
     return Hosts(on, task).best_gpu(traffic_mib or {}, **more)
 
 
+# -- room ---------------------------------------------------------------------------------------------------
+
+
+def test_whether_a_task_fits_anywhere_is_known_whatever_came_and_went():
+    dice = np.random.default_rng(3)
+    on = board(server("n0"), server("n1", 3), Node("bare", 2))
+    kinds = [(0.3, 2.0, 100.0, 10.0), (0.5, 6.0, 300.0, 0.0), (0.2, 0.0, 0.0, 0.0), (0.9, 14.0, 0.0, 60.0)]
+    seated, full = [], 0
+    for _ in range(300):
+        kind = kinds[dice.integers(len(kinds))]
+        gpu = best(on, np.array(kind))
+        if gpu >= 0:
+            step = on.seat(gpu, np.array(kind))
+            if dice.random() < 0.2:
+                on.undo(step)
+            else:
+                seated.append((gpu, kind, step.part))
+        elif seated and dice.random() < 0.3:
+            gpu, kind, _part = seated.pop()
+            on.leave(gpu, np.array(kind), None)
+        for kind in kinds:
+            fits = bool(on.fits(np.array(kind)).any())
+            assert on.takes(kind) == fits == (best(on, np.array(kind)) >= 0)
+            full += not fits
+    assert full > 100
+
+
 # -- the host -----------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,17 @@ from hocket.model.curve import Beliefs, Estimate
 from hocket.model.job import Edge, Job, Task, TaskGraph
 from hocket.model.resources import Demand
 from hocket.model.view import JobView, Observation
-from hocket.policies.mlfs.priority import Weights, features, highest, job_row, loss_ratio, priorities
+from hocket.policies.mlfs.priority import (
+    JobRow,
+    Weights,
+    at_most,
+    features,
+    highest,
+    job_row,
+    loss_ratio,
+    priorities,
+    priorities_of_one,
+)
 from hocket.policies.mlfs.shapes import ONE_TASK, shape_key, structure, structure_key
 
 HOUR = 3600.0
@@ -94,6 +104,32 @@ def test_all_jobs_of_a_shape_at_once_are_as_each_alone():
     of = features(ml, due_h * HOUR + 1000.0, left_h * HOUR, waited_h * HOUR, 1000.0, PAPER)
     together = priorities(structure(structure_key(shape_key(DIAMOND)), 0.8), of, PAPER)
     assert together.tolist() == [pytest.approx(found(*row)) for row in rows]
+
+
+def test_one_job_by_itself_has_the_same_priorities_to_the_last_bit():
+    dice = np.random.default_rng(1)
+    for graph in (DIAMOND, None):
+        known = structure(structure_key(shape_key(graph)), 0.8)
+        for n in range(50):
+            ml, due_s, left_s, waits_from_s = dice.uniform(0, (10, 1e5, 1e4, 500)).tolist()
+            row = JobRow(ml, due_s, inf if n % 5 == 0 else left_s, waits_from_s)
+            waited_s = dice.uniform(0, 1e5, known.tasks)
+            columns = [np.array([x]) for x in (row.ml, row.due_s, row.left_s)]
+            together = priorities(known, features(*columns, waited_s[None], 500.0, PAPER), PAPER)[0]
+            assert priorities_of_one(known, row, waited_s.tolist(), 500.0, PAPER).tolist() == together.tolist()
+
+
+def test_no_priority_is_above_its_bound():
+    dice = np.random.default_rng(2)
+    graphs = (DIAMOND, None, TaskGraph(DIAMOND.tasks[:3], (Edge("a", "b"), Edge("b", "c"))))
+    known = [structure(structure_key(shape_key(g)), 0.8) for g in graphs]
+    columns = [dice.uniform(low, high, 900) for low, high in ((0, 10), (0, 1e5), (0, 1e4), (0, 1e6))]
+    columns[2][::7] = inf
+    of, which = features(*columns, 5e4, PAPER), np.repeat([0, 1, 2], 300)
+    bound = at_most(known, which, of, PAPER)
+    exact = highest([(s, 300) for s in known], of, PAPER)
+    assert (bound >= exact * (1 - 1e-12)).all()
+    assert np.median(bound / exact) < 1.5
 
 
 def test_a_shape_has_neither_names_nor_volumes():

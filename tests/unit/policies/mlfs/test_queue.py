@@ -1,0 +1,64 @@
+"""The queue in columns: who is tried, in which order, and who only later."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from hocket.control.fold import fold
+from hocket.control.state import State, empty
+from hocket.model.curve import Beliefs, Estimate
+from hocket.model.event import JobSubmitted
+from hocket.policies import find
+from hocket.policies.mlfs import kept
+from hocket.policies.mlfs.mlf_h import MlfH
+from hocket.policies.mlfs.queue import queue_of
+from hocket.workloads.mlfs import mlfs_workload
+
+WEIGHTS = MlfH().weights
+
+
+def waiting(jobs=200, seed=1):
+    """A snapshot in which these wait, submitted over a month."""
+    workload = mlfs_workload(jobs, 30 * 86400.0, 3600.0, 1.0, seed=seed)
+    state = State(empty(workload.nodes), find("mlf_h").bound({}).order)
+    for n, submission in enumerate(workload.submissions):
+        beliefs = Beliefs(run_s=Estimate(1000.0 * n, 0.0)) if n % 4 else Beliefs()
+        fold(state, JobSubmitted(submission.at_s, submission.job, beliefs))
+    return state.snapshot()
+
+
+def everybody(queue):
+    return np.arange(len(queue.entries))
+
+
+@pytest.fixture
+def snapshot():
+    kept.forget()
+    return waiting()
+
+
+@pytest.mark.parametrize("place", [0, 3, 50, 199])
+def test_nobody_stands_elsewhere_for_being_ranked_later(snapshot, place):
+    with queue_of(snapshot, WEIGHTS, everybody) as queue:
+        whole = queue.order.tolist()
+        assert len(queue.later) == 0
+    first = whole[place]
+    with queue_of(snapshot, WEIGHTS, everybody, lambda _queue: first) as queue:
+        assert queue.order.tolist() == whole[: place + 1]
+        assert queue.rank(queue.later).tolist() == whole[place + 1 :]
+
+
+def test_priorities_fall_along_the_order(snapshot):
+    with queue_of(snapshot, WEIGHTS, everybody) as queue:
+        along = queue.priority[queue.order]
+    assert (np.diff(along) <= 0).all()
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 86400.0, 29 * 86400.0, inf])
+def test_the_few_who_have_waited_longest_are_told_again_and_again(snapshot, patience_s):
+    for _ in range(3):  # What was seen before is looked at first.
+        with queue_of(snapshot, WEIGHTS, everybody, patience_s=patience_s) as queue:
+            since_s = {n: snapshot.jobs[entry[-1]].submitted_s for n, entry in enumerate(queue.entries)}
+            patient = [n for n in since_s if snapshot.now_s - since_s[n] >= patience_s]
+            assert queue.longest == sorted(patient, key=lambda n: (since_s[n], queue.entries[n][1]))[:8]
