@@ -31,6 +31,7 @@ class Undo(Struct, frozen=True, gc=False):
     part: Slice | None  # of its server, that a GPU got which was free
     rows: tuple[Any, ...]
     known: dict[object, Any]
+    nowhere: int  # how many were known to fit nowhere
 
 
 class Board:
@@ -84,7 +85,7 @@ class Board:
             self.free[gpu], self.open[gpu] = False, True
         room -= needs[1:]
         self._add(server, gpu, needs, 1)
-        return Undo(gpu, part, before, known)
+        return Undo(gpu, part, before, known, len(self._nowhere))
 
     def undo(self, step: Undo) -> None:
         """Take back the last seat."""
@@ -97,6 +98,8 @@ class Board:
         self.tenants[server] -= 1
         self.gpu_tenants[gpu] -= 1
         self._known = step.known
+        if len(self._nowhere) > step.nowhere:
+            self._nowhere.clear()
 
     def leave(self, gpu: int, needs: Column, back: Slice | None) -> None:
         """A task is off this GPU; with the last one its partition goes, and gives this back."""

@@ -305,6 +305,8 @@ class Round:
 
     def alone(self) -> None:
         """If no job runs that way, let one have GPUs and servers beyond the limit: it would wait for ever."""
+        import numpy as np
+
         draft, jobs = self.draft, self.snapshot.jobs
         if not self.waits or any(map(draft.is_whole, draft.places)) or self._plain_runs():
             return
@@ -316,8 +318,6 @@ class Round:
             if jobs[job_id].partitions:
                 draft.reasons[job_id] = "waits: tasks that it lacks fit nowhere, and without them it stands still"
         self.started = []
-        import numpy as np
-
         line: list[str] = []
         if self.snapshot.waiting.count:
             with queue_of(self.snapshot, self.weights, lambda q: np.arange(len(q.entries))) as queue:

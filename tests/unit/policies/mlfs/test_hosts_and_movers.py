@@ -43,6 +43,7 @@ def test_whether_a_task_fits_anywhere_is_known_whatever_came_and_went():
         if gpu >= 0:
             step = on.seat(gpu, np.array(kind))
             if dice.random() < 0.2:
+                assert [on.takes(k) for k in kinds] == [bool(on.fits(np.array(k)).any()) for k in kinds]
                 on.undo(step)
             else:
                 seated.append((gpu, kind, step.part))
