@@ -30,8 +30,7 @@ class Undo(Struct, frozen=True, gc=False):
     gpu: int
     part: Slice | None  # of its server, that a GPU got which was free
     rows: tuple[Any, ...]
-    known: dict[object, Any]
-    nowhere: int  # how many were known to fit nowhere
+    known: tuple[dict[object, Any], dict[Needs, float]]
 
 
 class Board:
@@ -57,7 +56,7 @@ class Board:
         self.open = np.zeros(gpus, dtype=bool)
         self.room = np.zeros((gpus, 3))  # of an open GPU's partition: cores, memory, network
         self._known: dict[object, Any] = {}  # what was worked out, as it stands
-        self._nowhere: set[Needs] = set()  # what fits nowhere, and will not before somebody leaves
+        self._nowhere: dict[Needs, float] = {}  # rest of the needs → a load that fits nowhere until somebody leaves
         self.touched: list[int] = []  # servers on which something changed, in order
         self._divisor = np.where(ground.has > 0, ground.has, inf)
 
@@ -71,7 +70,7 @@ class Board:
 
     def seat(self, gpu: int, needs: Column) -> Undo:
         """A task is on this GPU from now on."""
-        known = self._known
+        known = (self._known, self._nowhere)
         server = self._touch(gpu)
         room, is_free = self.room[gpu], self.free[gpu]
         before = (
@@ -85,7 +84,7 @@ class Board:
             self.free[gpu], self.open[gpu] = False, True
         room -= needs[1:]
         self._add(server, gpu, needs, 1)
-        return Undo(gpu, part, before, known, len(self._nowhere))
+        return Undo(gpu, part, before, known)
 
     def undo(self, step: Undo) -> None:
         """Take back the last seat."""
@@ -97,14 +96,12 @@ class Board:
         ) = step.rows  # fmt: skip
         self.tenants[server] -= 1
         self.gpu_tenants[gpu] -= 1
-        self._known = step.known
-        if len(self._nowhere) > step.nowhere:
-            self._nowhere.clear()
+        self._known, self._nowhere = step.known
 
     def leave(self, gpu: int, needs: Column, back: Slice | None) -> None:
         """A task is off this GPU; with the last one its partition goes, and gives this back."""
         server = self._touch(gpu)
-        self._nowhere.clear()
+        self._nowhere = {}
         self._add(server, gpu, needs, -1)
         self.room[gpu] += needs[1:]
         if back is not None:
@@ -148,13 +145,14 @@ class Board:
         """Could the task be anywhere, with nothing overloaded?"""
         import numpy as np
 
-        if needs in self._nowhere or not self.may_take(needs[0]):
+        load, rest = needs[0], needs[1:]
+        if load >= self._nowhere.get(rest, inf) or not self.may_take(load):
             return False
-        if needs not in self._known:
+        if load > self._known.get(rest, -inf):  # What fits with a larger load fits with this one.
             if not self.fits(np.array(needs)).any():
-                self._nowhere.add(needs)
+                self._nowhere = {**self._nowhere, rest: load}  # A seat that is undone has the old one.
                 return False
-            self._known[needs] = True
+            self._known[rest] = load
         return True
 
     def fits(self, needs: Column) -> Any:
