@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Needs = tuple[float, ...]  # of a task: GPU load, cores, memory, network
 _TOLERANCE = 1e-9
+_ROUNDING = 1e-6  # what a count may be off by
+_MANY = 1e9
 
 
 class Undo(Struct, frozen=True, gc=False):
@@ -37,8 +39,8 @@ class Board:
     """The columns. `use` is of what a server has; a GPU is free, open to tasks, or neither."""
 
     __slots__ = (
-        "_divisor", "_known", "_nowhere", "free", "gpu_load", "gpu_tenants", "ground", "left", "limit", "load", "open",
-        "room", "tenants", "touched", "use",
+        "_divisor", "_gained", "_known", "_nowhere", "_was_nowhere", "free", "gpu_load", "gpu_tenants", "ground",
+        "left", "limit", "load", "open", "room", "tenants", "touched", "use",
     )  # fmt: skip
 
     def __init__(self, ground: Ground, limit: float) -> None:
@@ -57,6 +59,8 @@ class Board:
         self.room = np.zeros((gpus, 3))  # of an open GPU's partition: cores, memory, network
         self._known: dict[object, Any] = {}  # what was worked out, as it stands
         self._nowhere: dict[Needs, float] = {}  # rest of the needs → a load that fits nowhere until somebody leaves
+        self._was_nowhere: dict[Needs, float] = {}  # the same of an earlier board, and …
+        self._gained: Any = None  # … the GPUs with more room than there
         self.touched: list[int] = []  # servers on which something changed, in order
         self._divisor = np.where(ground.has > 0, ground.has, inf)
 
@@ -101,7 +105,7 @@ class Board:
     def leave(self, gpu: int, needs: Column, back: Slice | None) -> None:
         """A task is off this GPU; with the last one its partition goes, and gives this back."""
         server = self._touch(gpu)
-        self._nowhere = {}
+        self._nowhere = self._was_nowhere = {}
         self._add(server, gpu, needs, -1)
         self.room[gpu] += needs[1:]
         if back is not None:
@@ -149,27 +153,66 @@ class Board:
         if load >= self._nowhere.get(rest, inf) or not self.may_take(load):
             return False
         if load > self._known.get(rest, -inf):  # What fits with a larger load fits with this one.
-            if not self.fits(np.array(needs)).any():
+            among = self._gained if load >= self._was_nowhere.get(rest, inf) else None
+            if not len(self._fitting(np.array(needs), among)):
                 self._nowhere = {**self._nowhere, rest: load}  # A seat that is undone has the old one.
                 return False
             self._known[rest] = load
         return True
 
+    def takes_at_most(self, needs: Needs) -> int:
+        """No more such tasks fit than this; perhaps fewer."""
+        import numpy as np
+
+        if not self.takes(needs):
+            return 0
+        found: int | None = self._known.get(needs)
+        if found is None:
+            (load, *rest), at = needs, self._fitting(np.array(needs))
+            more = np.full(len(at), _MANY)
+            for need, has in ((load, self.limit - self.gpu_load[at]), *zip(rest, self.room[at].T, strict=True)):
+                if need:
+                    np.minimum(more, has / need + _ROUNDING, out=more)
+            # A free GPU takes any task, and its partition is made for it.
+            most = max(1.0, self.limit / load + _ROUNDING) if load else _MANY
+            found = self._known[needs] = int(np.where(self.free[at], most, more).astype(int).sum())
+        return found
+
     def fits(self, needs: Column) -> Any:
         """[GPU]: could the task be there, with nothing overloaded? An empty GPU or server takes any."""
         import numpy as np
 
-        rest, most = needs[1:], self.limit + _TOLERANCE
-        gpus = self.open & (self.gpu_load + needs[0] <= most)
-        gpus |= self.free
-        if not rest.any():
-            return gpus
-        few = np.flatnonzero(gpus)  # Where many tasks wait, hardly any GPU has room for a load.
-        server = self.ground.server_of[few]
-        room = np.where(self.free[few][:, None], self.left[server], self.room[few])
-        after = self.use[server, 1:] + rest / self._divisor[server, 1:]
-        gpus[few] = _all(room >= rest - _TOLERANCE) & (_all(after <= most) | (self.tenants[server] == 0))
+        gpus = np.zeros(len(self.gpu_load), dtype=bool)
+        gpus[self._fitting(needs)] = True
         return gpus
+
+    def _fitting(self, needs: Column, among: Any = None) -> Any:
+        """The GPUs of these, or of all, on which the task could be."""
+        import numpy as np
+
+        rest, most = needs[1:], self.limit + _TOLERANCE
+        if among is None:
+            at = np.flatnonzero(self.open & (self.gpu_load + needs[0] <= most) | self.free)
+        else:
+            at = among[self.open[among] & (self.gpu_load[among] + needs[0] <= most) | self.free[among]]
+        if not len(at) or not rest.any():
+            return at
+        server = self.ground.server_of[at]
+        room = np.where(self.free[at][:, None], self.left[server], self.room[at])
+        after = self.use[server, 1:] + rest / self._divisor[server, 1:]
+        return at[_all(room >= rest - _TOLERANCE) & (_all(after <= most) | (self.tenants[server] == 0))]
+
+    def follow(self, older: Board) -> None:
+        """Know what is known of another board, as far as it is true here: what fitted nowhere fits where room grew."""
+        import numpy as np
+
+        if older.ground is not self.ground or older.limit != self.limit or not older._nowhere:
+            return
+        servers = _any(self.left > older.left) | _any(self.use[:, 1:] < older.use[:, 1:])
+        servers |= (self.tenants == 0) & (older.tenants > 0)
+        gpus = (self.gpu_load < older.gpu_load) | _any(self.room > older.room) | servers[self.ground.server_of]
+        gpus |= (self.free & ~older.free) | (self.open & ~older.open)
+        self._was_nowhere, self._gained = older._nowhere, np.flatnonzero(gpus)
 
     def gpu_loads(self, server: int, needs: list[float]) -> list[float]:
         """The same of one server: its GPUs' loads, infinite where the task cannot be."""
@@ -275,12 +318,24 @@ def board_of(snapshot: Snapshot, limit: float) -> Held:
                 board.load[:, n] = np.bincount(ground.server_of, column, len(ground.names))
         board.tenants += np.bincount(ground.server_of, kept.tenants, len(ground.names)).astype(int)
         np.divide(board.load, board._divisor, out=board.use)
+        if kept.last is not None:
+            board.follow(kept.last)
         return Held(board, dict(kept.places), dict(kept.shapes), frozenset(kept.lacking))
+
+
+def remember(board: Board) -> None:
+    """A decision is over: what is known of its board may be true of the next one."""
+    with on_gpus(board.ground.layout) as kept:
+        kept.last = board
 
 
 def _all(columns: Any) -> Any:
     """[row]: is each of its three true? NumPy's own takes ten times as long where rows are short."""
     return columns[:, 0] & columns[:, 1] & columns[:, 2]
+
+
+def _any(columns: Any) -> Any:
+    return columns[:, 0] | columns[:, 1] | columns[:, 2]
 
 
 def _covers(has: list[float], needs: list[float]) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class Ground(Struct, frozen=True, eq=False):
     """The servers with GPUs, and their GPUs one after another."""
 
+    layout: Layout
     servers: tuple[int, ...]  # their numbers in the layout
     names: tuple[str, ...]
     index: dict[str, int]  # name → server
@@ -46,8 +47,8 @@ def ground_of(layout: Layout) -> Ground:
     bits = [i * layout.width + g for i, n in zip(servers, nodes, strict=True) for g in range(n.gpus)]
     names = tuple(n.id for n in nodes)
     return Ground(
-        servers, names, {name: i for i, name in enumerate(names)}, has, has[:, 1:] / np.maximum(has[:, :1], 1.0),
-        first, tuple(first.tolist()), np.repeat(np.arange(len(nodes)), gpus), np.array(bits, dtype=int),
+        layout, servers, names, {name: i for i, name in enumerate(names)}, has,
+        has[:, 1:] / np.maximum(has[:, :1], 1.0), first, tuple(first.tolist()), np.repeat(np.arange(len(nodes)), gpus), np.array(bits, dtype=int),
     )  # fmt: skip
 
 

@@ -128,8 +128,8 @@ class OnGpus:
     """Columns by GPU, of the snapshot that was followed last."""
 
     __slots__ = (
-        "_ground", "_jobs", "_partitions", "_plain", "_seen", "_uses", "amounts", "lacking", "places", "room",
-        "shapes", "tenants",
+        "_ground", "_jobs", "_partitions", "_plain", "_seen", "_uses", "amounts", "lacking", "last", "places",
+        "room", "shapes", "tenants",
     )  # fmt: skip
 
     def __init__(self, layout: Layout) -> None:
@@ -139,6 +139,7 @@ class OnGpus:
         gpus = len(self._ground.server_of)
         self._partitions: VersionedMap[str, Partition] | None = None  # those that were followed last
         self._jobs: VersionedMap[str, JobView] | None = None
+        self.last: Any = None  # the board at the end of the last decision
         self._seen: dict[str, Partition] = {}
         self._uses: dict[str, Use | None] = {}  # job → what was measured of it
         self._plain: dict[str, Partition] = {}  # not of tasks

@@ -83,7 +83,8 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     memos, reviews, heavier = _reviewed(snapshot, params)
     if snapshot.due and not heavier and not snapshot.waiting.count and snapshot.memo == _calm(snapshot):
         return Plan(memo=snapshot.memo, memos=memos, reviews=reviews, wake=Wake(freed_gpus=None, epoch=False))
-    from hocket.policies.mlfs.round import Round  # It needs NumPy, which no start-up shall pay for.
+    from hocket.policies.mlfs.board import remember  # They need NumPy, which no start-up shall pay for.
+    from hocket.policies.mlfs.round import Round
 
     this = Round(snapshot, params)
     this.draft.memos.update(memos)
@@ -95,6 +96,7 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     this.copy()
     for job_id in this.started:
         this.draft.reviews[job_id] = _review_s(now_s, 0.0, params)
+    remember(this.draft.board)
     waits = this.waits
     memo = _calm(snapshot) if not this.draft.short else None
     return this.draft.plan(Wake(freed_gpus=1 if waits else None, epoch=False), memo=memo)

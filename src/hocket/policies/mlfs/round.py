@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hocket.policies.mlfs.mlf_h import MlfH
     from hocket.policies.mlfs.shapes import Column
 
+_CROWD = 1000  # jobs
 _FULL = "waits: no server has room for all of its tasks without being overloaded"
 
 
@@ -136,11 +137,23 @@ class Round:
             rows = np.flatnonzero(may)
         else:
             rows = among[fits[queue.shape[among]] | (among == first)]
+        if len(rows) > _CROWD and self.params.whole and not self.draft._limited:
+            rows = rows[self._tasks_may_fit(queue, fits, rows) | (rows == first)]
         needs = queue.needs[rows]
         may = needs <= (self.draft.board.headroom if self.params.whole else inf)
         if ONE_TASK in queue.shapes:  # Of those that are not partitioned, a shape says nothing.
             may &= (queue.shape[rows] != queue.shapes.index(ONE_TASK)) | (needs <= self.draft.free_gpus)
         return rows[may | (rows == first)]
+
+    def _tasks_may_fit(self, queue: Queue, fits: Any, rows: Any) -> Any:
+        """[row]: may all of its tasks fit, each sort by itself? Dearer to find out than to count GPUs; for crowds."""
+        import numpy as np
+
+        known = [shape(key, self.weights.gamma) for key in queue.shapes]
+        may = np.array([bool(f) and self._each_has_room(s, 1.0) for f, s in zip(fits, known, strict=True)])
+        shapes = queue.shape[rows]
+        # Whoever turned out to take less than it asked for is not judged by what it asked for.
+        return may[shapes] | (queue.needs[rows] < np.array([s.load for s in known])[shapes])
 
     def _kept_for(self, queue: Queue) -> int:
         """The row of the job that nobody of lower priority overtakes; -1 if there is none.
@@ -186,7 +199,8 @@ class Round:
         if view.use is None and (like in self._no_room or not self._seats_for(key)):
             return False
         known = self._shape(view, key)
-        if whole and not draft._limited and not self._each_has_room(known, measured_factor(view)):
+        crowded = self._no_room and whole and not draft._limited  # Else it would be in vain to look twice.
+        if crowded and not self._each_has_room(known, measured_factor(view)):
             if view.use is None:
                 self._no_room.add(like)
             return False
@@ -207,9 +221,9 @@ class Round:
         return False
 
     def _each_has_room(self, known: Shape, factor: float) -> bool:
-        """Is there room for each of a job's tasks, if not for all?"""
-        takes = self.draft.board.takes
-        return all(takes((load * factor, *rest)) for load, *rest in known.sorts)
+        """Is there room for the tasks of each sort, if not for all?"""
+        most = self.draft.board.takes_at_most
+        return all(n <= most((load * factor, *rest)) for (load, *rest), n in known.sorts)
 
     def _seats_for(self, key: str) -> bool:
         """Are there enough GPUs for the largest tasks of a job, or for one where it may start in parts?"""

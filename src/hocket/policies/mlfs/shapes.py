@@ -6,6 +6,7 @@ order and the edges by number, but no names and no volumes. Its first half is th
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING
@@ -44,7 +45,8 @@ class Shape(Struct, frozen=True, eq=False):
 
     structure: Structure
     amounts: Column  # [k]: GPU load, cores, memory, network
-    sorts: tuple[tuple[float, ...], ...]  # those that there are
+    sorts: tuple[tuple[tuple[float, ...], int], ...]  # those that there are, and how many tasks are so
+    load: float  # of all
     most: float  # GPU load of the largest task …
     as_large: int  # … and how many have as much
 
@@ -75,11 +77,12 @@ def shape(key: str, gamma: float) -> Shape:
 
     known = structure(structure_key(key), gamma)
     if key == ONE_TASK:
-        return Shape(known, np.zeros((1, 4)), ((0.0, 0.0, 0.0, 0.0),), 0.0, 1)
+        return Shape(known, np.zeros((1, 4)), (), 0.0, 0.0, 1)
     rows = [tuple([float(x) for x in row.split()]) for row in key.partition("|")[2].split(";")]
     amounts = np.array(rows)
     loads = amounts[:, 0]
-    return Shape(known, amounts, tuple(dict.fromkeys(rows)), float(loads.max()), int((loads == loads.max()).sum()))
+    sorts, load = tuple(Counter(rows).items()), sum([row[0] for row in rows])
+    return Shape(known, amounts, sorts, load, float(loads.max()), int((loads == loads.max()).sum()))
 
 
 @lru_cache(maxsize=4096)
