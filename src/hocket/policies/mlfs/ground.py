@@ -48,7 +48,8 @@ def ground_of(layout: Layout) -> Ground:
     names = tuple(n.id for n in nodes)
     return Ground(
         layout, servers, names, {name: i for i, name in enumerate(names)}, has,
-        has[:, 1:] / np.maximum(has[:, :1], 1.0), first, tuple(first.tolist()), np.repeat(np.arange(len(nodes)), gpus), np.array(bits, dtype=int),
+        has[:, 1:] / np.maximum(has[:, :1], 1.0), first, tuple(first.tolist()),
+        np.repeat(np.arange(len(nodes)), gpus), np.array(bits, dtype=int),
     )  # fmt: skip
 
 
