@@ -49,8 +49,8 @@ class JobRow(Struct, frozen=True, gc=False):
     waits_from_s: float  # it has waited for `now_s` less this
 
 
-def job_row(view: JobView, now_s: float, weights: Weights, metric: str) -> JobRow:
-    """The numbers of one job at this moment."""
+def job_row(view: JobView, now_s: float, weights: Weights, metric: str | None) -> JobRow:
+    """The numbers of one job at this moment; without a metric, as if its loss had never gone down so much."""
     job = view.job
     left_s = view.remaining_s(now_s)
     if job.deadline_s is not None:
@@ -58,7 +58,7 @@ def job_row(view: JobView, now_s: float, weights: Weights, metric: str) -> JobRo
     else:  # As the paper has it, the longest that a user could have asked for.
         due_s = view.submitted_s + max(weights.longest_s, 1.1 * view.beliefs.run_s.mean if view.beliefs.run_s else 0.0)
     urgency = (job.urgency or LEAST_URGENT) if weights.urgency else LEAST_URGENT
-    ml = urgency / (view.epoch + 1) * loss_ratio(view, metric)
+    ml = urgency / (view.epoch + 1) * (1.0 if metric is None else loss_ratio(view, metric))
     return JobRow(ml, due_s, inf if left_s is None else left_s, now_s - view.waited_at(now_s))
 
 
@@ -154,6 +154,19 @@ def at_most(structures: Sequence[Structure], which: Any, of: Features, weights: 
     own += of.waiting[:, 0]
     found: Column = own * reach + of.ml[:, 0] * learning
     return found
+
+
+def at_most_of_one(structure: Structure, row: JobRow, waited_s: float, now_s: float, weights: Weights) -> float:
+    """The same of one job, whose tasks have waited no longer than this."""
+    floor_s, other, unit_s = weights.floor_s, 1 - weights.alpha, weights.unit_s
+    after, cost, reach, learning = structure.extremes
+    is_known = isfinite(row.left_s)
+    to_run_s = row.left_s if is_known else 0.0
+    own = other * weights.deadline * unit_s / max(row.due_s - now_s - to_run_s * after, floor_s)
+    if is_known:
+        own += other * weights.remaining * unit_s / max(to_run_s * cost, floor_s)
+    own += other * weights.waiting / unit_s * waited_s
+    return own * reach + weights.alpha * row.ml * learning
 
 
 def highest(blocks: Sequence[tuple[Structure, int]], of: Features, weights: Weights) -> Column:

@@ -18,7 +18,17 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import Entry
 from hocket.model.view import JobView
 from hocket.policies.mlfs.kept import Rows, measured_factor, rows
-from hocket.policies.mlfs.priority import Features, Weights, at_most, features, highest, job_row, priorities_of_one
+from hocket.policies.mlfs.priority import (
+    Features,
+    JobRow,
+    Weights,
+    at_most,
+    at_most_of_one,
+    features,
+    highest,
+    job_row,
+    priorities_of_one,
+)
 from hocket.policies.mlfs.shapes import Structure, shape_key, structure, structure_key
 
 if TYPE_CHECKING:
@@ -145,13 +155,23 @@ def _numbered(texts: Sequence[str], among: Sequence[str]) -> Any:
 
 
 def task_priorities(view: JobView, known: Structure, now_s: float, weights: Weights, metric: str) -> Column:
-    """[task] of one job. A task that waits alone has waited as long as the job's memo says."""
+    """[task] of one job. A task that waits alone has waited for as long as the job's memo says."""
     row = job_row(view, now_s, weights, metric)
-    waited_s = [max(0.0, now_s - row.waits_from_s)] * known.tasks
-    if view.partitions and view.job.tasks is not None:
-        since = (view.memo or {}).get("waits", {})
-        waited_s = [max(0.0, now_s - since.get(t.id, now_s)) for t in view.job.tasks.tasks]
-    return priorities_of_one(known, row, waited_s, now_s, weights)
+    return priorities_of_one(known, row, _waited_s(view, row, known.tasks, now_s), now_s, weights)
+
+
+def priority_at_most(view: JobView, known: Structure, now_s: float, weights: Weights) -> float:
+    """What none of `task_priorities` is above; for less than half of the price."""
+    row = job_row(view, now_s, weights, None)
+    return at_most_of_one(known, row, max(_waited_s(view, row, known.tasks, now_s)), now_s, weights) / _ALMOST
+
+
+def _waited_s(view: JobView, row: JobRow, tasks: int, now_s: float) -> list[float]:
+    """[task]: how long it has waited."""
+    if not view.partitions or view.job.tasks is None:
+        return [max(0.0, now_s - row.waits_from_s)] * tasks
+    since = (view.memo or {}).get("waits")
+    return [max(0.0, now_s - since.get(t.id, now_s)) for t in view.job.tasks.tasks] if since else [0.0] * tasks
 
 
 def in_order(known: Structure, priority: Column) -> list[int]:

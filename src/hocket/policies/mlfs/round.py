@@ -5,33 +5,23 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.mlfs.kept import measured_factor
 from hocket.policies.mlfs.movers import OnServer, next_mover
-from hocket.policies.mlfs.queue import Queue, in_order, queue_of, task_priorities
+from hocket.policies.mlfs.queue import Queue, in_order, priority_at_most, queue_of, task_priorities
 from hocket.policies.mlfs.seating import ALONE, Seating, Tasks, tasks_of
 from hocket.policies.mlfs.shapes import ONE_TASK, Shape, shape, shape_key
+from hocket.policies.mlfs.singles import Single, Singles
 
 if TYPE_CHECKING:
+    from hocket.policies.mlfs.board import Needs
     from hocket.policies.mlfs.mlf_h import MlfH
     from hocket.policies.mlfs.shapes import Column
 
 _CROWD = 1000  # jobs
 _FULL = "waits: no server has room for all of its tasks without being overloaded"
-
-
-class Single(Struct, frozen=True, eq=False):
-    """A task in the queue by itself: its job's other tasks have a place, or it comes off an overloaded server."""
-
-    priority: float
-    view: JobView
-    k: int
-    gpu: int = -1  # that it comes from; -1 if it waits
-    load: float = 0.0  # of that GPU before it left
 
 
 class Round:
@@ -86,11 +76,12 @@ class Round:
 
     def place(self) -> None:
         """Serve the queue: single tasks and waiting jobs, highest priority first."""
-        singles = sorted([*self._moved, *self._short_tasks()], key=lambda s: (-s.priority, s.view.number, s.k))
-        if not self.params.evict:  # Those who may stay are served first, or others would take their room.
-            for single in [s for s in singles if s.gpu >= 0]:
-                singles.remove(single)
-                self._place_single(single)
+        singles, leaving = Singles(self._ranked), Singles(self._ranked)
+        for single in self._moved:  # If those may stay they are served first, or others would take their room.
+            (singles if self.params.evict else leaving).add(single, True)
+        for single in self._short_tasks():
+            singles.add(single, False)
+        self._place_singles(leaving)
         if self.snapshot.waiting.count:
             patience_s = self.params.patience_s
             with queue_of(self.snapshot, self.weights, self._may_fit, self._kept_for, patience_s) as queue:
@@ -98,16 +89,14 @@ class Round:
                     self._somebody_waits()
                 if self._serve(queue, queue.order, singles) and len(queue.later):
                     self._serve(queue, queue.rank(self._still(queue, queue.later)), singles)
-        for single in singles:
-            self._place_single(single)
+        self._place_singles(singles)
 
-    def _serve(self, queue: Queue, line: Any, singles: list[Single]) -> bool:
+    def _serve(self, queue: Queue, line: Any, singles: Singles) -> bool:
         """Try waiting jobs in this order, and single tasks where it is their turn; False if that is enough."""
         at = 0
         while at < len(line):
             n, at, started = int(line[at]), at + 1, len(self.started)
-            while singles and singles[0].priority >= queue.priority[n]:
-                self._place_single(singles.pop(0))
+            self._place_singles(singles, float(queue.priority[n]))
             if not self._start(queue, n):
                 return False
             if len(self.started) > started:
@@ -237,6 +226,24 @@ class Round:
         known = shape(key, self.weights.gamma)
         return known.as_large if self.params.whole else 1, known.most
 
+    def _place_singles(self, singles: Singles, least: float = -inf) -> None:
+        """Place single tasks in their order, down to this priority."""
+        while (single := singles.next(least)) is not None:
+            self._place_single(single)
+
+    def _ranked(self, single: Single) -> float | None:
+        """The priority of a task that its job lacks; None if it fits nowhere any more: there is ever less room."""
+        if not self.draft.board.takes(self._needs(single.view, single.k)):
+            self.waits = True
+            return None
+        return float(self._priority(single.view.id)[single.k])
+
+    def _needs(self, view: JobView, k: int) -> Needs:
+        assert view.job.tasks is not None
+        demand = view.job.tasks.tasks[k].demand
+        load = demand.gpus * demand.gpu_share * measured_factor(view)
+        return (load, demand.cores, demand.mem_mib, demand.net_mbps)
+
     def _place_single(self, single: Single) -> None:
         draft, view, k = self.draft, single.view, single.k
         tasks = self._known(view.id)
@@ -277,20 +284,19 @@ class Round:
     def _short_tasks(self) -> list[Single]:
         """The tasks that placed jobs lack and that did not just leave a server, if a server has room for them."""
         board, moved = self.draft.board, {(m.view.id, m.k) for m in self._moved}
+        now_s, weights = self.snapshot.now_s, self.weights
         found = []
         for job_id in self.draft.short:
             view, places = self.snapshot.jobs[job_id], self.draft.places[job_id]
             assert view.job.tasks is not None
-            factor = measured_factor(view)
             for k, task in enumerate(view.job.tasks.tasks):
                 if task.id in places or (job_id, k) in moved or view.verdict:
                     continue
-                demand = task.demand
-                load = demand.gpus * demand.gpu_share * factor
-                if board.takes((load, demand.cores, demand.mem_mib, demand.net_mbps)):
-                    found.append(Single(float(self._priority(job_id)[k]), view, k))
+                if board.takes(self._needs(view, k)):
+                    bound = priority_at_most(view, self._shape(view).structure, now_s, weights)
+                    found.append(Single(bound, view, k))
                 else:
-                    self.waits = True  # There is ever less room in a round.
+                    self.waits = True
         return found
 
     def untie(self) -> None:
