@@ -15,12 +15,11 @@ from hocket.model.partition import Partition
 from hocket.model.resources import Slice
 from hocket.model.snapshot import Snapshot
 from hocket.policies.mlfs.ground import Ground, ground_of
-from hocket.policies.mlfs.kept import on_gpus
+from hocket.policies.mlfs.kept import Missing, Needs, on_gpus
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
 
-Needs = tuple[float, ...]  # of a task: GPU load, cores, memory, network
 _TOLERANCE = 1e-9
 _ROUNDING = 1e-6  # what a count may be off by
 _MANY = 1e9
@@ -286,7 +285,7 @@ class Held(Struct, frozen=True):
     board: Board
     places: dict[str, dict[str, int]]  # job → task → GPU; the inner ones are not to be changed
     shapes: dict[str, str]  # of these jobs
-    lacking: frozenset[str]  # of these jobs, those of which a task has no GPU
+    lacking: dict[str, Missing]  # of these jobs, those of which a task has no GPU
 
 
 def board_of(snapshot: Snapshot, limit: float) -> Held:
@@ -320,7 +319,7 @@ def board_of(snapshot: Snapshot, limit: float) -> Held:
         np.divide(board.load, board._divisor, out=board.use)
         if kept.last is not None:
             board.follow(kept.last)
-        return Held(board, dict(kept.places), dict(kept.shapes), frozenset(kept.lacking))
+        return Held(board, dict(kept.places), dict(kept.shapes), dict(kept.lacking))
 
 
 def remember(board: Board) -> None:

@@ -40,6 +40,25 @@ def measured_factor(view: JobView) -> float:
     return max(LEAST_USE, view.use.gpus / asked) if asked and view.use.gpus else 1.0
 
 
+Needs = tuple[float, ...]  # of a task: GPU load, cores, memory, network
+Missing = tuple[tuple[int, Needs], ...]  # tasks of a job that have no GPU, by number, and what they need
+
+
+def missing(view: JobView, places: dict[str, int]) -> Missing:
+    """The tasks of a placed job that have no GPU."""
+    graph = view.job.tasks
+    assert graph is not None
+    if len(places) >= len(graph.tasks) and all(t.id in places for t in graph.tasks):
+        return ()
+    factor, found = measured_factor(view), []
+    for k, task in enumerate(graph.tasks):
+        if task.id not in places:
+            demand = task.demand
+            load = demand.gpus * demand.gpu_share * factor
+            found.append((k, (load, demand.cores, demand.mem_mib, demand.net_mbps)))
+    return tuple(found)
+
+
 class Rows:
     """The numbers at the head of waiting jobs' ranks, and the text that follows them, as columns: a row each.
 
@@ -145,7 +164,7 @@ class OnGpus:
         self._plain: dict[str, Partition] = {}  # not of tasks
         self.places: dict[str, dict[str, int]] = {}  # job → task → GPU
         self.shapes: dict[str, str] = {}  # of these jobs
-        self.lacking: set[str] = set()  # of these jobs, those of which a task has no GPU
+        self.lacking: dict[str, Missing] = {}  # of these jobs, those of which a task has no GPU
         self.amounts: Column = np.zeros((gpus, 4))  # GPU load, cores, memory, network
         self.room: Column = np.zeros((gpus, 3))
         self.tenants: Any = np.zeros(gpus, dtype=int)
@@ -177,6 +196,8 @@ class OnGpus:
             self._sum_up(gpu, partition, jobs)
         for job_id in measured | {t.job for p in touched.values() for t in p.tenants}:
             self._uses[job_id] = jobs[job_id].use
+        for job_id in measured & self.lacking.keys():
+            self.lacking[job_id] = missing(jobs[job_id], self.places[job_id])
         for old in gone:
             for tenant in old.tenants:
                 if tenant.job not in self.places:
@@ -218,18 +239,17 @@ class OnGpus:
             self._copied(tenant.job, fresh)[tenant.task] = gpu
 
     def _stand(self, job_id: str, places: dict[str, int], jobs: dict[str, JobView]) -> None:
-        self.lacking.discard(job_id)
+        self.lacking.pop(job_id, None)
         if not places:
             self.places.pop(job_id, None)
             self.shapes.pop(job_id, None)
             return
-        graph = jobs[job_id].job.tasks
-        assert graph is not None
+        view = jobs[job_id]
         self.places[job_id] = places
         if job_id not in self.shapes:
-            self.shapes[job_id] = shape_key(graph)
-        if any(task.id not in places for task in graph.tasks):
-            self.lacking.add(job_id)
+            self.shapes[job_id] = shape_key(view.job.tasks)
+        if lacks := missing(view, places):
+            self.lacking[job_id] = lacks
 
     def _sum_up(self, gpu: int, partition: Partition, jobs: dict[str, JobView]) -> None:
         part = partition.slices[0]

@@ -16,7 +16,6 @@ from hocket.policies.mlfs.shapes import ONE_TASK, Shape, shape, shape_key
 from hocket.policies.mlfs.singles import Single, Singles
 
 if TYPE_CHECKING:
-    from hocket.policies.mlfs.board import Needs
     from hocket.policies.mlfs.mlf_h import MlfH
     from hocket.policies.mlfs.shapes import Column
 
@@ -55,7 +54,8 @@ class Round:
                 gpu = self.draft.take_off(tasks, mover.task)
                 k = tasks.names.index(mover.task.partition("#")[0])
                 if "#" not in mover.task:  # A copy is not needed elsewhere.
-                    self._moved.append(Single(mover.priority, tasks.view, k, gpu, load))
+                    needs = tuple(tasks.needs[k].tolist())
+                    self._moved.append(Single(mover.priority, tasks.view, k, needs, gpu, load))
                 self.draft.reasons[mover.job] = f"task '{mover.task}' leaves '{ground.names[server]}': overloaded"
 
     def _on(self, server: int) -> list[OnServer]:
@@ -233,16 +233,10 @@ class Round:
 
     def _ranked(self, single: Single) -> float | None:
         """The priority of a task that its job lacks; None if it fits nowhere any more: there is ever less room."""
-        if not self.draft.board.takes(self._needs(single.view, single.k)):
+        if not self.draft.board.takes(single.needs):
             self.waits = True
             return None
         return float(self._priority(single.view.id)[single.k])
-
-    def _needs(self, view: JobView, k: int) -> Needs:
-        assert view.job.tasks is not None
-        demand = view.job.tasks.tasks[k].demand
-        load = demand.gpus * demand.gpu_share * measured_factor(view)
-        return (load, demand.cores, demand.mem_mib, demand.net_mbps)
 
     def _place_single(self, single: Single) -> None:
         draft, view, k = self.draft, single.view, single.k
@@ -283,18 +277,20 @@ class Round:
 
     def _short_tasks(self) -> list[Single]:
         """The tasks that placed jobs lack and that did not just leave a server, if a server has room for them."""
-        board, moved = self.draft.board, {(m.view.id, m.k) for m in self._moved}
-        now_s, weights = self.snapshot.now_s, self.weights
+        draft, moved = self.draft, {(m.view.id, m.k) for m in self._moved}
+        jobs, takes = self.snapshot.jobs.data(), draft.board.takes
         found = []
-        for job_id in self.draft.short:
-            view, places = self.snapshot.jobs[job_id], self.draft.places[job_id]
-            assert view.job.tasks is not None
-            for k, task in enumerate(view.job.tasks.tasks):
-                if task.id in places or (job_id, k) in moved or view.verdict:
+        for job_id in draft.short:
+            view = jobs[job_id]
+            if view.verdict:
+                continue
+            for k, needs in draft.lacks(job_id):
+                if moved and (job_id, k) in moved:
                     continue
-                if board.takes(self._needs(view, k)):
-                    bound = priority_at_most(view, self._shape(view).structure, now_s, weights)
-                    found.append(Single(bound, view, k))
+                if takes(needs):
+                    structure = self._shape(view).structure
+                    bound = priority_at_most(view, structure, self.snapshot.now_s, self.weights)
+                    found.append(Single(bound, view, k, needs))
                 else:
                     self.waits = True
         return found
@@ -328,9 +324,9 @@ class Round:
         import numpy as np
 
         draft, jobs = self.draft, self.snapshot.jobs
-        if not self.waits or any(map(draft.is_whole, draft.places)) or self._plain_runs():
+        if not self.waits or any(not draft.lacks(j) for j in draft.places) or self._plain_runs():
             return
-        torn = draft.short
+        torn = sorted(draft.short, key=lambda j: jobs[j].number)
         for job_id in torn:
             for task in sorted(draft.places[job_id]):
                 draft.take_off(self._known(job_id), task)
@@ -365,7 +361,7 @@ class Round:
         )
 
     def _others_are_whole(self, but: str) -> bool:
-        return any(self.draft.is_whole(j) for j in self.draft.places if j != but)
+        return any(not self.draft.lacks(j) for j in self.draft.places if j != but)
 
     def _could_start(self, view: JobView) -> bool:
         """Is there nothing in its way but others on its GPUs?"""

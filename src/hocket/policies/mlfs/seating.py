@@ -16,7 +16,7 @@ from hocket.model.view import JobView
 from hocket.policies.draft import Draft
 from hocket.policies.mlfs.board import Board, Undo, board_of
 from hocket.policies.mlfs.hosts import Hosts
-from hocket.policies.mlfs.kept import measured_factor
+from hocket.policies.mlfs.kept import Missing, measured_factor, missing
 from hocket.policies.mlfs.shapes import Shape
 
 if TYPE_CHECKING:
@@ -72,17 +72,16 @@ class Seating(Draft):
     # -- tasks ----------------------------------------------------------------------------------------------
 
     @property
-    def short(self) -> list[str]:
-        """Placed jobs of which a task has no GPU, in the order of their submission."""
-        jobs, places = self.snapshot.jobs.data(), self.places
-        found = [j for j in self._lacked | self.changed if j in places and not self.is_whole(j)]
-        return sorted(found, key=lambda j: jobs[j].number)
+    def short(self) -> set[str]:
+        """Placed jobs of which a task has no GPU."""
+        changed = {j for j in self.changed if j in self.places and self.lacks(j)}
+        return (self._lacked.keys() - self.changed) | changed
 
-    def is_whole(self, job_id: str) -> bool:
-        """Has every task of a placed job a GPU?"""
-        graph, places = self.snapshot.jobs[job_id].job.tasks, self.places[job_id]
-        assert graph is not None
-        return len(places) >= len(graph.tasks) and all(t.id in places for t in graph.tasks)
+    def lacks(self, job_id: str) -> Missing:
+        """The tasks of a placed job that have no GPU."""
+        if job_id not in self.changed:
+            return self._lacked.get(job_id, ())
+        return missing(self.snapshot.jobs[job_id], self.places[job_id])
 
     def traffic_mib(self, tasks: Tasks, task: str, places: Places) -> dict[int, float]:
         """Server → what the task exchanges with those that are there."""

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hocket.model.view import JobView
+from hocket.policies.mlfs.kept import Needs
 
 
 class Single(Struct, frozen=True, eq=False):
@@ -22,6 +23,7 @@ class Single(Struct, frozen=True, eq=False):
     priority: float  # or what it is not above, until it is worked out
     view: JobView
     k: int
+    needs: Needs
     gpu: int = -1  # that it comes from; -1 if it waits
     load: float = 0.0  # of that GPU before it left
 
