@@ -57,6 +57,48 @@ def test_whether_a_task_fits_anywhere_is_known_whatever_came_and_went():
     assert full > 100
 
 
+def filled(dice, on, kinds, times):
+    """Seat tasks at random until this many were tried; who sits where."""
+    seated = []
+    for _ in range(times):
+        kind = kinds[dice.integers(len(kinds))]
+        if (gpu := best(on, np.array(kind))) >= 0:
+            seated.append((gpu, kind, on.seat(gpu, np.array(kind)).part))
+    return seated
+
+
+KINDS = [(0.3, 2.0, 100.0, 10.0), (0.5, 6.0, 300.0, 0.0), (0.2, 0.0, 0.0, 0.0), (0.4, 1.0, 0.0, 60.0)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_more_tasks_fit_than_are_said_to(seed):
+    dice = np.random.default_rng(seed)
+    on = board(server("n0"), server("n1", 3), Node("bare", 2))
+    filled(dice, on, KINDS, int(dice.integers(12)))
+    kind = KINDS[dice.integers(len(KINDS))]
+    most = on.takes_at_most(kind)
+    placed = filled(dice, on, [kind], 50)
+    assert len(placed) <= most
+    assert bool(placed) == bool(most)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_fitted_nowhere_on_another_board_is_looked_for_where_room_grew(seed):
+    dice = np.random.default_rng(seed)
+    nodes = [server("n0"), server("n1", 3), server("n2")]
+    state = empty(nodes)
+    older, now = board_of(state, LIMIT).board, board_of(state, LIMIT).board
+    seated = filled(np.random.default_rng(seed), older, KINDS, 60)
+    assert seated == filled(np.random.default_rng(seed), now, KINDS, 60)
+    assert not all(older.takes(kind) for kind in KINDS)
+    for at in dice.permutation(len(seated))[: dice.integers(3)]:
+        gpu, kind, _part = seated[at]
+        now.leave(gpu, np.array(kind), None)
+    now.follow(older)
+    for kind in KINDS:
+        assert now.takes(kind) == bool(now.fits(np.array(kind)).any())
+
+
 # -- the host -----------------------------------------------------------------------------------------------
 
 
