@@ -8,7 +8,7 @@ taken it out, so that decisions in several threads do not meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING
@@ -65,15 +65,16 @@ class Rows:
     From one decision to the next only those are touched that came or went. So the order of rows says nothing.
     """
 
-    __slots__ = ("_filled", "_last", "_number", "_row", "_table", "_text", "entries", "since_s", "texts")
+    __slots__ = ("_filled", "_last", "_number", "_row", "_table", "_text", "_unused", "entries", "since_s", "texts")
 
     def __init__(self, numbers: int) -> None:
         import numpy as np
 
         self.entries: list[Entry] = []  # by row
-        self.texts: list[str] = []  # by number
+        self.texts: list[str] = []  # by number; also some that no row has any more
         self._filled: list[int] = []  # by number: how many rows have this text
         self._number: dict[str, int] = {}
+        self._unused: list[int] = []  # numbers of texts that no row has, to be given to others
         self._row: dict[str, int] = {}  # job → its row
         self._table: Any = np.empty((numbers + 1, _SPARE))  # the last is that of the submission
         self._text: Any = np.empty(_SPARE, dtype=int)
@@ -101,13 +102,13 @@ class Rows:
         n = len(self.entries)
         return self._table[:, :n], self._text[:n]
 
-    def present(self) -> list[str]:
-        """The texts that there are, sorted."""
-        return sorted(text for text, filled in zip(self.texts, self._filled, strict=True) if filled)
+    def present(self) -> Iterable[str]:
+        """The texts that there are."""
+        return self._number.keys()
 
     def _clear(self) -> None:
         self.entries, self._row = [], {}
-        self.texts, self._filled, self._number = [], [], {}
+        self.texts, self._filled, self._number, self._unused = [], [], {}, []
 
     def _put(self, entry: Entry) -> None:
         row = len(self.entries)
@@ -117,14 +118,20 @@ class Rows:
         *numbers, text = rank
         number = self._number.get(text)
         if number is None:
-            number = self._number[text] = len(self.texts)
-            self.texts.append(text)
-            self._filled.append(0)
+            number = self._number[text] = self._next_number()
+            self.texts[number] = text
         self._filled[number] += 1
         self._table[:, row] = (*numbers, submission)
         self._text[row] = number
         self._row[job_id] = row
         self.entries.append(entry)
+
+    def _next_number(self) -> int:
+        if self._unused:
+            return self._unused.pop()
+        self.texts.append("")
+        self._filled.append(0)
+        return len(self.texts) - 1
 
     def _grow(self) -> None:
         import numpy as np
@@ -135,7 +142,11 @@ class Rows:
     def _drop(self, job_id: str) -> None:
         """The last row takes its place, so that there is no gap."""
         row, last = self._row.pop(job_id), self.entries.pop()
-        self._filled[self._text[row]] -= 1
+        number = int(self._text[row])
+        self._filled[number] -= 1
+        if not self._filled[number]:
+            del self._number[self.texts[number]]
+            self._unused.append(number)
         if row < len(self.entries):
             self.entries[row] = last
             self._row[last[-1]] = row

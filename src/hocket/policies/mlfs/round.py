@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hocket.policies.mlfs.mlf_h import MlfH
     from hocket.policies.mlfs.shapes import Column
 
-_CROWD = 1000  # jobs
+_CROWD = 5000  # jobs: to rank so many costs more than to look closely at what they need
 _FULL = "waits: no server has room for all of its tasks without being overloaded"
 
 

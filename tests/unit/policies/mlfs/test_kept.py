@@ -95,7 +95,19 @@ def test_rows_are_those_of_the_queue_whatever_came_and_went():
         if n % 3:
             rows.follow(queue.seal())
             assert of(rows) == {j: (*entry[0], entry[1]) for j, entry in there.items()}
-            assert rows.present() == sorted({entry[0][2] for entry in there.values()})
+            assert set(rows.present()) == {entry[0][2] for entry in there.values()}
+
+
+def test_no_more_texts_are_remembered_than_there_ever_were_at_once():
+    queue, rows, line = OpenQueue({}), Rows(1), []
+    for n in range(100):
+        line.append(((0.0, f"s{n}"), n, f"j{n}"))
+        queue.put(0, line[-1])
+        if len(line) > 5:
+            queue.drop(0, line.pop(0))
+        rows.follow(queue.seal())
+    assert set(rows.present()) == {entry[0][1] for entry in line}
+    assert len(rows.texts) <= 6
 
 
 def test_rows_follow_a_queue_by_what_changed():
