@@ -45,21 +45,24 @@ class Hosts:
         import numpy as np
 
         self._look_again()
-        servers = np.flatnonzero(self._use[:, 0] < inf)
-        if not len(servers):
+        use = self._use
+        ideal = np.minimum.reduce(use) if len(use) else None
+        if ideal is None or ideal[0] == inf:
             return -1
-        use = self._use[servers]
-        off = use - np.minimum.reduce(use)
+        off = use - ideal
         distance = np.einsum("ij,ij->i", off, off)
         if traffic_mib:
-            there = {s: mib for s, mib in traffic_mib.items() if self._use[s, 0] < inf}
+            there = {s: mib for s, mib in traffic_mib.items() if distance[s] < inf}
             if most := max(there.values(), default=0.0):
                 distance += 1.0
                 for s, mib in there.items():
-                    distance[servers.searchsorted(s)] += (1.0 - mib / most) ** 2 - 1.0
+                    distance[s] += (1.0 - mib / most) ** 2 - 1.0
         if degradation:
-            distance[servers != stays] += degradation**2
-        server = int(servers[distance.argmin()])
+            here = distance[stays] if stays >= 0 else inf
+            distance += degradation**2
+            if stays >= 0:
+                distance[stays] = here
+        server = int(distance.argmin())
         begins, ends = self._board.ground.begins[server : server + 2]
         return int(begins + self._loads[begins:ends].argmin())
 
