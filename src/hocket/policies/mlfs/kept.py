@@ -14,6 +14,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from hocket.model.capacity import Layout
+from hocket.model.job import TaskGraph
 from hocket.model.partition import Partition
 from hocket.model.snapshot import demand_of
 from hocket.model.versioned import Entry, VersionedMap, VersionedQueue
@@ -44,7 +45,7 @@ Needs = tuple[float, ...]  # of a task: GPU load, cores, memory, network
 Missing = tuple[tuple[int, Needs], ...]  # tasks of a job that have no GPU, by number, and what they need
 
 
-def missing(view: JobView, places: dict[str, int]) -> Missing:
+def missing_tasks(view: JobView, places: dict[str, int]) -> Missing:
     """The tasks of a placed job that have no GPU."""
     graph = view.job.tasks
     assert graph is not None
@@ -158,8 +159,8 @@ class OnGpus:
     """Columns by GPU, of the snapshot that was followed last."""
 
     __slots__ = (
-        "_ground", "_jobs", "_partitions", "_plain", "_seen", "_uses", "amounts", "lacking", "last", "places",
-        "room", "shapes", "tenants",
+        "_graphs", "_ground", "_jobs", "_partitions", "_plain", "_seen", "_uses", "amounts", "lacking", "last",
+        "places", "room", "shapes", "tenants",
     )  # fmt: skip
 
     def __init__(self, layout: Layout) -> None:
@@ -175,6 +176,7 @@ class OnGpus:
         self._plain: dict[str, Partition] = {}  # not of tasks
         self.places: dict[str, dict[str, int]] = {}  # job → task → GPU
         self.shapes: dict[str, str] = {}  # of these jobs
+        self._graphs: dict[str, TaskGraph | None] = {}  # that those are of
         self.lacking: dict[str, Missing] = {}  # of these jobs, those of which a task has no GPU
         self.amounts: Column = np.zeros((gpus, 4))  # GPU load, cores, memory, network
         self.room: Column = np.zeros((gpus, 3))
@@ -208,7 +210,7 @@ class OnGpus:
         for job_id in measured | {t.job for p in touched.values() for t in p.tenants}:
             self._uses[job_id] = jobs[job_id].use
         for job_id in measured & self.lacking.keys():
-            self.lacking[job_id] = missing(jobs[job_id], self.places[job_id])
+            self.lacking[job_id] = missing_tasks(jobs[job_id], self.places[job_id])
         for old in gone:
             for tenant in old.tenants:
                 if tenant.job not in self.places:
@@ -254,12 +256,14 @@ class OnGpus:
         if not places:
             self.places.pop(job_id, None)
             self.shapes.pop(job_id, None)
+            self._graphs.pop(job_id, None)
             return
         view = jobs[job_id]
+        graph = view.job.tasks
         self.places[job_id] = places
-        if job_id not in self.shapes:
-            self.shapes[job_id] = shape_key(view.job.tasks)
-        if lacks := missing(view, places):
+        if job_id not in self._graphs or self._graphs[job_id] is not graph:
+            self.shapes[job_id], self._graphs[job_id] = shape_key(graph), graph
+        if lacks := missing_tasks(view, places):
             self.lacking[job_id] = lacks
 
     def _sum_up(self, gpu: int, partition: Partition, jobs: dict[str, JobView]) -> None:

@@ -16,7 +16,7 @@ from hocket.model.view import JobView
 from hocket.policies.draft import Draft
 from hocket.policies.mlfs.board import Board, Undo, board_of
 from hocket.policies.mlfs.hosts import Hosts
-from hocket.policies.mlfs.kept import Missing, measured_factor, missing
+from hocket.policies.mlfs.kept import Missing, measured_factor, missing_tasks
 from hocket.policies.mlfs.shapes import Shape
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Seating(Draft):
         """The tasks of a placed job that have no GPU."""
         if job_id not in self.changed:
             return self._lacked.get(job_id, ())
-        return missing(self.snapshot.jobs[job_id], self.places[job_id])
+        return missing_tasks(self.snapshot.jobs[job_id], self.places[job_id])
 
     def traffic_mib(self, tasks: Tasks, task: str, places: Places) -> dict[int, float]:
         """Server → what the task exchanges with those that are there."""
