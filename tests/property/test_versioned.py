@@ -1,6 +1,8 @@
 """Versioned collections behave like plain copies: every version, old or branched off, stays what it was."""
 
 from bisect import insort
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,6 +48,27 @@ def test_a_map_and_all_its_versions_equal_plain_dicts(steps):
         same_map(value, plain)
 
 
+@contextmanager
+def lines_of(longest: int) -> Iterator[None]:
+    """Lines are cut after so many values."""
+    was, module._LONGEST_LINE = module._LONGEST_LINE, longest
+    try:
+        yield
+    finally:
+        module._LONGEST_LINE = was
+
+
+def edited(live: OpenMap[int, int], plain: dict[int, int], what: str, key: int, value: int) -> bool:
+    """Put or drop an entry of both, if that is what is to be done."""
+    if what == "put":
+        live.put(key, value)
+        plain[key] = value
+    elif what == "drop":
+        live.drop(key)
+        plain.pop(key, None)
+    return what in ("put", "drop")
+
+
 doings = st.sampled_from(["put", "put", "drop", "seal", "glance", "read", "branch"])
 open_edits = st.lists(st.tuples(doings, keys, st.integers(0, 30)), max_size=40)
 
@@ -53,17 +76,12 @@ open_edits = st.lists(st.tuples(doings, keys, st.integers(0, 30)), max_size=40)
 @some
 @given(open_edits, st.sampled_from([3, 4096]))
 def test_what_an_open_map_sealed_never_changes(steps, longest):
-    was, module._LONGEST_LINE = module._LONGEST_LINE, longest
-    try:
+    with lines_of(longest):
         live, plain = OpenMap.of(versioned([(0, -1)])), {0: -1}
         sealed = []
         for n, (what, key, which) in enumerate(steps):
-            if what == "put":
-                live.put(key, n)
-                plain[key] = n
-            elif what == "drop":
-                live.drop(key)
-                plain.pop(key, None)
+            if edited(live, plain, what, key, n):
+                pass
             elif what == "seal":
                 sealed.append((live.seal(), dict(plain)))
             elif what == "glance":
@@ -76,35 +94,26 @@ def test_what_an_open_map_sealed_never_changes(steps, longest):
             assert live.live == plain
         for value, then in sealed:
             same_map(value, then)
-    finally:
-        module._LONGEST_LINE = was
 
 
 @some
 @given(open_edits, st.sampled_from([3, 4096]))
 def test_what_did_not_change_since_an_older_map_is_the_same_there(steps, longest):
-    was, module._LONGEST_LINE = module._LONGEST_LINE, longest
-    try:
+    with lines_of(longest):
         live, plain = OpenMap.of(versioned([(0, -1)])), {0: -1}
         sealed = [(live.seal(), dict(plain))]
         for n, (what, key, which) in enumerate(steps):
-            if what == "put":
-                live.put(key, n)
-                plain[key] = n
-            elif what == "drop":
-                live.drop(key)
-                plain.pop(key, None)
-            elif what == "read":
+            if edited(live, plain, what, key, n):
+                continue
+            if what == "read":
                 same_map(*sealed[which % len(sealed)])  # It stands alone then, and nobody knows what came after it.
-            else:
-                now = live.seal()
-                for older, then in sealed:
-                    changed = now.changed_since(older)
-                    differ = {k for k in {*then, *plain} if then.get(k) != plain.get(k)}
-                    assert changed is None or differ <= changed
-                sealed.append((now, dict(plain)))
-    finally:
-        module._LONGEST_LINE = was
+                continue
+            now = live.seal()
+            for older, then in sealed:
+                changed = now.changed_since(older)
+                differ = {k for k in {*then, *plain} if then.get(k) != plain.get(k)}
+                assert changed is None or differ <= changed
+            sealed.append((now, dict(plain)))
 
 
 def test_what_changed_since_an_older_map_is_known_as_long_as_that_is_not_looked_at():
@@ -142,8 +151,7 @@ def same_queue(value: VersionedQueue[int], plain: dict[int, list]) -> None:
     st.sampled_from([2, 4096]),
 )
 def test_what_an_open_queue_sealed_never_changes(steps, longest):
-    was, module._LONGEST_LINE = module._LONGEST_LINE, longest
-    try:
+    with lines_of(longest):
         live, plain = OpenQueue.of(VersionedQueue({})), {}
         sealed = []
         for what, bucket, entry, which in steps:
@@ -168,8 +176,6 @@ def test_what_an_open_queue_sealed_never_changes(steps, longest):
                 same_queue(value, then)
         for value, then in sealed:
             same_queue(value, then)
-    finally:
-        module._LONGEST_LINE = was
 
 
 @some

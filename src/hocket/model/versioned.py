@@ -119,15 +119,8 @@ class VersionedMap(Struct, Generic[K, V], eq=False):
 
         Whoever keeps a value can tell what changed without looking at all that did not.
         """
-        changed: dict[K, None] = {}
-        while older is not self:
-            newer = older._newer
-            undo = older._undo  # read after `_newer`: who detaches himself meanwhile clears it before
-            if newer is None or undo is None:
-                return None
-            changed |= dict.fromkeys(undo)
-            older = newer
-        return changed.keys()
+        undos = _undos_since(older, self)
+        return None if undos is None else dict.fromkeys(key for undo in undos for key in undo).keys()
 
     def __getitem__(self, key: K) -> V:
         return (self._detach() if self._undo else self._data)[key]
@@ -168,6 +161,19 @@ class VersionedMap(Struct, Generic[K, V], eq=False):
 def versioned(items: Iterable[tuple[K, V]] = ()) -> VersionedMap[K, V]:
     """A versioned map of these entries."""
     return VersionedMap(dict(items))
+
+
+def _undos_since(older: Any, newest: Any) -> list[Any] | None:
+    """What is written down on the line from an older value to a newer one; None if they do not share one any more."""
+    undos: list[Any] = []
+    while older is not newest:
+        newer = older._newer
+        undo = older._undo  # read after `_newer`: who detaches himself meanwhile clears it before
+        if newer is None or undo is None:
+            return None
+        undos.append(undo)
+        older = newer
+    return undos
 
 
 class _Open:
@@ -307,15 +313,8 @@ class VersionedQueue(Struct, Generic[K], eq=False):
 
     def edits_since(self, older: VersionedQueue[K]) -> list[tuple[K, Entry, bool]] | None:
         """What was added (True) or removed since an older value, in this order; None if nobody knows."""
-        edits: list[tuple[K, Entry, bool]] = []
-        while older is not self:
-            newer = older._newer
-            undo = older._undo  # read after `_newer`: who detaches himself meanwhile clears it before
-            if newer is None or undo is None:
-                return None
-            edits += undo
-            older = newer
-        return edits
+        undos = _undos_since(older, self)
+        return None if undos is None else [edit for undo in undos for edit in undo]
 
     def first(self) -> Entry | None:
         """The first entry of all, or None."""
