@@ -31,7 +31,7 @@ class Undo(Struct, frozen=True, gc=False):
     gpu: int
     part: Slice | None  # of its server, that a GPU got which was free
     rows: tuple[Any, ...]
-    known: tuple[dict[object, Any], dict[Needs, float]]
+    known: tuple[dict[object, Any], dict[Needs, float]]  # what was worked out, and what fitted nowhere
 
 
 class Board:

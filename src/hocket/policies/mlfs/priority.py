@@ -1,4 +1,4 @@
-"""Priorities of tasks: equations 2 to 6 of MLFS, for all jobs of one shape at once.
+"""Priorities of tasks: equations 2 to 6 of MLFS, of one job, and the highest of many jobs at once.
 
 Equation 3 is linear: with `reach` the sum over all paths of γ^length, P^ML = reach · P'^ML, and likewise (5). Times are
 in units of `unit_s`, for (4) adds an inverse time to a time. Our reading of what the paper leaves open:
@@ -11,7 +11,7 @@ in units of `unit_s`, for (4) adds an inverse time to a time. Our reading of wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -86,60 +86,44 @@ class Features(Struct, frozen=True, eq=False):
     remaining: Column  # its weight; 0 when the time to run is unknown
     waiting: Column
 
-    def rows(self, rows: Any) -> Features:
-        """Those of some jobs."""
-        return Features(
-            self.ml[rows], self.to_deadline_s[rows], self.to_run_s[rows], self.remaining[rows], self.waiting[rows]
-        )
-
 
 def features(ml: Column, due_s: Column, left_s: Column, waited_s: Column, now_s: float, weights: Weights) -> Features:
-    """The columns of these jobs. `waited_s` is by job, or by job and task."""
+    """The columns of these jobs."""
     import numpy as np
 
     known, other, unit_s = np.isfinite(left_s)[:, None], 1 - weights.alpha, weights.unit_s
-    waited_s = waited_s if waited_s.ndim == 2 else waited_s[:, None]
     return Features(
         weights.alpha * ml[:, None],
         (due_s - now_s)[:, None],
         np.where(known, left_s[:, None], 0.0),
         np.where(known, other * weights.remaining * unit_s, 0.0),
-        other * weights.waiting / unit_s * waited_s,
+        other * weights.waiting / unit_s * waited_s[:, None],
     )
 
 
-def priorities(structure: Structure, of: Features, weights: Weights) -> Column:
-    """[job, task]: equation 6."""
+def priorities(structure: Structure, row: JobRow, waited_s: Sequence[float], now_s: float, weights: Weights) -> Column:
+    """[task] of one job: equation 6. Of few numbers each is faster by itself than in a column."""
     import numpy as np
 
-    floor_s, deadline = weights.floor_s, (1 - weights.alpha) * weights.deadline * weights.unit_s
-    own = deadline / np.maximum(of.to_deadline_s - of.to_run_s * structure.after, floor_s)
-    own += of.remaining / np.maximum(of.to_run_s * structure.cost, floor_s)
-    own += of.waiting
-    found: Column = own @ structure.reach
-    found += of.ml * structure.learning
+    tasks = zip(structure.after.tolist(), structure.cost.tolist(), waited_s, strict=True)
+    own = _own(row, tasks, now_s, weights)
+    found: Column = (np.array([own]) @ structure.reach)[0]
+    found += weights.alpha * row.ml * structure.learning
     return found
 
 
-def priorities_of_one(
-    structure: Structure, row: JobRow, waited_s: Sequence[float], now_s: float, weights: Weights
-) -> Column:
-    """[task]: the same of one job, to the last bit. Of few numbers each is faster by itself than in a column."""
-    import numpy as np
-
+def _own(row: JobRow, tasks: Iterable[tuple[float, float, float]], now_s: float, weights: Weights) -> list[float]:
+    """Equation 4 for tasks of one job, by what comes after each, what it costs, and how long it has waited."""
     floor_s, other, unit_s = weights.floor_s, 1 - weights.alpha, weights.unit_s
     deadline, waiting = other * weights.deadline * unit_s, other * weights.waiting / unit_s
     is_known, to_deadline_s = isfinite(row.left_s), row.due_s - now_s
     to_run_s, remaining = (row.left_s, other * weights.remaining * unit_s) if is_known else (0.0, 0.0)
-    own = [
+    return [
         deadline / max(to_deadline_s - to_run_s * after, floor_s)
         + remaining / max(to_run_s * cost, floor_s)
-        + waiting * waited
-        for after, cost, waited in zip(structure.after.tolist(), structure.cost.tolist(), waited_s, strict=True)
+        + waiting * waited_s
+        for after, cost, waited_s in tasks
     ]
-    found: Column = (np.array([own]) @ structure.reach)[0]
-    found += weights.alpha * row.ml * structure.learning
-    return found
 
 
 def at_most(structures: Sequence[Structure], which: Any, of: Features, weights: Weights) -> Column:
@@ -158,14 +142,8 @@ def at_most(structures: Sequence[Structure], which: Any, of: Features, weights: 
 
 def at_most_of_one(structure: Structure, row: JobRow, waited_s: float, now_s: float, weights: Weights) -> float:
     """The same of one job, whose tasks have waited no longer than this."""
-    floor_s, other, unit_s = weights.floor_s, 1 - weights.alpha, weights.unit_s
     after, cost, reach, learning = structure.extremes
-    is_known = isfinite(row.left_s)
-    to_run_s = row.left_s if is_known else 0.0
-    own = other * weights.deadline * unit_s / max(row.due_s - now_s - to_run_s * after, floor_s)
-    if is_known:
-        own += other * weights.remaining * unit_s / max(to_run_s * cost, floor_s)
-    own += other * weights.waiting / unit_s * waited_s
+    (own,) = _own(row, [(after, cost, waited_s)], now_s, weights)
     return own * reach + weights.alpha * row.ml * learning
 
 

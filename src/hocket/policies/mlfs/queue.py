@@ -27,7 +27,7 @@ from hocket.policies.mlfs.priority import (
     features,
     highest,
     job_row,
-    priorities_of_one,
+    priorities,
 )
 from hocket.policies.mlfs.shapes import Structure, shape_key, structure, structure_key
 
@@ -157,7 +157,7 @@ def _numbered(texts: Sequence[str], among: Sequence[str]) -> Any:
 def task_priorities(view: JobView, known: Structure, now_s: float, weights: Weights, metric: str) -> Column:
     """[task] of one job. A task that waits alone has waited for as long as the job's memo says."""
     row = job_row(view, now_s, weights, metric)
-    return priorities_of_one(known, row, _waited_s(view, row, known.tasks, now_s), now_s, weights)
+    return priorities(known, row, _waited_s(view, row, known.tasks, now_s), now_s, weights)
 
 
 def priority_at_most(view: JobView, known: Structure, now_s: float, weights: Weights) -> float:

@@ -14,12 +14,12 @@ from hocket.policies.mlfs.priority import (
     JobRow,
     Weights,
     at_most,
+    at_most_of_one,
     features,
     highest,
     job_row,
     loss_ratio,
     priorities,
-    priorities_of_one,
 )
 from hocket.policies.mlfs.shapes import ONE_TASK, shape_key, structure, structure_key
 
@@ -49,9 +49,9 @@ def by_the_paper(ml, due_h, left_h, waited_h):
 
 
 def found(ml, due_h, left_h, waited_h, weights=PAPER, graph=DIAMOND):
-    columns = [np.array([x]) for x in (ml, due_h * HOUR + 1000.0, left_h * HOUR, waited_h * HOUR)]
-    of = features(*columns, 1000.0, weights)
-    return list(priorities(structure(structure_key(shape_key(graph)), weights.gamma), of, weights)[0])
+    known = structure(structure_key(shape_key(graph)), weights.gamma)
+    row = JobRow(ml, due_h * HOUR + 1000.0, left_h * HOUR, 1000.0 - waited_h * HOUR)
+    return priorities(known, row, [waited_h * HOUR] * known.tasks, 1000.0, weights).tolist()
 
 
 def test_jobs_of_several_structures_have_the_highest_of_their_tasks_priorities():
@@ -62,10 +62,11 @@ def test_jobs_of_several_structures_have_the_highest_of_their_tasks_priorities()
     columns = [dice.uniform(low, high, 13) for low, high in ((0, 10), (0, 1e5), (0, 1e4), (0, 1e5))]
     columns[2][3] = inf
     of = features(*columns, 500.0, PAPER)
-    at, alone = 0, []
-    for one, n in blocks:
-        alone += priorities(one, of.rows(slice(at, at + n)), PAPER).max(axis=1).tolist()
-        at += n
+    of_each = [one for one, n in blocks for _ in range(n)]
+    alone = [
+        priorities(one, JobRow(ml, due_s, left_s, 0.0), [waited_s] * one.tasks, 500.0, PAPER).max()
+        for one, ml, due_s, left_s, waited_s in zip(of_each, *(c.tolist() for c in columns), strict=True)
+    ]
     assert highest(blocks, of, PAPER).tolist() == pytest.approx(alone, rel=1e-12)
     assert len(highest([], of, PAPER)) == 0
 
@@ -102,21 +103,23 @@ def test_all_jobs_of_a_shape_at_once_are_as_each_alone():
     rows = [(10.0, 24.0, 2.0, 0.0), (0.5, 3.0, 1.0, 2.5), (1.0, 1.0, inf, 9.0)]
     ml, due_h, left_h, waited_h = (np.array(column) for column in zip(*rows, strict=True))
     of = features(ml, due_h * HOUR + 1000.0, left_h * HOUR, waited_h * HOUR, 1000.0, PAPER)
-    together = priorities(structure(structure_key(shape_key(DIAMOND)), 0.8), of, PAPER)
-    assert together.tolist() == [pytest.approx(found(*row)) for row in rows]
+    together = highest([(structure(structure_key(shape_key(DIAMOND)), 0.8), 3)], of, PAPER)
+    assert together.tolist() == pytest.approx([max(found(*row)) for row in rows])
 
 
-def test_one_job_by_itself_has_the_same_priorities_to_the_last_bit():
+def test_one_job_by_itself_stands_where_it_does_in_a_column_to_the_last_bit():
     dice = np.random.default_rng(1)
     for graph in (DIAMOND, None):
         known = structure(structure_key(shape_key(graph)), 0.8)
         for n in range(50):
             ml, due_s, left_s, waits_from_s = dice.uniform(0, (10, 1e5, 1e4, 500)).tolist()
             row = JobRow(ml, due_s, inf if n % 5 == 0 else left_s, waits_from_s)
-            waited_s = dice.uniform(0, 1e5, known.tasks)
-            columns = [np.array([x]) for x in (row.ml, row.due_s, row.left_s)]
-            together = priorities(known, features(*columns, waited_s[None], 500.0, PAPER), PAPER)[0]
-            assert priorities_of_one(known, row, waited_s.tolist(), 500.0, PAPER).tolist() == together.tolist()
+            waited_s = dice.uniform(0, 1e5)
+            columns = [np.array([x]) for x in (row.ml, row.due_s, row.left_s, waited_s)]
+            (in_column,) = highest([(known, 1)], features(*columns, 500.0, PAPER), PAPER)
+            alone = priorities(known, row, [waited_s] * known.tasks, 500.0, PAPER)
+            assert alone.max() == in_column
+            assert at_most_of_one(known, row, waited_s, 500.0, PAPER) >= in_column * (1 - 1e-12)
 
 
 def test_no_priority_is_above_its_bound():
