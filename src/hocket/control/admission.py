@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from math import isfinite
 
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.job import Job, Stop, Task, TaskGraph
-from hocket.model.resources import Node
+from hocket.model.resources import Demand
 
 _TOLERANCE = 1e-9
 
@@ -138,19 +138,19 @@ def _tasks_fit(job: Job, whole: Capacity) -> str:
             return f"job '{job.id}': task '{task.id}' must fit a node, and none has room for {task.demand}"
     if len(job.tasks.tasks) < 2:
         return ""
-    if why := _too_many(job.tasks, [node for i, (node, _free) in enumerate(whole) if may >> i & 1]):
+    if why := _too_many(job.tasks, whole.layout.total(may)):
         return f"job '{job.id}': {why}"
     return ""
 
 
-def _too_many(graph: TaskGraph, nodes: Sequence[Node]) -> str:
-    """Why all tasks together cannot run on these nodes, with GPUs shared up to their whole time; empty if they may."""
+def _too_many(graph: TaskGraph, total: Demand) -> str:
+    """Why all tasks together cannot run where there is so much, GPUs shared up to all their time; empty if they may."""
     demands = [task.demand for task in graph.tasks]
     for field, unit in (("mem_mib", "MiB of memory"), ("cores", "cores"), ("net_mbps", "Mbps of network")):
-        needs, has = sum(getattr(d, field) for d in demands), sum(getattr(n, field) for n in nodes)
+        needs, has = sum(getattr(d, field) for d in demands), getattr(total, field)
         if needs > has + _TOLERANCE:
             return f"its {len(demands)} tasks must fit the cluster; they need {needs:g} {unit}, it has {has:g}"
-    gpus, loads = sum(n.gpus for n in nodes), [d.gpus * d.gpu_share for d in demands]
+    gpus, loads = total.gpus, [d.gpus * d.gpu_share for d in demands]
     if sum(loads) > gpus + _TOLERANCE:
         return f"its {len(demands)} tasks must fit the cluster; they need {sum(loads):g} GPUs, it has {gpus}"
     for each in range(1, len(loads) // max(gpus, 1) + 1):  # Of tasks that need more than 1/(k + 1), a GPU holds k.

@@ -63,7 +63,7 @@ _NOTHING: Amounts = (0.0, 0.0, 0.0)
 class Layout:
     """The nodes there are, lost ones included. Shared by all capacities over them."""
 
-    __slots__ = ("_eligible", "all", "fitting", "gpus_only", "index", "nodes", "ones", "width")
+    __slots__ = ("_eligible", "_totals", "all", "fitting", "gpus_only", "index", "nodes", "ones", "width")
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = tuple(nodes)
@@ -74,6 +74,7 @@ class Layout:
         self.gpus_only = not any(n.cores or n.mem_mib or n.net_mbps for n in self.nodes)
         self.fitting: set[Shape] = set()  # what was found to fit these nodes with nothing on them
         self._eligible: dict[tuple[tuple[str, ...], float], int] = {((), 0.0): self.all}
+        self._totals: dict[int, Demand] = {}
 
     def eligible(self, job: Job) -> int:
         """The mask of the nodes whose GPUs the job accepts."""
@@ -87,6 +88,19 @@ class Layout:
                     mask |= 1 << i
             self._eligible[key] = mask
         return mask
+
+    def total(self, mask: int) -> Demand:
+        """What the nodes of a mask have together."""
+        found = self._totals.get(mask)
+        if found is None:
+            nodes = [node for i, node in enumerate(self.nodes) if mask >> i & 1]
+            found = self._totals[mask] = Demand(
+                gpus=sum(n.gpus for n in nodes),
+                cores=sum(n.cores for n in nodes),
+                mem_mib=sum(n.mem_mib for n in nodes),
+                net_mbps=sum(n.net_mbps for n in nodes),
+            )
+        return found
 
 
 class OverCapacity(ValueError):
@@ -138,11 +152,12 @@ class Capacity(Struct, eq=False):
         for i, node in enumerate(self.layout.nodes):
             yield node, self._at(i)
 
-    def amounts(self) -> list[Amounts]:
-        """Free cores, memory and network, by the node's index."""
-        amounts = self._amounts
-        known = amounts.data() if isinstance(amounts, VersionedMap) else amounts
-        return [known[i] for i in range(len(self.layout.nodes))]
+    def amounts(self, since: Capacity | None = None) -> dict[int, Amounts]:
+        """Free cores, memory and network, by the node's index: of all nodes, or of those that changed since another."""
+        now, changed = self._amounts, None
+        if since is not None and isinstance(now, VersionedMap) and isinstance(since._amounts, VersionedMap):
+            changed = now.changed_since(since._amounts)
+        return {i: now[i] for i in (range(len(self.layout.nodes)) if changed is None else changed)}
 
     @property
     def free_mask(self) -> int:

@@ -15,7 +15,7 @@ from hocket.model.partition import Partition
 from hocket.model.resources import Slice
 from hocket.model.snapshot import Snapshot
 from hocket.policies.mlfs.ground import Ground, ground_of
-from hocket.policies.mlfs.kept import Missing, Needs, on_gpus
+from hocket.policies.mlfs.kept import Line, Missing, Needs, on_gpus
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
@@ -286,6 +286,7 @@ class Held(Struct, frozen=True):
     places: dict[str, dict[str, int]]  # job → task → GPU; the inner ones are not to be changed
     shapes: dict[str, str]  # of these jobs
     lacking: dict[str, Missing]  # of these jobs, those of which a task has no GPU
+    wanted: dict[Needs, Line]  # the tasks that they lack, by what they need beside a GPU
 
 
 def board_of(snapshot: Snapshot, limit: float) -> Held:
@@ -296,12 +297,12 @@ def board_of(snapshot: Snapshot, limit: float) -> Held:
     ground = ground_of(capacity.layout)
     board = Board(ground, limit)
     if ground.names:
-        amounts = capacity.amounts()
-        board.left[:] = [amounts[i] for i in ground.servers]
-        mask = capacity.free_mask.to_bytes(len(amounts) * capacity.layout.width // 8 + 1, "little")
+        bits = len(capacity.layout.nodes) * capacity.layout.width
+        mask = capacity.free_mask.to_bytes(bits // 8 + 1, "little")
         board.free[:] = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")[ground.bit_of]
     with on_gpus(capacity.layout) as kept:
-        kept.follow(snapshot.partitions, snapshot.jobs)
+        kept.follow(snapshot)
+        board.left[:] = kept.left
         plain = kept.others()
         for partition in plain:
             _take(partition, board)
@@ -319,7 +320,7 @@ def board_of(snapshot: Snapshot, limit: float) -> Held:
         np.divide(board.load, board._divisor, out=board.use)
         if kept.last is not None:
             board.follow(kept.last)
-        return Held(board, dict(kept.places), dict(kept.shapes), dict(kept.lacking))
+        return Held(board, dict(kept.places), dict(kept.shapes), dict(kept.lacking), dict(kept.wanted))
 
 
 def remember(board: Board) -> None:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING
 
-from hocket.model.capacity import Layout
+from hocket.model.capacity import Capacity, Layout
 from hocket.model.job import TaskGraph
 from hocket.model.partition import Partition
-from hocket.model.snapshot import demand_of
+from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.versioned import Entry, VersionedMap, VersionedQueue
 from hocket.model.view import JobView, Use
 from hocket.policies.mlfs.ground import ground_of, is_gpu
@@ -43,6 +43,7 @@ def measured_factor(view: JobView) -> float:
 
 Needs = tuple[float, ...]  # of a task: GPU load, cores, memory, network
 Missing = tuple[tuple[int, Needs], ...]  # tasks of a job that have no GPU, by number, and what they need
+Line = tuple[tuple[float, str, int], ...]  # such tasks of many jobs, alike but for their GPU load, the least first
 
 
 def missing_tasks(view: JobView, places: dict[str, int]) -> Missing:
@@ -159,8 +160,8 @@ class OnGpus:
     """Columns by GPU, of the snapshot that was followed last."""
 
     __slots__ = (
-        "_graphs", "_ground", "_jobs", "_partitions", "_plain", "_seen", "_uses", "amounts", "lacking", "last",
-        "places", "room", "shapes", "tenants",
+        "_capacity", "_graphs", "_ground", "_jobs", "_left", "_partitions", "_plain", "_seen", "_uses", "amounts",
+        "lacking", "last", "places", "room", "shapes", "tenants", "wanted",
     )  # fmt: skip
 
     def __init__(self, layout: Layout) -> None:
@@ -168,6 +169,7 @@ class OnGpus:
 
         self._ground = ground_of(layout)
         gpus = len(self._ground.server_of)
+        self._capacity: Capacity | None = None  # that was followed last
         self._partitions: VersionedMap[str, Partition] | None = None  # those that were followed last
         self._jobs: VersionedMap[str, JobView] | None = None
         self.last: Any = None  # the board at the end of the last decision
@@ -178,12 +180,25 @@ class OnGpus:
         self.shapes: dict[str, str] = {}  # of these jobs
         self._graphs: dict[str, TaskGraph | None] = {}  # that those are of
         self.lacking: dict[str, Missing] = {}  # of these jobs, those of which a task has no GPU
+        self.wanted: dict[Needs, Line] = {}  # the tasks that they lack, by what they need beside a GPU
         self.amounts: Column = np.zeros((gpus, 4))  # GPU load, cores, memory, network
         self.room: Column = np.zeros((gpus, 3))
+        self._left: Column = np.zeros((len(layout.nodes), 3))  # [node]: cores, memory, network that no partition has
         self.tenants: Any = np.zeros(gpus, dtype=int)
 
-    def follow(self, partitions: VersionedMap[str, Partition], views: VersionedMap[str, JobView]) -> None:
-        """Be the columns of these partitions."""
+    def follow(self, snapshot: Snapshot) -> None:
+        """Be the columns of this snapshot."""
+        self._follow_partitions(snapshot.partitions, snapshot.jobs)
+        for node, amounts in snapshot.capacity.amounts(since=self._capacity).items():
+            self._left[node] = amounts
+        self._capacity = snapshot.capacity
+
+    @property
+    def left(self) -> Column:
+        """[server]: cores, memory and network that no partition has."""
+        return self._left[list(self._ground.servers)]
+
+    def _follow_partitions(self, partitions: VersionedMap[str, Partition], views: VersionedMap[str, JobView]) -> None:
         seen, present, jobs = self._seen, partitions.data(), views.data()
         changed = partitions.changed_since(self._partitions) if self._partitions is not None else None
         moved = [(seen.get(p), present.get(p)) for p in sorted({*seen, *present} if changed is None else changed)]
@@ -210,7 +225,7 @@ class OnGpus:
         for job_id in measured | {t.job for p in touched.values() for t in p.tenants}:
             self._uses[job_id] = jobs[job_id].use
         for job_id in measured & self.lacking.keys():
-            self.lacking[job_id] = missing_tasks(jobs[job_id], self.places[job_id])
+            self._lack(job_id, missing_tasks(jobs[job_id], self.places[job_id]))
         for old in gone:
             for tenant in old.tenants:
                 if tenant.job not in self.places:
@@ -252,8 +267,8 @@ class OnGpus:
             self._copied(tenant.job, fresh)[tenant.task] = gpu
 
     def _stand(self, job_id: str, places: dict[str, int], jobs: dict[str, JobView]) -> None:
-        self.lacking.pop(job_id, None)
         if not places:
+            self._lack(job_id, ())
             self.places.pop(job_id, None)
             self.shapes.pop(job_id, None)
             self._graphs.pop(job_id, None)
@@ -263,8 +278,21 @@ class OnGpus:
         self.places[job_id] = places
         if job_id not in self._graphs or self._graphs[job_id] is not graph:
             self.shapes[job_id], self._graphs[job_id] = shape_key(graph), graph
-        if lacks := missing_tasks(view, places):
-            self.lacking[job_id] = lacks
+        self._lack(job_id, missing_tasks(view, places))
+
+    def _lack(self, job_id: str, missing: Missing) -> None:
+        """These tasks of the job have no GPU."""
+        for rest in {needs[1:] for _k, needs in self.lacking.pop(job_id, ())}:
+            line = tuple(task for task in self.wanted[rest] if task[1] != job_id)
+            if line:
+                self.wanted[rest] = line
+            else:
+                del self.wanted[rest]
+        if missing:
+            self.lacking[job_id] = missing
+        for k, (load, *others) in missing:
+            rest = tuple(others)
+            self.wanted[rest] = tuple(sorted((*self.wanted.get(rest, ()), (load, job_id, k))))
 
     def _sum_up(self, gpu: int, partition: Partition, jobs: dict[str, JobView]) -> None:
         part = partition.slices[0]

@@ -279,20 +279,22 @@ class Round:
         """The tasks that placed jobs lack and that did not just leave a server, if a server has room for them."""
         draft, moved = self.draft, {(m.view.id, m.k) for m in self._moved}
         jobs, takes = self.snapshot.jobs.data(), draft.board.takes
+        wanted = [(rest, [t for t in line if t[1] not in draft.changed]) for rest, line in draft.wanted.items()]
+        for job_id in draft.changed & draft.places.keys():
+            lacks = [(k, needs) for k, needs in draft.lacks(job_id) if (job_id, k) not in moved]
+            wanted += [(needs[1:], [(needs[0], job_id, k)]) for k, needs in lacks]
         found = []
-        for job_id in draft.short:
-            view = jobs[job_id]
-            if view.verdict:
-                continue
-            for k, needs in draft.lacks(job_id):
-                if moved and (job_id, k) in moved:
-                    continue
-                if takes(needs):
+        for rest, line in wanted:
+            for n, (load, job_id, k) in enumerate(line):
+                needs = (load, *rest)
+                if not takes(needs):  # Nor those that come after it, for they need no less.
+                    self.waits |= any(not jobs[j].verdict for _load, j, _k in line[n:])
+                    break
+                view = jobs[job_id]
+                if not view.verdict:
                     structure = self._shape(view).structure
                     bound = priority_at_most(view, structure, self.snapshot.now_s, self.weights)
                     found.append(Single(bound, view, k, needs))
-                else:
-                    self.waits = True
         return found
 
     def untie(self) -> None:

@@ -57,7 +57,7 @@ Choose = Callable[[Tasks, int], int]  # the tasks of a job, one of them → a GP
 class Seating(Draft):
     """Starts from the present plan. Jobs that are not partitioned are placed as every draft places them."""
 
-    __slots__ = ("_hosts", "_lacked", "board", "changed", "places", "shapes")
+    __slots__ = ("_hosts", "_lacked", "board", "changed", "places", "shapes", "wanted")
 
     def __init__(self, snapshot: Snapshot, limit: float) -> None:
         super().__init__(snapshot)
@@ -68,6 +68,7 @@ class Seating(Draft):
         self.places: dict[str, Places] = held.places  # job → where the plan has its tasks
         self.shapes = held.shapes  # of those that were placed before this draft
         self._lacked = held.lacking  # those of which a task had no GPU before this draft
+        self.wanted = held.wanted  # those tasks, by what they need beside a GPU
 
     # -- tasks ----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from hocket.executors.simulated.executor import SimulatedExecutor
 from hocket.model.versioned import OpenQueue
 from hocket.policies import find
 from hocket.policies.mlfs import kept
-from hocket.policies.mlfs.kept import Rows, forget
+from hocket.policies.mlfs.kept import OnGpus, Rows, forget
 from hocket.workloads.mlfs import mlfs_workload
 
 
@@ -66,6 +66,24 @@ def test_decisions_in_several_threads_do_not_meet():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("settings", [{}, {"whole": False}])
+def test_columns_of_gpus_are_those_of_the_snapshot_whatever_came_before(settings):
+    _decide, made = decided(mlfs_workload(60, 5000.0, 3600.0, 1.0, seed=3), settings)
+    kept, wanted = OnGpus(made[0][0].capacity.layout), 0
+    for snapshot, _plan in made:
+        fresh = OnGpus(snapshot.capacity.layout)
+        for columns in (kept, fresh):
+            columns.follow(snapshot)
+        for name in ("left", "room", "tenants", "amounts"):
+            assert (getattr(kept, name) == getattr(fresh, name)).all(), name
+        for name in ("places", "shapes", "lacking", "wanted"):
+            assert getattr(kept, name) == getattr(fresh, name), name
+        tasks = sorted((needs, job, k) for job, missing in kept.lacking.items() for k, needs in missing)
+        assert tasks == sorted(((load, *rest), j, k) for rest, line in kept.wanted.items() for load, j, k in line)
+        wanted += len(tasks)
+    assert wanted > 20
 
 
 def test_columns_that_broke_off_are_not_kept():
