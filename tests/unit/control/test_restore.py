@@ -198,7 +198,7 @@ class Anything(Harness):
     """Whatever becomes of the state, it shall come back."""
 
     def validate(self) -> None:
-        pass
+        self.controller.next_timer_s()  # As every loop does after a cycle: it drops moments that mean nothing any more.
 
 
 # A history that fails is long anyway, and to shorten it takes minutes.
@@ -219,10 +219,7 @@ def test_drawn_histories_come_back_from_cycles_and_from_saved_states(data: st.Da
             controller = saved.decode(saved.encode(controller, policy), policy, journal)
         controller.journal = MemoryJournal(journal.header)
         again(controller, cycle)
-    live, restored = fields(harness.controller, between=True), fields(controller, between=True)
-    for name in live.keys() - {"_timers"}:  # A harness does not look at its timers, and so keeps stale ones.
-        assert live[name] == restored[name], name
-    assert set(restored["_timers"]) <= set(live["_timers"])
+    assert_equal(harness.controller, controller, between=True)
 
 
 # -- what is restored from ----------------------------------------------------------------------------------
