@@ -21,6 +21,8 @@ def refusal(live: Container[str], job: Job, whole: Capacity) -> str:
         return f"job '{job.id}': id must be unique, and a live job has it already"
     for problem in faults(job):
         return f"job '{job.id}': {problem}"
+    if why := _no_gpu(job, whole):
+        return f"job '{job.id}': {why}"
     if job.tasks is not None:
         return _tasks_fit(job, whole)
     shape, fitting = shape_of(job), whole.layout.fitting
@@ -161,6 +163,19 @@ def _too_many(graph: TaskGraph, total: Demand) -> str:
                 f"{gpus} GPUs hold {each * gpus}"
             )
     return ""
+
+
+def _no_gpu(job: Job, whole: Capacity) -> str:
+    """Why the job accepts none of the cluster's GPUs; empty if it does accept one."""
+    if whole.layout.eligible(job) or not whole.layout.nodes:
+        return ""
+    nodes = [node for node in whole.layout.nodes if not job.gpu_kinds or node.gpu_kind in job.gpu_kinds]
+    wanted = " or ".join(f"'{kind}'" for kind in job.gpu_kinds)
+    if not nodes:
+        kinds = ", ".join(sorted({node.gpu_kind for node in whole.layout.nodes if node.gpu_kind})) or "none is named"
+        return f"gpu_kinds must name one of the cluster's ({kinds}), not {wanted}"
+    most, of = max(node.gpu_mem_mib for node in nodes), f"of kind {wanted}" if wanted else "of the cluster"
+    return f"gpu_mem_mib must be that of a GPU {of}, at most {most:g} MiB, not {job.gpu_mem_mib:g}"
 
 
 def _no_machine(job: Job, whole: Capacity) -> str:

@@ -104,12 +104,38 @@ def test_a_fault_is_named_with_field_rule_and_value(fields: dict[str, Any], word
         (Job("j", sizes=(9,), gpu_mem_mib=12_000.0), "9 GPUs", 8),
         (Job("j", sizes=(3,), demand=Demand(gpus=4, cores=9.0)), "12 GPUs", 8),
         (Job("j", sizes=(5,), demand=Demand(cores=8.0)), "5 replicas", 4),
-        (Job("j", gpu_kinds=("a100",)), "1 GPUs", 0),
     ],
 )
 def test_a_job_larger_than_the_cluster_is_told_the_largest_that_fits(job: Job, wanted: str, largest: int) -> None:
     words = f"its smallest needs {wanted}, the largest that fits is {largest}"
     assert refusal(NOBODY, job, WHOLE) == f"job 'j': sizes must fit the cluster; {words}"
+
+
+@pytest.mark.parametrize("graph", [None, TaskGraph((Task("t", Demand(1)),))])
+@pytest.mark.parametrize(
+    ("wants", "why"),
+    [
+        (
+            {"gpu_kinds": ("a100", "h100")},
+            "gpu_kinds must name one of the cluster's (p100, v100), not 'a100' or 'h100'",
+        ),
+        ({"gpu_mem_mib": 90_000.0}, "gpu_mem_mib must be that of a GPU of the cluster, at most 16000 MiB, not 90000"),
+        (
+            {"gpu_kinds": ("p100",), "gpu_mem_mib": 16_000.0},
+            "gpu_mem_mib must be that of a GPU of kind 'p100', at most 8000 MiB, not 16000",
+        ),
+    ],
+)
+def test_a_job_that_accepts_none_of_the_gpus_is_told_which_there_are(
+    graph: TaskGraph | None, wants: dict[str, Any], why: str
+) -> None:
+    assert refusal(NOBODY, Job("j", tasks=graph, **wants), WHOLE) == f"job 'j': {why}"
+
+
+def test_without_a_node_nothing_fits() -> None:
+    words = "its smallest needs 1 GPUs, the largest that fits is 0"
+    for job in (Job("j"), Job("j", gpu_kinds=("v100",))):
+        assert refusal(NOBODY, job, Capacity.of([])) == f"job 'j': sizes must fit the cluster; {words}"
 
 
 def test_a_task_must_fit_a_node() -> None:
