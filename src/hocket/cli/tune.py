@@ -59,13 +59,11 @@ def tune(
     from hocket.cli.files import must_be_writable
     from hocket.cli.refusal import refusing
     from hocket.tune.optuna_trials import export as write
-    from hocket.tune.optuna_trials import require_optuna
+    from hocket.tune.optuna_trials import storage_for
 
     with refusing():
         if plots is not None:
             must_be_writable(plots, "--plots", is_folder=True)
-        if export is not None:
-            require_optuna("--export")
         file = _file(what)
         table = {"kind": search, "units": units, "eta": eta, "trials": trials}
         file.search |= {name: value for name, value in table.items() if value is not None}
@@ -79,10 +77,12 @@ def tune(
         file.exact = file.exact or exact
         file.params |= _params(param)
         study = _study(file, space or [])
+        if export is not None:
+            storage_for(study.outcome.definition.name, export)
     outcome = _run(study)
     drawn = _drawn(outcome, plots)
     _show(outcome, Path(file.folder), drawn, as_json)
-    if export is not None:  # Last: a storage that cannot be written must not hide what hours have found.
+    if export is not None:  # Last: a storage that is not there any more must not hide what hours have found.
         with refusing():
             write(outcome, export)
     if outcome.best is None:

@@ -18,6 +18,12 @@ class StudyError(ValueError):
     """A study cannot be run as it was given: says what, which rule and which value."""
 
 
+def check_name(name: str) -> None:
+    """Raise StudyError unless this can be a study's name: its folder has it, too."""
+    if not (name.isprintable() and 0 < len(name) <= 200 and "/" not in name and name not in (".", "..")):
+        raise StudyError(f"name is 1 to 200 printable characters without '/', and no '.' or '..', not {name!r}")
+
+
 class Definition(Struct, frozen=True):
     """A study that goes on must be the one that was begun."""
 

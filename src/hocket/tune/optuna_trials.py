@@ -13,6 +13,7 @@ from hocket.tune.trials import Trial
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
+    from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
 
 
@@ -54,21 +55,31 @@ def frozen(trial: Trial, domains: Mapping[str, Domain], values: Mapping[int, flo
     )
 
 
-def export(outcome: Outcome, storage: str) -> int:
-    """Write a study's trials into an Optuna storage, under the study's name; says how many."""
-    require_optuna(f"storage '{storage}'")
+def storage_for(name: str, url: str) -> BaseStorage:
+    """An Optuna storage that has no study of this name yet; else it raises StudyError."""
+    require_optuna(f"storage '{url}'")
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        storage = optuna.storages.get_storage(url)
+        names = optuna.study.get_all_study_names(storage)
+    except Exception as error:  # whatever the driver of that storage raises
+        raise StudyError(f"storage '{url}' cannot be opened: {str(error).splitlines()[0]}") from error
+    if name in names:
+        raise StudyError(f"storage '{url}' has a study '{name}' already")
+    return storage
+
+
+def export(outcome: Outcome, url: str) -> int:
+    """Write a study's trials into an Optuna storage, under the study's name; says how many."""
     of = outcome.definition
+    storage = storage_for(of.name, url)
+    import optuna
+
     kinds = optuna.study.StudyDirection
     direction = kinds.MAXIMIZE if of.goal == "max" else kinds.MINIMIZE
-    try:
-        study = optuna.create_study(storage=storage, study_name=of.name, direction=direction)
-    except optuna.exceptions.DuplicatedStudyError as error:
-        raise StudyError(f"storage '{storage}' has a study '{of.name}' already") from error
-    except Exception as error:  # whatever the driver of that storage raises
-        raise StudyError(f"storage '{storage}' cannot be opened: {str(error).splitlines()[0]}") from error
+    study = optuna.create_study(storage=storage, study_name=of.name, direction=direction)
     told = [t for t in outcome.trials if t.failed or t.results]
     for trial in told:
         values = {r.units: r.metrics[of.metric] for r in trial.results}

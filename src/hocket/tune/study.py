@@ -17,7 +17,7 @@ from hocket.control.state import empty
 from hocket.model.resources import Node
 from hocket.policies.registry import find
 from hocket.tune.brackets import SEARCHES, Hyperband, Search
-from hocket.tune.definition import Definition, StudyError, header_of, refuse_another
+from hocket.tune.definition import Definition, StudyError, check_name, header_of, refuse_another
 from hocket.tune.interrupts import interrupts_heard
 from hocket.tune.judge import UNNAMED, Judge
 from hocket.tune.outcome import CHECKPOINTS, JOURNAL, Outcome, is_begun, read, set_aside
@@ -60,6 +60,7 @@ class Study:
         checkpoint_s: float = 60.0,
     ) -> None:
         check(space)
+        check_name(name)
         if isinstance(search, str):
             if search not in SEARCHES:
                 raise StudyError(f"search '{search}' is not one of {', '.join(SEARCHES)}")

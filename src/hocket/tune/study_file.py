@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hocket.tune.brackets import SEARCHES, Search
-from hocket.tune.definition import StudyError
+from hocket.tune.definition import StudyError, check_name
 from hocket.tune.sampling import Sampler
 from hocket.tune.script import load
 from hocket.tune.space import Space
@@ -54,6 +54,7 @@ def read_file(path: Path) -> StudyFile:
     found.script = str(path.parent / found.script)
     found.folder = str(path.parent / found.folder) if found.folder else ""
     found.name = found.name or path.stem
+    check_name(found.name)
     return found
 
 

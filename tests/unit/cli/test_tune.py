@@ -182,6 +182,7 @@ FILES = [
     ("script = 3\n", "Expected `str`, got `int`"),
     ("script = \n", "is not TOML"),
     ('script = "train.py"\nstesp = 3\n', "unknown field `stesp`"),
+    ('script = "train.py"\nname = "../../elsewhere"\n', "printable characters without '/', and no '.' or '..', not"),
     ('script = "gone.py"\n', "must be a file that exists"),
     ('script = "train.py"\n[space]\nrate = { choice = [] }\n', "hyperparameter 'rate': a choice needs at least one"),
     ('script = "train.py"\n[search]\nkind = "halving"\nunits = 0\n', "search 'halving': Expected `int` >= 1"),
@@ -203,12 +204,35 @@ def test_a_study_file_that_is_no_text_is_refused_in_one_line(script: Path) -> No
     assert "study 'study.toml' is not text in UTF-8" in refused("tune", "study.toml")
 
 
-def test_a_storage_that_cannot_be_written_hides_nothing_that_was_found(script: Path) -> None:
+def test_a_storage_that_cannot_be_written_is_refused_before_anything_is_trained(script: Path) -> None:
     pytest.importorskip("optuna", reason="needs the optuna extra")
-    done = hocket("tune", str(script), *SHORT, "--export", "sqlite:////no/such/folder/trials.db", "--json")
+    script.write_text(SCRIPT.replace("model = nn.Linear(4, 3)", "open('trained', 'w')\n    model = nn.Linear(4, 3)"))
+    for url, said in (
+        ("sqlite:////no/such/folder/trials.db", "storage 'sqlite:////no/such/folder/trials.db' cannot be opened"),
+        ("nonsense", "storage 'nonsense' cannot be opened"),
+    ):
+        assert said in refused("tune", str(script), *SHORT, "--export", url)
+    assert not Path("trained").exists()
+
+
+def test_a_storage_that_has_the_study_already_is_refused(script: Path) -> None:
+    pytest.importorskip("optuna", reason="needs the optuna extra")
+    command = ("tune", str(script), *SHORT, "--export", "sqlite:///trials.db")
+    assert hocket(*command).exit_code == 0
+    assert "storage 'sqlite:///trials.db' has a study 'train' already" in refused(*command)
+
+
+def test_a_storage_that_is_gone_in_the_end_hides_nothing_that_was_found(script: Path) -> None:
+    pytest.importorskip("optuna", reason="needs the optuna extra")
+    text = SCRIPT.replace(
+        "model = nn.Linear(4, 3)", "import shutil; shutil.rmtree('there', True)\n    model = nn.Linear(4, 3)"
+    )
+    script.write_text(text)
+    Path("there").mkdir()
+    done = hocket("tune", str(script), *SHORT, "--export", "sqlite:///there/trials.db", "--json")
     assert done.exit_code == 2
     assert json.loads(done.stdout)["best"]["trial"] >= 0
-    assert "storage 'sqlite:////no/such/folder/trials.db' cannot be opened" in done.stderr
+    assert "storage 'sqlite:///there/trials.db' cannot be opened" in done.stderr
 
 
 def test_a_study_is_unharmed_by_one_that_wants_to_go_on_with_it_otherwise(script: Path) -> None:
