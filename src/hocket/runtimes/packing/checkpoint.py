@@ -30,6 +30,22 @@ class Checkpoint:
         loss = self.state["loss"]
         return None if loss is None else float(loss)
 
+    def strange_to(self, module: nn.Module, optimiser: Optimizer) -> str:
+        """Why it cannot be put into these; empty if it can."""
+        theirs, own = self.state["module"], module.state_dict()
+        for name in sorted(own.keys() ^ theirs.keys()):
+            return (
+                f"it has {'no ' if name in own else ''}'{name}', and the module has {'one' if name in own else 'none'}"
+            )
+        for name, value in own.items():
+            here, there = (tuple(getattr(v, "shape", ())) for v in (value, theirs[name]))
+            if here != there:
+                return f"its '{name}' has the shape {there}, the module's {here}"
+        counts = [[len(g["params"]) for g in of["param_groups"]] for of in (self.state["optimiser"], vars(optimiser))]
+        if counts[0] != counts[1]:
+            return f"its optimiser has groups of {counts[0]} parameters, this one of {counts[1]}"
+        return ""
+
     def save(self, path: Path | str) -> None:
         """Whole or not at all: written beside it, brought to disk, and renamed."""
         path = Path(path)

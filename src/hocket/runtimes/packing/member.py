@@ -267,6 +267,8 @@ class Member:
 
     def resume(self, saved: Checkpoint) -> None:
         """Go on from a checkpoint as if there had been no break."""
+        if why := saved.strange_to(self.module, self.optimiser):  # Else PyTorch would put in what does fit, and raise.
+            raise Refused(f"model '{self.name}': the checkpoint of '{saved.name}' is of another model: {why}")
         state = copied(saved.state, self.device)
         self.module.load_state_dict(state["module"])
         self.optimiser.load_state_dict(state["optimiser"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal
@@ -77,7 +77,11 @@ class Training:
             raise Refused(f"model '{self.name}': its data cannot be iterated, it is a {type(self.data).__name__}")
         if hasattr(self.data, "__next__"):
             raise Refused(f"model '{self.name}': its data is an iterator, which could be gone through only once")
-        if not isinstance(self.data, DataLoader) or self.data.batch_size is None:
+        if not isinstance(self.data, DataLoader):
+            if isinstance(self.data, Sized) and not len(self.data):
+                raise Refused(f"model '{self.name}': its data has no batch")
+            return
+        if self.data.batch_size is None:
             return
         dataset = self.data.dataset
         if hasattr(dataset, "__len__") and len(dataset) < self.data.batch_size:

@@ -187,6 +187,7 @@ def good(**changes: Any) -> Training:
         ({"clip": -1.0}, "model 'm': clip is a positive norm, not -1.0"),
         ({"data": DataLoader(data(5), 8)}, "model 'm': its data set has 5 examples, fewer than the batch's 8"),
         ({"data": iter([])}, "model 'm': its data is an iterator, which could be gone through only once"),
+        ({"data": []}, "model 'm': its data has no batch"),
         ({"module": "resnet"}, "model 'm': an nn.Module is needed, not a str"),
         ({"steps": 1.5}, "model 'm': steps is a whole number, not 1.5"),
         ({"accumulate": "2"}, "model 'm': accumulate is a whole number, not '2'"),
@@ -235,6 +236,30 @@ def test_models_that_share_parameters_or_names_or_optimisers_are_refused() -> No
     with pytest.raises(Refused, match="model 'nobody' is not loaded here"):
         pack.free("nobody")
     assert list(pack.members) == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"module": nn.Linear(6, 3)}, "it has '0.bias', and the module has none"),
+        ({"module": nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))}, "it has no '1.bias', and the module has one"),
+        ({"module": nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3))}, r"its '0.weight' has the shape \("),
+        ({"optimiser": lambda p: torch.optim.SGD([{"params": [q]} for q in p], 0.1)}, "its optimiser has groups of"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused_and_the_module_left_as_it_was(
+    changes: dict[str, Any], said: str
+) -> None:
+    pack = Pack()
+    pack.load(good())
+    saved = pack.free("m")
+    other = good(name="other", **changes)
+    before = {name: value.clone() for name, value in other.module.state_dict().items()}
+    with pytest.raises(Refused, match=rf"^model 'other': the checkpoint of 'm' is of another model: {said}"):
+        pack.load(other, saved)
+    assert same(other.module, before)
+    assert not pack.members
+    pack.load(good(), saved)
 
 
 def test_a_loss_that_is_a_vector_frees_its_model_with_the_rule() -> None:
