@@ -1,4 +1,4 @@
-"""The agent of one machine: `python -m hocket.agent.node --url URL --token-file FILE --state DIR`.
+"""The agent of one machine: `hocket agent --url URL --token-file FILE --state DIR`.
 
 It runs what the controller orders and reports what happens. Its jobs do not depend on it: killed in any way and started
 again on the same folder, it finds them and goes on; while the controller is away, they run on.
@@ -125,8 +125,8 @@ def _amount(text: str) -> float:
     return amount
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m hocket.agent.node", description="The agent of one machine.")
+def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=called, description="The agent of one machine.")
     parser.add_argument("--url", required=True, help="of the controller: http://HOST:PORT, https://… or unix:///PATH")
     parser.add_argument("--token-file", required=True, metavar="FILE")
     parser.add_argument("--ca", default="", metavar="FILE", help="trust these certificates; default: the system's")
@@ -141,9 +141,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, called: str = "python -m hocket.agent.node") -> int:
     """Run the agent; 0 when it was told to leave, 2 when it cannot go on."""
-    options = _options(arguments)
+    options = _options(arguments, called)
     try:
         agent = NodeAgent(options)
     except (InUse, Refused, Away, OSError, ValueError) as error:

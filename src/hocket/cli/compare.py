@@ -118,6 +118,9 @@ def print_comparison(outcomes: Sequence[Outcome], drawn: Sequence[Path]) -> None
 
     page = console()
     page.print(comparison_table(outcomes, page.width))
+    refusals = dict.fromkeys((o.summary.refused, o.refused) for o in outcomes if o.refused)
+    for count, reason in refusals:  # Mostly the same ones, whatever the policy.
+        page.print(f"{count:,} refused: {reason}", markup=False, highlight=False, soft_wrap=True)
     if drawn:
         page.print(f"plots in {drawn[0].parent}", markup=False, highlight=False, soft_wrap=True)
 

@@ -10,7 +10,15 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from hocket.cli.client import Client
 
-LIVE = ("running", "pausing", "starting", "paused", "held", "waiting")  # in the order in which tables show them
+LIVE = (
+    "running",
+    "ending",
+    "pausing",
+    "starting",
+    "paused",
+    "held",
+    "waiting",
+)  # in the order in which tables show them
 WELL = ("finished", "attained")
 FAILED = "failed"
 T = TypeVar("T")

@@ -6,6 +6,7 @@ The names are the same in both: `--gpu-mem 40G` and `gpu_mem = "40G"`.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -100,9 +101,19 @@ def _check_as_the_controller_does(spec: dict[str, Any]) -> None:
         (read,) = read_specs(msgspec.json.encode({"jobs": [spec]}))
         job = next(iter(jobs_of(read, read.id or "job")))
     except SpecError as error:
-        raise FieldProblem("", str(error).removeprefix("jobs[0]: ")) from error
+        raise _as_said(str(error).removeprefix("jobs[0]: ")) from error
     for fault in faults(job):
-        raise FieldProblem("", fault)
+        raise _as_said(fault)
+
+
+def _as_said(problem: str) -> FieldProblem:
+    """What the controller says of a field of the JobSpec, under the name that users know it by."""
+    found = re.match(r"(?P<field>\w+)(?P<colon>:?) (?P<rule>.*)", problem, re.DOTALL)
+    name = found and _SAID_AS.get(found["field"])
+    if not found or not name:
+        return FieldProblem("", problem)
+    rule = found["rule"]
+    return FieldProblem(name, f"must be {rule.removeprefix('expected ')}" if found["colon"] else rule)
 
 
 # -- fields -------------------------------------------------------------------------------------------------
@@ -192,8 +203,10 @@ def progress_config(value: object) -> dict[str, Any]:
                 config = {"kind": kind, "file": rest}
             case "tensorboard":
                 config = {"kind": kind, "folder": rest}
-            case _:
+            case "stdout" | "report":
                 config = {"kind": kind}
+            case _:
+                raise BadValue("json:FILE, csv:FILE, tensorboard:DIR, pattern:REGEX, stdout or none", value)
         if not rest:
             config = {"kind": config["kind"]}
         elif config.keys() == {"kind"}:
@@ -235,4 +248,5 @@ _READ: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "log_size": ("log_mib", quantities.mebibytes),
     "model": ("model", _text),
 }
+_SAID_AS = {field: name for name, (field, _read) in _READ.items()}
 FIELDS = (*_READ, "gpus", "replica_gpus", "cwd", "env", "export_all")

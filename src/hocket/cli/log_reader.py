@@ -34,6 +34,10 @@ class LogReader:
             if self._only or not self._next():
                 return
 
+    def last_attempt(self) -> int:
+        """The number of the last one that there was; 0 if it never ran."""
+        return self._ask(0, 0, 1).number("X-Attempt", 0)
+
     def last_lines(self, count: int) -> bytes:
         """The last lines of the last attempt; reading goes on behind them."""
         size, start = _TAIL, -1
@@ -48,7 +52,7 @@ class LogReader:
 
     def is_passed(self) -> bool:
         """Whether a later attempt has begun than the only one that is read."""
-        return bool(self._only) and self._ask(0, 0, 1).number("X-Attempt", 0) > self._only
+        return bool(self._only) and self.last_attempt() > self._only
 
     def rest(self) -> None:
         """Wait a moment: a short one if something came lately."""
@@ -57,12 +61,11 @@ class LogReader:
 
     def _begin(self) -> bool:
         """Stand before the first attempt that has left something."""
-        last = self._ask(0, 0, 1).number("X-Attempt", 0)
-        self.attempt = self._after(0, last)
+        self.attempt = self._after(0, self.last_attempt())
         return self.attempt > 0
 
     def _next(self) -> bool:
-        last = self._ask(0, 0, 1).number("X-Attempt", 0)
+        last = self.last_attempt()
         if last <= self.attempt:
             return False
         # The attempt may have printed its last words since they were asked for, and before the next one began.

@@ -51,6 +51,10 @@ def _print(client: Client, job: str, follow: bool, tail: int | None, attempt: in
 
     row = row_in(shown(client, job))
     reader = LogReader(client, job, attempt)
+    if attempt and not (follow and not row.is_over) and attempt > (last := reader.last_attempt()):
+        from hocket.cli.refusal import InputError
+
+        raise InputError(f"--attempt must be one of the {last} that job '{job}' has had, not {attempt}")
     if tail is not None:
         _write(reader.last_lines(tail))
     while True:

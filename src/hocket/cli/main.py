@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from hocket.cli.after_dashes import AfterDashes
+from hocket.cli.agent import agent
 from hocket.cli.compare import compare
 from hocket.cli.decide import decide
 from hocket.cli.demo import demo
@@ -32,6 +35,9 @@ from hocket.cli.why import why
 from hocket.cli.wishes import pause, resume, stop
 from hocket.cli.workloads import workloads
 
+# No room, or no permission: the machine's owner can help, and no traceback says more.
+_OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
+
 
 class Commands(TyperGroup):
     """Says in one line what is wrong with the input, and ends with an exit code that scripts can use."""
@@ -43,17 +49,23 @@ class Commands(TyperGroup):
         options |= {"prog_name": "hocket", "standalone_mode": False}
         try:
             code = super().main(given, **options)
+            sys.stdout.flush()
         except InputError as error:
             code = _say(str(error))
         except (KeyboardInterrupt, typer.Abort):
             code = _say("interrupted", INTERRUPTED)
+        except OSError as error:
+            if error.errno not in _OF_THE_MACHINE:
+                raise
+            code = _say(f"{error.filename or 'standard output'} cannot be written: {error.strerror}")
+            _let_go_of_output()
         except Exception as error:
             # Usage errors of click, which typer brings along or imports, depending on its version.
             if not hasattr(error, "format_message"):
                 raise
             context = getattr(error, "ctx", None)
             hint = f" (see `{context.command_path} --help`)" if context is not None else ""
-            code = _say(error.format_message() + hint)
+            code = _say(error.format_message().rstrip(".") + _given(error, given) + hint)
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -62,6 +74,23 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise typer.Exit(_say("interrupted", INTERRUPTED)) from None
+
+
+def _given(error: Any, words: list[str]) -> str:
+    """The value that an option was given, for a message that does not name it."""
+    names = getattr(getattr(error, "param", None), "opts", ())
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name in names and name.startswith("-"):
+            value = value if equals else after
+            return "" if repr(value) in str(error.format_message()) else f", not {value!r}"
+    return ""
+
+
+def _let_go_of_output() -> None:
+    """What could not be written is not tried again when the process ends."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _say(message: str, code: int = BAD_INPUT) -> int:
@@ -88,6 +117,7 @@ app.command()(replay)
 app.command()(decide)
 app.command()(up)
 app.command()(down)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(agent)
 app.command(cls=AfterDashes)(submit)
 app.command()(jobs)
 app.command()(show)
@@ -100,8 +130,18 @@ app.command()(stop)
 app.command()(version)
 
 
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
 @app.callback()
-def hocket() -> None:
+def hocket(
+    _says_version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version.")
+    ] = False,
+) -> None:
     """Shares one cluster, or one machine, among many training jobs and progressive queries."""
 
 

@@ -57,7 +57,7 @@ def simulate(
 
     Exit code 3 says that jobs were left which nothing more would happen to.
     """
-    from hocket.cli.files import must_be_writable
+    from hocket.cli.files import must_be_none_of, must_be_writable
     from hocket.cli.leaving import keep
     from hocket.cli.refusal import UNFINISHED, refusing
     from hocket.cli.scenario import Scenario, staged
@@ -66,6 +66,7 @@ def simulate(
         for path, what in ((journal, "--journal"), (jobs_csv, "--jobs-csv")):
             if path is not None:
                 must_be_writable(path, what)
+                must_be_none_of(path, what, workload, cluster, speeds)
         for path, what in ((plots, "--plots"), (record, "--record")):
             if path is not None:
                 must_be_writable(path, what, is_folder=True)

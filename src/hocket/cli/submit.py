@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import typer
 
 from hocket.cli import submit_options as said_by
@@ -73,6 +75,9 @@ def submit(
 
     options = {key: value for key, value in said.items() if value not in (None, [])}
     specs = specs_of(after_dashes(ctx), files or [], options)
+    for folder in dict.fromkeys(spec["cwd"] for spec in specs):
+        if not os.path.isdir(folder):  # Another machine may have it, or an earlier job make it.
+            typer.echo(f"hocket: warning: there is no folder '{folder}' here for the job to run in", err=True)
 
     if dry_run:
         print(msgspec.json.format(msgspec.json.encode({"jobs": specs})).decode())

@@ -27,8 +27,9 @@ from hocket.model.entries import (
     OwnerEntry,
 )
 from hocket.model.job import Job
-from hocket.model.rebuild import INFINITIES, SAME, DocumentError, from_document, planned, shown
+from hocket.model.rebuild import INFINITIES, SAME, DocumentError, from_document, planned
 from hocket.model.snapshot import History, Snapshot
+from hocket.model.validation import explained, shown
 from hocket.model.view import JobState, JobView
 
 __all__ = [
@@ -101,6 +102,8 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 def decode(text: bytes | str) -> Document:
     """The document that this JSON is. Raises DocumentError."""
+    if not text.strip():
+        raise DocumentError("snapshot: it must be a JSON object, and is empty")
     try:
         raw = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -117,7 +120,7 @@ def decode(text: bytes | str) -> Document:
     try:
         return msgspec.convert(raw, Document)
     except msgspec.ValidationError as error:
-        raise DocumentError(f"snapshot: {_with_value(str(error), raw)}") from error
+        raise DocumentError(f"snapshot: {explained(error, raw)}") from error
 
 
 def _located(message: str, text: bytes | str) -> str:
@@ -158,27 +161,6 @@ def _bare(kind: Type) -> Type:
     while isinstance(kind, msgspec.inspect.Metadata):
         kind = kind.type
     return kind
-
-
-_PATH = re.compile(r"^(?P<rule>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
-
-
-def _with_value(message: str, raw: Any) -> str:
-    """msgspec's message as field, rule and value."""
-    found = _PATH.match(message)
-    assert found is not None
-    path, value = found["path"] or "", raw
-    for step in re.findall(r"[^.\[\]]+", path):
-        if isinstance(value, list) and step.isdigit() and int(step) < len(value):
-            value = value[int(step)]
-        elif isinstance(value, dict) and step in value:
-            value = value[step]
-        else:
-            return f"{path}: {found['rule']}"
-    rule = found["rule"].replace("`", "").split(", got ")[0]
-    rule = rule[:1].lower() + rule[1:]
-    where = f"{path}: " if path else ""
-    return where + rule + ("" if rule.startswith("object missing") else f", not {shown(value)}")
 
 
 # -- values -------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.resources import Node, Slice
 from hocket.model.snapshot import NO_USE, History, Snapshot, Usage, demand_of
+from hocket.model.validation import shown
 from hocket.model.versioned import Entry, VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobState, JobView, NodeView, Observation, Tenancy, Tier
 
@@ -26,12 +27,6 @@ INFINITIES = {"∞": inf, "-∞": -inf}  # as they stand in ranks
 
 class DocumentError(ValueError):
     """A document that is no snapshot: the field, the rule and the value, in one line."""
-
-
-def shown(value: Any) -> str:
-    """A value as an error names it: JSON, and not too much of it."""
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 # Fields of a view that a document has as they are.

@@ -26,6 +26,7 @@ from msgspec import Meta, Struct
 
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
+from hocket.model.validation import explained
 from hocket.model.view import JobView
 
 
@@ -79,7 +80,9 @@ class Policy(Struct, frozen=True):
             params = msgspec.convert(settings or {}, type=self.params, strict=False)
         except msgspec.ValidationError as error:
             known = ", ".join(f.name for f in msgspec.structs.fields(self.params)) or "none"
-            raise PolicyError(f"policy '{self.name}': {error} (its parameters: {known})") from error
+            raise PolicyError(
+                f"policy '{self.name}': {explained(error, settings)} (its parameters: {known})"
+            ) from error
         if isinstance(params, LayerParams):
             inner = find(params.inner).bound(params.inner_params)
             within = partial(_bound(self.decide, params), **{list(signature(self.decide).parameters)[1]: inner.decide})

@@ -17,8 +17,10 @@ class Outcome(Struct, frozen=True):
     jct_curve: tuple[tuple[float, float], ...]  # (seconds, share of jobs)
     series: Series
     stuck: tuple[str, ...] = ()  # why the first unfinished jobs do not go on
+    refused: str = ""  # why the first job was that was not let in
 
 
 def outcome(label: str, account: Account, summary: Summary, stuck: tuple[str, ...] = ()) -> Outcome:
     """The run behind an account."""
-    return Outcome(label, summary, jct_curve(account), series(account), stuck)
+    refused = next((reason or job_id for job_id, reason in account.refusals), "")
+    return Outcome(label, summary, jct_curve(account), series(account), stuck, refused)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -15,6 +14,7 @@ from hocket.agent.progress import check_config
 from hocket.model.criterion import Criterion, CriterionError, Goal, parse
 from hocket.model.job import Job, Launch, Stop
 from hocket.model.resources import Demand
+from hocket.model.validation import explained
 
 MOST_JOBS = 1000  # in one call
 MOST_OF_AN_ARRAY = 10_000
@@ -97,14 +97,7 @@ def _spec(n: int, given: Any) -> JobSpec:
     try:
         return msgspec.convert(given, JobSpec)
     except msgspec.ValidationError as error:
-        raise SpecError(f"{where}: {_in_order(str(error))}") from error
-
-
-def _in_order(message: str) -> str:
-    """msgspec's message with the field first."""
-    found = re.match(r"^(?P<rule>.*?)(?: - at `\$\.?(?P<field>[^`]*)`)?$", message, re.DOTALL)
-    assert found is not None
-    return f"{found['field']}: {found['rule']}" if found["field"] else message
+        raise SpecError(f"{where}: {explained(error, given)}") from error
 
 
 def jobs_of(spec: JobSpec, name: str) -> Iterator[Job]:

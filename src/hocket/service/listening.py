@@ -60,7 +60,7 @@ def _at_port(host: str, port: int, exactly: bool) -> socket.socket:
             found.bind((host, 0))
     except OSError as error:
         found.close()
-        raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror or error}") from error
+        raise OSError(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
     found.listen(_WAITING)
     return found
 
@@ -76,7 +76,7 @@ def _at_path(path: Path) -> socket.socket:
         found.bind(str(path))
     except OSError as error:
         found.close()
-        raise OSError(error.errno, f"cannot listen at unix:{path}: {error.strerror or error}") from error
+        raise OSError(f"cannot listen at unix:{path}: {error.strerror or error}") from error
     finally:
         os.umask(was)
     found.listen(_WAITING)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hocket.model.validation import explained
 from hocket.tune.brackets import SEARCHES, Search
 from hocket.tune.definition import StudyError, check_name
 from hocket.tune.sampling import Sampler
@@ -43,14 +44,16 @@ class StudyFile(Struct, kw_only=True, forbid_unknown_fields=True):
 def read_file(path: Path) -> StudyFile:
     """A study file; its script and folder lie relative to it."""
     try:
-        found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), type=StudyFile)
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise StudyError(f"study '{path}' is not text in UTF-8: {error.reason} at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"study '{path}' is not TOML: {error}") from error
+    try:
+        found = msgspec.convert(given, type=StudyFile)
     except msgspec.ValidationError as error:
         known = ", ".join(f.name for f in msgspec.structs.fields(StudyFile))
-        raise StudyError(f"study '{path}': {error} (its fields: {known})") from error
+        raise StudyError(f"study '{path}': {explained(error, given)} (its fields: {known})") from error
     found.script = str(path.parent / found.script)
     found.folder = str(path.parent / found.folder) if found.folder else ""
     found.name = found.name or path.stem
@@ -85,7 +88,7 @@ def search_of(table: dict[str, Any]) -> Search:
         return msgspec.convert(settings, type=SEARCHES[kind])
     except msgspec.ValidationError as error:
         known = ", ".join(f.name for f in msgspec.structs.fields(SEARCHES[kind]))
-        raise StudyError(f"search '{kind}': {error} (it takes {known})") from error
+        raise StudyError(f"search '{kind}': {explained(error, settings)} (it takes {known})") from error
 
 
 def _sampler(file: StudyFile, space: Space) -> Sampler | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +113,12 @@ def test_jobs_that_nothing_will_happen_to_are_named_and_the_exit_code_is_3(tmp_p
         (("simulate", "demo", "--policy", "las", "--param", "promot=3"), "promot"),
         (("simulate", "demo", "--policy", "las", "--param", "promote"), "NAME=VALUE"),
         (("simulate", "demo", "--policy", "las", "--param", "levels_gpu_s=[1"), "JSON"),
-        (("simulate", "demo", "--policy", "las", "--param", "promote=-1"), ">= 0"),
+        (
+            ("simulate", "demo", "--policy", "las", "--param", "promote=-1"),
+            "policy 'las': promote: expected float >= 0.0, not \"-1\" (its parameters: levels_gpu_s, promote)",
+        ),
+        (("simulate", "demo", "--policy", "fifo", "--seed", "-1"), "not '-1' (see"),
+        (("compare", "demo", "fifo", "--seeds=0"), "not '0' (see"),
         (("simulate", "dem", "--policy", "fifo"), "did you mean 'demo'?"),
         (("simulate", "nope.csv", "--policy", "fifo", "--cluster", "1x1"), "nope.csv"),
         (("simulate", "burst", "--policy", "fifo"), "--cluster"),
@@ -124,7 +131,10 @@ def test_jobs_that_nothing_will_happen_to_are_named_and_the_exit_code_is_3(tmp_p
         (("simulate", "demo", "--policy", "fifo", "--speeds", "magic"), "speeds"),
         (("simulate", "demo", "--policy", "fifo", "--jobs-csv", "/nowhere/jobs.csv"), "/nowhere/jobs.csv"),
         (("simulate", "demo", "--policy", "fifo", "--journal", "/tmp"), "must be a file"),
-        (("simulate", "demo", "--policy", "fifo", "--plots", "/dev/null"), "must be a folder"),
+        (("simulate", "demo", "--policy", "fifo", "--plots", "/dev/null"), "must be a folder, and it is a file"),
+        (("compare", "demo", "fifo", "--plots", "/dev/null/x"), "must be a folder, and '/dev/null' is a file"),
+        (("simulate", "demo", "--policy", "fifo", "--record", "/proc/x"), "'/proc' is not: "),
+        (("simulate", "demo", "--policy", "fifo", "--jobs-csv", "/proc/x"), "'/proc' is not: "),
         (("simulate", "demo"), "--policy"),
         (("simulate", "demo", "--polcy", "fifo"), "--policy"),
         (("simulte", "demo"), "simulate"),
@@ -134,6 +144,45 @@ def test_jobs_that_nothing_will_happen_to_are_named_and_the_exit_code_is_3(tmp_p
 )
 def test_bad_input_is_refused_in_one_line(args: tuple[str, ...], words: str) -> None:
     assert words in refused(*args)
+
+
+TWO_JOBS = "id,submit_s,run_s,gpus\na,0,60,99\nb,0,60,1\n"
+
+
+def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text(TWO_JOBS)
+    (tmp_path / "link.csv").symlink_to(jobs)
+    for spec in (str(jobs), f"csv:{jobs}?first=1"):
+        for out in (jobs, tmp_path / "link.csv"):
+            said = refused("simulate", spec, "-p", "fifo", "--cluster", "1x8", "--jobs-csv", str(out))
+            assert f"--jobs-csv '{out}' must be another file than '{spec}', which is read" in said
+    assert jobs.read_text() == TWO_JOBS
+
+
+def test_a_link_and_a_pipe_are_written_to_and_not_replaced(tmp_path: Path) -> None:
+    target, link, pipe = tmp_path / "target.csv", tmp_path / "link.csv", tmp_path / "pipe"
+    target.write_text("old")
+    link.symlink_to(target)
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for out in (link, pipe):
+        assert hocket("simulate", "demo", "-p", "fifo", "--until", "1h", "--jobs-csv", str(out)).exit_code in (0, 3)
+    assert link.is_symlink()
+    assert target.read_text().startswith("id,")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert os.read(end, 3) == b"id,"
+    os.close(end)
+
+
+def test_a_comparison_says_who_was_refused(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(TWO_JOBS)
+    result = hocket("compare", str(tmp_path / "jobs.csv"), "fifo", "las", "--cluster", "1x8")
+    assert result.stdout.count("1 refused: job 'a': sizes must fit the cluster; its smallest needs 99 GPUs") == 1
+
+
+def test_the_version_is_an_option_too() -> None:
+    assert hocket("--version").stdout == hocket("version").stdout != ""
 
 
 def test_policies_are_listed_with_what_they_do() -> None:

@@ -95,7 +95,7 @@ def test_garbage_is_refused_by_name(content: bytes, path: Path) -> None:
 
 def test_another_database_is_refused(path: Path) -> None:
     edit(path, "CREATE TABLE songs (title TEXT)")
-    with pytest.raises(JournalError, match="no such table: header"):
+    with pytest.raises(JournalError, match="must be one of hocket's, and is another file"):
         SqliteJournal(path)
 
 

@@ -128,7 +128,7 @@ BAD = {
     "format = True": "format must be 1, which is what this hocket reads, and is true",
     "now_s = -1": "now_s: expected float >= 0.0, not -1",
     "now_s = 'noon'": 'now_s: expected float, not "noon"',
-    "del nodes": "object missing required field nodes",
+    "del nodes": "object missing required field `nodes`",
     "later_s = 3": "later_s is no field that a snapshot has",
     "nodes[0].gpus = 4.5": "nodes[0].gpus: expected int, not 4.5",
     "nodes[0].gpus = 10**9": "nodes[0].gpus: expected int <= 1024, not 1000000000",
@@ -201,7 +201,7 @@ def test_a_broken_rule_is_named_with_its_field_and_value(edit: str) -> None:
     [
         (b'{"format": 1,\n "now_s" 3}', "line 2, column 10: JSON is malformed"),
         (b'{"format": 1', "truncated"),
-        (b"", "truncated"),
+        (b"", "must be a JSON object, and is empty"),
         (b"[1]", "must be a JSON object, not [1]"),
         (b'{"format": 1, "now_s": 1e999, "nodes": []}', "out of range"),
         (b'{"format": 1, "now_s": NaN}', "malformed"),

@@ -23,6 +23,7 @@ _SCHEMA = (
     "INSERT INTO writer VALUES (0, '')",
 )
 
+_ANOTHER = "it must be one of hocket's, and is another file"
 _NO_FILE_BESIDE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
@@ -112,6 +113,8 @@ class SqliteJournal(StoredJournal):
         self._last = self._newest()
 
     def _read_header(self, db: sqlite3.Connection) -> Header:
+        if not db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'header'").fetchone()[0]:
+            raise JournalError(f"journal '{self.name}' cannot be opened: {_ANOTHER}")
         (value,) = db.execute("SELECT value FROM header").fetchone() or (b"",)
         return self._decoded_header(value)
 
@@ -184,6 +187,10 @@ class SqliteJournal(StoredJournal):
             yield
         except sqlite3.Error as error:
             why = one_line(error)
+            if self.path.is_dir():
+                why = "it must be a file, and is a folder"
+            elif _primary(error) == sqlite3.SQLITE_NOTADB:
+                why = _ANOTHER
             if _primary(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 why += f" by another process, for more than {self._patience_s:g} s"
             raise JournalError(f"journal '{self.name}' cannot be {done}: {why}") from error

@@ -1,0 +1,20 @@
+"""`hocket agent`: lend this machine to a controller on another one."""
+
+from __future__ import annotations
+
+import typer
+
+
+def agent(ctx: typer.Context) -> None:
+    """Lend this machine's devices to a controller on another one; `hocket up` lends those of its own.
+
+    Its options: `hocket agent --help`, and docs/machines.md.
+    """
+    import os
+    import sys
+
+    from hocket.agent.node import main
+
+    code = main(ctx.args, "hocket agent")
+    sys.stderr.flush()
+    os._exit(code)  # A thread may stand in a call for orders.
