@@ -6,23 +6,29 @@ epochs, so that an epoch brings c/k(k-1). Each report says what c was, and count
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
-from math import isfinite
+from math import inf, isfinite
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import JobView
+from hocket.model.view import RECENT_OBSERVATIONS, JobView
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params
 
 Gain = Callable[[JobView, int], float]  # job, size → what it gains
 _SLACK_S = 1e-3  # a round comes when it was asked for, give or take a rounding
-_FALLING = ("loss", "err", "wer", "cer", "perplexity", "rmse", "mae", "mse")  # names of metrics of which less is better
+# Words in names of metrics of which less is better.
+_FALLING = frozenset((
+    "loss", "losses", "logloss", "err", "error", "errors", "wer", "cer", "perplexity", "rmse", "nrmse", "mae", "mse",
+))  # fmt: skip
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 class Trend(Struct, frozen=True, gc=False):
@@ -30,47 +36,86 @@ class Trend(Struct, frozen=True, gc=False):
 
     epoch: int
     c: float  # what is missing is c / epoch
-    largest: float  # the most that one epoch brought
-    span: float  # between the worst and the best value
+    largest: float  # the most that one epoch ever brought
+    span: float  # between the worst and the best value ever
 
     def gain(self, epochs: float) -> float:
         """What so many more epochs bring, in the metric's own unit."""
         return self.c * (1.0 / self.epoch - 1.0 / (self.epoch + epochs)) if epochs > 0 else 0.0
 
 
+class _Ever(Struct, frozen=True, gc=False):
+    """What of all reports of a metric must be kept, for a view has only the most recent. More is better here."""
+
+    metric: str
+    largest: float = 0.0  # the most that one epoch brought
+    low: float = inf
+    high: float = -inf
+
+
 def trend(view: JobView) -> Trend | None:
     """Of the metric of its goal, or its loss, or whatever it reports first by name; None before two reports."""
+    found = _read(view)
+    return None if found is None else found[0]
+
+
+def _read(view: JobView) -> tuple[Trend, _Ever] | None:
     goal, seen = view.job.goal, view.observations
     if not seen:
         return None
     names = sorted(seen[-1].metrics)
     metric = goal.metric if goal is not None else "loss" if "loss" in names else next(iter(names), "")
-    falls = goal.relation == "<=" if goal is not None else any(word in metric.lower() for word in _FALLING)
+    falls = goal.relation == "<=" if goal is not None else less_is_better(metric)
     values = {o.epoch: o.metrics[metric] for o in seen if metric in o.metrics and o.epoch >= 1}
     points = [(k, -v if falls else v) for k, v in sorted(values.items())]
+    past = _carried(view, metric) if len(seen) >= RECENT_OBSERVATIONS else None  # Else all reports are there.
     if len(points) < 2:
-        return None
-    if not isfinite(points[-1][1]):
-        return Trend(points[-1][0], 0.0, 0.0, 0.0)  # It has diverged.
+        return past
+    last = points[-1]
     points = [(k, v) for k, v in points if isfinite(v)]
-    c = weight = largest = 0.0
+    ever = past[1] if past is not None else _Ever(metric)
+    c, weight, largest = 0.0, 0.0, ever.largest
     for (before, was), (epoch, value) in pairwise(points):
         brought = max(0.0, value - was) / (epoch - before)  # What is lost is noise, or no gain.
         c, weight = c / 2.0 + brought * before * epoch, weight / 2.0 + 1.0
         largest = max(largest, brought)
-    low, high = min(v for _k, v in points), max(v for _k, v in points)
-    return Trend(points[-1][0], c / weight if weight else 0.0, largest, high - low)
+    low, high = min([ever.low, *(v for _k, v in points)]), max([ever.high, *(v for _k, v in points)])
+    ever = _Ever(metric, largest, low, high)
+    if not isfinite(last[1]):
+        return Trend(last[0], 0.0, 0.0, 0.0), ever  # It has diverged.
+    return Trend(last[0], c / weight if weight else 0.0, largest, high - low), ever
 
 
-def rank(view: JobView, _now_s: float, _params: Params) -> tuple[float, ...]:
-    """By submission. It carries the trend, which is worked out when a job reports, not whenever all are compared."""
-    seen = trend(view)
-    return (view.submitted_s,) if seen is None else (view.submitted_s, *astuple(seen))
+def less_is_better(metric: str) -> bool:
+    """By a word of its name: "valLoss" and "top5_err" tell of errors, "answer_acc" does not, though "wer" is in it."""
+    return any(word.lower() in _FALLING for word in _WORD.findall(metric))
+
+
+def _carried(view: JobView, metric: str) -> tuple[Trend, _Ever] | None:
+    """What the job's last rank says about this metric; about any where the last report has none.
+
+    A rank may be another policy's, which says nothing: it does not have the job's number in the middle of ten.
+    """
+    last = view.rank
+    if len(last) != 10 or (last[0], last[5]) != (view.submitted_s, view.number) or metric not in ("", last[6]):
+        return None
+    return Trend(*last[1:5]), _Ever(*last[6:])
+
+
+def rank(view: JobView, _now_s: float, _params: Params) -> tuple[Any, ...]:
+    """By submission. It carries the trend, which is worked out when a job reports, not whenever all are compared.
+
+    Behind the job's number, where nobody is compared any more, is what must not be forgotten of earlier reports.
+    """
+    found = _read(view)
+    if found is None:
+        return (view.submitted_s,)
+    return (view.submitted_s, *astuple(found[0]), view.number, *astuple(found[1]))
 
 
 def trend_of(view: JobView) -> Trend | None:
     """The trend that its rank carries."""
-    numbers = view.rank[1:]
+    numbers = view.rank[1:5]
     return Trend(*numbers) if numbers else None
 
 
@@ -90,14 +135,19 @@ def unknown(view: JobView, time_s: float, size: int, now_s: float, round_s: floa
     return 1.0 / done - 1.0 / (done + time_s / round_s * speed)
 
 
+def round_at(now_s: float, round_s: float) -> int:
+    """The number of the round that this moment is in."""
+    return int((now_s + _SLACK_S) / round_s)
+
+
 def next_round_s(now_s: float, round_s: float) -> float:
     """When the next round is, after this moment."""
-    return (int((now_s + _SLACK_S) / round_s) + 1) * round_s
+    return (round_at(now_s, round_s) + 1) * round_s
 
 
 def is_round(now_s: float, round_s: float) -> bool:
-    """Is this moment one at which all is decided anew?"""
-    return next_round_s(now_s, round_s) - round_s >= now_s - _SLACK_S
+    """Does a round begin at this moment?"""
+    return round_at(now_s, round_s) * round_s >= now_s - _SLACK_S
 
 
 def in_rounds(snapshot: Snapshot, round_s: float, gain: Gain) -> Plan:
@@ -108,9 +158,12 @@ def in_rounds(snapshot: Snapshot, round_s: float, gain: Gain) -> Plan:
     """
     draft = Draft(snapshot)
     now_s = snapshot.now_s
-    this = round(now_s / round_s) if is_round(now_s, round_s) else None
-    if this is not None and this != snapshot.memo:  # Once in a round, however often it is asked at that moment.
+    this, (decided, asked_s) = round_at(now_s, round_s), _rounds(snapshot.memo)
+    # A live clock wakes a policy a little late: a round that was asked for is due from its moment on.
+    is_due = is_round(now_s, round_s) or (asked_s is not None and now_s >= asked_s)
+    if is_due and this != decided:  # Once in a round, however often it is asked in it.
         _Round(draft, round_s, gain).carry_out()
+        decided = this
     for view in draft.in_line(draft.candidates(), lambda v: v.rank):
         if not draft.size_of(view):
             draft.start(view, "starts: there is room", view.job.sizes[0])
@@ -121,8 +174,15 @@ def in_rounds(snapshot: Snapshot, round_s: float, gain: Gain) -> Plan:
     if waits:
         draft.reasons["*"] = "waits: those that run gain more by it, or it does not fit"
     at_s = next_round_s(now_s, round_s) if waits or elastic else None
-    memo = snapshot.memo if this is None else this
+    memo = {"round": decided, "next_s": at_s}
     return draft.plan(Wake(freed_gpus=1 if waits else None, epoch=False, at_s=at_s), memo=memo)
+
+
+def _rounds(memo: Any) -> tuple[int | None, float | None]:
+    """The number of the round last decided, and the moment asked for then."""
+    if isinstance(memo, dict) and {*memo} == {"round", "next_s"}:
+        return memo["round"], memo["next_s"]
+    return None, None  # Nothing yet, or another policy's.
 
 
 class _Round:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from math import sqrt
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from hocket.model.capacity import Free
 from hocket.model.criterion import Goal, judge
 from hocket.model.job import Stop
+from hocket.model.partition import Tenant
 from hocket.model.plan import Plan, Verdict
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
@@ -19,6 +21,7 @@ from hocket.model.view import JobView
 from hocket.policies.registry import LayerParams, policy
 
 _LEVELS = list(Stop)  # from what ends least to what ends most
+_NO_TASKS: frozenset[str] = frozenset()
 
 
 class LoadControl(LayerParams, frozen=True):
@@ -67,7 +70,8 @@ def decide(snapshot: Snapshot, inner: Callable[[Snapshot], Plan], params: LoadCo
         else:
             ends[view.job.id], reasons[view.job.id] = found
     mine = {"at_s": looked_s, "overloaded": is_overloaded and looked_s > 0}
-    mine |= {"loaded": is_loaded, "room": room if may_lower else []}
+    # A plan may swap jobs on as many GPUs that take more or less of all else: then the load is another.
+    mine |= {"loaded": is_loaded, "room": room if may_lower and not changed else []}
     # What the plan changes counts as load in the next cycle.
     again_s = snapshot.now_s if are_changed or (may_lower and changed) else plan.wake.at_s
     watches = bool(fresh or others) or are_changed
@@ -151,18 +155,35 @@ def _stoppable(snapshot: Snapshot, looked_s: float) -> tuple[list[JobView], list
 
 def somebody_waits(snapshot: Snapshot, plan: Plan) -> bool:
     """Does a job, or a task of one, wait once the plan holds?"""
-    jobs = snapshot.jobs.data()
-    comes = {t.job for p in plan.put for t in p.tenants}
-    if _dropped(snapshot, plan) - comes:
-        return True
+    jobs, present = snapshot.jobs.data(), snapshot.partitions.data()
+    touched = {*plan.drop, *(p.id for p in plan.put)}
+    given: dict[str, set[str]] = {}  # job → its tasks in partitions that the plan puts
+    for partition in plan.put:
+        for tenant in partition.tenants:
+            given.setdefault(tenant.job, set()).add(_name(tenant))
     for entry in snapshot.waiting:
-        if entry[-1] not in comes and not jobs[entry[-1]].verdict:
+        view = jobs[entry[-1]]
+        if not view.verdict and entry[-1] not in plan.ends and _lacks(view, given.get(entry[-1], _NO_TASKS)):
             return True
     for entry in snapshot.placed:
         view = jobs[entry[-1]]
-        if view.job.tasks is not None and entry[-1] not in comes and _missing(snapshot, view):
+        if (view.job.tasks is None and not touched) or entry[-1] in plan.ends:
+            continue
+        kept = [present[p] for p in view.partitions if p not in touched]
+        has = {_name(t) for p in kept for t in p.tenants if t.job == entry[-1]}
+        if _lacks(view, has | given.get(entry[-1], _NO_TASKS)):
             return True
     return False
+
+
+def _name(tenant: Tenant) -> str:
+    """Of its task; a copy of a task stands for it. A job in one piece has one without a name."""
+    return tenant.task.partition("#")[0]
+
+
+def _lacks(view: JobView, has: AbstractSet[str]) -> bool:
+    """Is a job that has places for these tasks short of one?"""
+    return len(has) < (1 if view.job.tasks is None else len(view.job.tasks.tasks))
 
 
 def mean_load(snapshot: Snapshot) -> float:
@@ -177,13 +198,6 @@ def load(node: Node, free: Free) -> float:
     has = (node.gpus, node.cores, node.mem_mib, node.net_mbps)
     used = [1.0 - amount / total for amount, total in zip(left, has, strict=True) if total > 0]
     return sqrt(sum(u * u for u in used) / len(used)) if used else 0.0
-
-
-def _missing(snapshot: Snapshot, view: JobView) -> bool:
-    """Does a task of the job wait?"""
-    assert view.job.tasks is not None
-    tenants = (t for p in view.partitions for t in snapshot.partitions[p].tenants if t.job == view.job.id)
-    return len({t.task.partition("#")[0] for t in tenants}) < len(view.job.tasks.tasks)
 
 
 def _dropped(snapshot: Snapshot, plan: Plan) -> set[str]:

@@ -149,10 +149,11 @@ def _ratios(small: dict[float, Runs], large: dict[float, Runs]) -> Iterator[Find
         for ratio in RATIOS:
             if ratio.ours in runs[at] and ratio.other in runs[at]:
                 values = _gains(runs[at][ratio.ours], runs[at][ratio.other], metrics[ratio.metric].value)
-                remark = "the paper's by its other ratios" if ratio.derived else ""
+                paper = ratio.simulated if runs is large else ratio.paper
+                remark = "the paper's by its other ratios" if ratio.derived and paper else ""
                 what = f"{ratio.ours} against {ratio.other}, {ratio.metric}"
                 group = f"How much more or less, {where}, {_size(at)}"
-                yield Finding(what, ratio.paper, spread(values), "%", remark, group)
+                yield Finding(what, paper, spread(values), "%", remark, group)
 
 
 def _gains(ours: Sequence[Played], others: Sequence[Played], value: object) -> list[float]:

@@ -176,6 +176,7 @@ def simulated(
     nodes: Sequence[Node],
     *,
     eager: bool = False,
+    late_s: float = 0.0,
     validate: bool = True,
     seed: int = 0,
     beliefs: BeliefMode = BeliefMode("oracle"),
@@ -184,7 +185,8 @@ def simulated(
 ) -> Ran:
     """Run a workload to its end through the real cycle and the simulated executor, checking the state all the way.
 
-    An eager run asks the policy in every cycle, whatever it says it waits for.
+    An eager run asks the policy in every cycle, whatever it says it waits for. In a late one moments that somebody
+    asked for come so much later, as they do wherever the clock is a real one.
     """
     if journal is None:
         journal = MemoryJournal(Header(bound.policy.name, bound.settings, tuple(nodes), seed))
@@ -194,7 +196,10 @@ def simulated(
     executor = SimulatedExecutor(workload, nodes, seed=seed, beliefs=beliefs, noise=noise)
     ended: dict[str, tuple[float, str]] = {}
     cycles, now_s, since = 0, -1.0, 0
-    while (moment := executor.wait(controller.next_timer_s())) is not None:
+    while True:
+        timer_s = controller.next_timer_s()
+        if (moment := executor.wait(None if timer_s is None else timer_s + late_s)) is None:
+            break
         for event in moment[1]:
             if isinstance(event, JobEnded):
                 ended[event.job] = (event.at_s, event.verdict)

@@ -35,6 +35,7 @@ from hocket.testing.harness import Ran, simulated
 from hocket.workloads.truth import Workload
 
 _CLOSE = 1e-6
+_LATE_S = 0.005
 
 
 class Broken(AssertionError):
@@ -61,10 +62,11 @@ def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
 
 
 def hold_in_a_run(bound: BoundPolicy, workload: Workload, nodes: Sequence[Node], seed: int = 0) -> Ran:
-    """Every law of a whole run, with perfect beliefs and with none."""
+    """Every law of a whole run, with perfect beliefs and with none, and by a clock that is never on time."""
     lazy = everybody_ends(bound, workload, nodes, seed)
     waking_makes_no_difference(bound, workload, nodes, lazy, seed)
     everybody_ends(bound, workload, nodes, seed, BeliefMode("learned"))
+    everybody_ends(bound, workload, nodes, seed, late_s=_LATE_S)
     return lazy
 
 
@@ -273,14 +275,19 @@ def everybody_ends(
     nodes: Sequence[Node],
     seed: int = 0,
     beliefs: BeliefMode = BeliefMode("oracle"),
+    late_s: float = 0.0,
 ) -> Ran:
-    """Every job ends, no plan is refused, and the state is sound after every cycle."""
-    ran = simulated(bound, workload, nodes, seed=seed, beliefs=beliefs)
+    """Every job ends, no plan is refused, and the state is sound after every cycle.
+
+    `late_s`: by how much every moment that somebody asked for comes too late, as it does live.
+    """
+    ran = simulated(bound, workload, nodes, seed=seed, beliefs=beliefs, late_s=late_s)
     if ran.refused:
         raise Broken(f"{ran.refused} plans were refused")
     if ran.left:
         waits = [f"'{j}' ({ran.final.jobs[j].state}: {ran.final.jobs[j].reason})" for j in ran.left]
-        raise Broken(f"nothing more happens, and these have not ended: {', '.join(waits)}")
+        when = f", woken {late_s:g} s late" if late_s else ""
+        raise Broken(f"nothing more happens{when}, and these have not ended: {', '.join(waits)}")
     return ran
 
 

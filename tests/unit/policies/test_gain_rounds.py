@@ -3,12 +3,15 @@
 from math import nan
 
 import pytest
+from msgspec.structs import replace
 
 from hocket.model.action import Pause, Resize, Start
 from hocket.model.criterion import parse
+from hocket.model.document import decode, encode, from_document, to_document
 from hocket.model.event import EpochEnded, JobEnded
 from hocket.policies import find
-from hocket.policies.gain_rounds import is_round, next_round_s, trend
+from hocket.policies.gain_rounds import is_round, next_round_s, rank, trend
+from hocket.policies.registry import Params
 from hocket.testing import laws
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness
@@ -66,6 +69,77 @@ def test_the_metric_of_the_goal_comes_before_the_loss_and_says_what_is_better():
     assert trend(harness.snapshot.jobs["a"]).gain(1) > 0
 
 
+def test_the_largest_fall_and_the_range_are_of_all_reports_not_of_the_last_that_are_kept():
+    harness = run("slaq", submitted(job("a")))
+    gains = {}
+    for epoch in range(1, 201):
+        loss = nan if epoch == 150 else 1.0 / epoch
+        harness.tell(EpochEnded(10.0 * epoch, "a", epoch, {"loss": loss}))
+        if epoch in (60, 63, 64, 65, 100, 200):
+            found = trend(harness.snapshot.jobs["a"])
+            assert found.largest == pytest.approx(0.5)
+            assert found.span == pytest.approx(1.0 - 1.0 / epoch)
+            gains[epoch] = found.gain(1) / found.largest
+    assert list(gains.values()) == sorted(gains.values(), reverse=True)
+
+
+def test_what_a_metric_that_is_no_longer_reported_promised_stays():
+    harness = run("slaq", submitted(job("a", target=parse("acc >= 0.9"))))
+    report(harness, "a", (0.1, 0.3), metric="acc")
+    before = trend(harness.snapshot.jobs["a"])
+    report(harness, "a", [0.0] * 70, metric="other", first=3)
+    assert trend(harness.snapshot.jobs["a"]) == before
+
+
+def test_extremes_of_another_metric_or_in_another_policys_rank_count_for_nothing():
+    harness = run("slaq", submitted(job("a")))
+    report(harness, "a", [10.0 * k for k in range(1, 70)], metric="acc")
+    assert trend(harness.snapshot.jobs["a"]).largest == pytest.approx(10.0)
+    report(harness, "a", [1 / k for k in range(70, 140)], first=70)
+    view = harness.snapshot.jobs["a"]
+    assert trend(view).largest < 0.01
+    fresh = rank(replace(view, rank=()), 0.0, Params())
+    for other in [(0.0, 3), (9, 1.0, 8.0, 7.0, 6.0, 5, "loss", 4.0, 3.0, 2.0), (0.0, 1, 8.0, 7.0, 6.0)]:
+        assert rank(replace(view, rank=other), 0.0, Params()) == fresh
+
+
+def test_what_a_rank_carries_comes_back_from_a_file():
+    harness = run("slaq", submitted(job("a")), submitted(job("b")), nodes="1x2")
+    report(harness, "a", [1 / k for k in range(1, 100)])
+    report(harness, "b", [nan, nan])  # It has no extremes yet.
+    snapshot, order = harness.snapshot, find("slaq").bound().order
+    back = from_document(decode(encode(to_document(snapshot))), order)
+    for name in "ab":
+        assert back.jobs[name].rank == snapshot.jobs[name].rank
+    assert trend(back.jobs["a"]).largest == pytest.approx(0.5)
+
+
+def test_what_a_rank_carries_changes_nobodys_turn():
+    """Of two submitted at once the first comes first, whatever their metrics are called and worth."""
+    harness = run("slaq", submitted(job("a")), submitted(job("b")), nodes="1x2")
+    for epoch in (1, 2):
+        harness.tell(
+            EpochEnded(epoch, "a", epoch, {"val_loss": 0.1}), EpochEnded(epoch, "b", epoch, {"loss": 0.9}), at_s=epoch
+        )
+    a, b = (harness.snapshot.jobs[j] for j in "ab")
+    assert a.rank[:5] == b.rank[:5]
+    assert (a.rank, a.number) < (b.rank, b.number)
+
+
+@pytest.mark.parametrize(
+    ("metric", "falls"),
+    [
+        ("answer_acc", False), ("power", False), ("lower_bound", False), ("officers", False), ("acc", False),
+        ("val_loss", True), ("valLoss", True), ("eval/WER", True), ("top5err", True), ("test error", True),
+        ("RMSE", True),
+    ],
+)  # fmt: skip
+def test_less_is_better_of_names_with_a_word_for_an_error(metric, falls):
+    harness = run("slaq", submitted(job("a")))
+    report(harness, "a", (0.1, 0.2), metric=metric)
+    assert (trend(harness.snapshot.jobs["a"]).gain(1) == 0.0) == falls
+
+
 def test_a_newcomer_takes_the_place_of_one_that_has_nearly_converged():
     harness = run("slaq", submitted(job("a")), round_s=300)
     report(harness, "a", FLAT, every_s=59)  # 295 s
@@ -76,6 +150,41 @@ def test_a_newcomer_takes_the_place_of_one_that_has_nearly_converged():
     harness.settle()
     assert did(harness, Start) == ["a", "b"]
     assert "'b' gains more" in harness.snapshot.jobs["a"].reason
+
+
+@pytest.mark.parametrize("policy", ["slaq", "hypersched"])
+@pytest.mark.parametrize("late_s", [0.0, 0.002, 0.5])
+def test_a_round_that_comes_late_is_held_at_once_and_once_only(policy, late_s):
+    harness = run(policy, submitted(job("a")), submitted(job("x")), nodes="1x2", round_s=300)
+    for epoch, value in enumerate(FLAT, 1):
+        told = (EpochEnded(59.0 * epoch, j, epoch, {"loss": value}) for j in "ax")
+        harness.tell(*told)
+    harness.tell(submitted(job("b"), 296))
+    harness.tell(at_s=harness.controller.next_timer_s() + late_s)
+    harness.settle()
+    assert len(did(harness, Pause)) == 1
+    harness.tell(submitted(job("c"), 310))  # It would win against the other.
+    harness.tell(at_s=500)
+    assert len(did(harness, Pause)) == 1
+    assert harness.controller.next_timer_s() == 600
+    harness.tell(at_s=600 + late_s)
+    assert len(did(harness, Pause)) == 2
+
+
+def test_rounds_that_nobody_asked_for_are_not_made_up_for():
+    harness = run("slaq", submitted(job("a")), round_s=300)
+    report(harness, "a", FLAT, every_s=59)
+    harness.tell(submitted(job("b"), 650))  # in the third round, and the first since the beginning to be asked about
+    assert did(harness, Pause) == []
+    harness.tell(at_s=900.5)
+    assert did(harness, Pause) == ["a"]
+
+
+def test_another_policys_memo_says_nothing_about_rounds():
+    bound = find("slaq").bound()
+    snapshot = run("slaq", submitted(job("a")), submitted(job("b"), 10)).snapshot
+    plans = [bound.decide(replace(snapshot, memo=memo)) for memo in (None, 1, {"waits": {}}, {"round": 1})]
+    assert all(plan == plans[0] for plan in plans)
 
 
 def test_nobody_makes_way_before_he_has_had_a_round():

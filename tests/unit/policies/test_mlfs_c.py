@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from hocket.model.action import End
 from hocket.model.criterion import parse
-from hocket.model.event import EpochEnded
-from hocket.model.job import Stop
-from hocket.model.plan import Verdict
+from hocket.model.event import EpochEnded, JobAsked, Wish
+from hocket.model.job import Job, Stop, Task, TaskGraph
+from hocket.model.partition import Partition, Sharing, Tenant
+from hocket.model.plan import Plan, Verdict
+from hocket.model.resources import Demand, Slice
 from hocket.policies import PolicyError, UnknownPolicy, find
-from hocket.policies.mlfs_c import LoadControl, load, verdict, with_leaps
+from hocket.policies.mlfs_c import LoadControl, load, mean_load, somebody_waits, verdict, with_leaps
 from hocket.reports.account import account
 from hocket.testing import laws
 from hocket.testing import strategies as some
@@ -127,6 +129,80 @@ def test_the_load_of_a_node_is_the_root_mean_square_of_what_it_has():
     run.tell(submitted(job("a", cores=8.0)))
     there = run.snapshot
     assert load(there.nodes["n0"].node, there.capacity["n0"]) == pytest.approx(((0.5**2 + 1.0) / 2) ** 0.5)
+
+
+def test_the_load_is_worked_out_anew_after_a_plan_that_swaps_jobs():
+    run = Harness.of(find("mlfs_c").bound({"inner": "las"}), cluster("1x2", cores=8.0))
+    target = parse("acc >= 0.7 within 80 epochs")
+    run.tell(submitted(job("a", target=target, may_lower=Stop.REQUIRED)), submitted(job("heavy", cores=8.0)))
+    run.settle()
+    run.tell(EpochEnded(3.0, "a", 1, {"acc": 0.1}))
+    run.tell(EpochEnded(3701.0, "a", 2, {"acc": 0.2}))
+    run.tell(submitted(job("light"), 3702.0))  # It takes the heavy one's GPU: as many run, on as many GPUs.
+    run.settle()
+    run.tell(JobAsked(3703.0, "heavy", Wish.STOP))
+    run.settle()
+    assert list(run.snapshot.jobs) == ["a", "light"]
+    assert mean_load(run.snapshot) < 0.9
+    run.tell(EpochEnded(3710.0, "a", 3, {"acc": 0.9}))
+    assert ended(run) == ["heavy stopped"]
+
+
+# -- who waits once a plan holds ----------------------------------------------------------------------------
+
+
+def parts(name, count=2):
+    return Job(name, tasks=TaskGraph(tuple(Task(f"t{n}", Demand(1, gpu_share=0.4)) for n in range(count))))
+
+
+def on(gpu, *tenants):
+    """A GPU of node n0 and who shares it, as "job/task"."""
+    who = tuple(Tenant(j, (1,), t) for j, _slash, t in (name.partition("/") for name in tenants))
+    return Partition(f"n0/{gpu}", (Slice("n0", (gpu,)),), who, Sharing.STACKED)
+
+
+def waits(jobs, before, plan) -> bool:
+    """Does somebody wait by the plan, where these jobs have these partitions?"""
+    told = {"*": "so"} | {j.id: "so" for j in jobs}
+    plans = [Plan(put=before, reasons=told)]
+    run = Harness(lambda _s: plans.pop(0) if plans else Plan(reasons={}), cluster("1x2"))
+    run.tell(*map(submitted, jobs))
+    run.settle()
+    return somebody_waits(run.snapshot, plan)
+
+
+def test_a_task_that_a_plan_turns_out_waits():
+    jobs, before = [parts("a"), parts("b", 1)], (on(0, "a/t0", "b/t0"), on(1, "a/t1"))
+    assert not waits(jobs, before, Plan())
+    assert waits(jobs, before, Plan(put=(on(0, "a/t0"),)))
+    assert waits(jobs, before, Plan(put=(on(0, "b/t0"),)))
+    assert waits(jobs, before, Plan(drop=("n0/1",)))
+    assert not waits(jobs, before, Plan(put=(on(0, "a/t0"), on(1, "a/t1", "b/t0"))))
+    assert not waits(jobs, before, Plan(put=(on(0, "a/t0", "a/t1", "b/t0"),), drop=("n0/1",)))
+
+
+def test_a_task_waits_though_others_of_its_job_get_a_neighbour():
+    jobs, before = [parts("a"), parts("b", 1)], (on(0, "a/t0"),)
+    assert waits(jobs, before, Plan(put=(on(0, "a/t0", "b/t0"),)))
+    assert not waits(jobs, before, Plan(put=(on(0, "a/t0", "b/t0"), on(1, "a/t1"))))
+
+
+def test_a_newcomer_waits_as_long_as_one_of_its_tasks_does():
+    assert waits([parts("a")], (), Plan(put=(on(0, "a/t1"),)))
+    assert waits([parts("a")], (), Plan(put=(on(0, "a/t1"), on(1, "a/t1#2"))))
+    assert not waits([parts("a")], (), Plan(put=(on(0, "a/t1"), on(1, "a/t0#2"))))
+
+
+def test_a_whole_job_that_loses_its_share_waits():
+    jobs, before = [job("a"), job("b")], (on(0, "a", "b"),)
+    assert waits(jobs, before, Plan(put=(on(0, "a"),)))
+    assert waits(jobs, before, Plan(drop=("n0/0",)))
+    assert not waits(jobs, before, Plan(put=(on(0, "a"), on(1, "b"))))
+
+
+def test_a_job_that_a_plan_ends_does_not_wait():
+    assert not waits([job("a")], (), Plan(ends={"a": Verdict.STOPPED}))
+    assert not waits([job("a")], (on(0, "a"),), Plan(ends={"a": Verdict.STOPPED}))
 
 
 @pytest.mark.parametrize("value", [nan, float("inf"), 0.5])

@@ -205,6 +205,18 @@ def test_every_figure_of_the_paper_has_one_of_ours(results, trace):
     assert with_control.ours.mean == 0.0
 
 
+def test_beside_the_trace_stands_what_the_paper_simulated(results, trace):
+    found = MLFS.find(Request((0, 1), trace=trace), results).findings
+    for where, field in (("80 GPUs", "paper"), ("the trace", "simulated")):
+        said = {f.what: f for f in found if f.group.startswith(f"How much more or less, {where}, ")}
+        assert len(said) == len(RATIOS)
+        for ratio in RATIOS:
+            assert said[f"{ratio.ours} against {ratio.other}, {ratio.metric}"].paper == getattr(ratio, field)
+    told = {(r.other, r.metric): r.simulated for r in RATIOS if r.ours == "mlfs_c"}
+    assert told["tiresias", "mean JCT"] == "−30 %"
+    assert told["tiresias", "makespan"] == "−17 %"
+
+
 def test_figures_like_the_papers_are_drawn(results, trace, tmp_path):
     files = MLFS.draw(Request((0, 1), trace=trace), results, tmp_path)
     assert {f.name.split("-")[1].split(".")[0] for f in files} == {"4", "5", "6", "7", "8", "9"}

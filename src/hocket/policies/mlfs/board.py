@@ -121,7 +121,7 @@ class Board:
             if server is None:
                 continue
             self.touched.append(server)
-            gpus = [ground.first[server] + g for g in part.gpus]
+            gpus = [ground.begins[server] + g for g in part.gpus]
             self.free[gpus] = False
             self.gpu_load[gpus] = 1.0
             amounts = (len(gpus), part.cores, part.mem_mib, part.net_mbps)
@@ -277,6 +277,16 @@ class Board:
         """The GPU load that can still come, at most. An empty GPU takes any one task."""
         shared = (self.limit + _TOLERANCE - self.gpu_load[self.open]).clip(min=0.0).sum()
         return float(shared) + (max(1.0, self.limit) + _TOLERANCE) * int(self.free.sum())
+
+
+def empty_board(ground: Ground, servers: int) -> Board:
+    """These servers, a mask of the layout's nodes, with nobody on them and used up to the full."""
+    board = Board(ground, 1.0)
+    for server, i in enumerate(ground.servers):
+        if servers >> i & 1:
+            board.left[server] = ground.has[server, 1:]
+            board.free[slice(*ground.begins[server : server + 2])] = True
+    return board
 
 
 class Held(Struct, frozen=True):

@@ -23,8 +23,7 @@ class Ground(Struct, frozen=True, eq=False):
     index: dict[str, int]  # name → server
     has: Column  # [server]: GPUs, cores, memory, network
     fair: Column  # [server]: cores, memory, network for each GPU
-    first: Any  # [server]: its first GPU
-    begins: tuple[int, ...]  # the same, as plain numbers
+    begins: tuple[int, ...]  # [server]: its first GPU
     server_of: Any  # [GPU]
     bit_of: Any  # [GPU]: its place in the mask of a capacity
 
@@ -43,12 +42,11 @@ def ground_of(layout: Layout) -> Ground:
     nodes = [layout.nodes[i] for i in servers]
     has = np.array([[n.gpus, n.cores, n.mem_mib, n.net_mbps] for n in nodes], dtype=float).reshape(-1, 4)
     gpus = [n.gpus for n in nodes]
-    first = np.cumsum([0, *gpus])
     bits = [i * layout.width + g for i, n in zip(servers, nodes, strict=True) for g in range(n.gpus)]
     names = tuple(n.id for n in nodes)
     return Ground(
         layout, servers, names, {name: i for i, name in enumerate(names)}, has,
-        has[:, 1:] / np.maximum(has[:, :1], 1.0), first, tuple(first.tolist()),
+        has[:, 1:] / np.maximum(has[:, :1], 1.0), tuple(np.cumsum([0, *gpus]).tolist()),
         np.repeat(np.arange(len(nodes)), gpus), np.array(bits, dtype=int),
     )  # fmt: skip
 

@@ -104,6 +104,10 @@ class Rows:
         n = len(self.entries)
         return self._table[:, :n], self._text[:n]
 
+    def number_of(self, text: str) -> int | None:
+        """The number of a text; None if no row has it."""
+        return self._number.get(text)
+
     def present(self) -> Iterable[str]:
         """The texts that there are."""
         return self._number.keys()

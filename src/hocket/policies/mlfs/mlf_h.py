@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, inf, isfinite
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import JobView
+from hocket.model.view import RECENT_OBSERVATIONS, JobView
 from hocket.policies.mlfs.priority import Weights
 from hocket.policies.mlfs.queue import queue_rank
 from hocket.policies.registry import Params, policy
 
 _LEAST_FLOOR_S = 1.0
 _FIRST_REVIEW_S = 60.0
+_FORGOTTEN = RECENT_OBSERVATIONS // 2  # with more reports than that, the first may not be there at the next review
 _SLACK_S = 1e-6  # a round comes when it was asked for, give or take a rounding
 
 
@@ -78,8 +79,8 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     """
     now_s = snapshot.now_s
     at_s = next_round_s(now_s, params.round_s)
-    if at_s > now_s:
-        return _not_yet(snapshot, at_s)
+    if at_s > now_s and not _is_late(snapshot):
+        return _not_yet(snapshot, at_s, params)
     memos, reviews, heavier = _reviewed(snapshot, params)
     if snapshot.due and not heavier and not snapshot.waiting.count and snapshot.memo == _calm(snapshot):
         return Plan(memo=snapshot.memo, memos=memos, reviews=reviews, wake=Wake(freed_gpus=None, epoch=False))
@@ -93,6 +94,7 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     this.place()
     this.untie()
     this.alone()
+    this.note_waiting()
     this.copy()
     for job_id in this.started:
         this.draft.reviews[job_id] = _review_s(now_s, 0.0, params)
@@ -102,11 +104,19 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     return this.draft.plan(Wake(freed_gpus=1 if waits else None, epoch=False), memo=memo)
 
 
-def _not_yet(snapshot: Snapshot, at_s: float) -> Plan:
+def _is_late(snapshot: Snapshot) -> bool:
+    """Has a round begun that was asked for, by the policy or by a review? A clock is never on time."""
+    asked_s = (snapshot.memo or {}).get("asked_s")
+    return bool(snapshot.due) or (asked_s is not None and snapshot.now_s >= asked_s)
+
+
+def _not_yet(snapshot: Snapshot, at_s: float, params: MlfH) -> Plan:
     """Between rounds nothing is decided. What happened is looked at in the next one."""
     first = snapshot.waiting.first()
-    reasons = {"*": f"waits: the round at {at_s:g} s begins with those like '{first[-1]}'"} if first else {}
-    return Plan(reasons=reasons, wake=Wake(arrival=False, freed_gpus=None, epoch=False, at_s=at_s))
+    every = f"waits: there is a round every {params.round_s:g} s, and the next one begins with those like"
+    reasons = {"*": f"{every} '{first[-1]}'"} if first else {}
+    wake = Wake(arrival=False, freed_gpus=None, epoch=False, at_s=at_s)
+    return Plan(reasons=reasons, memo={"asked_s": at_s}, wake=wake)
 
 
 def _calm(snapshot: Snapshot) -> dict[str, int]:
@@ -125,9 +135,13 @@ def _reviewed(snapshot: Snapshot, params: MlfH) -> tuple[dict[str, Any], dict[st
             continue
         started_s = snapshot.now_s if view.started_s is None else view.started_s
         reviews[job_id] = _review_s(snapshot.now_s, snapshot.now_s - started_s, params)
+        memo = view.memo or {}
+        if len(view.observations) > _FORGOTTEN and "first_loss" not in memo:
+            seen = [x for o in view.observations if isfinite(x := o.metrics.get(params.metric, inf))]
+            if seen:
+                memo = memos[job_id] = {**memo, "first_loss": seen[0]}
         if view.use is None:
             continue
-        memo = view.memo or {}
         known = memo.get("use", sum(t.demand.gpus * t.demand.gpu_share for t in view.job.tasks.tasks))
         if view.use.gpus != known:
             memos[job_id] = {**memo, "use": view.use.gpus}

@@ -38,7 +38,7 @@ class OnServer(Struct, frozen=True, eq=False):
 
 def overloaded_gpus(board: Board, server: int) -> list[int]:
     """The GPUs of a server with more load than the limit, on which several tasks are."""
-    begins, ends = board.ground.first[server], board.ground.first[server + 1]
+    begins, ends = board.ground.begins[server : server + 2]
     return [
         gpu
         for gpu in range(begins, ends)

@@ -73,7 +73,8 @@ def loss_ratio(view: JobView, metric: str) -> float:
     if len(losses) < 2:
         return 1.0
     values = list(losses.values())
-    last, total = values[-2] - values[-1], values[0] - values[-1]
+    first = (view.memo or {}).get("first_loss", values[0])  # A view has the last reports only.
+    last, total = values[-2] - values[-1], first - values[-1]
     return min(1.0, last / total) if last > 0 and total > 0 else 0.0
 
 

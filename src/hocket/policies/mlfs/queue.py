@@ -29,7 +29,7 @@ from hocket.policies.mlfs.priority import (
     job_row,
     priorities,
 )
-from hocket.policies.mlfs.shapes import Structure, shape_key, structure, structure_key
+from hocket.policies.mlfs.shapes import ONE_TASK, Structure, lighter, shape_key, structure, structure_key
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
@@ -44,11 +44,13 @@ def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tu
     if view.partitions:
         return ()  # Placed jobs are not ordered.
     job, row = view.job, job_row(view, now_s, weights, metric)
-    key = view.rank[_NUMBERS] if view.rank else shape_key(job.tasks)
+    key = view.rank[_NUMBERS] if view.rank and view.use is None else shape_key(job.tasks)
     if job.tasks is None:
         needs = float(job.sizes[0] * job.demand.gpus)
     else:
-        needs = sum(t.demand.gpus * t.demand.gpu_share for t in job.tasks.tasks) * min(1.0, measured_factor(view))
+        needs, factor = sum(t.demand.gpus * t.demand.gpu_share for t in job.tasks.tasks), measured_factor(view)
+        if factor < 1:
+            needs, key = needs * factor, lighter(key)
     return row.ml, row.due_s, row.left_s, row.waits_from_s, needs, key
 
 
@@ -59,7 +61,8 @@ class Queue(Struct, frozen=True, eq=False):
     shapes: Sequence[str]  # those that there are, and more
     shape: Any  # [row]: which of them
     needs: Column  # GPU load, at least
-    longest: list[int]  # rows of a few whose patience is over, who has waited longest first
+    plain: int | None  # which of them is that of jobs that are not partitioned, if there is one
+    longest: Iterator[int]  # rows of those whose patience is over, who has waited longest first
     priority: Column  # of the job's first task; 0 of those that are not ranked
     rank: Callable[[Any], Any]  # rows → the same, highest priority first
     order: Any  # rows of the jobs that are tried first, ranked
@@ -107,7 +110,8 @@ def queue_of(
             return order
 
         nobody = np.empty(0, dtype=int)
-        queue = Queue(kept.entries, shapes, text, needs, longest, priority, rank, nobody, nobody)
+        plain = kept.number_of(ONE_TASK)
+        queue = Queue(kept.entries, shapes, text, needs, plain, longest, priority, rank, nobody, nobody)
         tried = may_fit(queue)
         if (first := kept_for(queue)) < 0:
             yield replace(queue, order=rank(tried))
@@ -119,9 +123,13 @@ def queue_of(
         yield replace(queue, order=order[:turn], later=np.concatenate([tried[~may_be_before], order[turn:]]))
 
 
-def _longest(kept: Rows, waited_s: Column, submission: Column, patience_s: float, now_s: float) -> list[int]:
-    """The rows that have waited for so long, the longest first, then by submission; not more than a few."""
+def _longest(kept: Rows, waited_s: Column, submission: Column, patience_s: float, now_s: float) -> Iterator[int]:
+    """The rows that have waited for so long, the longest first, then by submission. Mostly one or a few are wanted."""
     import numpy as np
+
+    def in_line(rows: Any) -> list[int]:
+        found: list[int] = rows[np.lexsort((submission[rows], -waited_s[rows]))].tolist()
+        return found
 
     rows = np.flatnonzero(waited_s >= max(patience_s, now_s - kept.since_s))
     if len(rows) < _FEW:
@@ -131,8 +139,8 @@ def _longest(kept: Rows, waited_s: Column, submission: Column, patience_s: float
         long_s = np.partition(waited, -_SOME)[-_SOME]
         kept.since_s = now_s - long_s  # It takes a while until fewer than a few of these are left.
         rows = rows[waited >= long_s]
-    found: list[int] = rows[np.lexsort((submission[rows], -waited_s[rows]))][:_FEW].tolist()
-    return found
+    yield from in_line(rows)[:_FEW]
+    yield from in_line(np.flatnonzero(waited_s >= patience_s))[_FEW:]
 
 
 def _untie(order: Any, priority: Column, entries: Sequence[Entry]) -> None:

@@ -11,8 +11,8 @@ from hocket.model.view import JobView
 from hocket.policies.mlfs.kept import measured_factor
 from hocket.policies.mlfs.movers import OnServer, next_mover
 from hocket.policies.mlfs.queue import Queue, in_order, priority_at_most, queue_of, task_priorities
-from hocket.policies.mlfs.seating import ALONE, Seating, Tasks, tasks_of
-from hocket.policies.mlfs.shapes import ONE_TASK, Shape, shape, shape_key
+from hocket.policies.mlfs.seating import ALONE, Seating, Tasks, all_fit, tasks_of
+from hocket.policies.mlfs.shapes import ONE_TASK, Shape, is_light, shape, shape_key
 from hocket.policies.mlfs.singles import Single, Singles
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Round:
     def _on(self, server: int) -> list[OnServer]:
         """The tasks on a server."""
         found, draft = [], self.draft
-        first = draft.board.ground.first
-        for gpu in range(first[server], first[server + 1]):
+        begins, ends = draft.board.ground.begins[server : server + 2]
+        for gpu in range(begins, ends):
             for tenant in draft.tenants_of(gpu):
                 tasks, priority = self._known(tenant.job), self._priority(tenant.job)
                 k = tasks.names.index(tenant.task.partition("#")[0])
@@ -130,19 +130,20 @@ class Round:
             rows = rows[self._tasks_may_fit(queue, fits, rows) | (rows == first)]
         needs = queue.needs[rows]
         may = needs <= (self.draft.board.headroom if self.params.whole else inf)
-        if ONE_TASK in queue.shapes:  # Of those that are not partitioned, a shape says nothing.
-            may &= (queue.shape[rows] != queue.shapes.index(ONE_TASK)) | (needs <= self.draft.free_gpus)
+        if queue.plain is not None:  # Of those that are not partitioned, a shape says nothing.
+            may &= (queue.shape[rows] != queue.plain) | (needs <= self.draft.free_gpus)
         return rows[may | (rows == first)]
 
     def _tasks_may_fit(self, queue: Queue, fits: Any, rows: Any) -> Any:
         """[row]: may all of its tasks fit, each sort by itself? Dearer to find out than to count GPUs; for crowds."""
         import numpy as np
 
-        known = [shape(key, self.weights.gamma) for key in queue.shapes]
-        may = np.array([bool(f) and self._each_has_room(s, 1.0) for f, s in zip(fits, known, strict=True)])
-        shapes = queue.shape[rows]
-        # Whoever turned out to take less than it asked for is not judged by what it asked for.
-        return may[shapes] | (queue.needs[rows] < np.array([s.load for s in known])[shapes])
+        gamma = self.weights.gamma
+        may = [
+            bool(f) and (is_light(key) or self._each_has_room(shape(key, gamma), 1.0))
+            for f, key in zip(fits, queue.shapes, strict=True)
+        ]
+        return np.array(may)[queue.shape[rows]]
 
     def _kept_for(self, queue: Queue) -> int:
         """The row of the job that nobody of lower priority overtakes; -1 if there is none.
@@ -220,8 +221,8 @@ class Round:
         return wanted <= self.draft.board.seats(load)
 
     def _largest(self, key: str) -> tuple[int, float]:
-        """How many seats of which GPU load a job must have; of one that is not partitioned this says nothing."""
-        if not key:
+        """How many seats of which GPU load a job must have, if what it asks for says anything of that."""
+        if key == ONE_TASK or is_light(key):
             return 0, 0.0
         known = shape(key, self.weights.gamma)
         return known.as_large if self.params.whole else 1, known.most
@@ -249,7 +250,6 @@ class Round:
         if draft.place_one(tasks, k, stays, degradation):
             verb = "moves" if single.gpu >= 0 else "has room again"
             draft.reasons[view.id] = f"task '{name}' {verb}: priority {single.priority:.3g}"
-            self._forget_waiting(view, name)
             return
         may_stay = single.gpu >= 0 and draft.board.has_room(single.gpu, tasks.needs[k], single.load)
         if may_stay and not (self.params.evict and self._others_are_whole(view.id)):
@@ -259,14 +259,6 @@ class Round:
         self.waits = True
         if single.gpu >= 0:
             draft.reasons[view.id] = f"task '{name}' waits: its server is overloaded, and no other has room for it"
-            memo = draft.memos.get(view.id) or view.memo or {}
-            draft.memos[view.id] = {**memo, "waits": {**memo.get("waits", {}), name: self.snapshot.now_s}}
-
-    def _forget_waiting(self, view: JobView, name: str) -> None:
-        memo = self.draft.memos.get(view.id) or view.memo or {}
-        if name in memo.get("waits", {}):
-            waits = {task: since for task, since in memo["waits"].items() if task != name}
-            self.draft.memos[view.id] = {**memo, "waits": waits}
 
     def _degradation(self, view: JobView) -> float:
         """What moving costs the job, of what it still has to run."""
@@ -347,6 +339,22 @@ class Round:
             self.started = [view.id]
             return
 
+    def note_waiting(self) -> None:
+        """Write down since when each task of a placed job has waited: (4) counts it, and nobody else knows."""
+        draft, now_s = self.draft, self.snapshot.now_s
+        for job_id in draft.short | (draft.changed & draft.places.keys()):
+            view = self.snapshot.jobs[job_id]
+            memo = draft.memos.get(job_id) or view.memo or {}
+            known: dict[str, float] = memo.get("waits", {})
+            lacks, graph = draft.lacks(job_id), view.job.tasks
+            if not lacks and not known:
+                continue
+            assert graph is not None
+            waits = {name: known.get(name, now_s) for name in [graph.tasks[k].id for k, _needs in lacks]}
+            if waits != known:
+                others = {name: value for name, value in memo.items() if name != "waits"}
+                draft.memos[job_id] = others | {"waits": waits} if waits else others
+
     def copy(self) -> None:
         """Where nobody waits, give the first task of jobs that start copies on other servers."""
         if self.waits or not self.params.copies:
@@ -376,12 +384,13 @@ class Round:
 
     def _could_run(self, view: JobView) -> bool:
         """Would the job fit if nobody else were there?"""
-        nodes = [v.node for v in self.snapshot.nodes.data().values() if v.up]
         if view.job.tasks is None:
+            nodes = [v.node for v in self.snapshot.nodes.data().values() if v.up]
             return Capacity.of(nodes).place(view.job, view.job.sizes[0]) is not None
-        asked = self._shape(view).amounts
-        most = max(float(asked[:, 0].max()), 1e-9)
-        return len(asked) <= sum(n.gpus for n in nodes) * max(1, int(1.0 / most))
+        layout = self.snapshot.capacity.layout
+        servers = self.snapshot.capacity.up & layout.eligible(view.job)
+        key = view.rank[-1] if view.rank else shape_key(view.job.tasks)
+        return all_fit(layout, servers, key, self.weights.gamma)
 
     # -- what is known of a job -----------------------------------------------------------------------------
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hocket.model.capacity import Layout
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.resources import Slice
 from hocket.model.snapshot import NO_USE, Snapshot, Usage
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
-from hocket.policies.mlfs.board import Board, Undo, board_of
+from hocket.policies.mlfs.board import Board, Undo, board_of, empty_board
+from hocket.policies.mlfs.ground import ground_of
 from hocket.policies.mlfs.hosts import Hosts
 from hocket.policies.mlfs.kept import Missing, measured_factor, missing_tasks
-from hocket.policies.mlfs.shapes import Shape
+from hocket.policies.mlfs.shapes import Shape, shape
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
@@ -49,6 +52,28 @@ def tasks_of(view: JobView, shape: Shape, traffic: bool = True) -> Tasks:
             exchanges.setdefault(edge.source, []).append((edge.target, edge.mib))
             exchanges.setdefault(edge.target, []).append((edge.source, edge.mib))
     return Tasks(view, tuple(t.id for t in graph.tasks), needs, exchanges)
+
+
+@lru_cache(maxsize=4096)
+def all_fit(layout: Layout, servers: int, key: str, gamma: float) -> bool:
+    """Would all tasks of such a job fit these servers, a mask of nodes, if nobody else were there?"""
+    amounts, board = shape(key, gamma).amounts, empty_board(ground_of(layout), servers)
+    for k in _largest_first(amounts):
+        if (gpu := _fullest(board, board.fits(amounts[k]))) < 0:
+            return False
+        board.seat(gpu, amounts[k])
+    return True
+
+
+def _largest_first(amounts: Column) -> list[int]:
+    return sorted(range(len(amounts)), key=lambda k: (*(-amounts[k]).tolist(), k))
+
+
+def _fullest(board: Board, may: Any) -> int:
+    """The GPU with the most load of those on which it may be; -1 if there is none."""
+    import numpy as np
+
+    return int(np.where(may, board.gpu_load, -1.0).argmax()) if may.any() else -1
 
 
 Choose = Callable[[Tasks, int], int]  # the tasks of a job, one of them → a GPU, or -1 if it fits nowhere
@@ -133,17 +158,14 @@ class Seating(Draft):
         they were measured to take does not count: nobody is in their way.
         """
         board, asked = self.board, replace(tasks_of(view, shape, traffic=False), needs=shape.amounts)
-        order = sorted(range(len(asked.names)), key=lambda k: (*(-asked.needs[k]).tolist(), k))
+        order = _largest_first(shape.amounts)
         limit, board.limit = board.limit, 1.0
         started = self.place_all(asked, order, self._fullest)
         board.limit = limit
         return started
 
     def _fullest(self, tasks: Tasks, k: int) -> int:
-        import numpy as np
-
-        may = self.open_to(tasks, tasks.needs[k])
-        return int(np.where(may, self.board.gpu_load, -1.0).argmax()) if may.any() else -1
+        return _fullest(self.board, self.open_to(tasks, tasks.needs[k]))
 
     def open_to(self, tasks: Tasks, needs: Column) -> Any:
         """[GPU]: could a task that needs so much be there, with nothing overloaded?"""
@@ -164,7 +186,8 @@ class Seating(Draft):
         traffic_mib = self.traffic_mib(tasks, tasks.names[k], self.places.get(job.id, {}))
         accepts = self._accepting(job)
         if name != tasks.names[k]:
-            accepts = self._elsewhere(accepts, self.places[job.id][tasks.names[k]])
+            copies = [gpu for task, gpu in self.places[job.id].items() if task.partition("#")[0] == tasks.names[k]]
+            accepts = self._elsewhere(accepts, copies)
         gpu = self._hosts_of(tasks.needs[k], accepts).best_gpu(traffic_mib, stays, degradation)
         if gpu < 0:
             return False
@@ -262,11 +285,11 @@ class Seating(Draft):
 
         return np.array([bool(mask >> i & 1) for i in self.board.ground.servers])
 
-    def _elsewhere(self, accepts: Any, gpu: int) -> Any:
+    def _elsewhere(self, accepts: Any, gpus: list[int]) -> Any:
         import numpy as np
 
         ground = self.board.ground
-        others = np.arange(len(ground.names)) != ground.server_of[gpu]
+        others = ~np.isin(np.arange(len(ground.names)), ground.server_of[gpus])
         return others if accepts is None else others & accepts
 
     def quota_has_room(self, job: Job, tasks: Sequence[int]) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Column = NDArray[float64]
 
 ONE_TASK = ""  # the shape of a job that is not partitioned
+_LIGHT = "~"  # behind the shape of a job that turned out to take less than it asked for
 
 
 class Structure(Struct, frozen=True, eq=False):
@@ -64,6 +65,16 @@ def shape_key(graph: TaskGraph | None) -> str:
     return intern(f"{tasks}/{edges}|{amounts}")
 
 
+def lighter(key: str) -> str:
+    """The shape of a job that turned out to take less: what such jobs ask for does not say where they fit."""
+    return intern(key + _LIGHT)
+
+
+def is_light(key: str) -> bool:
+    """Is it the shape of one that turned out to take less?"""
+    return key.endswith(_LIGHT)
+
+
 @lru_cache(maxsize=4096)  # The same object every time, whose hash is known.
 def structure_key(key: str) -> str:
     """The structure of a shape."""
@@ -78,7 +89,7 @@ def shape(key: str, gamma: float) -> Shape:
     known = structure(structure_key(key), gamma)
     if key == ONE_TASK:
         return Shape(known, np.zeros((1, 4)), (), 0.0, 0.0, 1)
-    rows = [tuple([float(x) for x in row.split()]) for row in key.partition("|")[2].split(";")]
+    rows = [tuple([float(x) for x in row.split()]) for row in key.partition("|")[2].rstrip(_LIGHT).split(";")]
     amounts = np.array(rows)
     loads = amounts[:, 0]
     sorts, load = tuple(Counter(rows).items()), sum([row[0] for row in rows])

@@ -1,6 +1,7 @@
 """MLF-H as a policy: what it places when, and that everybody ends."""
 
 import pytest
+from msgspec.structs import replace
 
 from hocket.control.controller import Controller
 from hocket.control.controller import run as cycles
@@ -8,12 +9,13 @@ from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.control.state import empty
 from hocket.executors.simulated import SimulatedExecutor, simulate
-from hocket.model.event import JobMoved, JobStarted, NodeJoined, OwnerSet, ProgressReported
+from hocket.model.event import JobEnded, JobMoved, JobStarted, NodeJoined, NodeLost, OwnerSet, ProgressReported
 from hocket.model.job import Edge, Job, Owner, Task, TaskGraph
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Use
 from hocket.policies import find
 from hocket.policies.mlfs.mlf_h import next_round_s
+from hocket.policies.mlfs.priority import loss_ratio
 from hocket.testing import laws
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness, simulated
@@ -66,6 +68,44 @@ def test_without_rounds_it_decides_at_once():
 def test_a_job_that_comes_between_rounds_starts_in_the_next():
     ran = simulated(find("mlf_h").bound(), workload(run_of(chain("a", 2), 70.0, 30.0)), cluster("1x2"))
     assert ran.ended["a"][0] == pytest.approx(120.0 + 30.0)
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.002, 3.0])
+def test_a_round_is_held_however_late_it_is_woken_and_once_only(late_s):
+    world = Harness.of(find("mlf_h").bound({"round_s": 60}), cluster("1x2"))
+    world.tell(at_s=0.0)
+    world.tell(submitted(chain("a", 1), 10.0))
+    assert not placed(world.snapshot)
+    world.tell(at_s=60.0 + late_s)
+    assert placed(world.snapshot) == {"a/t0"}
+    world.settle()
+    world.tell(submitted(chain("b", 1), 65.0))
+    assert placed(world.snapshot) == {"a/t0"}
+    world.tell(at_s=120.0 + late_s)
+    assert placed(world.snapshot) == {"a/t0", "b/t0"}
+
+
+def test_a_review_that_comes_late_is_no_review_less():
+    world = Harness.of(find("mlf_h").bound({"round_s": 60}), cluster("2x1"))
+    world.tell(submitted(chain("a", 1, 0.4)), submitted(chain("b", 1, 0.4)))
+    world.settle()
+    world.tell(ProgressReported(10.0, "a", 1, {}, Use(gpus=0.8)))
+    at_s = world.controller.next_timer_s()
+    assert at_s == 60.0
+    world.tell(at_s=at_s + 0.002)
+    assert world.snapshot.jobs["a"].memo["use"] == 0.8
+
+
+def test_of_a_long_training_the_first_loss_is_not_forgotten():
+    world = Harness.of(find("mlf_h").bound({"round_s": 60}), cluster("1x2"))
+    world.tell(submitted(chain("a", 1, 0.4)))
+    world.settle()
+    for epoch in range(1, 201):
+        while (at_s := world.controller.next_timer_s()) is not None and at_s <= epoch * 10.0:
+            world.tell(at_s=at_s)
+        world.tell(ProgressReported(epoch * 10.0, "a", epoch, {"loss": 1 / epoch}))
+    ratio = loss_ratio(world.snapshot.jobs["a"], "loss")
+    assert ratio == pytest.approx((1 / 199 - 1 / 200) / (1 - 1 / 200))
 
 
 def test_rounds_in_which_nothing_can_change_are_skipped():
@@ -165,6 +205,39 @@ def test_a_job_that_never_fits_keeps_no_room_from_others():
     assert "small/t0" in placed(world.snapshot)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "wide"),
+    [
+        (cluster("2x2", mem_mib=100.0), {"tasks": 3, "mem_mib": 60.0}),
+        ([Node("n0", 2, "v100"), Node("n1", 2, "a100")], {"tasks": 2, "share": 0.8, "gpu_kinds": ("a100",)}),
+    ],
+)
+def test_nor_does_one_that_other_resources_or_lost_nodes_keep_from_running(nodes, wide):
+    world = harness(nodes, patience_s=100)
+    if "gpu_kinds" in wide:
+        world.tell(NodeLost(0.0, "n1"))
+    mem_mib = wide.pop("mem_mib", 0.0)
+    large = chain("wide", wide.pop("tasks"), urgency=10, **wide)
+    parts = tuple(replace(t, demand=replace(t.demand, mem_mib=mem_mib)) for t in large.tasks.tasks)
+    world.tell(submitted(replace(large, tasks=TaskGraph(parts, large.tasks.edges))))
+    for i in range(4):
+        world.tell(submitted(chain(f"s{i}", 1, 0.3), 150.0 + i))
+        world.settle()
+    assert placed(world.snapshot) == {f"s{i}/t0" for i in range(4)}
+
+
+def test_however_many_a_quota_holds_up_room_is_kept_for_the_next_who_waited_long():
+    world = harness(cluster("1x4"), patience_s=100)
+    world.tell(OwnerSet(0.0, Owner("ana", max_gpus=1)), submitted(chain("long", 3, 1.0, urgency=10)))
+    world.settle()
+    for i in range(20):
+        world.tell(submitted(chain(f"over{i}", 2, 1.0, owner="ana"), 1.0 + i))
+    world.tell(submitted(chain("wide", 4, 1.0, urgency=10), 40.0))
+    world.tell(submitted(chain("small", 1, 1.0), 150.0))
+    assert "small/t0" not in placed(world.snapshot)
+    assert "'wide' has waited long enough" in world.asked[-1][1].reasons["*"]
+
+
 def test_a_job_whose_owner_has_no_quota_left_keeps_no_room_from_others_who_waited_long():
     over, wide = chain("over", 2, 1.0, urgency=10, owner="ana"), chain("wide", 4, 1.0, urgency=10)
     world = crowded(over, wide, newcomer=chain("small", 1, 1.0), owners=[Owner("ana", max_gpus=1)])
@@ -182,6 +255,13 @@ def test_quotas_count_every_task():
     assert simulated(bound(), run, cluster("1x4")).left == ("a",)
     run = workload(run_of(chain("a", 3, 0.3, owner="ana")), owners=[Owner("ana", max_gpus=3)])
     assert simulated(bound(), run, cluster("1x4")).left == ()
+
+
+def test_no_two_copies_share_a_server():
+    world = harness(cluster("3x2"), copies=5)
+    world.tell(submitted(chain("a", 1, 0.2)))
+    assert [len(tasks) for tasks in tasks_by_gpu(world.snapshot).values()] == [1, 1, 1]
+    assert len({p.slices[0].node for p in world.snapshot.partitions.values()}) == 3
 
 
 def test_copies_of_the_first_task_go_to_other_servers():
@@ -280,6 +360,33 @@ def test_what_a_job_was_measured_to_take_does_not_keep_it_from_an_idle_cluster()
         run_of(chain("wide", 4, 0.5), run_s=3000.0, gpu_use=1.3), run_of(chain("a", 2, 0.4), 100.0, 3000.0, gpu_use=1.3)
     )
     assert not simulated(find("mlf_h").bound(), run, cluster("1x2")).left
+
+
+def test_a_job_that_turned_out_to_take_less_than_it_asked_for_goes_where_that_fits():
+    world = harness(cluster("2x1"))
+    world.tell(submitted(chain("b", 1, 0.8)))
+    world.settle()
+    (where,) = {p.slices[0].node for p in world.snapshot.partitions.values()}
+    world.tell(ProgressReported(10.0, "b", 1, {}, Use(gpus=0.4)))
+    world.tell(submitted(chain("a", 1, 0.5), 12.0))
+    world.settle()
+    assert len(tasks_by_gpu(world.snapshot)) == 2
+    world.tell(NodeLost(20.0, where))
+    assert placed(world.snapshot) == {"a/t0", "b/t0"}
+
+
+def test_a_task_that_waits_alone_has_waited_since_its_job_lacks_it():
+    world = harness(cluster("1x3"), whole=False)
+    world.tell(submitted(chain("a", 2, 1.0)), submitted(chain("b", 2, 1.0)))
+    world.settle()
+    (lacks,) = {"a/t0", "a/t1", "b/t0", "b/t1"} - placed(world.snapshot)
+    job_id, task = lacks.split("/")
+    world.tell(at_s=10.0)
+    assert world.snapshot.jobs[job_id].memo == {"waits": {task: 0.0}}
+    (other,) = {"a", "b"} - {job_id}
+    world.tell(JobEnded(50.0, other, "finished"))
+    assert len(placed(world.snapshot)) == 2
+    assert world.snapshot.jobs[job_id].memo == {}
 
 
 def test_jobs_that_lack_tasks_do_not_wait_for_each_other_for_ever():
