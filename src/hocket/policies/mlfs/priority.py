@@ -23,6 +23,7 @@ from hocket.policies.mlfs.shapes import Structure
 if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
 
+ALMOST = 1 - 1e-9  # a bound is computed in another order than what it bounds
 LEAST_URGENT = 1  # of a job that states no urgency
 
 
@@ -139,6 +140,22 @@ def at_most(structures: Sequence[Structure], which: Any, of: Features, weights: 
     own += of.waiting[:, 0]
     found: Column = own * reach + of.ml[:, 0] * learning
     return found
+
+
+def least_wait_s(structures: Sequence[Structure], most_ml: float, priority: float, weights: Weights) -> Column:
+    """[structure]: who has waited for less does not reach this priority, with an ML part of no more than that.
+
+    It asks for no column but one, which tells most of a long queue apart.
+    """
+    import numpy as np
+
+    other = 1 - weights.alpha
+    _after, _cost, reach, learning = np.array([s.extremes for s in structures]).T
+    others = other * (weights.deadline + weights.remaining) * weights.unit_s / weights.floor_s  # (4), at the most
+    missing = (priority - weights.alpha * most_ml * learning) / reach - others
+    waiting = other * weights.waiting / weights.unit_s
+    least: Column = missing / waiting if waiting else np.where(missing > 0, np.inf, -np.inf)
+    return least * ALMOST
 
 
 def at_most_of_one(structure: Structure, row: JobRow, waited_s: float, now_s: float, weights: Weights) -> float:

@@ -19,6 +19,7 @@ from hocket.model.versioned import Entry
 from hocket.model.view import JobView
 from hocket.policies.mlfs.kept import Rows, measured_factor, rows
 from hocket.policies.mlfs.priority import (
+    ALMOST,
     Features,
     JobRow,
     Weights,
@@ -27,6 +28,7 @@ from hocket.policies.mlfs.priority import (
     features,
     highest,
     job_row,
+    least_wait_s,
     priorities,
 )
 from hocket.policies.mlfs.shapes import ONE_TASK, Structure, lighter, shape_key, structure, structure_key
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 _NUMBERS = 5  # at the head of a rank; then comes the shape
 _FEW, _SOME = 8, 64
-_ALMOST = 1 - 1e-9  # a bound is computed in another order than what it bounds
 
 
 def queue_rank(view: JobView, now_s: float, weights: Weights, metric: str) -> tuple[Any, ...]:
@@ -66,18 +67,20 @@ class Queue(Struct, frozen=True, eq=False):
     priority: Column  # of the job's first task; 0 of those that are not ranked
     rank: Callable[[Any], Any]  # rows → the same, highest priority first
     order: Any  # rows of the jobs that are tried first, ranked
-    later: Any  # those of others that may fit, all of lower priority, for when these have had their turn
+    later: Callable[[], Any] | None = None  # rows of all others, for when these have had their turn; None: not wanted
 
 
 @contextmanager
 def queue_of(
     snapshot: Snapshot,
     weights: Weights,
-    may_fit: Callable[[Queue], Any],
+    may_fit: Callable[[Queue, Any], Any],
     kept_for: Callable[[Queue], int] = lambda _queue: -1,
     patience_s: float = inf,
 ) -> Iterator[Queue]:
-    """The waiting jobs, for as long as somebody works with them. `may_fit` tells the rows that are worth a try.
+    """The waiting jobs, for as long as somebody works with them.
+
+    `may_fit` tells the rows that are worth a try, of these or, for None, of all.
 
     A job stands where the first of its tasks does, which its parameter server goes with. Whoever comes after the row
     for which all that is free is kept is not ranked yet: mostly it does not start, and nobody overtakes it.
@@ -111,16 +114,17 @@ def queue_of(
 
         nobody = np.empty(0, dtype=int)
         plain = kept.number_of(ONE_TASK)
-        queue = Queue(kept.entries, shapes, text, needs, plain, longest, priority, rank, nobody, nobody)
-        tried = may_fit(queue)
+        queue = Queue(kept.entries, shapes, text, needs, plain, longest, priority, rank, nobody)
         if (first := kept_for(queue)) < 0:
-            yield replace(queue, order=rank(tried))
+            yield replace(queue, order=rank(may_fit(queue, None)))
             return
-        bar = priority[rank(np.array([first]))][0]
-        may_be_before = at_most(known, structure_of[text[tried]], of(tried), weights) >= bar * _ALMOST
-        order = rank(tried[may_be_before])
-        turn = int(np.flatnonzero(order == first)[0]) + 1
-        yield replace(queue, order=order[:turn], later=np.concatenate([tried[~may_be_before], order[turn:]]))
+        bar = priority[rank(np.array([first]))][0] * ALMOST
+        may_be_before = waited_s >= least_wait_s(known, float(ml.max()), bar, weights)[structure_of][text]
+        may_be_before[first] = True
+        tried = may_fit(queue, np.flatnonzero(may_be_before))
+        order = rank(tried[at_most(known, structure_of[text[tried]], of(tried), weights) >= bar])
+        order = order[: int(np.flatnonzero(order == first)[0]) + 1]
+        yield replace(queue, order=order, later=lambda: np.delete(np.arange(len(text)), order))
 
 
 def _longest(kept: Rows, waited_s: Column, submission: Column, patience_s: float, now_s: float) -> Iterator[int]:
@@ -171,7 +175,7 @@ def task_priorities(view: JobView, known: Structure, now_s: float, weights: Weig
 def priority_at_most(view: JobView, known: Structure, now_s: float, weights: Weights) -> float:
     """What none of `task_priorities` is above; for less than half of the price."""
     row = job_row(view, now_s, weights, None)
-    return at_most_of_one(known, row, max(_waited_s(view, row, known.tasks, now_s)), now_s, weights) / _ALMOST
+    return at_most_of_one(known, row, max(_waited_s(view, row, known.tasks, now_s)), now_s, weights) / ALMOST
 
 
 def _waited_s(view: JobView, row: JobRow, tasks: int, now_s: float) -> list[float]:

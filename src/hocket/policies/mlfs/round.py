@@ -85,10 +85,10 @@ class Round:
         if self.snapshot.waiting.count:
             patience_s = self.params.patience_s
             with queue_of(self.snapshot, self.weights, self._may_fit, self._kept_for, patience_s) as queue:
-                if len(queue.order) + len(queue.later) < len(queue.entries):
+                if queue.later is None and len(queue.order) < len(queue.entries):
                     self._somebody_waits()
-                if self._serve(queue, queue.order, singles) and len(queue.later):
-                    self._serve(queue, queue.rank(self._still(queue, queue.later)), singles)
+                if self._serve(queue, queue.order, singles) and queue.later is not None:
+                    self._serve(queue, queue.rank(self._still(queue, queue.later())), singles)
         self._place_singles(singles)
 
     def _serve(self, queue: Queue, line: Any, singles: Singles) -> bool:
@@ -110,7 +110,7 @@ class Round:
             self._somebody_waits()
         return left
 
-    def _may_fit(self, queue: Queue, among: Any = None) -> Any:
+    def _may_fit(self, queue: Queue, among: Any) -> Any:
         """The rows for which there may be room, among these or all. Whom nobody may overtake is tried in any case."""
         import numpy as np
 
@@ -330,7 +330,7 @@ class Round:
         self.started = []
         line: list[str] = []
         if self.snapshot.waiting.count:
-            with queue_of(self.snapshot, self.weights, lambda q: np.arange(len(q.entries))) as queue:
+            with queue_of(self.snapshot, self.weights, lambda q, _among: np.arange(len(q.entries))) as queue:
                 line = [queue.entries[n][-1] for n in queue.order.tolist()]
         for view in (jobs[job_id] for job_id in (*torn, *line)):
             if view.job.tasks is None or view.verdict or not draft.start_alone(view, self._shape(view)):

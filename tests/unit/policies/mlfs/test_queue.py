@@ -4,6 +4,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hocket.control.fold import fold
 from hocket.control.state import State, empty
@@ -28,8 +29,8 @@ def waiting(jobs=200, seed=1):
     return state.snapshot()
 
 
-def everybody(queue):
-    return np.arange(len(queue.entries))
+def everybody(queue, among):
+    return np.arange(len(queue.entries)) if among is None else among
 
 
 @pytest.fixture
@@ -42,11 +43,30 @@ def snapshot():
 def test_nobody_stands_elsewhere_for_being_ranked_later(snapshot, place):
     with queue_of(snapshot, WEIGHTS, everybody) as queue:
         whole = queue.order.tolist()
-        assert len(queue.later) == 0
+        assert queue.later is None
     first = whole[place]
     with queue_of(snapshot, WEIGHTS, everybody, lambda _queue: first) as queue:
         assert queue.order.tolist() == whole[: place + 1]
-        assert queue.rank(queue.later).tolist() == whole[place + 1 :]
+        assert queue.rank(queue.later()).tolist() == whole[place + 1 :]
+
+
+@pytest.mark.parametrize("weights", [WEIGHTS, replace(WEIGHTS, waiting=0.0), replace(WEIGHTS, alpha=1.0)])
+def test_who_has_waited_for_too_short_a_time_to_go_first_does_not(snapshot, weights):
+    excluded = 0
+    with queue_of(snapshot, weights, everybody) as queue:
+        whole, priority = queue.order.tolist(), queue.priority.copy()
+    for place in range(0, len(whole), 7):
+        tried = []
+
+        def looked_at(_queue, among, tried=tried):
+            tried.append(set(among.tolist()))
+            return among
+
+        with queue_of(snapshot, weights, looked_at, lambda _queue, n=whole[place]: n) as queue:
+            assert queue.order.tolist() == whole[: place + 1]
+        excluded += len(whole) - len(tried[0])
+        assert tried[0] >= {n for n in whole if priority[n] >= priority[whole[place]]}
+    assert excluded > 0 or not weights.waiting * (1 - weights.alpha)
 
 
 def test_priorities_fall_along_the_order(snapshot):
