@@ -20,11 +20,13 @@ from hocket.model.action import Action
 from hocket.model.capacity import Capacity
 from hocket.model.event import Event, JobFailed, JobRefused, JobSubmitted, NodeJoined, TimePassed
 from hocket.model.job import Job
-from hocket.model.plan import ALWAYS, Plan
+from hocket.model.plan import ALWAYS, Plan, Wake
 from hocket.model.snapshot import Snapshot
 
 Decide = Callable[[Snapshot], Plan]  # a policy with its parameters bound
+Excuse = Callable[[Exception], None]  # is told of a policy that raised, so that somebody may mend it
 
+_ASKED_AGAIN_S = 60.0  # after a policy raised, at the latest
 _LOOKED_AT = frozenset({JobSubmitted, NodeJoined, JobFailed})  # events that may become others
 
 
@@ -40,13 +42,16 @@ class Controller:
         learns: bool = True,
         shifts: Shifts | None = None,
         counts: bool = True,
+        excuse: Excuse | None = None,
     ) -> None:
         self.state = State(snapshot, order, learns, shifts, counts)
         self.decide = decide
         self.journal = journal
+        self.excuse = excuse  # With it, as live, a policy that raises wastes a cycle; without, it ends the run.
         self.decision_s: list[float] = []  # how long each decision took
         self.refused_plans = 0
         self._timers: list[tuple[float, str]] = []  # (when, job); stale ones are passed over when they come
+        self._judged_s: dict[str, float] = {}  # job → the last of them for its criterion or limit
         self._whole = Capacity.of(v.node for v in snapshot.nodes.values())
         self._fits: dict[tuple[int, ...], Job] = {}  # sizes → a job that was admitted with them
 
@@ -166,17 +171,29 @@ class Controller:
         if (found := verdict(view, state.now_s)) is not None:
             end_job(state, job_id, *found)
             state.freed = True
-        elif (at_s := next_verdict_s(view, state.now_s)) is not None:
-            heappush(self._timers, (at_s, job_id))
+            return
+        at_s = next_verdict_s(view, state.now_s)
+        if at_s is None or (at_s == self._judged_s.get(job_id) and at_s > state.now_s):
+            return  # Time alone decides nothing, or the moment stands there already and has not come yet.
+        self._judged_s[job_id] = at_s
+        heappush(self._timers, (at_s, job_id))
 
     def _decide(self, snapshot: Snapshot, recorded: Cycle | None) -> tuple[Plan, Capacity, tuple[str, ...]]:
         if recorded is not None and recorded.plan is not None:
             self.refused_plans += bool(recorded.refused)
             return recorded.plan, examine(snapshot, recorded.plan)[1], recorded.refused
         began = perf_counter()
-        plan = self.decide(snapshot)
-        self.decision_s.append(perf_counter() - began)
-        violations, capacity = examine(snapshot, plan)
+        try:
+            plan = self.decide(snapshot)
+            self.decision_s.append(perf_counter() - began)
+            violations, capacity = examine(snapshot, plan)
+        except Exception as error:
+            if self.excuse is None:
+                raise
+            self.excuse(error)
+            self.refused_plans += 1
+            said = " ".join(f"the policy raised {type(error).__name__}: {error}".split())[:500]
+            return Plan(wake=Wake(at_s=snapshot.now_s + _ASKED_AGAIN_S)), snapshot.capacity, (said,)
         if violations:
             self.refused_plans += 1
         return plan, capacity, tuple(violations)
@@ -196,9 +213,19 @@ class Controller:
             view = state.jobs.get(job_id)
             if view is None or (due_s not in (view.review_s, view.held_until_s) and not _has_a_judge(view.job)):
                 heappop(timers)  # The job is over, or the policy has named another moment since.
+                if self._judged_s.get(job_id) == due_s:
+                    del self._judged_s[job_id]
                 continue
             return due_s if at_s is None or due_s < at_s else at_s
         return at_s
+
+    def forget_the_dead(self) -> None:
+        """Keep no moments of jobs that are over; those that lie far ahead would stay for long."""
+        state = self.state
+        live = state.jobs.live
+        self._timers = sorted({timer for timer in self._timers if timer[1] in live})  # A heap too.
+        self._judged_s = {job_id: self._judged_s[job_id] for job_id in sorted(self._judged_s) if job_id in live}
+        state.shifting = sorted({shift for shift in state.shifting if shift[1] in live})
 
 
 def _has_a_judge(job: Job) -> bool:

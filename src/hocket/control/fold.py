@@ -8,9 +8,10 @@ from typing import Any
 from msgspec.structs import force_setattr, replace
 
 from hocket.control.adopt import end_job
+from hocket.control.losses import forget_tenants, node_joined, node_lost, run_lost
 from hocket.control.state import State
 from hocket.estimators import convergence, phases, quality, run_time
-from hocket.model.capacity import Capacity, shape_of
+from hocket.model.capacity import shape_of
 from hocket.model.curve import Beliefs
 from hocket.model.event import (
     EpochEnded,
@@ -37,7 +38,7 @@ from hocket.model.event import (
     Wish,
 )
 from hocket.model.job import Job
-from hocket.model.partition import Holding, Partition, Tenant
+from hocket.model.partition import Holding
 from hocket.model.plan import Verdict
 from hocket.model.view import (
     NO_COSTS,
@@ -46,16 +47,13 @@ from hocket.model.view import (
     Hold,
     JobState,
     JobView,
-    NodeView,
     Observation,
     Tenancy,
-    Tier,
 )
 
 # Members of an enum cost a look-up each time; these stand on hot paths.
 _WAITING, _RUNNING, _PAUSED = JobState.WAITING, JobState.RUNNING, JobState.PAUSED
 _BROKE = {"stopped": "was stopped", "failed": "failed", "overran": "ran for too long"}
-LONGEST_REST_S = 600.0  # between two tries of a job that breaks again and again
 
 
 def fold(state: State, *events: Event) -> None:
@@ -228,7 +226,7 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
     elif not view.held:
         state.waiting.drop(shape_of(view.job), entry)
     if state.unsettled or state.leaving.live:
-        _forget_tenants(state, view)
+        forget_tenants(state, view)
     state.jobs.drop(job_id)
     state.note_holder(job_id, view.tenancies, ())
     if not view.starts and job_id in state.arrived:
@@ -248,52 +246,7 @@ def _failed(state: State, event: JobFailed) -> None:
     if event.final:
         _over(state, event)
     else:
-        _fail(state, event.job, event.reason)
-        if event.own:
-            _rest(state, event.job)
-
-
-def _rest(state: State, job_id: str) -> None:
-    """A job that broke by itself starts again, the later the more often it did."""
-    if (view := state.jobs.live.get(job_id)) is None:
-        return
-    broken = replace(view, crashes=view.crashes + 1)
-    if not view.job.backoff_s or view.held:
-        state.put_view(view, broken)
-        return
-    rest_s = min(view.job.backoff_s * 2.0 ** min(view.crashes, 30), LONGEST_REST_S)
-    until_s = state.now_s + rest_s
-    reason = f"{view.reason}; starts again after {rest_s:g} s"
-    state.put_view(view, replace(broken, held=Hold.RESTS, held_until_s=until_s, reason=reason))
-    state.timers.append((until_s, job_id))
-
-
-def _fail(state: State, job_id: str, reason: str) -> None:
-    """The job's run is lost; it waits again."""
-    view = state.jobs.live.get(job_id)
-    if view is None:
-        return
-    state.alarm = state.freed = True
-    state.vacate(view)
-    _forget_tenants(state, view)
-    now = replace(
-        state.accounted(view, (), _WAITING if view.tier is Tier.NONE else _PAUSED),
-        failures=view.failures + 1,
-        partitions=(),
-        prepared=False,
-        preparing=False,
-        reason=f"failed: {reason}",
-    )
-    state.put_view(view, now)
-
-
-def _forget_tenants(state: State, view: JobView) -> None:
-    job_id = view.job.id
-    if state.leaving.live:
-        for tenancy in view.tenancies:
-            state.leaving.drop(f"{job_id}/{tenancy.task}")
-    if state.unsettled:
-        state.unsettled = tuple(key for key in state.unsettled if key[0] != job_id)
+        run_lost(state, event)
 
 
 def _time_passed(state: State, event: TimePassed) -> None:
@@ -370,105 +323,6 @@ def _noted(state: State, _event: JobRefused | JobWarned) -> None:
     pass  # It never became a job, or changes nothing of one; the journal knows.
 
 
-def _node_gone(state: State, event: NodeLost) -> None:
-    _node_lost(state, event.node, event.reason)
-
-
-def _node_lost(state: State, node: str, reason: str) -> None:
-    known = state.nodes.live.get(node)
-    if known is None or not known.up:
-        return
-    state.alarm = True
-    why = f"node '{node}' was lost" + (f": {reason}" if reason else "")
-    reached = {
-        (v.job.id, t.task)
-        for v in state.jobs.values()
-        for t in v.tenancies
-        for h in (t.holding, t.coming)
-        if h is not None and any(s.node == node for s in h.slices)
-    }
-    for job_id, task in sorted(reached):
-        _evict(state, job_id, task, why)
-    for partition in [p for p in state.partitions.values() if any(s.node == node for s in p.slices)]:
-        for tenant in partition.tenants:
-            _fall_back(state, tenant, partition.id, why)
-    for who, slices in state.leaving.items():
-        if any(s.node == node for s in slices):
-            state.leaving.drop(who)
-    state.nodes.put(node, replace(known, up=False, use=None))
-    state.capacity = state.capacity.lose(node)
-
-
-def _evict(state: State, job_id: str, task: str, why: str) -> None:
-    """A tenant is gone. A job whose other tasks still run goes on; else it waits again."""
-    view = state.jobs.live.get(job_id)
-    if view is None:
-        return
-    if not any(t.task != task for t in view.tenancies):
-        _fail(state, job_id, why)
-        return
-    for pid in view.partitions:
-        partition = state.partitions.live[pid]
-        others = tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task))
-        if len(others) < len(partition.tenants):
-            state.change_tenants(partition, others)
-    view = state.jobs.live[job_id]
-    left = tuple(p for p in view.partitions if _is_tenant(state, p, job_id))
-    tenancies = tuple(t for t in view.tenancies if t.task != task)
-    state.leaving.drop(f"{job_id}/{task}")
-    state.settle((job_id, task))
-    now = state.accounted(view, tenancies, view.state)
-    state.put_view(view, replace(now, partitions=left, failures=view.failures + 1, reason=why))
-
-
-def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
-    """A tenant shall go where it cannot go any more: it stays where it is, if that is promised to nobody else."""
-    job_id, task = tenant.job, tenant.task
-    partition = state.partitions.live[pid]
-    state.change_tenants(partition, tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task)))
-    view = state.jobs.live[job_id]
-    left = tuple(p for p in view.partitions if _is_tenant(state, p, job_id))
-    held = next((t.coming or t.holding for t in view.tenancies if t.task == task), None)
-    if held is not None and held.partition not in state.partitions:
-        taken: list[str] = []
-        capacity = state.capacity.exchange((), held.slices, taken)
-        if not taken:
-            back = Partition(held.partition, held.slices, (Tenant(job_id, held.replicas, task, held.boundary),))
-            state.capacity = capacity
-            state.partitions.put(back.id, back)
-            state.count(back, 1)
-            left = (*left, back.id)
-    state.put_view(view, replace(view, partitions=left, reason=why))
-    state.note_leaving(view)
-    state.unsettle((job_id, task))
-
-
-def _is_tenant(state: State, pid: str, job_id: str) -> bool:
-    partition = state.partitions.live.get(pid)
-    return partition is not None and any(t.job == job_id for t in partition.tenants)
-
-
-def _node_joined(state: State, event: NodeJoined) -> None:
-    node = event.node
-    state.alarm = state.freed = True
-    known = state.nodes.live.get(node.id)
-    if known is not None and known.node == node:
-        if not known.up:
-            state.capacity = state.capacity.regain(node.id)
-        state.nodes.put(node.id, NodeView(node))
-        return
-    if known is not None and known.up:
-        _node_lost(state, node.id, "it came back with another capacity")
-    state.nodes.put(node.id, NodeView(node))
-    capacity = Capacity.of(v.node for v in state.nodes.values())
-    for view in state.nodes.values():
-        if not view.up:
-            capacity = capacity.lose(view.node.id)
-    for partition in state.partitions.values():
-        capacity = capacity.take(partition.slices)
-    state.capacity = capacity
-
-
 _FOLDS: dict[type, Callable[[State, Any], None]] = {
     JobSubmitted: _submitted,
     JobRefused: _noted,
@@ -486,8 +340,8 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     PhasesObserved: _phases_observed,
     JobEnded: _over,
     JobFailed: _failed,
-    NodeJoined: _node_joined,
-    NodeLost: _node_gone,
+    NodeJoined: node_joined,
+    NodeLost: node_lost,
     OwnerSet: _owner_set,
     TimePassed: _time_passed,
 }

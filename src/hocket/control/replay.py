@@ -66,6 +66,8 @@ def replay(
         try:
             return policy.decide(snapshot)
         except Exception as error:
+            if controller.excuse is not None:
+                raise
             name = type(error).__name__
             raise PolicyBrokeError(f"policy '{policy.policy.name}' at {snapshot.now_s:g} s: {name}: {error}") from error
 
@@ -74,6 +76,7 @@ def replay(
     decisions = n = 0
     for n, recorded in enumerate(cycles, 1):
         asked.clear()
+        controller.excuse = _say_nothing if recorded.refused else None  # It may have raised then too.
         try:
             controller.advance(recorded.at_s, recorded.events)
         except (LookupError, ValueError, StopIteration) as error:
@@ -90,6 +93,10 @@ def replay(
         if n % 256 == 0:
             done(n)
     return Replay(n, decisions)
+
+
+def _say_nothing(_error: Exception) -> None:
+    """What was raised is in the cycle, and will be compared."""
 
 
 class _Last:

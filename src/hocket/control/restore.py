@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from heapq import heappop
 
 from hocket.control import saved
-from hocket.control.controller import Controller
+from hocket.control.controller import Controller, Excuse
 from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, Store
 from hocket.control.state import empty
@@ -15,15 +15,16 @@ from hocket.model.event import NodeJoined
 from hocket.policies.registry import BoundPolicy
 
 
-def restore(journal: Store, policy: BoundPolicy) -> Controller:
+def restore(journal: Store, policy: BoundPolicy, excuse: Excuse | None = None) -> Controller:
     """The controller after the last cycle of its journal, which goes on to append to it.
 
     It begins with the newest saved state that can be read, and does the cycles after it again as they were recorded:
     their facts are folded, their plans adopted and their actions written down as begun. Whoever restores a controller
-    asks its executors what of that is true.
+    asks its executors what of that is true. With an `excuse` a policy that raises does not end it from then on.
     """
     last = journal.recover()
     controller, begun = _begun(journal, policy, last)
+    controller.next_timer_s()  # as its first self did after the cycle with which the state was saved
     number = begun
     for number, cycle in enumerate(journal.after(begun), begun + 1):
         try:
@@ -35,7 +36,7 @@ def restore(journal: Store, policy: BoundPolicy) -> Controller:
             ) from error
     if number < last:
         raise JournalError(f"journal '{journal.name}': cycle {number + 1} was there, and cannot be read any more")
-    controller.journal = journal
+    controller.journal, controller.excuse = journal, excuse
     return controller
 
 

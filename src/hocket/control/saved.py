@@ -66,6 +66,7 @@ class SavedState(Struct, frozen=True):
     shift_s: dict[str, float]
     followers: dict[str, list[str]]
     refused_plans: int
+    judged_s: dict[str, float]
 
 
 class _Sealed(Struct, frozen=True, array_like=True):
@@ -81,7 +82,8 @@ _STATE = msgspec.msgpack.Decoder(SavedState)
 
 
 def encode(controller: Controller, policy: BoundPolicy) -> bytes:
-    """The state of a controller that runs this policy, between two cycles."""
+    """The state of a controller that runs this policy, between two cycles. It forgets what means nothing any more."""
+    controller.forget_the_dead()
     state = controller.state
     saved = SavedState(
         state.now_s,
@@ -109,6 +111,7 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         state.shift_s,
         state.followers,
         controller.refused_plans,
+        controller._judged_s,
     )
     raw = msgspec.Raw(_ENCODER.encode(saved))
     return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), raw))
@@ -128,7 +131,7 @@ def decode(data: bytes, policy: BoundPolicy, journal: Journal) -> Controller:
     controller = Controller(_snapshot(saved), policy.decide, policy.order, journal, **policy.needs)
     state = controller.state
     state.shifting, state.shift_s, state.followers = saved.shifting, saved.shift_s, saved.followers
-    controller._timers = saved.timers
+    controller._timers, controller._judged_s = saved.timers, saved.judged_s
     controller.refused_plans = saved.refused_plans
     return controller
 

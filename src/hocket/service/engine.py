@@ -65,8 +65,7 @@ class Engine:
         self.over = Flag()
         self._controller = self._restored()
         self.executor = AgentExecutor(self._controller.state, self.sessions, resize_by=resize_by)
-        self.snapshot: Snapshot = self._controller.snapshot
-        self.decisions = self._controller.state.decision
+        self._show()
         self._saver = Saver(self.journal, policy)
         self._thread = Thread(target=self._run, name="controller", daemon=True)
 
@@ -84,10 +83,13 @@ class Engine:
         self.journal.close()
 
     def _restored(self) -> Controller:
-        controller = restore(self.journal, self.policy)
+        controller = restore(self.journal, self.policy, self._excuse)
         self._last = _Last(self.journal)
         controller.journal = self._last
         return controller
+
+    def _excuse(self, error: Exception) -> None:
+        _log.error("policy '%s' raised, and its cycle is wasted", self.policy.policy.name, exc_info=error)
 
     def _run(self) -> None:
         try:
@@ -117,15 +119,11 @@ class Engine:
             self._recover(error)
             return
         self.trouble = ""
+        controller.decision_s.clear()  # Nobody reads them here, and there is no end to them.
         cycle = self._last.cycle
-        changed = self.catalogue.see(cycle)
-        self._seen += 1
-        for job_id in changed:
-            if (view := controller.state.jobs.get(job_id)) is not None:
-                self.catalogue.learn(job_id, view.reason)
+        changed = self._see(cycle)
         self.catalogue.put_away(self._seen)
-        self.snapshot = controller.snapshot
-        self.decisions = controller.state.decision
+        self._show()
         self.executor.apply(actions)
         self.executor.settle(cycle.events)
         if self._saver.cycled(controller, len(cycle.events)):
@@ -133,8 +131,26 @@ class Engine:
         for tell in self.changed:
             tell(changed)
 
+    def _see(self, cycle: Cycle) -> list[str]:
+        """Let the catalogue take in a cycle that is in the journal; gives the jobs that it changed."""
+        changed = self.catalogue.see(cycle)
+        self._seen += 1
+        for job_id in changed:
+            if (view := self._controller.state.jobs.get(job_id)) is not None:
+                self.catalogue.learn(job_id, view.reason)
+        return changed
+
+    def _show(self) -> None:
+        """Let others see the state."""
+        self.snapshot: Snapshot = self._controller.snapshot
+        self.decisions = self._controller.state.decision
+
     def _recover(self, error: JournalError) -> None:
-        """What was said is not accepted; go on from what the journal has as soon as it can be written again."""
+        """What was said is not accepted; go on from what the journal has as soon as it can be written again.
+
+        Nobody knows which of the last orders came of it. So all is as after a restart: each agent says hello, and is
+        told what it should have.
+        """
         self.trouble = str(error)
         _log.error("%s", error)
         self.executor.fail(Unavailable(self.trouble))
@@ -148,10 +164,13 @@ class Engine:
                 self.trouble = str(again)
                 self.executor.refuse(Unavailable(self.trouble))
                 sleep(_RETRY_S)
-        self.executor.state = self._controller.state
-        for cycle in self.journal.after(self._seen):  # One whose commit got no answer may be there.
-            self.catalogue.see(cycle)
-            self._seen += 1
+        self.executor.resume(self._controller.state)
+        self.sessions.end_all()
+        in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.
+        changed = [job_id for cycle in in_doubt for job_id in self._see(cycle)]
+        self._show()
+        for tell in self.changed:
+            tell(changed)
 
 
 def _plain(params: dict[str, Any]) -> bytes:

@@ -2,13 +2,13 @@
 
 from hocket.executors.simulated import simulate
 from hocket.executors.simulated.executor import SimulatedExecutor
-from hocket.model.action import Pause, Resize, Resume, Start
+from hocket.model.action import Pause, Prepare, Resize, Resume, Start
 from hocket.model.criterion import parse
-from hocket.model.event import JobEnded, JobPaused, JobRefused, JobSubmitted
+from hocket.model.event import JobEnded, JobPaused, JobRefused, JobStarted, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.partition import NOW, Holding, Partition, Tenant
 from hocket.model.resources import Node, Slice
-from hocket.model.view import Tier
+from hocket.model.view import Costs, Tier
 from hocket.policies import find
 from hocket.workloads import Submission, Truth, Workload
 
@@ -47,6 +47,21 @@ def test_after_a_crash_a_job_goes_on_from_what_it_saved_by_itself():
     assert ends() == 15.5  # It saves only when it is told to.
     assert ends(saves_epochs=1) == 10.5
     assert ends(saves_epochs=2) == 11.5
+
+
+def test_a_start_before_a_preparation_is_done_is_a_cold_one():
+    truth = Truth(1000.0, costs=Costs(prepare_s=20.0, start_s=5.0))
+    slices = (Slice("n0", (0,)),)
+    start = Start("a", "", Holding("a", slices, (1,), NOW), Partition("a", slices, (Tenant("a", (1,)),)))
+    for waits_s, takes_s in ((12.0, 25.0), (20.0, 5.0)):
+        world = SimulatedExecutor(Workload("test", (Submission(0.0, Job("a", warm=True), truth),)), [Node("n0", 1)])
+        world.wait(None)
+        world.apply([Prepare("a")])
+        now_s, _events = world.wait(waits_s)
+        assert now_s == waits_s
+        world.apply([start])
+        began = [world.wait(None) for _ in range(2)]
+        assert waits_s + takes_s in [at_s for at_s, events in began if any(isinstance(e, JobStarted) for e in events)]
 
 
 def test_a_resize_saves_as_a_pause_does():

@@ -57,3 +57,19 @@ def test_all_that_was_accepted_is_there_again(tmp_path):
     assert list(again.catalogue.records) == [f"j{n}" for n in range(50)]
     assert [view.job.id for view in again.snapshot.jobs.values()] == [f"j{n}" for n in range(50)]
     again.close()
+
+
+def test_a_policy_that_raises_wastes_a_cycle_and_is_said_in_the_log(engine, caplog):
+    def decide(snapshot):
+        if "bad" in snapshot.jobs:
+            raise ZeroDivisionError("a bug of a policy")
+        return real(snapshot)
+
+    real, engine._controller.decide = engine._controller.decide, decide
+    submit(engine, "before").result(60)
+    submit(engine, "bad").result(60)
+    submit(engine, "after").result(60)
+    assert not engine.over.is_set()
+    assert [view.job.id for view in engine.snapshot.jobs.values()] == ["before", "bad", "after"]
+    assert "ZeroDivisionError: a bug of a policy" in caplog.text
+    assert not engine._controller.decision_s, "nobody reads them"

@@ -18,6 +18,7 @@ from msgspec import Struct
 from hocket.agent.protocol import Forget, Hello, Order, Report, Save, Stop
 from hocket.agent.protocol import Run as RunOrder
 from hocket.control.state import State
+from hocket.executors.agents.at_once import stays, true_at_once
 from hocket.executors.agents.hearing import GONE, facts, is_finish
 from hocket.executors.agents.launching import prepare_order, run_orders
 from hocket.executors.agents.parts import Parts
@@ -69,22 +70,29 @@ class AgentExecutor:
         clock: Callable[[], float] = time,
         resize_by: ResizeBy = ResizeBy.EARLY,
     ) -> None:
-        self.state = state
         self.sessions = sessions
         self._prepares = resize_by is ResizeBy.EARLY
         self._spares = Spares()
         self.use: dict[str, dict[str, Any]] = {}  # job → what it was last seen to use
         self._clock = clock
-        self._began_s = clock()
         self._inbox: deque[_Posted] = deque()
         self._arrived = Condition()
-        self._ready: list[Event] = []
         self._heard: dict[str, dict[tuple[str, int], int]] = {}  # job → node and run → its last report
         self._parts = Parts()
         self._warned: dict[str, set[str]] = {}  # job → what was said before
         self._left_alone: list[tuple[str, Stop]] = []  # node → parts whose attempt broke elsewhere, to be stopped
         self._taken: list[_Posted] = []  # what the present cycle takes in
         self._closed = False
+        self.resume(state)
+
+    def resume(self, state: State) -> None:
+        """Go on from a state that was restored: what needs no agent is true, and each agent has its lease for hello."""
+        self.state = state
+        self._began_s = self._looked_s = self._clock()  # _looked_s: when silent agents were last looked for
+        self._was_late = False  # the last look
+        now_s = max(self._began_s, state.now_s)
+        found = (true_at_once(view, self._prepares, now_s) for view in state.jobs.live.values())
+        self._ready: list[Event] = [event for event in found if event is not None]
 
     # -- for other threads ----------------------------------------------------------------------------------
 
@@ -151,23 +159,14 @@ class AgentExecutor:
                     self._run(view, to)
                 case Pause():
                     self._stop(view)
-                case Resize(_, _, to, _) | Move(_, _, to, _):
-                    tenancy = tenancy_of(view)
-                    was = tenancy.holding if tenancy is not None else None
-                    if was is not None and was.slices == to.slices and was.replicas == to.replicas:
-                        self._ready.append(JobResized(now_s, job_id))  # Only a boundary changed.
-                    else:
-                        self._leave(view)
-                case End(_, verdict):
-                    if view.tenancies:
-                        self._stop(view)
-                    else:
-                        self._ready.append(JobEnded(now_s, job_id, verdict))
+                case Resize() | Move() | End() | Prepare() if done := true_at_once(view, self._prepares, now_s):
+                    self._ready.append(done)
+                case Resize() | Move():
+                    self._leave(view)
+                case End():
+                    self._stop(view)
                 case Prepare():
-                    if self._prepares:
-                        self._prepare(view)
-                    else:
-                        self._ready.append(JobPrepared(now_s, job_id))  # It starts cold.
+                    self._prepare(view)
                 case Checkpoint():
                     if view.job.launch is not None and view.job.launch.checkpoint_signal:
                         self._order(nodes_of(view), Save(present(view)))
@@ -188,6 +187,8 @@ class AgentExecutor:
                 self._forget(event.job)
             elif isinstance(event, JobStarted | JobResized | JobMoved | JobFailed):
                 self._renew_spare(event.job, isinstance(event, JobFailed))
+            elif isinstance(event, NodeLost | NodeJoined) and self._prepares:
+                self._prepare_again()
         for node, stop in self._left_alone:
             self.sessions.tell(node, [stop])
         self._left_alone = []
@@ -312,6 +313,10 @@ class AgentExecutor:
 
     def _losses(self, now_s: float) -> list[Event]:
         """Nodes whose agents are silent; after a restart each has its lease to say hello."""
+        if self._stood_still(now_s):
+            self.sessions.renew()
+            self._began_s = now_s
+            return []
         lost = set(self.sessions.silent())
         if now_s - self._began_s > self.sessions.lease_s:
             lost |= {v.node.id for v in self.state.nodes.live.values() if v.up and not self.sessions.has(v.node.id)}
@@ -319,6 +324,12 @@ class AgentExecutor:
             self.sessions.end(node)
         up = {v.node.id for v in self.state.nodes.live.values() if v.up}
         return [NodeLost(now_s, node, "its agent is silent") for node in sorted(lost & up)]
+
+    def _stood_still(self, now_s: float) -> bool:
+        """Was this process stopped for so long that it may have heard nobody? Cycles that all take long are none."""
+        late = now_s - self._looked_s > max(self.sessions.lease_s / 3, 2 * _LONGEST_WAIT_S)
+        first, self._was_late, self._looked_s = not self._was_late, late, now_s
+        return late and first
 
     # -- hello ----------------------------------------------------------------------------------------------
 
@@ -357,7 +368,7 @@ class AgentExecutor:
         job_id, tenancy = view.job.id, tenancy_of(view)
         old, new = present(view) in hello.runs, coming(view) in hello.runs
         if tenancy is None:
-            if view.preparing:
+            if view.preparing and self._prepares:
                 self._prepare(view)  # It may stand as a spare, which was said before anybody asked: it is said again.
             return []
         doing = tenancy.doing
@@ -375,7 +386,7 @@ class AgentExecutor:
             if not old:
                 return [JobPaused(now_s, job_id)] if self._is_gone(view, hello, now_s) else []
             self._stop(view)
-        elif changes_place(tenancy):
+        elif changes_place(tenancy) and not stays(tenancy):
             if old:
                 self._leave(view)
             elif tenancy.coming is not None and self._is_gone(view, hello, now_s):
@@ -406,6 +417,14 @@ class AgentExecutor:
         for place in self._places(view):
             for part, replicas in zip(place.slices, place.replicas, strict=True):
                 self.sessions.tell(part.node, [prepare_order(view.job, coming(view), replicas)])
+
+    def _prepare_again(self) -> None:
+        """A node was lost, and maybe what was prepared there for a plan that has changed since: nobody will say so."""
+        for view in self.state.jobs.live.values():
+            if view.preparing and view.partitions:
+                self._prepare(view)
+            elif view.preparing:
+                self._ready.append(JobPrepared(self.state.now_s, view.job.id))  # It starts cold.
 
     def _places(self, view: JobView) -> list[Holding]:
         if (tenancy := tenancy_of(view)) is not None:

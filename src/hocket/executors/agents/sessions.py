@@ -31,7 +31,7 @@ class Sessions:
 
     def __init__(self, lease_s: float) -> None:
         self.lease_s = lease_s
-        self._changed = Condition()
+        self._changed = Condition()  # Its lock may be taken again by the thread that has it.
         self._sessions: dict[str, _Session] = {}
         self._closed = self._hushed = False
 
@@ -50,14 +50,19 @@ class Sessions:
             self._end(node)
             self._changed.notify_all()
 
+    def end_all(self) -> None:
+        """What the agents were told may not be what they should have been: all must say hello again."""
+        with self._changed:
+            self._sessions.clear()
+            self._changed.notify_all()
+
     def hush(self, last: Iterable[tuple[str, Order]] = ()) -> None:
         """No more orders but these last ones, by node. What the agents should have is told at their next hello."""
-        with self._changed:
+        with self._changed:  # All under one lock, which `tell` takes again: nobody comes in between.
             for session in self._sessions.values():
                 session.orders.clear()
-        for node, order in last:
-            self.tell(node, [order])
-        with self._changed:
+            for node, order in last:
+                self.tell(node, [order])
             self._hushed = True
 
     def close(self) -> None:
@@ -80,6 +85,12 @@ class Sessions:
         """Where other nodes reach each node."""
         with self._changed:
             return {s.node: s.address for s in self._sessions.values()}
+
+    def renew(self) -> None:
+        """Nobody could be heard for a while: all have their lease from now on."""
+        with self._changed:
+            for session in self._sessions.values():
+                session.heard_at = monotonic()
 
     def silent(self) -> list[str]:
         """Nodes that were not heard from for longer than their lease."""

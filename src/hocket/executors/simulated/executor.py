@@ -411,7 +411,8 @@ class SimulatedExecutor:
             costs = run.truth.costs
             match action:
                 case Start() | Resume():  # Fields in a pattern cost a look each; these and pauses come all the time.
-                    takes_s = costs.start_s + (0.0 if run.prepared else costs.prepare_s)
+                    is_ready = run.prepared is not None and run.prepared.at_s <= self.now_s
+                    takes_s = costs.start_s + (0.0 if is_ready else costs.prepare_s)
                     run.prepared = None
                     job, task = action.job, action.task
                     if self._noise and not run.tenancies:

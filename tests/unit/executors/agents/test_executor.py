@@ -144,12 +144,23 @@ def test_a_command_that_cannot_start_is_not_tried_again(world):
 
 
 def test_a_lost_sidecar_is_not_the_jobs_fault(world):
-    world.submit(job(backoff_s=1000.0))
+    world.submit(job(backoff_s=0.001))
     for _ in range(6):
         (order,) = world.orders()
         world.say(order.run, STARTED)
         world.say(order.run, ("lost", {}))
     assert world.engine.snapshot.jobs["a"].crashes == 0
+
+
+def test_a_job_that_kills_its_sidecar_again_and_again_rests(world):
+    world.submit(job(backoff_s=1000.0))
+    for _ in range(2):  # The first time it may have been anything, and it starts again at once.
+        (order,) = world.orders()
+        world.say(order.run, STARTED)
+        world.say(order.run, ("lost", {}))
+    assert world.orders(0) == []
+    view = world.engine.snapshot.jobs["a"]
+    assert (str(view.held), view.crashes) == ("rests", 0)
 
 
 def test_pause_and_resume(world):

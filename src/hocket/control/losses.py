@@ -1,0 +1,180 @@
+"""What a lost run or a lost node changes in the state, and a node that comes back."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hocket.control.state import State
+from hocket.model.capacity import Capacity
+from hocket.model.event import JobFailed, NodeJoined, NodeLost
+from hocket.model.partition import Partition, Tenant
+from hocket.model.view import Hold, JobState, JobView, NodeView, Tier
+
+LONGEST_REST_S = 600.0  # between two tries of a job that breaks again and again
+
+
+def run_lost(state: State, event: JobFailed) -> None:
+    """A run broke, or was lost; its job waits again, or rests first."""
+    job_id = event.job
+    if (was := state.jobs.live.get(job_id)) is None:
+        return
+    ran_s = state.now_s - was.since_s if was.size else 0.0
+    _fail(state, job_id, event.reason)
+    if was.verdict:
+        return
+    view = state.jobs.live[job_id]
+    if event.own:
+        broken = replace(view, crashes=view.crashes + 1)
+        if not _rest(state, view, broken, view.crashes):
+            state.put_view(view, broken)
+    elif before := view.failures - view.crashes - 1:
+        # It was lost before, which may be its own doing: it rests if it ran for less than that, and no try is counted.
+        _rest(state, view, view, before - 1, ran_s)
+
+
+def _rest(state: State, view: JobView, broken: JobView, times: int, ran_s: float = 0.0) -> bool:
+    """Hold the job for a while, the longer the more often it broke; False if it need not rest."""
+    job_id = view.job.id
+    rest_s = min(view.job.backoff_s * 2.0 ** min(times, 30), LONGEST_REST_S)
+    if not rest_s or rest_s <= ran_s or view.held:
+        return False
+    until_s = state.now_s + rest_s
+    reason = f"{view.reason}; starts again after {rest_s:g} s"
+    state.put_view(view, replace(broken, held=Hold.RESTS, held_until_s=until_s, reason=reason))
+    state.timers.append((until_s, job_id))
+    return True
+
+
+def _fail(state: State, job_id: str, reason: str) -> None:
+    """The job's run is lost; it waits again."""
+    view = state.jobs.live.get(job_id)
+    if view is None:
+        return
+    state.alarm = state.freed = True
+    state.vacate(view)
+    forget_tenants(state, view)
+    now = replace(
+        state.accounted(view, (), JobState.WAITING if view.tier is Tier.NONE else JobState.PAUSED),
+        failures=view.failures + 1,
+        partitions=(),
+        prepared=False,
+        preparing=False,
+        reason=view.reason if view.verdict else f"failed: {reason}",
+    )
+    state.put_view(view, now)
+    if view.verdict:
+        state.unsettle((job_id, ""))  # Whoever was to end it is no more, or has not been told yet.
+
+
+def forget_tenants(state: State, view: JobView) -> None:
+    """Nothing is left of what the job's tenants held, or were to get."""
+    job_id = view.job.id
+    if state.leaving.live:
+        for tenancy in view.tenancies:
+            state.leaving.drop(f"{job_id}/{tenancy.task}")
+    if state.unsettled:
+        state.unsettled = tuple(key for key in state.unsettled if key[0] != job_id)
+
+
+def node_lost(state: State, event: NodeLost) -> None:
+    """A node is gone, and with it all that ran there."""
+    _node_lost(state, event.node, event.reason)
+
+
+def _node_lost(state: State, node: str, reason: str) -> None:
+    known = state.nodes.live.get(node)
+    if known is None or not known.up:
+        return
+    state.alarm = True
+    why = f"node '{node}' was lost" + (f": {reason}" if reason else "")
+    reached = {
+        (v.job.id, t.task)
+        for v in state.jobs.values()
+        for t in v.tenancies
+        for h in (t.holding, t.coming)
+        if h is not None and any(s.node == node for s in h.slices)
+    }
+    for job_id, task in sorted(reached):
+        _evict(state, job_id, task, why)
+    for partition in [p for p in state.partitions.values() if any(s.node == node for s in p.slices)]:
+        for tenant in partition.tenants:
+            _fall_back(state, tenant, partition.id, why)
+    for who, slices in state.leaving.items():
+        if any(s.node == node for s in slices):
+            state.leaving.drop(who)
+    state.nodes.put(node, replace(known, up=False, use=None))
+    state.capacity = state.capacity.lose(node)
+
+
+def _evict(state: State, job_id: str, task: str, why: str) -> None:
+    """A tenant is gone. A job whose other tasks still run goes on; else it waits again."""
+    view = state.jobs.live.get(job_id)
+    if view is None:
+        return
+    if not any(t.task != task for t in view.tenancies):
+        _fail(state, job_id, why)
+        return
+    for pid in view.partitions:
+        partition = state.partitions.live[pid]
+        others = tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task))
+        if len(others) < len(partition.tenants):
+            state.change_tenants(partition, others)
+    view = state.jobs.live[job_id]
+    left = tuple(p for p in view.partitions if _is_tenant(state, p, job_id))
+    tenancies = tuple(t for t in view.tenancies if t.task != task)
+    state.leaving.drop(f"{job_id}/{task}")
+    state.settle((job_id, task))
+    now = state.accounted(view, tenancies, view.state)
+    state.put_view(view, replace(now, partitions=left, failures=view.failures + 1, reason=why))
+
+
+def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
+    """A tenant shall go where it cannot go any more: it stays where it is, if that is promised to nobody else."""
+    job_id, task = tenant.job, tenant.task
+    partition = state.partitions.live[pid]
+    state.change_tenants(partition, tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task)))
+    view = state.jobs.live[job_id]
+    left = tuple(p for p in view.partitions if _is_tenant(state, p, job_id))
+    held = next((t.coming or t.holding for t in view.tenancies if t.task == task), None)
+    if held is not None and held.partition not in state.partitions:
+        taken: list[str] = []
+        capacity = state.capacity.exchange((), held.slices, taken)
+        if not taken:
+            back = Partition(held.partition, held.slices, (Tenant(job_id, held.replicas, task, held.boundary),))
+            state.capacity = capacity
+            state.partitions.put(back.id, back)
+            state.count(back, 1)
+            left = (*left, back.id)
+    now = replace(view, partitions=left, reason=why)
+    if not view.tenancies:
+        now = replace(now, prepared=False, preparing=False)  # It stood ready there, or nobody will say that it does.
+    state.put_view(view, now)
+    state.note_leaving(view)
+    state.unsettle((job_id, task))
+
+
+def _is_tenant(state: State, pid: str, job_id: str) -> bool:
+    partition = state.partitions.live.get(pid)
+    return partition is not None and any(t.job == job_id for t in partition.tenants)
+
+
+def node_joined(state: State, event: NodeJoined) -> None:
+    """A node is there: a new one, one that was lost, or one that has changed meanwhile."""
+    node = event.node
+    state.alarm = state.freed = True
+    known = state.nodes.live.get(node.id)
+    if known is not None and known.node == node:
+        if not known.up:
+            state.capacity = state.capacity.regain(node.id)
+        state.nodes.put(node.id, NodeView(node))
+        return
+    if known is not None and known.up:
+        _node_lost(state, node.id, "it came back with another capacity")
+    state.nodes.put(node.id, NodeView(node))
+    capacity = Capacity.of(v.node for v in state.nodes.values())
+    for view in state.nodes.values():
+        if not view.up:
+            capacity = capacity.lose(view.node.id)
+    for partition in state.partitions.values():
+        capacity = capacity.take(partition.slices)
+    state.capacity = capacity

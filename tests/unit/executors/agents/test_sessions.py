@@ -1,0 +1,97 @@
+"""Who is there, and who is taken for lost."""
+
+from threading import Thread
+
+import pytest
+
+from hocket.agent.protocol import RunKey, Stop
+from hocket.control.state import State, empty
+from hocket.executors.agents import sessions as sessions_module
+from hocket.executors.agents.executor import AgentExecutor
+from hocket.executors.agents.sessions import Sessions, UnknownSession
+from hocket.model.event import NodeLost
+from hocket.model.resources import Node
+
+LEASE_S = 15.0
+
+
+class World:
+    """A controller's executor that looks when it is told to, agents that are heard when the test says so."""
+
+    def __init__(self, monkeypatch, lease_s=LEASE_S):
+        self.now_s = 1000.0
+        monkeypatch.setattr(sessions_module, "monotonic", lambda: self.now_s)
+        self.sessions = Sessions(lease_s)
+        state = State(empty([Node("n0", 1), Node("n1", 1)]), lambda _view, _now_s: ())
+        self.executor = AgentExecutor(state, self.sessions, clock=lambda: self.now_s)
+        self.ids = {node: self.sessions.open(node, "127.0.0.1") for node in ("n0", "n1")}
+
+    def after(self, seconds, *heard):
+        """Time passes in which all threads stand still; agents are heard at its end. The nodes that are lost then."""
+        self.now_s += seconds
+        for node in heard:
+            self.sessions.node_of(self.ids[node])
+        _now_s, events = self.executor.wait(self.now_s)
+        return [event.node for event in events if isinstance(event, NodeLost)]
+
+
+@pytest.fixture
+def world(monkeypatch):
+    return World(monkeypatch)
+
+
+def test_a_node_that_is_silent_for_longer_than_its_lease_is_lost(world):
+    for _ in range(15):
+        assert world.after(1.0, "n0") == []
+    assert world.after(1.0, "n0") == ["n1"]
+
+
+def test_a_controller_that_was_stopped_itself_takes_nobody_for_lost(world):
+    world.after(1.0)
+    assert world.after(600.0) == []
+    for _ in range(14):
+        assert world.after(1.0, "n0") == []
+    assert world.after(2.0, "n0") == ["n1"], "from then on each has its lease"
+
+
+def test_a_controller_that_was_stopped_while_agents_had_yet_to_say_hello_waits_for_them(world):
+    world.sessions.end_all()
+    world.after(1.0)
+    assert world.after(600.0) == []
+    world.ids["n0"] = world.sessions.open("n0", "127.0.0.1")
+    for _ in range(15):
+        assert world.after(1.0, "n0") == []
+    assert world.after(1.0, "n0") == ["n1"]
+
+
+def test_a_controller_whose_cycles_all_take_long_loses_a_silent_node_all_the_same(world):
+    assert world.after(10.0, "n0") == []
+    assert world.after(10.0, "n0") == []
+    assert world.after(10.0, "n0") == ["n1"]
+
+
+def test_a_lease_shorter_than_a_wait_is_kept(monkeypatch):
+    world = World(monkeypatch, lease_s=0.5)
+    world.after(0.1)
+    assert world.after(1.0, "n0") == ["n1"]
+
+
+def test_when_all_sessions_end_every_agent_must_say_hello(world):
+    world.sessions.end_all()
+    with pytest.raises(UnknownSession):
+        world.sessions.orders(world.ids["n0"], 0, 0.0)
+    assert not world.sessions.has("n1")
+
+
+def test_nothing_is_told_between_the_last_orders_and_the_silence(world):
+    last, late = Stop(RunKey("a", 1), 5.0), Stop(RunKey("b", 1), 5.0)
+    other = Thread(target=lambda: world.sessions.tell("n0", [late]))
+
+    def orders():
+        yield "n0", last
+        other.start()
+        other.join(0.2)  # It must wait for us; if it need not, it is done by then.
+
+    world.sessions.hush(orders())
+    other.join()
+    assert [o.order for o in world.sessions.orders(world.ids["n0"], 0, 0.0)] == [last]
