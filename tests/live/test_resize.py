@@ -16,7 +16,7 @@ import pytest
 from tests.live.at_rest import complaints, orphans
 from tests.live.controller import LiveController, awaited
 
-from hocket.agent.events import read_events
+from hocket.agent.tail import facts
 
 HERE = Path(__file__).parent
 TRAIN = HERE.parents[1] / "examples" / "train_torch.py"
@@ -107,7 +107,7 @@ def test_a_job_shrinks_for_a_newcomer_and_grows_when_that_has_ended(cluster: Clu
 
 def started(cluster: Cluster, job: str, run: int) -> list[dict[str, Any]]:
     path = cluster.home / "agent" / "runs" / job / str(run) / "events.jsonl"
-    return [event for event in read_events(str(path))[0] if event["event"] == "started"]
+    return [event for event, _ in facts(str(path), 0) if event["event"] == "started"]
 
 
 @pytest.mark.parametrize("resize", ["early"], indirect=True)

@@ -67,7 +67,8 @@ class Attempt:
             try:
                 os.makedirs(self._spec.checkpoint_dir, exist_ok=True)
             except OSError as error:
-                self._cannot_start(f"folder '{self._spec.checkpoint_dir}' cannot be made: {error.strerror}")
+                reason = f"folder '{self._spec.checkpoint_dir}' cannot be made: {error.strerror}"
+                self._cannot_start(reason, child.may_pass(error.errno or 0))
                 return
         if self._spec.warm:
             self._prepare()
@@ -136,7 +137,7 @@ class Attempt:
         try:
             begun = [child.start(self._command.argv, self._spec.cwd, env) for env in self._environments(given)]
         except (child.CannotStart, ValueError) as error:
-            self._cannot_start(str(error))
+            self._cannot_start(str(error), isinstance(error, child.CannotStart) and error.passing)
             return
         self._started([pid for pid, _ in begun], [output for _, output in begun], warm=False)
 
@@ -148,9 +149,9 @@ class Attempt:
         resumed = self._argv is not self._spec.argv
         self._events.add("started", pids=pids, warm=warm, resumed=resumed)
 
-    def _cannot_start(self, reason: str) -> None:
+    def _cannot_start(self, reason: str, passing: bool) -> None:
         end_leftovers(self._spec.mark, (), os.getpid())
-        self._events.add("cannot-start", reason=reason)
+        self._events.add("cannot-start", reason=reason, passing=passing)
         self.is_over = True
 
     def _environments(self, given: dict[str, str], to_run: bool = True) -> list[dict[str, str]]:

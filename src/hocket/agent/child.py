@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 
@@ -12,11 +13,21 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _prctl = ctypes.CDLL(None).prctl
+_PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT)
 _SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 class CannotStart(Exception):
     """A process could not be started; the message names the command or the folder, and why."""
+
+    def __init__(self, what: str, number: int) -> None:
+        super().__init__(f"{what}: {os.strerror(number)}")
+        self.passing = may_pass(number)
+
+
+def may_pass(number: int) -> bool:
+    """Whether that error is about the machine at this moment: too few processes, too little memory or space."""
+    return number in _PASSING
 
 
 def adopt_orphans() -> None:
@@ -32,7 +43,7 @@ def start(argv: list[str], cwd: str, env: dict[str, str], inherited: tuple[int, 
         printed, output = os.pipe()
         pid = os.fork()
     except OSError as error:
-        raise CannotStart(f"command '{argv[0]}' cannot be started: {error.strerror}") from error
+        raise CannotStart(f"command '{argv[0]}' cannot be started", error.errno or 0) from error
     if pid == 0:
         _become(argv, cwd, env, output, inherited, tell, sidecar)
     os.close(tell)
@@ -45,7 +56,7 @@ def start(argv: list[str], cwd: str, env: dict[str, str], inherited: tuple[int, 
     os.waitpid(pid, 0)
     step, number = trouble.split()
     what = f"folder '{cwd}' cannot be entered" if step == b"chdir" else f"command '{argv[0]}' cannot be started"
-    raise CannotStart(f"{what}: {os.strerror(int(number))}")
+    raise CannotStart(what, int(number))
 
 
 def _become(

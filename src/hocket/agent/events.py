@@ -1,4 +1,4 @@
-"""The facts of one attempt: `events.jsonl` in its run folder, appended by the sidecar and read by whoever comes.
+"""The facts of one attempt: `events.jsonl` in its run folder, appended by the sidecar and read by the agent (`tail`).
 
 One JSON object a line: `n` (1, 2, 3 …), `at` (seconds since 1970), `event`, and what belongs to it. A line counts once
 its newline is there.
@@ -63,17 +63,6 @@ class Events:
         while block := os.read(self._fd, 1 << 20):
             data += block
         return data
-
-
-def read_events(path: str, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The whole facts from a byte on, and the byte to go on from next time. None while there is no file."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(offset)
-            found, size = _whole(file.read())
-    except FileNotFoundError:
-        return [], offset
-    return found, offset + size
 
 
 def _whole(data: bytes) -> tuple[list[dict[str, Any]], int]:

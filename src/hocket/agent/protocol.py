@@ -18,7 +18,7 @@ again. Orders are numbered from 1 in each session; asking `after=N` says that al
 twice; a run's reports are numbered by its sidecar, and the controller passes over those it has heard.
 
 A **run** is one attempt of a job on one node: (job, number). The controller numbers them; a later run of a job has a
-larger number, and an agent never has two of a job at once.
+larger number. An agent has at most one of a job that has devices; beside it the next one may stand prepared, without.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class Report(Struct, frozen=True):
     """One line of a run's `events.jsonl`, or with number 0 what the agent itself has to say.
 
     That is `lost` (its sidecar died and what was left of it is killed, or it is not known here; it never starts again),
-    `cannot-start` (there is no space for its folder), or `prepared` with `warm` false (what stood prepared died; it can
-    still be run, cold).
+    `cannot-start` (it cannot be begun here; `passing` says that this is for want of space, processes or open files, and
+    not the job's fault), or `prepared` with `warm` false (what stood prepared died; it can still be run, cold). Of a
+    sidecar, `cannot-start` means that the job's command or folder will not do, unless it is `passing` too.
     """
 
     run: RunKey

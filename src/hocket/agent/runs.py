@@ -76,7 +76,7 @@ class Runs:
                 if not isinstance(error, OSError):
                     complain(f"bug: {traceback.format_exc()}")
                 if isinstance(order, Prepare | Run):
-                    self._refuse(order.run, str(error))
+                    self._refuse(order.run, error)
                 else:
                     complain(f"order {order} failed: {error}")
             self._changed.notify_all()
@@ -240,9 +240,10 @@ class Runs:
             self._state.forget(job)
             self._forgetting.discard(job)
 
-    def _refuse(self, key: RunKey, reason: str) -> None:
-        complain(f"run {key.number} of job '{key.job}' cannot start: {reason}")
-        report = Report(key, 0, time.time(), "cannot-start", {"reason": reason})
+    def _refuse(self, key: RunKey, error: Exception) -> None:
+        complain(f"run {key.number} of job '{key.job}' cannot start: {error}")
+        why = {"reason": str(error), "passing": isinstance(error, OSError)}  # Space, processes and files come back.
+        report = Report(key, 0, time.time(), "cannot-start", why)
         if key.number not in self._by_job.get(key.job, {}):
             self._refused[key] = report
         self._unsaid.say(report)

@@ -85,7 +85,19 @@ def _folder(given: Path | None) -> Iterator[Path]:
 @contextmanager
 def _controller(folder: Path) -> Iterator[None]:
     """A controller of its own, that is gone afterwards, whatever happens."""
-    command = [sys.executable, "-m", "hocket", "up", "--home", str(folder), "--gpus", str(DEVICES), "--name", "demo"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "hocket",
+        "up",
+        "--home",
+        str(folder),
+        "--gpus",
+        str(DEVICES),
+        "--name",
+        "demo",
+    ]
     command += ["--policy", POLICY[0], "--param", POLICY[1]]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(folder / "up.log", "wb") as log:

@@ -111,7 +111,8 @@ def _detached(home: Home) -> None:
     with refusing():
         home.make()
         log = open(home.log, "ab")  # noqa: SIM115 - handed to the child
-    command = [sys.executable, "-m", "hocket", *(word for word in sys.argv[1:] if word != "--detach")]
+    # -P: nothing that lies where we are is run.
+    command = [sys.executable, "-P", "-m", "hocket", *(word for word in sys.argv[1:] if word != "--detach")]
     began = home.log.stat().st_size
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     log.close()

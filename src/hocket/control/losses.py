@@ -11,6 +11,7 @@ from hocket.model.partition import Partition, Tenant
 from hocket.model.view import Hold, JobState, JobView, NodeView, Tier
 
 LONGEST_REST_S = 600.0  # between two tries of a job that breaks again and again
+LEAST_REST_S = 1.0  # of one that is lost again and again, whatever its backoff: nobody counts those tries
 
 
 def run_lost(state: State, event: JobFailed) -> None:
@@ -29,13 +30,13 @@ def run_lost(state: State, event: JobFailed) -> None:
             state.put_view(view, broken)
     elif before := view.failures - view.crashes - 1:
         # It was lost before, which may be its own doing: it rests if it ran for less than that, and no try is counted.
-        _rest(state, view, view, before - 1, ran_s)
+        _rest(state, view, view, before - 1, ran_s, least_s=LEAST_REST_S)
 
 
-def _rest(state: State, view: JobView, broken: JobView, times: int, ran_s: float = 0.0) -> bool:
+def _rest(state: State, view: JobView, broken: JobView, times: int, ran_s: float = 0.0, least_s: float = 0.0) -> bool:
     """Hold the job for a while, the longer the more often it broke; False if it need not rest."""
     job_id = view.job.id
-    rest_s = min(view.job.backoff_s * 2.0 ** min(times, 30), LONGEST_REST_S)
+    rest_s = max(least_s, min(view.job.backoff_s * 2.0 ** min(times, 30), LONGEST_REST_S))
     if not rest_s or rest_s <= ran_s or view.held:
         return False
     until_s = state.now_s + rest_s

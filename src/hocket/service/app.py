@@ -6,12 +6,16 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
+from math import inf
 from secrets import compare_digest, token_hex
 from threading import Event as Flag
 from time import time
 from typing import Any, TypeVar
 
 import msgspec
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
@@ -21,16 +25,14 @@ from starlette.requests import ClientDisconnect
 from hocket import __version__
 from hocket.agent.protocol import Heard, Hello, ReadLog, Report, Welcome
 from hocket.control.state import State
-from hocket.executors.agents.executor import Refused
 from hocket.executors.agents.runs import nodes_of
 from hocket.executors.agents.sessions import UnknownSession
-from hocket.model.event import Event, JobAsked, JobRefused, JobSubmitted, Wish
-from hocket.model.job import Job
+from hocket.model.event import Event, JobAsked, Wish
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
-from hocket.service.catalogue import Catalogue
 from hocket.service.engine import Engine, Unavailable
-from hocket.service.job_spec import MOST_JOBS, JobSpec, SpecError, checked, jobs_of, read_specs
+from hocket.service.intake import Intake
+from hocket.service.job_spec import MOST_JOBS, JobSpec, SpecError, checked, read_specs
 from hocket.service.record import Record
 from hocket.service.shelf import ShelfError
 from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
@@ -58,7 +60,9 @@ class Api:
         self.go_down = go_down
         self._token = token.encode()
         self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
-        self.broadcast = Broadcast()
+        self.intake = Intake(engine)
+        self.polls = CapacityLimiter(inf)  # Each agent has a thread that waits for orders, and takes nobody else's.
+        self.broadcast = Broadcast(self.change)
         engine.changed.append(self.broadcast.say)
 
     def admits(self, request: Request) -> bool:
@@ -71,7 +75,8 @@ class Api:
         try:
             return future.result(_PATIENCE_S)
         except NotYet as error:
-            raise Problem(503, "the controller does not answer in time") from error
+            late = f"the controller did not come to it within {_PATIENCE_S:g} s; it may still be accepted"
+            raise Problem(503, f"{late} (`hocket jobs` shows it)") from error
         except (Unavailable, RuntimeError) as error:
             raise Problem(503, str(error)) from error
 
@@ -86,6 +91,13 @@ class Api:
         """One job in one line."""
         engine = self.engine
         return rows.row(record, engine.snapshot.jobs.get(record.job.id), now_s, engine.catalogue.queue_reason)
+
+    def change(self, job_id: str) -> bytes:
+        """A job that changed, for those who listen; nothing if it cannot be looked up."""
+        with suppress(ShelfError):
+            if (record := self.engine.catalogue.get(job_id)) is not None:
+                return b"event: job\ndata: " + msgspec.json.encode(self.row(record, time())) + b"\n\n"
+        return b""
 
 
 def decoded(body: bytes, kind: type[T]) -> T:
@@ -145,7 +157,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
                 checked(spec)
         except SpecError as error:
             raise Problem(400, str(error)) from error
-        return answer({"jobs": await run_in_threadpool(_submitted, api, specs)})
+        return answer({"jobs": await run_in_threadpool(api.accepted, api.intake.submit(specs))})
 
     @app.get("/v1/jobs")
     def jobs(all: bool = False, owner: str = "", limit: int = 100_000) -> Response:  # noqa: A002 - the API's word
@@ -218,56 +230,6 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
 
 
-def _submitted(api: Api, specs: list[JobSpec]) -> list[dict[str, str]]:
-    names: list[str] = []
-
-    def make(state: State, now_s: float) -> list[Event]:
-        names.clear()
-        catalogue = api.engine.catalogue
-        events: list[Event] = []
-        new: set[str] = set()
-        for spec in specs:
-            base = spec.id or _made_up(spec, state.submissions + len(events), catalogue, new)
-            for job in jobs_of(spec, base):
-                names.append(job.id)
-                if reason := _unknown_leader(job, catalogue, new):
-                    events.append(JobRefused(now_s, job.id, reason))
-                elif job.id not in state.jobs.live and catalogue.known(job.id) is not None:
-                    reason = f"job '{job.id}': id must be unique, and a job that is over has it"
-                    events.append(JobRefused(now_s, job.id, reason))
-                else:
-                    new.add(job.id)
-                    events.append(JobSubmitted(now_s, job))
-        return events
-
-    def result(refused: Refused) -> list[dict[str, str]]:
-        return [{"id": name, "refused": refused.get(name, "")} for name in names]
-
-    found: list[dict[str, str]] = api.accepted(api.engine.executor.post(make, result))
-    return found
-
-
-def _unknown_leader(job: Job, catalogue: Catalogue, new: set[str]) -> str:
-    for first in job.after:
-        leader = catalogue.known(first)
-        if leader is None and first not in new:
-            return f"job '{job.id}': after must name jobs, and there is no '{first}'"
-        if leader is not None and leader.verdict in ("failed", "stopped", "overran"):
-            return f"job '{job.id}': after names '{first}', which is over: {leader.verdict}"
-    return ""
-
-
-def _made_up(spec: JobSpec, number: int, catalogue: Catalogue, new: set[str]) -> str:
-    """A name from the command: `train-12`."""
-    words = [w for w in spec.command if w.endswith(".py")] or [spec.command[0]]
-    stem = os.path.basename(words[0]).removesuffix(".py")
-    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:60].strip("-.") or "job"
-    number += 1
-    while (name := f"{stem}-{number}") in new or catalogue.known(name) or catalogue.known(f"{name}-0"):
-        number += 1
-    return name
-
-
 def _log(api: Api, record: Record, offset: int, limit: int, attempt: int) -> Response:
     view = api.engine.snapshot.jobs.get(record.job.id)
     addresses = api.engine.sessions.addresses()
@@ -315,20 +277,9 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         return answer({"nodes": rows.nodes(api.engine.snapshot)})
 
     @app.get("/v1/events")
-    def events() -> StreamingResponse:
+    async def events() -> StreamingResponse:
         """Changes of jobs as they come (server-sent events)."""
-
-        changes = api.broadcast.listen()
-
-        def told() -> Any:
-            for job_id in changes:
-                record = api.engine.catalogue.get(job_id) if job_id else None
-                if record is None:
-                    yield b": still here\n\n"
-                else:
-                    yield b"event: job\ndata: " + msgspec.json.encode(api.row(record, time())) + b"\n\n"
-
-        return StreamingResponse(told(), media_type="text/event-stream")
+        return StreamingResponse(api.broadcast.listen(), media_type="text/event-stream")
 
     @app.post("/v1/down", openapi_extra=_body({"type": "object", "properties": {"grace_s": {"type": "number"}}}))
     async def down(request: Request) -> Response:
@@ -356,9 +307,10 @@ def _add_agents(app: FastAPI, api: Api) -> None:
         return answer(Heard(await run_in_threadpool(api.accepted, engine.executor.report(said, node))))
 
     @app.get("/v1/agents/{session}/orders", include_in_schema=False)
-    def orders(session: str, after: int = 0) -> Response:
+    async def orders(session: str, after: int = 0) -> Response:
+        wait_s = min(POLL_S, engine.sessions.lease_s / 3)
         try:
-            return answer(engine.sessions.orders(session, after, min(POLL_S, engine.sessions.lease_s / 3)))
+            return answer(await run_sync(engine.sessions.orders, session, after, wait_s, limiter=api.polls))
         except UnknownSession as error:
             raise Problem(410, "say hello again") from error
 

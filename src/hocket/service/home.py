@@ -88,5 +88,7 @@ class Home:
 
     def sweep(self) -> None:
         """Remove what a controller left that was killed as it wrote."""
-        for part in self.path.glob("*.part"):
-            part.unlink(missing_ok=True)
+        for whole in (self.token_file, self.url_file, self.ca_file):  # The folder may be a user's own.
+            for part in self.path.glob(f"{whole.name}.*.part"):
+                if part.name[len(whole.name) + 1 : -len(".part")].isdecimal():
+                    part.unlink(missing_ok=True)

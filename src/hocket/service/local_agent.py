@@ -27,7 +27,7 @@ class LocalAgent:
 
     def __init__(self, home: Home, url: str, options: list[str]) -> None:
         self._home = home
-        module = [sys.executable, "-m", "hocket.agent.node"]
+        module = [sys.executable, "-P", "-m", "hocket.agent.node"]  # -P: nothing that lies where we are is run.
         where = ["--url", url, "--token-file", str(home.token_file), "--state", str(home.agent)]
         where += ["--ca", str(home.ca_file)] if home.ca_file.exists() else []
         self._command = [*module, *where, *options]

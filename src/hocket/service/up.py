@@ -23,7 +23,7 @@ from hocket.service.local_agent import LocalAgent
 
 _log = logging.getLogger("hocket")
 _AGENT_S = 15.0  # for the agent to say hello
-_THREADS = 200  # for calls that wait: each agent has one that waits for orders
+_THREADS = 200  # for calls that wait for a cycle, or for an agent's answer
 
 
 class Up:

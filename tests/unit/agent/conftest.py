@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from hocket.agent import run_folder
-from hocket.agent.events import read_events
 from hocket.agent.leftovers import end_leftovers
 from hocket.agent.logs import log_files
+from hocket.agent.tail import facts
 
 PATIENCE_S = 120.0  # far more than anything here takes
 
@@ -44,8 +44,8 @@ class Run:
         return self
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        found, _ = read_events(str(self.folder / run_folder.EVENTS))
-        return [e for e in found if kind in (None, e["event"])]
+        found = facts(str(self.folder / run_folder.EVENTS), 0)
+        return [e for e, _ in found if kind in (None, e["event"])]
 
     def story(self) -> list[str]:
         """What happened, but what it used: of that, a slow machine tells more often."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,7 +17,10 @@ from typing import Any
 import pytest
 
 from hocket.agent import run_folder
-from hocket.agent.events import Events, read_events
+from hocket.agent.attempt import Attempt
+from hocket.agent.events import Events
+from hocket.agent.spec import read_spec
+from hocket.agent.tail import facts
 
 
 def script(path: Path, text: str, mode: int = 0o755) -> Path:
@@ -221,6 +225,40 @@ def test_a_bad_spec_names_the_field_and_the_rule(prepared_run: Any, field: str, 
     assert reason in job.complaints()
 
 
+def start_within(monkeypatch: pytest.MonkeyPatch, job: Any, call: str, number: int) -> dict[str, Any]:
+    """Begin an attempt in this process, where a call of the system fails; what it says."""
+    spec = read_spec(str(job.folder / "spec.json"))
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, call, fail)
+        Attempt(str(job.folder), spec, Events(str(job.folder / "events.jsonl"))).begin()
+    (event,) = job.events()
+    assert event["event"] == "cannot-start"
+    return dict(event)
+
+
+@pytest.mark.parametrize("call", ["fork", "pipe", "makedirs"])
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOSPC, errno.EMFILE], ids=os.strerror)
+def test_what_a_machine_lacks_for_a_moment_is_said_to_pass(
+    prepared_run: Any, monkeypatch: pytest.MonkeyPatch, call: str, number: int, tmp_path: Path
+) -> None:
+    job = prepared_run("true", checkpoint_dir=str(tmp_path / "saved"))
+    event = start_within(monkeypatch, job, call, number)
+    assert event["passing"]
+    assert os.strerror(number) in event["reason"]
+
+
+def test_a_folder_that_may_not_be_made_does_not_pass(
+    prepared_run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job = prepared_run("true", checkpoint_dir=str(tmp_path / "saved"))
+    assert not start_within(monkeypatch, job, "makedirs", errno.EACCES)["passing"]
+    assert not prepared_run("/no/such/program").launch().wait_for("cannot-start")["passing"]
+
+
 def test_a_spec_that_is_no_json_is_refused(prepared_run: Any) -> None:
     job = prepared_run("true")
     (job.folder / "spec.json").write_text('{"job": ')
@@ -331,11 +369,10 @@ def test_a_torn_line_is_never_taken_for_a_whole_one_and_is_repaired(tmp_path: Pa
     whole = Path(path).read_bytes()
     for torn in (b'{"n":2,"at":1.0,"event":"exi', b'{"n":2}', b"\0\0\0\0\n\0\0", b"null\n", b'{"event":"x"}\n'):
         Path(path).write_bytes(whole + torn)
-        assert [e["about"] for e in read_events(path)[0]] == ["first"]
-        assert read_events(path)[1] == len(whole)
+        assert [(e["about"], end) for e, end in facts(path, 0)] == [("first", len(whole))]
         Events(path).add("warning", about="second")
-        assert [(e["n"], e["about"]) for e in read_events(path)[0]] == [(1, "first"), (2, "second")]
-    assert [e["about"] for e in read_events(path, len(whole))[0]] == ["second"]
+        assert [(e["n"], e["about"]) for e, _ in facts(path, 0)] == [(1, "first"), (2, "second")]
+    assert [e["about"] for e, _ in facts(path, len(whole))] == ["second"]
 
 
 def test_after_a_sidecar_died_in_the_middle_of_a_line_the_attempt_begins_again(run: Any, tmp_path: Path) -> None:
@@ -354,7 +391,8 @@ def test_after_a_sidecar_died_in_the_middle_of_a_line_the_attempt_begins_again(r
 
 FULL = """
 import json, resource, sys
-from hocket.agent.events import Events, read_events
+from hocket.agent.events import Events
+from hocket.agent.tail import facts
 path = sys.argv[1]
 events = Events(path)
 events.add("started")
@@ -362,9 +400,9 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
 events.add("progress", epoch=1)
 events.add("use", cores=1)
 events.add("exited", code=0)
-before = [e["event"] for e in read_events(path)[0]], events.flush()
+before = [e["event"] for e, _ in facts(path, 0)], events.flush()
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-print(json.dumps([before, events.flush(), [(e["n"], e["event"]) for e in read_events(path)[0]]]))
+print(json.dumps([before, events.flush(), [(e["n"], e["event"]) for e, _ in facts(path, 0)]]))
 """
 
 

@@ -114,6 +114,16 @@ def test_a_job_that_is_lost_again_and_again_soon_after_its_start_rests_longer_ea
     assert world.snapshot.jobs["a"].crashes == 0
 
 
+def test_whatever_its_backoff_a_job_that_is_lost_again_and_again_rests_for_a_second():
+    world = harness()
+    submit(world, Job("a", backoff_s=0.0))
+    assert kinds(lose(world, 1.0)) == [(Start, "a")]
+    for at_s in (1.5, 3.0, 4.5):
+        assert lose(world, at_s) == []
+        assert world.controller.next_timer_s() == at_s + 1.0
+        assert kinds(world.tell(at_s=at_s + 1.0)) == [(Start, "a")]
+
+
 def test_a_job_that_is_lost_after_it_has_run_for_long_starts_again_at_once_however_often_it_was():
     world = harness()
     submit(world, Job("a", retries=0, backoff_s=10.0))

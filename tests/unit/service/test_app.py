@@ -1,12 +1,20 @@
 """The API: what it accepts, what it refuses and in which words, and what it never shows."""
 
 import asyncio
+import gc
 import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
+from threading import Event as Flag
 
 import msgspec
 import pytest
 from tests.unit.service.conftest import TOKEN
+
+from hocket.control.journal import JournalError
 
 JOB = {"command": ["python", "train.py"], "cwd": "/"}
 
@@ -79,7 +87,82 @@ def test_what_the_cluster_can_never_hold_is_refused_and_the_others_go_on(client)
 def test_names_are_used_once(client):
     submit(client, {**JOB, "id": "a"})
     assert "unique" in submit(client, {**JOB, "id": "a"})[0]["refused"]
-    assert "unique" in submit(client, {**JOB, "id": "b"}, {**JOB, "id": "b"})[1]["refused"]
+    first, second = submit(client, {**JOB, "id": "b"}, {**JOB, "id": "b"})
+    assert first["refused"] == ""
+    assert "unique" in second["refused"]
+    assert client.get("/v1/jobs/b").status == 200
+
+
+@contextmanager
+def busy(engine, waiting):
+    """The controller's thread stands in a cycle; it goes on when so many calls wait for the next one."""
+    stands, go_on = Flag(), Flag()
+
+    def make(_state, _now_s):
+        stands.set()
+        go_on.wait(120)
+        return []
+
+    engine.executor.post(make)
+    assert stands.wait(120)
+    try:
+        yield
+        until = time.monotonic() + 120
+        while len(engine.executor._inbox) < waiting:
+            assert time.monotonic() < until
+            time.sleep(0.005)
+    finally:
+        go_on.set()
+
+
+def test_of_two_who_submit_one_name_at_the_same_time_one_is_accepted_and_told_so(client, engine):
+    with ThreadPoolExecutor(2) as pool:
+        with busy(engine, waiting=2):
+            calls = [pool.submit(submit, client, {**JOB, "id": "z"}) for _ in range(2)]
+        refused = sorted(call.result(120)[0]["refused"] for call in calls)
+    assert refused[0] == ""
+    assert "unique" in refused[1]
+    assert client.get("/v1/jobs/z").status == 200
+
+
+def test_names_that_are_made_up_at_the_same_time_differ(client, engine):
+    with ThreadPoolExecutor(4) as pool:
+        with busy(engine, waiting=4):
+            calls = [pool.submit(submit, client, {**JOB, **more}) for more in [{}, {}, {"array": 2}, {"array": 2}]]
+        told = [job for call in calls for job in call.result(120)]
+    assert [job["refused"] for job in told] == [""] * 6
+    assert len({job["id"] for job in told}) == 6
+
+
+def test_a_name_that_the_journal_could_not_take_may_be_used_again(client, engine, monkeypatch):
+    def full(_cycle):
+        raise JournalError("the disk is full")
+
+    monkeypatch.setattr(engine._last, "append", full)  # It goes on with another one.
+    assert client.post("/v1/jobs", {"jobs": [{**JOB, "id": "a"}]}).status == 503
+    assert submit(client, {**JOB, "id": "a"}) == [{"id": "a", "refused": ""}]
+
+
+def test_who_follows_a_job_that_is_refused_is_refused(client):
+    lead, follow = submit(client, {**JOB, "id": "lead", "sizes": [64]}, {**JOB, "id": "follow", "after": ["lead"]})
+    assert "largest that fits is 2" in lead["refused"]
+    assert "there is no 'lead'" in follow["refused"]
+    assert client.get("/v1/jobs/follow").status == 404
+
+
+def test_a_name_that_was_refused_may_be_used_in_the_same_call(client):
+    large, small = submit(client, {**JOB, "id": "a", "sizes": [64]}, {**JOB, "id": "a"})
+    assert "largest that fits is 2" in large["refused"]
+    assert small["refused"] == ""
+
+
+def test_who_is_not_answered_in_time_is_told_that_it_may_still_be_accepted(client, engine, monkeypatch):
+    with monkeypatch.context() as hasty, busy(engine, waiting=1):
+        hasty.setattr("hocket.service.app._PATIENCE_S", 0.05)
+        answer = client.post("/v1/jobs", {"jobs": [{**JOB, "id": "a"}]})
+        assert answer.status == 503
+        assert "may still be accepted" in answer.json()["error"]
+    assert "unique" in submit(client, {**JOB, "id": "a"})[0]["refused"]
 
 
 @pytest.mark.parametrize("name", ["../../etc", "a/b", "x\n", "\0", "y" * 201])
@@ -199,6 +282,51 @@ def test_changes_are_told_as_they_come(client, port):
     told = json.loads(answer.readline().removeprefix(b"data: "))
     assert (told["id"], told["state"]) == ("a", "starting")
     listener.close()
+
+
+@contextmanager
+def asking(port, count, path):
+    """So many who ask, and hear nothing for now."""
+    said = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        sockets = []
+        for _ in range(count):
+            sockets.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=120)))
+            sockets[-1].sendall(said)
+        yield sockets
+
+
+def test_those_who_listen_keep_nobody_waiting_and_leave_nothing(client, engine, port, monkeypatch):
+    monkeypatch.setattr("hocket.service.broadcast._SIGN_OF_LIFE_S", 3600.0)
+    with asking(port, 300, "/v1/events") as sockets:
+        assert all(b"200 OK" in each.recv(1000) for each in sockets)
+        assert client.get("/v1/status").status == 200
+        submit(client, {**JOB, "id": "a"})
+        assert all(b"event: job" in each.recv(1000) for each in sockets)
+    (say,) = engine.changed
+    until = time.monotonic() + 120
+    while len(say.__self__._listeners):
+        assert time.monotonic() < until
+        gc.collect()
+        time.sleep(0.005)
+
+
+def test_agents_that_wait_for_orders_keep_nobody_waiting(client, engine, port, monkeypatch):
+    monkeypatch.setattr("hocket.service.app.POLL_S", 3600.0)
+    monkeypatch.setattr(engine.sessions, "lease_s", 1e6)
+    session = engine.sessions.open("there", "127.0.0.1")
+    asked = []
+    orders = engine.sessions.orders
+    monkeypatch.setattr(engine.sessions, "orders", lambda *said: asked.append(said) or orders(*said))
+    with asking(port, 100, f"/v1/agents/{session}/orders"):
+        try:
+            until = time.monotonic() + 120
+            while len(asked) < 100:
+                assert time.monotonic() < until
+                time.sleep(0.005)
+            assert client.get("/v1/status").status == 200
+        finally:
+            engine.sessions.close()  # They go.
 
 
 @pytest.mark.parametrize("path", ["/v1/agents/hello", "/v1/jobs"])

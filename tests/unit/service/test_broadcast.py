@@ -1,19 +1,73 @@
 """Changes, told to whoever listens."""
 
+import asyncio
+import gc
+from threading import Thread
+
+import pytest
+
+from hocket.service import broadcast as broadcast_file
 from hocket.service.broadcast import Broadcast
 
 
+def say(broadcast: Broadcast, *jobs: str) -> None:
+    """As the controller's thread does."""
+    thread = Thread(target=broadcast.say, args=(list(jobs),))
+    thread.start()
+    thread.join()
+
+
 def test_who_listens_hears_of_all_that_comes_from_then_on_though_it_asks_later() -> None:
-    broadcast = Broadcast()
-    broadcast.say(["before"])
-    first, second = broadcast.listen(), broadcast.listen()
-    broadcast.say(["a", "b"])
-    assert [next(first), next(first)] == [next(second), next(second)] == ["a", "b"]
+    async def listen() -> list[bytes]:
+        broadcast = Broadcast(lambda job: f"<{job}>".encode() if job != "unknown" else b"")
+        say(broadcast, "before")
+        first, second = broadcast.listen(), broadcast.listen()
+        say(broadcast, "a", "b")
+        heard = [await anext(first), await anext(second)]
+        waiting = asyncio.ensure_future(anext(first))
+        await asyncio.sleep(0)
+        say(broadcast, "unknown")  # An empty part would end the answer.
+        say(broadcast, "c")
+        return [*heard, await waiting]
+
+    assert asyncio.run(listen()) == [b"<a><b>", b"<a><b>", b"<c>"]
+
+
+def test_a_listener_that_is_too_slow_misses_some_and_one_that_hears_nothing_is_told_that_all_is_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broadcast_file, "_WAITING", 2)
+    monkeypatch.setattr(broadcast_file, "_SIGN_OF_LIFE_S", 0.01)
+
+    async def listen() -> list[bytes]:
+        broadcast = Broadcast(str.encode)
+        listener = broadcast.listen()
+        say(broadcast, "a", "b", "c")
+        say(broadcast, "d")
+        await asyncio.sleep(0)
+        return [await anext(listener), await anext(listener)]
+
+    assert asyncio.run(listen()) == [b"ab", b": still here\n\n"]
 
 
 def test_nothing_is_kept_for_one_who_left_before_it_asked() -> None:
-    broadcast = Broadcast()
-    listener = broadcast.listen()
-    assert len(broadcast._listeners) == 1
-    del listener
-    assert len(broadcast._listeners) == 0
+    async def listen() -> list[int]:
+        broadcast = Broadcast(str.encode)
+        listener = broadcast.listen()
+        counts = [len(broadcast._listeners)]
+        del listener
+        gc.collect()
+        return [*counts, len(broadcast._listeners)]
+
+    assert asyncio.run(listen()) == [1, 0]
+
+
+def test_what_is_said_when_nobody_listens_any_more_is_no_error() -> None:
+    broadcast = Broadcast(str.encode)
+
+    async def listen() -> object:
+        return broadcast.listen()
+
+    listener = asyncio.run(listen())
+    say(broadcast, "a")
+    assert listener is not None

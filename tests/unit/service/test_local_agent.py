@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from hocket.agent import run_folder
-from hocket.agent.events import read_events
+from hocket.agent.folder_lock import LOCK
 from hocket.agent.state_folder import StateFolder
+from hocket.agent.tail import story
 from hocket.service import local_agent
 from hocket.service.home import Home
 from hocket.service.local_agent import LocalAgent, agents_of
@@ -48,10 +49,26 @@ def job(home: Home) -> Iterator[str]:
     spec = {"job": "sleeper", "attempt": 1, "mark": f"test-{os.getpid()}", "argv": argv, "cwd": "/", "grace_s": 1.0}
     run_folder.create(folder, spec)
     sidecar = run_folder.launch(folder)
-    awaited(lambda: any(fact["event"] == "started" for fact in read_events(f"{folder}/{run_folder.EVENTS}")[0]))
+    awaited(lambda: story(f"{folder}/{run_folder.EVENTS}").started)
     yield folder
     run_folder.send(folder, {"do": "kill"})
     sidecar.wait(120)
+
+
+@pytest.mark.slow
+def test_an_agent_does_not_run_what_lies_where_its_controller_was_started(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap = tmp_path / "here" / "argparse.py"
+    trap.parent.mkdir()
+    trap.write_text("from pathlib import Path\nPath(__file__).with_suffix('.was-run').touch()\n")
+    monkeypatch.chdir(trap.parent)
+    agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
+    agent.start()
+    was_run, lock = trap.with_suffix(".was-run"), home.agent / LOCK
+    awaited(lambda: was_run.exists() or (lock.exists() and bool(lock.read_text())))
+    agent.stop(60.0)
+    assert not was_run.exists()
 
 
 @pytest.mark.slow

@@ -71,7 +71,10 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
     """A run is no more: it finished, left as it was asked to, or broke."""
     job_id, run = view.job.id, report.run
     tenancy = tenancy_of(view)
-    if tenancy is None or run not in (present(view), coming(view)):
+    if tenancy is None:
+        # It starts cold when its turn comes: whoever is in its place must not wait for what cannot be prepared.
+        return [JobPrepared(now_s, job_id)] if view.preparing and run == coming(view) else []
+    if run not in (present(view), coming(view)):
         return []
     if run == coming(view) and tenancy.coming is None:
         return []  # One that was only prepared.
@@ -97,7 +100,10 @@ def _failed(job_id: str, report: Report, now_s: float) -> JobFailed:
     if report.event == "lost":
         return JobFailed(now_s, job_id, "its sidecar was lost", own=False)
     if report.event == "cannot-start":
-        return JobFailed(now_s, job_id, f"it cannot start: {fields.get('reason', '')}"[:500], final=True)
+        # An agent's own word (0) is about its node, a sidecar's about the job; what may pass is tried again.
+        by_node, passing = report.n == 0, bool(fields.get("passing"))
+        reason = f"it cannot start: {fields.get('reason', '')}"[:500]
+        return JobFailed(now_s, job_id, reason, final=not (by_node or passing), own=not (by_node and passing))
     if fields.get("hung"):
         return JobFailed(now_s, job_id, "it hung: no progress for too long")
     signal = fields.get("signal")

@@ -99,7 +99,25 @@ def test_a_run_that_a_full_disk_has_no_place_for_cannot_start(node: Node) -> Non
     report = node.hear(key, "cannot-start")
     assert report.n == 0
     assert "File too large" in report.fields["reason"]
+    assert report.fields["passing"]
     assert not os.path.exists(node.state.run("j", 1))
+    node.hear(node.run("j", 2, "true"), "exited")
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"), [(BlockingIOError(11, "no process left"), True), (TypeError("a bug"), False)], ids=repr
+)
+def test_what_keeps_an_agent_from_starting_a_sidecar_is_said_to_pass_unless_it_is_a_bug(
+    node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception, passing: bool
+) -> None:
+    def fail(_folder: str) -> None:
+        raise error
+
+    with monkeypatch.context() as full:
+        full.setattr(runs_file, "launched", fail)
+        key = node.run("j", 1, "true")
+    report = node.hear(key, "cannot-start")
+    assert (report.n, report.fields["passing"]) == (0, passing)
     node.hear(node.run("j", 2, "true"), "exited")
 
 
