@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.mlfs.kept import measured_factor
+from hocket.policies.mlfs.kept import Needs, measured_factor
 from hocket.policies.mlfs.movers import OnServer, next_mover
 from hocket.policies.mlfs.queue import Queue, in_order, priority_at_most, queue_of, task_priorities
 from hocket.policies.mlfs.seating import ALONE, Seating, Tasks, all_fit, tasks_of
@@ -271,7 +272,9 @@ class Round:
         """The tasks that placed jobs lack and that did not just leave a server, if a server has room for them."""
         draft, moved = self.draft, {(m.view.id, m.k) for m in self._moved}
         jobs, takes = self.snapshot.jobs.data(), draft.board.takes
-        wanted = [(rest, [t for t in line if t[1] not in draft.changed]) for rest, line in draft.wanted.items()]
+        wanted: list[tuple[Needs, Sequence[tuple[float, str, int]]]] = list(draft.wanted.items())
+        if draft.changed:
+            wanted = [(rest, [t for t in line if t[1] not in draft.changed]) for rest, line in wanted]
         for job_id in draft.changed & draft.places.keys():
             lacks = [(k, needs) for k, needs in draft.lacks(job_id) if (job_id, k) not in moved]
             wanted += [(needs[1:], [(needs[0], job_id, k)]) for k, needs in lacks]
@@ -341,14 +344,14 @@ class Round:
 
     def note_waiting(self) -> None:
         """Write down since when each task of a placed job has waited: (4) counts it, and nobody else knows."""
-        draft, now_s = self.draft, self.snapshot.now_s
+        draft, now_s, jobs = self.draft, self.snapshot.now_s, self.snapshot.jobs.data()
         for job_id in draft.short | (draft.changed & draft.places.keys()):
-            view = self.snapshot.jobs[job_id]
+            view = jobs[job_id]
             memo = draft.memos.get(job_id) or view.memo or {}
             known: dict[str, float] = memo.get("waits", {})
             lacks, graph = draft.lacks(job_id), view.job.tasks
-            if not lacks and not known:
-                continue
+            if len(lacks) == len(known) and job_id not in draft.changed:
+                continue  # Of so many, most have waited for long.
             assert graph is not None
             waits = {name: known.get(name, now_s) for name in [graph.tasks[k].id for k, _needs in lacks]}
             if waits != known:
