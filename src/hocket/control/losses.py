@@ -11,7 +11,7 @@ from hocket.model.partition import Partition, Tenant
 from hocket.model.view import Hold, JobState, JobView, NodeView, Tier
 
 LONGEST_REST_S = 600.0  # between two tries of a job that breaks again and again
-LEAST_REST_S = 1.0  # of one that is lost again and again, whatever its backoff: nobody counts those tries
+LEAST_REST_S = 1.0  # of one whose tries are limited and that is lost again and again, which is not counted
 
 
 def run_lost(state: State, event: JobFailed) -> None:
@@ -30,7 +30,7 @@ def run_lost(state: State, event: JobFailed) -> None:
             state.put_view(view, broken)
     elif before := view.failures - view.crashes - 1:
         # It was lost before, which may be its own doing: it rests if it ran for less than that, and no try is counted.
-        _rest(state, view, view, before - 1, ran_s, least_s=LEAST_REST_S)
+        _rest(state, view, view, before - 1, ran_s, least_s=0.0 if view.job.retries is None else LEAST_REST_S)
 
 
 def _rest(state: State, view: JobView, broken: JobView, times: int, ran_s: float = 0.0, least_s: float = 0.0) -> bool:

@@ -116,7 +116,7 @@ def test_a_job_that_is_lost_again_and_again_soon_after_its_start_rests_longer_ea
 
 def test_whatever_its_backoff_a_job_that_is_lost_again_and_again_rests_for_a_second():
     world = harness()
-    submit(world, Job("a", backoff_s=0.0))
+    submit(world, Job("a", retries=3, backoff_s=0.0))
     assert kinds(lose(world, 1.0)) == [(Start, "a")]
     for at_s in (1.5, 3.0, 4.5):
         assert lose(world, at_s) == []
