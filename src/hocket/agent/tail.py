@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -38,9 +39,18 @@ def _fact(line: bytes) -> dict[str, Any] | None:
     try:
         fact = _DECODE(line)
     except msgspec.DecodeError:
-        return None
+        fact = _odd(line)
     whole = isinstance(fact.get("n"), int) and isinstance(fact.get("at"), int | float)
     return fact if whole and isinstance(fact.get("event"), str) else None
+
+
+def _odd(line: bytes) -> dict[str, Any]:
+    """A line that is not quite JSON: a loss may be NaN or infinite, as Python's own reader and writer have it."""
+    try:
+        fact = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return fact if isinstance(fact, dict) else {}
 
 
 class Story(Struct, frozen=True):
