@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import time
+from typing import NoReturn
 
 from hocket.agent.complaints import complain
 from hocket.agent.conversation import Orders, Reports, converse
@@ -141,7 +142,7 @@ def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def main(arguments: list[str] | None = None, called: str = "python -m hocket.agent.node") -> int:
+def main(arguments: list[str] | None, called: str) -> int:
     """Run the agent; 0 when it was told to leave, 2 when it cannot go on."""
     options = _options(arguments, called)
     try:
@@ -152,7 +153,12 @@ def main(arguments: list[str] | None = None, called: str = "python -m hocket.age
     return agent.run()
 
 
-if __name__ == "__main__":
-    code = main()
+def run(arguments: list[str] | None = None, called: str = "python -m hocket.agent.node") -> NoReturn:
+    """Run the agent; the process ends with it."""
+    code = main(arguments, called)
     sys.stderr.flush()
     os._exit(code)  # A thread may stand in a call for orders, and Python would wait for nothing of it but its lock.
+
+
+if __name__ == "__main__":
+    run()

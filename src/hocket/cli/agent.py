@@ -10,11 +10,6 @@ def agent(ctx: typer.Context) -> None:
 
     Its options: `hocket agent --help`, and docs/machines.md.
     """
-    import os
-    import sys
+    from hocket.agent.node import run
 
-    from hocket.agent.node import main
-
-    code = main(ctx.args, "hocket agent")
-    sys.stderr.flush()
-    os._exit(code)  # A thread may stand in a call for orders.
+    run(ctx.args, "hocket agent")

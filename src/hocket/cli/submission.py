@@ -55,6 +55,15 @@ def specs_of(command: list[str] | None, files: Sequence[Path], options: dict[str
     return found
 
 
+def warn_of_folders(specs: Sequence[dict[str, Any]]) -> None:
+    """Say which folders to run in are not here; another machine may have them, or an earlier job make them."""
+    import os
+
+    for folder in dict.fromkeys(spec["cwd"] for spec in specs):
+        if not os.path.isdir(folder):
+            typer.echo(f"hocket: warning: there is no folder '{folder}' here for the job to run in", err=True)
+
+
 def _refused(problem: FieldProblem, options: dict[str, Any]) -> Exception:
     """An error in one line, or, of a criterion, three of them: its text, and a caret where it goes wrong."""
     from hocket.cli.refusal import BAD_INPUT, InputError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import typer
 
 from hocket.cli import submit_options as said_by
@@ -71,14 +69,11 @@ def submit(
 
     from hocket.cli.after_dashes import after_dashes
     from hocket.cli.client import Client
-    from hocket.cli.submission import sent, specs_of
+    from hocket.cli.submission import sent, specs_of, warn_of_folders
 
     options = {key: value for key, value in said.items() if value not in (None, [])}
     specs = specs_of(after_dashes(ctx), files or [], options)
-    for folder in dict.fromkeys(spec["cwd"] for spec in specs):
-        if not os.path.isdir(folder):  # Another machine may have it, or an earlier job make it.
-            typer.echo(f"hocket: warning: there is no folder '{folder}' here for the job to run in", err=True)
-
+    warn_of_folders(specs)
     if dry_run:
         print(msgspec.json.format(msgspec.json.encode({"jobs": specs})).decode())
         return

@@ -18,7 +18,7 @@ class Home:
     def make(self) -> None:
         """Make it if it is missing, with a token."""
         if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"--home '{self.path}' must be a folder, and is a file")
+            raise ValueError(f"home '{self.path}' must be a folder, and is a file")
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.chmod(self.path, 0o700)
         if not self.token_file.exists():

@@ -78,14 +78,6 @@ class World:
         return self.engine.catalogue.records[job].verdict
 
 
-@pytest.fixture
-def world(tmp_path):
-    found = World(tmp_path / "journal.db")
-    found.hello()
-    yield found
-    found.engine.close()
-
-
 def job(name="a", **fields):
     return Job(name, command=("python", "train.py"), launch=Launch(cwd="/", grace_s=7.0), retries=3, **fields)
 

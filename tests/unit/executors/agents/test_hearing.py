@@ -3,20 +3,12 @@
 import time
 
 import pytest
-from tests.unit.executors.agents.test_executor import NODE, PATIENCE_S, World, job
+from tests.unit.executors.agents.test_executor import NODE, PATIENCE_S, job
 from tests.unit.executors.agents.test_resize import Resizing, newcomer
 
 from hocket.agent.protocol import Report, RunKey, Stop
 
 NO_SPACE = {"reason": "[Errno 28] No space left on device", "passing": True}
-
-
-@pytest.fixture
-def world(tmp_path):
-    found = World(tmp_path / "journal.db")
-    found.hello()
-    yield found
-    found.engine.close()
 
 
 def cannot_start(world, run, fields, n):

@@ -1,0 +1,12 @@
+"""A controller with an agent that the test speaks for."""
+
+import pytest
+from tests.unit.executors.agents.test_executor import World
+
+
+@pytest.fixture
+def world(tmp_path):
+    found = World(tmp_path / "journal.db")
+    found.hello()
+    yield found
+    found.engine.close()
