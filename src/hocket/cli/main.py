@@ -57,7 +57,7 @@ class Commands(TyperGroup):
         except OSError as error:
             if error.errno not in _OF_THE_MACHINE:
                 raise
-            code = _say(f"{error.filename or 'standard output'} cannot be written: {error.strerror}")
+            code = _say(f"{error.filename or 'standard output'}: {error.strerror}")
             _let_go_of_output()
         except Exception as error:
             # Usage errors of click, which typer brings along or imports, depending on its version.

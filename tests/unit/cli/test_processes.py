@@ -73,6 +73,12 @@ def await_end(pids: list[int]) -> None:
         time.sleep(0.02)
 
 
+def test_a_full_standard_output_is_said_in_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*HOCKET, "policies"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=600)
+    assert (done.returncode, done.stderr) == (2, "hocket: standard output: No space left on device\n")
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from hocket.cli.main import app\n"
