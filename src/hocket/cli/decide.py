@@ -9,6 +9,7 @@ import typer
 from hocket.cli.options import Params, policy_names
 
 if TYPE_CHECKING:
+    from hocket.model.document import Document
     from hocket.model.snapshot import Snapshot
     from hocket.policies.registry import BoundPolicy
 
@@ -47,6 +48,7 @@ def decide(
         _print(schema_of())
         return
     from hocket.cli.scenario import bound_policy
+    from hocket.model.document import DocumentError
 
     with refusing():
         if example:
@@ -61,8 +63,16 @@ def decide(
         if snapshot is None:
             raise InputError("decide needs a snapshot: a file, or - for standard input (see --example)")
         bound = bound_policy(policy, param or ())
-        given = _read(snapshot, bound)
-    told = _decided(given, bound)
+        document, name = _read(snapshot)
+        document = _without_memos_of_others(document, bound)
+        try:
+            told = _decided(_rebuilt(document, name, bound), bound)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            noted = document.memo is not None or any(job.memo is not None for job in document.jobs)
+            if not noted or isinstance(error, DocumentError):
+                raise  # A policy's own fault is shown whole: its author wants to see where.
+            what = f"{type(error).__name__}: {error}"
+            raise InputError(f"{name}: policy '{policy}' cannot read the memos of this snapshot: {what}") from error
     _print(told)
     if told["violations"]:
         raise typer.Exit(REFUSED)
@@ -77,13 +87,12 @@ def _print(value: Any) -> None:
     print(readable(msgspec.json.decode(msgspec.json.encode(value))))
 
 
-def _read(source: str, bound: BoundPolicy) -> Snapshot:
-    """The snapshot of a file, ranked as the policy ranks."""
+def _read(source: str) -> tuple[Document, str]:
+    """The document of a file, and what to call that file."""
     import sys
     from pathlib import Path
 
-    from hocket.control.admission import faults
-    from hocket.model.document import DocumentError, decode, from_document
+    from hocket.model.document import DocumentError, decode
 
     if source == "-":
         text, name = sys.stdin.buffer.read(MOST_BYTES + 1), "standard input"
@@ -93,10 +102,29 @@ def _read(source: str, bound: BoundPolicy) -> Snapshot:
     if len(text) > MOST_BYTES:
         raise DocumentError(f"{name}: a snapshot must have at most {MOST_BYTES:,} bytes")
     try:
-        document = decode(text)
-        # Ranks that the same policy wrote are kept: they are of the moment at which each job last changed.
-        ranked = bool(document.policy) and document.policy == bound.policy.name
-        snapshot = from_document(document, None if ranked else bound.order)
+        return decode(text), name
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from error
+
+
+def _without_memos_of_others(document: Document, bound: BoundPolicy) -> Document:
+    """What a policy notes is its own: another cannot read it."""
+    from msgspec.structs import replace
+
+    if document.policy in ("", bound.policy.name):
+        return document
+    return replace(document, memo=None, jobs=tuple(replace(job, memo=None) for job in document.jobs))
+
+
+def _rebuilt(document: Document, name: str, bound: BoundPolicy) -> Snapshot:
+    """The snapshot, ranked as the policy ranks."""
+    from hocket.control.admission import faults
+    from hocket.model.document import DocumentError, from_document
+
+    # Ranks that the same policy wrote are kept: they are of the moment at which each job last changed.
+    is_ranked = document.policy == bound.policy.name
+    try:
+        snapshot = from_document(document, None if is_ranked else bound.order)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
     for view in snapshot.jobs.values():

@@ -21,9 +21,10 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.view import RECENT_OBSERVATIONS, JobView
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params
+from hocket.policies.rounds import is_due, next_round_s, round_at
 
 Gain = Callable[[JobView, int], float]  # job, size → what it gains
-_SLACK_S = 1e-3  # a round comes when it was asked for, give or take a rounding
+_SLACK_S = 1e-3  # times that jobs ran are sums
 # Words in names of metrics of which less is better.
 _FALLING = frozenset((
     "loss", "losses", "logloss", "err", "error", "errors", "wer", "cer", "perplexity", "rmse", "nrmse", "mae", "mse",
@@ -135,21 +136,6 @@ def unknown(view: JobView, time_s: float, size: int, now_s: float, round_s: floa
     return 1.0 / done - 1.0 / (done + time_s / round_s * speed)
 
 
-def round_at(now_s: float, round_s: float) -> int:
-    """The number of the round that this moment is in."""
-    return int((now_s + _SLACK_S) / round_s)
-
-
-def next_round_s(now_s: float, round_s: float) -> float:
-    """When the next round is, after this moment."""
-    return (round_at(now_s, round_s) + 1) * round_s
-
-
-def is_round(now_s: float, round_s: float) -> bool:
-    """Does a round begin at this moment?"""
-    return round_at(now_s, round_s) * round_s >= now_s - _SLACK_S
-
-
 def in_rounds(snapshot: Snapshot, round_s: float, gain: Gain) -> Plan:
     """In a round GPUs go to those who gain most by them; in between who waits gets what is free.
 
@@ -159,9 +145,7 @@ def in_rounds(snapshot: Snapshot, round_s: float, gain: Gain) -> Plan:
     draft = Draft(snapshot)
     now_s = snapshot.now_s
     this, (decided, asked_s) = round_at(now_s, round_s), _rounds(snapshot.memo)
-    # A live clock wakes a policy a little late: a round that was asked for is due from its moment on.
-    is_due = is_round(now_s, round_s) or (asked_s is not None and now_s >= asked_s)
-    if is_due and this != decided:  # Once in a round, however often it is asked in it.
+    if is_due(now_s, round_s, asked_s) and this != decided:  # Once in a round, however often it is asked in it.
         _Round(draft, round_s, gain).carry_out()
         decided = this
     for view in draft.in_line(draft.candidates(), lambda v: v.rank):
@@ -174,14 +158,14 @@ def in_rounds(snapshot: Snapshot, round_s: float, gain: Gain) -> Plan:
     if waits:
         draft.reasons["*"] = "waits: those that run gain more by it, or it does not fit"
     at_s = next_round_s(now_s, round_s) if waits or elastic else None
-    memo = {"round": decided, "next_s": at_s}
+    memo = {"round": decided, "asked_s": at_s}
     return draft.plan(Wake(freed_gpus=1 if waits else None, epoch=False, at_s=at_s), memo=memo)
 
 
 def _rounds(memo: Any) -> tuple[int | None, float | None]:
     """The number of the round last decided, and the moment asked for then."""
-    if isinstance(memo, dict) and {*memo} == {"round", "next_s"}:
-        return memo["round"], memo["next_s"]
+    if isinstance(memo, dict) and {*memo} == {"round", "asked_s"}:
+        return memo["round"], memo["asked_s"]
     return None, None  # Nothing yet, or another policy's.
 
 

@@ -94,6 +94,26 @@ def test_parameters_are_taken() -> None:
     assert json.loads(result.stdout)["params"]["promote"] == 2.0
 
 
+def noted(memo: object, policy: str = "") -> str:
+    given = json.loads(example())
+    jobs = [{**job, "memo": memo} for job in given["jobs"]]
+    return json.dumps({**given, "policy": policy, "memo": memo, "jobs": jobs})
+
+
+@pytest.mark.parametrize("name", sorted(policies()))
+def test_what_another_policy_noted_is_not_read(name: str) -> None:
+    bare = hocket("decide", "-", "--policy", name, text=noted(None))
+    assert bare.exit_code == 0, bare.output
+    for memo in ([3, 1, 1], 5.0, {"asked_s": "soon"}):
+        assert hocket("decide", "-", "--policy", name, text=noted(memo, policy="its_own")).stdout == bare.stdout
+
+
+def test_memos_that_the_policy_cannot_read_are_refused() -> None:
+    for policy, memo in (("las", {"x": 1}), ("mlf_h", [1]), ("harmony", 5.0)):
+        said = refused("decide", "-", "--policy", policy, text=noted(memo))
+        assert f"standard input: policy '{policy}' cannot read the memos of this snapshot: " in said
+
+
 def test_what_is_missing_is_asked_for() -> None:
     assert "decide needs --policy" in refused("decide", "-")
     assert "decide needs a snapshot" in refused("decide", "--policy", "fifo")

@@ -10,7 +10,7 @@ from hocket.model.criterion import parse
 from hocket.model.document import decode, encode, from_document, to_document
 from hocket.model.event import EpochEnded, JobEnded
 from hocket.policies import find
-from hocket.policies.gain_rounds import is_round, next_round_s, rank, trend
+from hocket.policies.gain_rounds import rank, trend
 from hocket.policies.registry import Params
 from hocket.testing import laws
 from hocket.testing.builders import cluster, job, submission, submitted, workload
@@ -183,7 +183,7 @@ def test_rounds_that_nobody_asked_for_are_not_made_up_for():
 def test_another_policys_memo_says_nothing_about_rounds():
     bound = find("slaq").bound()
     snapshot = run("slaq", submitted(job("a")), submitted(job("b"), 10)).snapshot
-    plans = [bound.decide(replace(snapshot, memo=memo)) for memo in (None, 1, {"waits": {}}, {"round": 1})]
+    plans = [bound.decide(replace(snapshot, memo=memo)) for memo in (None, 1, {"waits": {}}, {"round": 1}, [3, 1, 1])]
     assert all(plan == plans[0] for plan in plans)
 
 
@@ -242,14 +242,6 @@ def test_a_deadline_that_is_stated_counts_however_far_it_is():
     harness.tell(submitted(job("an hour", deadline_s=3600), 89_900))
     harness.tell(JobEnded(90_000, "x"), at_s=90_000)
     assert did(harness, Start) == ["x", "three days"]
-
-
-def test_rounds_come_at_multiples_give_or_take_a_rounding():
-    assert next_round_s(0.0, 300) == 300
-    assert next_round_s(299.9999, 300) == 600
-    assert is_round(600.0004, 300)
-    assert is_round(599.9996, 300)
-    assert not is_round(598, 300)
 
 
 @pytest.mark.parametrize("policy", ["slaq", "hypersched"])

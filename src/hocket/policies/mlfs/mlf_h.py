@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, inf, isfinite
+from math import inf, isfinite
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -13,11 +13,11 @@ from hocket.model.view import RECENT_OBSERVATIONS, JobView
 from hocket.policies.mlfs.priority import Weights
 from hocket.policies.mlfs.queue import queue_rank
 from hocket.policies.registry import Params, policy
+from hocket.policies.rounds import is_due, next_round_s, round_from
 
 _LEAST_FLOOR_S = 1.0
 _FIRST_REVIEW_S = 60.0
 _FORGOTTEN = RECENT_OBSERVATIONS // 2  # with more reports than that, the first may not be there at the next review
-_SLACK_S = 1e-6  # a round comes when it was asked for, give or take a rounding
 
 
 class MlfH(Params, frozen=True):
@@ -59,17 +59,6 @@ def rank(view: JobView, now_s: float, params: MlfH) -> tuple[Any, ...]:
     return queue_rank(view, now_s, params.weights, params.metric)
 
 
-def next_round_s(now_s: float, round_s: float) -> float:
-    """The next moment at which the policy decides: now, if this is one."""
-    if not round_s:
-        return now_s
-    before = now_s // round_s * round_s
-    if now_s - before <= _SLACK_S:
-        return now_s
-    after = before + round_s
-    return now_s if after - now_s <= _SLACK_S else after
-
-
 @policy("mlf_h", params=MlfH, order=rank, paper="MLFS, CoNEXT'20")
 def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     """Tasks by what they bring and how they hurry, each to the server nearest to its ideal host.
@@ -78,9 +67,9 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     Where tasks turn out to take more than they asked for, those nearest to the ideal mover leave overloaded servers.
     """
     now_s = snapshot.now_s
-    at_s = next_round_s(now_s, params.round_s)
-    if at_s > now_s and not _is_late(snapshot):
-        return _not_yet(snapshot, at_s, params)
+    asked_s = (snapshot.memo or {}).get("asked_s")
+    if params.round_s and not snapshot.due and not is_due(now_s, params.round_s, asked_s):  # Reviews are in rounds too.
+        return _not_yet(snapshot, params)
     memos, reviews, heavier = _reviewed(snapshot, params)
     if snapshot.due and not heavier and not snapshot.waiting.count and snapshot.memo == _calm(snapshot):
         return Plan(memo=snapshot.memo, memos=memos, reviews=reviews, wake=Wake(freed_gpus=None, epoch=False))
@@ -104,17 +93,12 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     return this.draft.plan(Wake(freed_gpus=1 if waits else None, epoch=False), memo=memo)
 
 
-def _is_late(snapshot: Snapshot) -> bool:
-    """Has a round begun that was asked for, by the policy or by a review? A clock is never on time."""
-    asked_s = (snapshot.memo or {}).get("asked_s")
-    return bool(snapshot.due) or (asked_s is not None and snapshot.now_s >= asked_s)
-
-
-def _not_yet(snapshot: Snapshot, at_s: float, params: MlfH) -> Plan:
+def _not_yet(snapshot: Snapshot, params: MlfH) -> Plan:
     """Between rounds nothing is decided. What happened is looked at in the next one."""
     first = snapshot.waiting.first()
     every = f"waits: there is a round every {params.round_s:g} s, and the next one begins with those like"
     reasons = {"*": f"{every} '{first[-1]}'"} if first else {}
+    at_s = next_round_s(snapshot.now_s, params.round_s)
     wake = Wake(arrival=False, freed_gpus=None, epoch=False, at_s=at_s)
     return Plan(reasons=reasons, memo={"asked_s": at_s}, wake=wake)
 
@@ -154,4 +138,4 @@ def _review_s(now_s: float, ran_s: float, params: MlfH) -> float:
     """When to look at a running job again: ever more rarely, and in a round."""
     step_s = max(params.round_s, _FIRST_REVIEW_S)
     at_s = now_s + max(step_s, ran_s)
-    return ceil((at_s - _SLACK_S) / params.round_s) * params.round_s if params.round_s else at_s
+    return round_from(at_s, params.round_s) if params.round_s else at_s

@@ -14,7 +14,6 @@ from hocket.model.job import Edge, Job, Owner, Task, TaskGraph
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Use
 from hocket.policies import find
-from hocket.policies.mlfs.mlf_h import next_round_s
 from hocket.policies.mlfs.priority import loss_ratio
 from hocket.testing import laws
 from hocket.testing.builders import cluster, job, submission, submitted, workload
@@ -56,13 +55,9 @@ def placed(snapshot):
 # -- rounds -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("now_s", "at_s"), [(0.0, 0.0), (59.0, 60.0), (60.0, 60.0), (60.0000001, 60.0000001)])
-def test_rounds_are_at_multiples_of_their_length(now_s, at_s):
-    assert next_round_s(now_s, 60.0) == at_s
-
-
 def test_without_rounds_it_decides_at_once():
-    assert next_round_s(17.3, 0.0) == 17.3
+    ran = simulated(find("mlf_h").bound({"round_s": 0}), workload(run_of(chain("a", 2), 17.3, 30.0)), cluster("1x2"))
+    assert ran.ended["a"][0] == pytest.approx(17.3 + 30.0)
 
 
 def test_a_job_that_comes_between_rounds_starts_in_the_next():
