@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import msgspec
@@ -24,9 +24,11 @@ from hocket.model.event import Event
 from hocket.model.snapshot import Snapshot
 from hocket.policies.registry import BoundPolicy
 from hocket.service.catalogue import Catalogue
+from hocket.service.guard import guarded
 from hocket.service.shelf import Shelf
 
 _log = logging.getLogger("hocket")
+_SAID_AGAIN_S = 60.0  # what a policy raises, at the earliest
 _RETRY_S = 1.0  # after the journal could not be written
 
 
@@ -48,7 +50,7 @@ class Engine:
         resize_by: ResizeBy = ResizeBy.EARLY,
     ) -> None:
         """Open the journal and restore; without a path for the catalogue, all of that is kept in memory."""
-        self.policy = policy
+        self.policy = guarded(policy, self._excuse)
         self.journal = open_to_append(store, Header(policy.policy.name, policy.settings, (), seed, "live"))
         recorded = self.journal.header
         if recorded.policy != policy.policy.name or _plain(recorded.params) != _plain(policy.settings):
@@ -60,7 +62,9 @@ class Engine:
         self.catalogue = Catalogue.of(self.journal, None if catalogue is None else Shelf(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue
         self.sessions = Sessions(lease_s)
-        self.trouble = ""
+        self._down = ""  # why nothing can be accepted
+        self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
+        self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
         self.changed: list[Callable[[list[str]], None]] = []  # whom to tell which jobs changed
         self.over = Flag()
         self._controller = self._restored()
@@ -68,6 +72,13 @@ class Engine:
         self._show()
         self._saver = Saver(self.journal, policy)
         self._thread = Thread(target=self._run, name="controller", daemon=True)
+
+    @property
+    def trouble(self) -> str:
+        """What its owner should look after; empty if all is well."""
+        if self._down or not self._refused:
+            return self._down
+        return f"the last plan of policy '{self.policy.policy.name}' was refused: {self._refused[0]}"
 
     def start(self) -> None:
         """Begin to cycle."""
@@ -89,21 +100,24 @@ class Engine:
         return controller
 
     def _excuse(self, error: Exception) -> None:
-        _log.error("policy '%s' raised, and its cycle is wasted", self.policy.policy.name, exc_info=error)
+        said, now_s = f"{type(error).__name__}: {error}", monotonic()
+        if said != self._raised[0] or now_s > self._raised[1] + _SAID_AGAIN_S:  # Every job may have the same trouble.
+            self._raised = said, now_s
+            _log.error("policy '%s' raised, and was not followed", self.policy.policy.name, exc_info=error)
 
     def _run(self) -> None:
         try:
             while (moment := self.executor.wait(self._controller.next_timer_s())) is not None:
                 self._cycle(*moment)
         except JournalLost as error:
-            self.trouble = str(error)
+            self._down = str(error)
             _log.error("%s", error)
         except Exception:
-            self.trouble = "the controller broke; see its log"
+            self._down = "the controller broke; see its log"
             _log.exception("the controller broke")
         finally:
             self.executor.close()
-            gone = Unavailable(self.trouble or "the controller is going down")
+            gone = Unavailable(self._down or "the controller is going down")
             self.executor.fail(gone)
             self.executor.refuse(gone)
             self.over.set()
@@ -118,9 +132,11 @@ class Engine:
         except JournalError as error:
             self._recover(error)
             return
-        self.trouble = ""
+        self._down = ""
         controller.decision_s.clear()  # Nobody reads them here, and there is no end to them.
         cycle = self._last.cycle
+        if cycle.plan is not None:
+            self._refused = cycle.refused
         changed = self._see(cycle)
         self.catalogue.put_away(self._seen)
         self._show()
@@ -151,9 +167,9 @@ class Engine:
         Nobody knows which of the last orders came of it. So all is as after a restart: each agent says hello, and is
         told what it should have.
         """
-        self.trouble = str(error)
+        self._down = str(error)
         _log.error("%s", error)
-        self.executor.fail(Unavailable(self.trouble))
+        self.executor.fail(Unavailable(self._down))
         while True:
             try:
                 self._controller = self._restored()
@@ -161,8 +177,8 @@ class Engine:
             except JournalLost:
                 raise
             except JournalError as again:
-                self.trouble = str(again)
-                self.executor.refuse(Unavailable(self.trouble))
+                self._down = str(again)
+                self.executor.refuse(Unavailable(self._down))
                 sleep(_RETRY_S)
         self.executor.resume(self._controller.state)
         self.sessions.end_all()

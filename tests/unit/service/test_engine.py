@@ -1,4 +1,4 @@
-"""The engine when its journal cannot be written: it says so, accepts nothing, loses nothing, and goes on."""
+"""The engine when its journal cannot be written, or its policy is wrong: it says so, loses nothing, and goes on."""
 
 import sqlite3
 
@@ -6,10 +6,13 @@ import pytest
 
 from hocket.agent.protocol import Hello
 from hocket.control.journal import JournalError, JournalHeld
-from hocket.model.event import JobSubmitted
+from hocket.model.event import JobStarted, JobSubmitted
 from hocket.model.job import Job
+from hocket.model.plan import Plan
 from hocket.model.resources import Node
 from hocket.policies import find
+from hocket.policies.fifo import decide as fifo
+from hocket.policies.registry import Params, Policy
 from hocket.service.engine import Engine, Unavailable
 
 
@@ -72,4 +75,65 @@ def test_a_policy_that_raises_wastes_a_cycle_and_is_said_in_the_log(engine, capl
     assert not engine.over.is_set()
     assert [view.job.id for view in engine.snapshot.jobs.values()] == ["before", "bad", "after"]
     assert "ZeroDivisionError: a bug of a policy" in caplog.text
+    assert engine.trouble.endswith("was refused: the policy raised ZeroDivisionError: a bug of a policy")
     assert not engine._controller.decision_s, "nobody reads them"
+
+
+class Faulty:
+    """A policy that ranks, foresees and notes as it should, until it is told otherwise."""
+
+    def __init__(self):
+        self.wrong = ""
+
+    def decide(self, snapshot, _params):
+        if self.wrong == "memo":
+            return Plan(memo=object())
+        return fifo(snapshot, _params)
+
+    def order(self, view, _now_s, _params):
+        if self.wrong == "order":
+            raise KeyError(view.job.id)
+        return [1] if self.wrong == "no tuple" else (view.submitted_s,)
+
+    def shifts(self, view, _now_s, _params):
+        if self.wrong == "shifts":
+            raise KeyError(view.job.id)
+
+    def bound(self):
+        return Policy("faulty", self.decide, Params, self.order, "", "", "", shifts=self.shifts).bound()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("order", "KeyError: 'bad'"),
+        ("no tuple", "TypeError: its order must give a tuple, not [1]"),
+        ("shifts", "KeyError: 'bad'"),
+        ("memo", "TypeError: its plan cannot be written down"),
+    ],
+)
+def test_a_policy_that_is_wrong_in_ranks_or_notes_does_not_end_the_controller(tmp_path, caplog, wrong, said):
+    policy = Faulty()
+    engine = Engine(str(tmp_path / "journal.db"), policy.bound())
+    engine.start()
+    try:
+        engine.executor.post(engine.executor.hello(Hello(Node("here", 4), "127.0.0.1"))).result(60)
+        submit(engine, "before").result(60)
+        policy.wrong = wrong
+        submit(engine, "bad").result(60)
+        if wrong == "shifts":  # They are asked for once the job runs.
+            engine.executor.post(lambda _state, now_s: [JobStarted(now_s, "bad")]).result(60)
+        policy.wrong = ""
+        submit(engine, "after").result(60)
+        assert [view.job.id for view in engine.snapshot.jobs.values()] == ["before", "bad", "after"]
+        assert said in caplog.text
+        assert engine.trouble == ""
+    finally:
+        engine.close()
+
+
+def test_what_a_policy_raises_again_and_again_is_logged_once(engine, caplog):
+    for _ in range(100):
+        engine._excuse(KeyError("x"))
+    engine._excuse(KeyError("y"))
+    assert caplog.text.count("was not followed") == 2

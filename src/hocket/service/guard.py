@@ -1,0 +1,54 @@
+"""A live controller outlives its policy, which somebody may have written yesterday.
+
+A decision that raises costs a cycle: the controller sees to that. Ranks and the moments at which they change are asked
+for in the middle of taking facts in, where nothing may be left half done; and what a policy notes must fit into the
+journal, or no cycle would ever be written again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from hocket.control.controller import Excuse
+from hocket.model.plan import Plan
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobView
+from hocket.policies.registry import BoundPolicy
+
+_ENCODER = msgspec.msgpack.Encoder()  # as journals do it
+
+
+def guarded(policy: BoundPolicy, excuse: Excuse) -> BoundPolicy:
+    """The policy, in whose ranks and notes no fault ends the controller; `excuse` is told of each."""
+    decide, ranked, shifting = policy.decide, policy.order, policy.shifts
+
+    def decided(snapshot: Snapshot) -> Plan:
+        plan = decide(snapshot)
+        try:
+            _ENCODER.encode(plan)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"its plan cannot be written down: {error}") from error
+        return plan
+
+    def order(view: JobView, now_s: float) -> tuple[Any, ...]:
+        try:
+            rank = ranked(view, now_s)
+            if isinstance(rank, tuple):
+                return rank
+            raise TypeError(f"its order must give a tuple, not {rank!r}")
+        except Exception as error:
+            excuse(error)
+            return view.rank  # as it stood before
+
+    def shifts(view: JobView, now_s: float) -> float | None:
+        assert shifting is not None
+        try:
+            return shifting(view, now_s)
+        except Exception as error:
+            excuse(error)
+            return None
+
+    return replace(policy, decide=decided, order=order, shifts=None if shifting is None else shifts)
