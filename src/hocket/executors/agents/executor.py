@@ -15,16 +15,16 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from hocket.agent.protocol import Forget, Hello, Order, Report, Save, Stop
-from hocket.agent.protocol import Run as RunOrder
+from hocket.agent.protocol import Hello, Report, Stop
 from hocket.control.state import State
-from hocket.executors.agents.at_once import stays, true_at_once
-from hocket.executors.agents.hearing import GONE, facts, is_finish
-from hocket.executors.agents.launching import prepare_order, run_orders
+from hocket.executors.agents.at_once import true_at_once
+from hocket.executors.agents.greeting import Greeting
+from hocket.executors.agents.hearing import GONE, facts
+from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.parts import Parts
-from hocket.executors.agents.runs import changes_place, coming, going, nodes_of, present, tenancy_of
+from hocket.executors.agents.runs import going, nodes_of
 from hocket.executors.agents.sessions import Sessions
-from hocket.executors.agents.spares import ResizeBy, Spares, keeps_spare, was_let_go
+from hocket.executors.agents.spares import ResizeBy
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     Event,
@@ -32,8 +32,6 @@ from hocket.model.event import (
     JobEnded,
     JobFailed,
     JobMoved,
-    JobPaused,
-    JobPrepared,
     JobRefused,
     JobResized,
     JobStarted,
@@ -42,8 +40,7 @@ from hocket.model.event import (
     NodeLost,
     StateStored,
 )
-from hocket.model.partition import Holding
-from hocket.model.view import Doing, JobView
+from hocket.model.view import JobView
 
 _LONGEST_WAIT_S = 1.0  # so that leases are looked at
 _MOST_WARNINGS = 50  # of a job
@@ -71,8 +68,7 @@ class AgentExecutor:
         resize_by: ResizeBy = ResizeBy.EARLY,
     ) -> None:
         self.sessions = sessions
-        self._prepares = resize_by is ResizeBy.EARLY
-        self._spares = Spares()
+        self._orders = Orders(state, sessions, prepares=resize_by is ResizeBy.EARLY)
         self.use: dict[str, dict[str, Any]] = {}  # job → what it was last seen to use
         self._clock = clock
         self._inbox: deque[_Posted] = deque()
@@ -87,11 +83,11 @@ class AgentExecutor:
 
     def resume(self, state: State) -> None:
         """Go on from a state that was restored: what needs no agent is true, and each agent has its lease for hello."""
-        self.state = state
+        self.state = self._orders.state = state
         self._began_s = self._looked_s = self._clock()  # _looked_s: when silent agents were last looked for
         self._was_late = False  # the last look
         now_s = max(self._began_s, state.now_s)
-        found = (true_at_once(view, self._prepares, now_s) for view in state.jobs.live.values())
+        found = (true_at_once(view, self._orders.prepares, now_s) for view in state.jobs.live.values())
         self._ready: list[Event] = [event for event in found if event is not None]
 
     # -- for other threads ----------------------------------------------------------------------------------
@@ -123,6 +119,10 @@ class AgentExecutor:
                 self._arrived.notify_all()
         return posted.done
 
+    def hello(self, hello: Hello) -> Facts:
+        """The facts of an agent that is there, or there again."""
+        return Greeting(hello, self.sessions, self._orders, self._parts).facts
+
     # -- the port -------------------------------------------------------------------------------------------
 
     def wait(self, until_s: float | None) -> tuple[float, Sequence[Event]] | None:
@@ -148,7 +148,7 @@ class AgentExecutor:
 
     def apply(self, actions: Iterable[Action]) -> None:
         """Tell the agents. What needs no agent is true at once."""
-        now_s = self.state.now_s
+        now_s, orders = self.state.now_s, self._orders
         for action in actions:
             job_id = action.job
             view = self.state.jobs.get(job_id)
@@ -156,20 +156,20 @@ class AgentExecutor:
                 continue  # It ended in this very cycle.
             match action:
                 case Start(_, _, to, _) | Resume(_, _, to, _):
-                    self._run(view, to)
+                    orders.run(view, to)
                 case Pause():
-                    self._stop(view)
-                case Resize() | Move() | End() | Prepare() if done := true_at_once(view, self._prepares, now_s):
+                    orders.stop(view)
+                case Resize() | Move() | End() | Prepare() if done := true_at_once(view, orders.prepares, now_s):
                     self._ready.append(done)
                 case Resize() | Move():
-                    self._leave(view)
+                    orders.leave(view)
                 case End():
-                    self._stop(view)
+                    orders.stop(view)
                 case Prepare():
-                    self._prepare(view)
+                    orders.prepare(view)
                 case Checkpoint():
                     if view.job.launch is not None and view.job.launch.checkpoint_signal:
-                        self._order(nodes_of(view), Save(present(view)))
+                        orders.save(view)
                     else:
                         self._ready.append(JobCheckpointed(now_s, job_id))  # It saves when it pleases.
                 case Store(_, tier):
@@ -186,9 +186,9 @@ class AgentExecutor:
             elif isinstance(event, JobEnded) or (isinstance(event, JobFailed) and event.final):
                 self._forget(event.job)
             elif isinstance(event, JobStarted | JobResized | JobMoved | JobFailed):
-                self._renew_spare(event.job, isinstance(event, JobFailed))
-            elif isinstance(event, NodeLost | NodeJoined) and self._prepares:
-                self._prepare_again()
+                self._orders.renew_spare(event.job, isinstance(event, JobFailed))
+            elif isinstance(event, NodeLost | NodeJoined):
+                self._ready += self._orders.prepare_again()
         for node, stop in self._left_alone:
             self.sessions.tell(node, [stop])
         self._left_alone = []
@@ -257,16 +257,15 @@ class AgentExecutor:
         elif report.event == "progress":
             warned = self._look_for_its_metric(view, report, now_s)
         elif report.event == "prepared":
-            self._spares.prepared(run, node)
-            self._leave_if_ready(view)
+            self._orders.prepared(view, report, node)
         elif report.event in GONE:
             whole = self._parts.gone(view, report, node)
-            if whole is None or self._is_only_spare(view, whole):
+            if whole is None or self._orders.is_only_spare(view, whole):
                 return []
             report = whole
         events = warned + facts(view, report, now_s)
         if report.event in GONE:
-            self._next_place(view, report)
+            self._orders.left(view, report)
         return events
 
     def _warn(self, view: JobView, about: str, now_s: float) -> list[Event]:
@@ -301,16 +300,6 @@ class AgentExecutor:
                 found += [(node, Stop(run, 0.0)) for node in nodes for run in going(view)]
         return found
 
-    def _next_place(self, view: JobView, report: Report) -> None:
-        """A run that was to change its place has left the old one."""
-        tenancy = tenancy_of(view)
-        if tenancy is None or not changes_place(tenancy) or report.run != present(view):
-            return
-        self._spares.awaited.discard(view.job.id)
-        self._spares.left(report.run)
-        if tenancy.coming is not None and not is_finish(report):
-            self._run(view, tenancy.coming)
-
     def _losses(self, now_s: float) -> list[Event]:
         """Nodes whose agents are silent; after a restart each has its lease to say hello."""
         if self._stood_still(now_s):
@@ -331,170 +320,9 @@ class AgentExecutor:
         first, self._was_late, self._looked_s = not self._was_late, late, now_s
         return late and first
 
-    # -- hello ----------------------------------------------------------------------------------------------
-
-    def hello(self, hello: Hello) -> Facts:
-        """The facts of a node that is there, with these runs: some may be unwanted, some may be missing."""
-
-        def make(state: State, now_s: float) -> list[Event]:
-            known = state.nodes.live.get(hello.node.id)
-            self._forget_again(hello, state)
-            if known is None or not known.up or known.node != hello.node:
-                self._let_go(hello, [])
-                return [NodeJoined(now_s, hello.node)]
-            here = [v for v in state.jobs.live.values() if hello.node.id in nodes_of(v) or v.preparing]
-            self._let_go(hello, here)
-            return [event for view in here for event in self._compare(view, hello, now_s)]
-
-        return make
-
-    def _forget_again(self, hello: Hello, state: State) -> None:
-        """Whoever was to be told that a job is over may have died before it was."""
-        running = {run.job for run in hello.runs}  # of which we decide below
-        over = [job for job in hello.jobs if job not in running and job not in state.jobs.live]
-        self.sessions.tell(hello.node.id, [Forget(job) for job in over])
-
-    def _let_go(self, hello: Hello, here: Sequence[JobView]) -> None:
-        wanted = {run for view in here for run in going(view)} | {coming(v) for v in here if keeps_spare(v)}
-        live = {view.job.id for view in here}
-        for run in hello.runs:
-            if run.job not in live:
-                self.sessions.tell(hello.node.id, [Forget(run.job)])
-            elif run not in wanted:
-                self.sessions.tell(hello.node.id, [Stop(run, 0.0)])
-
-    def _compare(self, view: JobView, hello: Hello, now_s: float) -> list[Event]:
-        """Set a job going again from what its agent has of it, however much of its orders had come through."""
-        job_id, tenancy = view.job.id, tenancy_of(view)
-        old, new = present(view) in hello.runs, coming(view) in hello.runs
-        if tenancy is None:
-            if view.preparing and self._prepares:
-                self._prepare(view)  # It may stand as a spare, which was said before anybody asked: it is said again.
-            return []
-        doing = tenancy.doing
-        if not old:
-            self._spares.left(present(view))
-        if doing is Doing.ENDING:
-            if not (old or new):
-                gone = self._is_gone(view, hello, now_s)
-                return [JobEnded(now_s, job_id, view.verdict or "stopped")] if gone else []
-            self._stop(view)
-        elif doing is Doing.STARTING:
-            if tenancy.coming is not None:  # If the agent has the run, it may stand prepared; nothing starts twice.
-                self._run(view, tenancy.coming)
-        elif doing is Doing.PAUSING:
-            if not old:
-                return [JobPaused(now_s, job_id)] if self._is_gone(view, hello, now_s) else []
-            self._stop(view)
-        elif changes_place(tenancy) and not stays(tenancy):
-            if old:
-                self._leave(view)
-            elif tenancy.coming is not None and self._is_gone(view, hello, now_s):
-                self._run(view, tenancy.coming)
-        elif not old:
-            return [JobFailed(now_s, job_id, "its agent has lost it", own=False)]
-        elif keeps_spare(view) and self._prepares:
-            self._prepare(view)  # If it stands, that is said again.
-        return []
-
-    def _is_gone(self, view: JobView, hello: Hello, now_s: float) -> bool:
-        """The node has nothing of the attempt that was to leave: has no other node anything either?"""
-        gone = Report(present(view), 0, now_s, "lost")
-        return self._parts.gone(view, gone, hello.node.id) is not None
-
-    # -- from actions to orders -----------------------------------------------------------------------------
-
-    def _run(self, view: JobView, to: Holding) -> None:
-        """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
-        orders: dict[str, RunOrder] = run_orders(view.job, coming(view), to, self.sessions.addresses())
-        if self._prepares and view.job.warm and not self._is_ready(view):
-            self._prepare(view)
-        for node, order in orders.items():
-            self.sessions.tell(node, [order])
-
-    def _prepare(self, view: JobView) -> None:
-        """Stand the next run ready where it will be; beside the present one, if nothing else is known."""
-        for place in self._places(view):
-            for part, replicas in zip(place.slices, place.replicas, strict=True):
-                self.sessions.tell(part.node, [prepare_order(view.job, coming(view), replicas)])
-
-    def _prepare_again(self) -> None:
-        """A node was lost, and maybe what was prepared there for a plan that has changed since: nobody will say so."""
-        for view in self.state.jobs.live.values():
-            if view.preparing and view.partitions:
-                self._prepare(view)
-            elif view.preparing:
-                self._ready.append(JobPrepared(self.state.now_s, view.job.id))  # It starts cold.
-
-    def _places(self, view: JobView) -> list[Holding]:
-        if (tenancy := tenancy_of(view)) is not None:
-            there = tenancy.coming or tenancy.holding
-            return [there] if there is not None else []
-        planned = [self.state.partitions.live[pid] for pid in view.partitions]
-        return [Holding(p.id, p.slices, p.tenants[0].replicas) for p in planned]
-
-    # -- the next run, beside the present one -----------------------------------------------------------------
-
-    def _leave(self, view: JobView) -> None:
-        """A job is to go on elsewhere, or at another size: it leaves when its next run stands ready."""
-        if not (self._prepares and view.job.warm) or self._is_ready(view):
-            self._stop(view)
-            return
-        self._spares.awaited.add(view.job.id)
-        self._prepare(view)
-
-    def _is_ready(self, view: JobView) -> bool:
-        return self._spares.is_ready(coming(view), (part.node for p in self._places(view) for part in p.slices))
-
-    def _leave_if_ready(self, view: JobView) -> None:
-        if view.job.id in self._spares.awaited and self._is_ready(view):
-            self._stop(view)
-
-    def _is_only_spare(self, view: JobView, gone: Report) -> bool:
-        """Is what is gone the next run, while the present one holds what the job has? That one goes on, or leaves."""
-        tenancy = tenancy_of(view)
-        if tenancy is None or gone.run != coming(view):
-            return False
-        if tenancy.coming is not None and tenancy.doing is Doing.STARTING and was_let_go(gone):
-            self._run(view, tenancy.coming)  # It stood by when its agent was told to leave, and begins again.
-            return True
-        if tenancy.holding is None:
-            return False
-        if self._spares.has_left(present(view)):
-            return False
-        if view.job.id in self._spares.awaited:
-            self._stop(view)
-        return True
-
-    def _renew_spare(self, job_id: str, broke: bool) -> None:
-        """A run goes on: prepare the one after it. Or it broke, and what stands by has a number that is passed over."""
-        view = self.state.jobs.get(job_id)
-        spare = keeps_spare(view) and self._prepares if view is not None else False
-        if view is not None and spare and broke:
-            self._order(self._spares.nodes(present(view)), Stop(present(view), 0.0))
-        self._spares.forget(job_id)
-        if view is not None and spare and not broke:
-            self._prepare(view)
-
-    def _stop(self, view: JobView) -> None:
-        """Stop what of the job has processes; of one that changes its place, the old run."""
-        self._spares.awaited.discard(view.job.id)
-        grace_s = view.job.launch.grace_s if view.job.launch is not None else 30.0
-        tenancy = tenancy_of(view)
-        runs = going(view)
-        if tenancy is not None and changes_place(tenancy):
-            runs = [present(view)]
-        for run in runs:
-            self._order(nodes_of(view), Stop(run, grace_s))
-
     def _forget(self, job_id: str) -> None:
         self.use.pop(job_id, None)
         self._warned.pop(job_id, None)
         self._heard.pop(job_id, None)
         self._parts.forget(job_id)
-        self._spares.forget(job_id)
-        self._order(self.sessions.addresses(), Forget(job_id))
-
-    def _order(self, nodes: Iterable[str], order: Order) -> None:
-        for node in nodes:
-            self.sessions.tell(node, [order])
+        self._orders.forget(job_id)

@@ -1,0 +1,142 @@
+"""From what is to be done with a job to orders for the agents of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hocket.agent.protocol import Forget, Order, Report, Save, Stop
+from hocket.agent.protocol import Run as RunOrder
+from hocket.control.state import State
+from hocket.executors.agents.hearing import is_finish
+from hocket.executors.agents.launching import prepare_order, run_orders
+from hocket.executors.agents.runs import changes_place, coming, going, nodes_of, present, tenancy_of
+from hocket.executors.agents.sessions import Sessions
+from hocket.executors.agents.spares import Spares, keeps_spare, was_let_go
+from hocket.model.event import Event, JobPrepared
+from hocket.model.partition import Holding
+from hocket.model.view import Doing, JobView
+
+
+class Orders:
+    """Tells agents to run, prepare, save, stop and forget. One that is not there is told when it says hello."""
+
+    def __init__(self, state: State, sessions: Sessions, prepares: bool) -> None:
+        self.state = state
+        self.prepares = prepares  # next runs before the present ones leave
+        self._sessions = sessions
+        self._spares = Spares()
+
+    def run(self, view: JobView, to: Holding) -> None:
+        """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
+        orders: dict[str, RunOrder] = run_orders(view.job, coming(view), to, self._sessions.addresses())
+        if self.prepares and view.job.warm and not self._is_ready(view):
+            self.prepare(view)
+        for node, order in orders.items():
+            self._sessions.tell(node, [order])
+
+    def save(self, view: JobView) -> None:
+        """Have the job write a checkpoint while it runs."""
+        self._tell(nodes_of(view), Save(present(view)))
+
+    def stop(self, view: JobView) -> None:
+        """Stop what of the job has processes; of one that changes its place, the old run."""
+        self._spares.awaited.discard(view.job.id)
+        grace_s = view.job.launch.grace_s if view.job.launch is not None else 30.0
+        tenancy = tenancy_of(view)
+        runs = going(view)
+        if tenancy is not None and changes_place(tenancy):
+            runs = [present(view)]
+        for run in runs:
+            self._tell(nodes_of(view), Stop(run, grace_s))
+
+    def forget(self, job_id: str) -> None:
+        """The job is over: nothing of it is needed any more."""
+        self._spares.forget(job_id)
+        self._tell(self._sessions.addresses(), Forget(job_id))
+
+    def _tell(self, nodes: Iterable[str], order: Order) -> None:
+        for node in nodes:
+            self._sessions.tell(node, [order])
+
+    # -- a change of place: the next run, beside the present one ----------------------------------------------
+
+    def leave(self, view: JobView) -> None:
+        """A job is to go on elsewhere, or at another size: it leaves when its next run stands ready."""
+        if not (self.prepares and view.job.warm) or self._is_ready(view):
+            self.stop(view)
+            return
+        self._spares.awaited.add(view.job.id)
+        self.prepare(view)
+
+    def left(self, view: JobView, report: Report) -> None:
+        """A run is gone. If it was to change its place, the next one begins in the new one."""
+        tenancy = tenancy_of(view)
+        if tenancy is None or not changes_place(tenancy) or report.run != present(view):
+            return
+        self._spares.awaited.discard(view.job.id)
+        self._spares.left(report.run)
+        if tenancy.coming is not None and not is_finish(report):
+            self.run(view, tenancy.coming)
+
+    def prepare(self, view: JobView) -> None:
+        """Stand the next run ready where it will be; beside the present one, if nothing else is known."""
+        for place in self._places(view):
+            for part, replicas in zip(place.slices, place.replicas, strict=True):
+                self._sessions.tell(part.node, [prepare_order(view.job, coming(view), replicas)])
+
+    def prepare_again(self) -> list[Event]:
+        """A node was lost, and maybe what was prepared there for a plan that has changed since: nobody will say so.
+
+        Those that have no place any more start cold, which is true at once.
+        """
+        cold: list[Event] = []
+        for view in self.state.jobs.live.values() if self.prepares else ():
+            if view.preparing and view.partitions:
+                self.prepare(view)
+            elif view.preparing:
+                cold.append(JobPrepared(self.state.now_s, view.job.id))
+        return cold
+
+    def prepared(self, view: JobView, report: Report, node: str) -> None:
+        """A node's agent has a run ready: whoever waits for it leaves."""
+        self._spares.prepared(report.run, node)
+        if view.job.id in self._spares.awaited and self._is_ready(view):
+            self.stop(view)
+
+    def is_not_here(self, view: JobView) -> None:
+        """An agent says hello without the present run of a job that should be there."""
+        self._spares.left(present(view))
+
+    def is_only_spare(self, view: JobView, gone: Report) -> bool:
+        """Is what is gone the next run, while the present one holds what the job has? That one goes on, or leaves."""
+        tenancy = tenancy_of(view)
+        if tenancy is None or gone.run != coming(view):
+            return False
+        if tenancy.coming is not None and tenancy.doing is Doing.STARTING and was_let_go(gone):
+            self.run(view, tenancy.coming)  # It stood by when its agent was told to leave, and begins again.
+            return True
+        if tenancy.holding is None or self._spares.has_left(present(view)):
+            return False
+        if view.job.id in self._spares.awaited:
+            self.stop(view)
+        return True
+
+    def renew_spare(self, job_id: str, broke: bool) -> None:
+        """A run goes on: prepare the one after it. Or it broke, and what stands by has a number that is passed over."""
+        view = self.state.jobs.get(job_id)
+        spare = keeps_spare(view) and self.prepares if view is not None else False
+        if view is not None and spare and broke:
+            self._tell(self._spares.nodes(present(view)), Stop(present(view), 0.0))
+        self._spares.forget(job_id)
+        if view is not None and spare and not broke:
+            self.prepare(view)
+
+    def _is_ready(self, view: JobView) -> bool:
+        return self._spares.is_ready(coming(view), (part.node for p in self._places(view) for part in p.slices))
+
+    def _places(self, view: JobView) -> list[Holding]:
+        if (tenancy := tenancy_of(view)) is not None:
+            there = tenancy.coming or tenancy.holding
+            return [there] if there is not None else []
+        planned = [self.state.partitions.live[pid] for pid in view.partitions]
+        return [Holding(p.id, p.slices, p.tenants[0].replicas) for p in planned]
