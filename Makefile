@@ -14,6 +14,7 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hocket needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m compileall -q src  # as pip does with all that it copies; some machines let no run write bytecode
 	@touch $(STAMP)
 
 setup: $(STAMP) ## create .venv with .venv/bin/hocket
