@@ -30,8 +30,8 @@ from hocket.estimators import convergence
 from hocket.estimators.convergence import ENOUGH, EQUAL, FAMILIES, Outlook, learned, outlook
 from hocket.policies.mlfs_c import with_leaps
 from hocket.reports.sheets import drawing, save
-from hocket.workloads.rules import TEXT, Number, Whole
-from hocket.workloads.table import read_table
+from hocket.workloads.learning import read_curves
+from hocket.workloads.rules import Number
 
 GOALS = (0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.4)  # of the way from its first value to its best
 LEAPS = (0.0, 0.05, 0.1, 0.2)
@@ -129,19 +129,7 @@ class Measured(Struct, frozen=True):
 
 def read(*paths: str) -> list[Measurement]:
     """The curves of the files that are long enough; one that stands in it twice counts once."""
-    runs: dict[tuple[str, str, str, int], list[float]] = {}
-    for path in paths:
-        table = read_table(path, ("app", "batch_size", "metric"))
-        sources = table.column("source", TEXT) if "source" in table.cells else [""] * len(table.cells["app"])
-        for source, app, size, value in zip(
-            sources,
-            table.column("app", TEXT),
-            table.column("batch_size", Whole(low=1)),
-            table.column("metric", Number(low=-1e15)),
-            strict=True,
-        ):
-            runs.setdefault((path, source, app, size), []).append(value)
-    curves = {Measurement(app, size, tuple(v)): None for (_path, _source, app, size), v in runs.items()}
+    curves = {Measurement(*curve): None for path in paths for curve in read_curves(path, Number(low=-1e15))}
     return [c for c in curves if len(c.values) >= 2 * ENOUGH]
 
 

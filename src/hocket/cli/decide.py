@@ -11,6 +11,7 @@ from hocket.cli.options import Params, policy_names
 if TYPE_CHECKING:
     from hocket.model.document import Document
     from hocket.model.snapshot import Snapshot
+    from hocket.model.view import JobView
     from hocket.policies.registry import BoundPolicy
 
 REFUSED = 4
@@ -123,14 +124,16 @@ def _rebuilt(document: Document, name: str, bound: BoundPolicy) -> Snapshot:
 
     # Ranks that the same policy wrote are kept: they are of the moment at which each job last changed.
     is_ranked = document.policy == bound.policy.name
+
+    def rank(view: JobView, now_s: float) -> tuple[Any, ...]:
+        for fault in faults(view.job):  # Before the policy sees a job that nobody would admit.
+            raise DocumentError(f"snapshot: job '{view.id}': {fault}")
+        return view.rank if is_ranked else bound.order(view, now_s)
+
     try:
-        snapshot = from_document(document, None if is_ranked else bound.order)
+        return from_document(document, rank)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}") from error
-    for view in snapshot.jobs.values():
-        for fault in faults(view.job):
-            raise DocumentError(f"{name}: snapshot: job '{view.id}': {fault}")
-    return snapshot
 
 
 def _decided(snapshot: Snapshot, bound: BoundPolicy) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from hocket.control.check import examine
 from hocket.executors.simulated import BeliefMode
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.document import decode, encode, to_document
-from hocket.model.job import Job
+from hocket.model.job import Job, Stop
 from hocket.model.partition import Partition, Sharing
 from hocket.model.plan import Plan, Verdict
 from hocket.model.rebuild import from_document
@@ -211,13 +211,19 @@ def reasons_are_given(snapshot: Snapshot, plan: Plan) -> None:
 
 
 def ends_are_allowed(snapshot: Snapshot, plan: Plan) -> None:
-    """No job is ended before its time unless its user allowed that, and none as attained that is not."""
+    """No job is ended before its time unless its user allowed that, ever or for times of overload; none as attained
+    that is not, and none for what a policy has no say in."""
     for job_id, verdict in plan.ends.items():
         view = snapshot.jobs[job_id]
-        if verdict in (Verdict.EARLY_STOPPED, Verdict.HOPELESS) and not view.job.may_stop:
+        job = view.job
+        if verdict not in (Verdict.ATTAINED, Verdict.EARLY_STOPPED, Verdict.HOPELESS):
+            raise Broken(f"job '{job_id}' ends as {verdict}, which no policy decides")
+        is_over = verdict == Verdict.ATTAINED and job.goal is not None and job.goal is job.criterion
+        may_be_lowered = Stop.REQUIRED in (job.stop, job.may_lower) if verdict == Verdict.ATTAINED else job.may_stop
+        if not (is_over or may_be_lowered):
             raise Broken(f"job '{job_id}' ends as {verdict}, and its user did not allow that")
         if verdict == Verdict.ATTAINED:
-            goal = view.job.goal
+            goal = job.goal
             values = [o.metrics[goal.metric] for o in view.observations if goal.metric in o.metrics] if goal else []
             if goal is None or not values or not goal.met_by(values[-1]):
                 raise Broken(f"job '{job_id}' ends as attained: {goal}, and has reported {values[-1:]}")

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from hocket.model.curve import Curve
 from hocket.workloads.quality import by_epoch
-from hocket.workloads.rules import TEXT, Number
+from hocket.workloads.rules import TEXT, Number, Whole
 from hocket.workloads.table import read_table
 
 FAMILIES: dict[str, Callable[[float], float]] = {
@@ -69,19 +69,26 @@ def learning(learner: Learner, epochs: int, seed: int, variant: int) -> Learning
     )
 
 
+def read_curves(path: str, metric: Number) -> list[tuple[str, int, tuple[float, ...]]]:
+    """(application, batch size, values) of each run of a table; one that stands in it under two sources counts once."""
+    table = read_table(path, ("app", "batch_size", "metric"))
+    apps, sizes = table.column("app", TEXT), table.column("batch_size", Whole(low=1))
+    sources = table.column("source", TEXT) if "source" in table.cells else [""] * len(apps)
+    runs: dict[tuple[str, str, int], list[float]] = {}
+    for source, app, size, value in zip(sources, apps, sizes, table.column("metric", metric), strict=True):
+        runs.setdefault((source, app, size), []).append(value)
+    return list({(app, size, tuple(values)): None for (_source, app, size), values in runs.items()})
+
+
 def read_learning(path: str, epochs: int) -> dict[str, tuple[Learning, ...]]:
     """Pollux's measured curves by application, one for each batch size, stretched to so many epochs.
 
     An error rate counts as an accuracy of one less it. No losses were measured: the error stands for them.
     """
-    table = read_table(path, ("app", "batch_size", "metric"))
-    apps, sizes = table.column("app", TEXT), table.column("batch_size", TEXT)
-    runs: dict[tuple[str, str], list[float]] = {}
-    for app, size, metric in zip(apps, sizes, table.column("metric", Number()), strict=True):
-        runs.setdefault((app, size), []).append(_accuracy(app, metric))
     found: dict[str, list[Learning]] = {}
-    for (app, _size), values in runs.items():
-        at = [values[min(len(values) - 1, e * len(values) // epochs)] for e in range(epochs)]
+    for app, _size, values in read_curves(path, Number()):
+        # The last epoch has the last value.
+        at = [_accuracy(app, values[-(-(e + 1) * len(values) // epochs) - 1]) for e in range(epochs)]
         found.setdefault(app, []).append(Learning(by_epoch(at), by_epoch(round(1 - a, 6) for a in at)))
     return {app: tuple(curves) for app, curves in found.items()}
 

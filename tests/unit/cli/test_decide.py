@@ -138,3 +138,11 @@ def test_a_job_that_no_cluster_would_admit_is_refused() -> None:
     raw["jobs"][3]["job"]["deadline_s"] = -5
     words = "job 'notebook': deadline_s must be a finite number above 0, not -5.0"
     assert words in refused("decide", "--policy", "fifo", "-", text=json.dumps(raw))
+
+
+@pytest.mark.parametrize("policy", ["mlf_h", "mlfs_c", "graphene", "las"])
+def test_a_task_graph_that_no_cluster_would_admit_is_refused_before_the_policy_sees_it(policy: str) -> None:
+    raw = json.loads(example())
+    edges = [{"source": "a", "target": "z"}]
+    raw["jobs"][3]["job"]["tasks"] = {"tasks": [{"id": "a", "demand": {"gpus": 1}}], "edges": edges}
+    assert "job 'notebook'" in refused("decide", "--policy", policy, "-", text=json.dumps(raw))

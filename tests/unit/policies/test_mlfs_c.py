@@ -1,5 +1,6 @@
 """Load control: who ends before his time, why, and that nobody does whose user did not allow it."""
 
+from contextlib import nullcontext
 from math import nan
 
 import pytest
@@ -330,9 +331,17 @@ def test_being_asked_more_often_changes_nothing(seed, inner):
 def test_a_law_finds_a_policy_that_ends_whom_it_must_not():
     run = trained(harness(), 20)
     plan = find("fifo").bound().decide(run.snapshot)
-    for wrong in (Verdict.HOPELESS, Verdict.EARLY_STOPPED, Verdict.ATTAINED):
+    for wrong in Verdict:
         with pytest.raises(laws.Broken, match="job 'a' ends as"):
             laws.ends_are_allowed(run.snapshot, replace(plan, ends={"a": wrong}, reasons={"a": "so"}))
+
+
+@pytest.mark.parametrize(("stop", "right"), [(Stop.FIXED, False), (Stop.OPTSTOP, False), (Stop.REQUIRED, True)])
+def test_a_law_lets_a_job_end_at_its_target_only_if_no_more_is_required(stop, right):
+    run = trained(Harness.of(find("fifo").bound(), cluster("1x2")), 19, lambda _epoch: 0.95, stop=stop)
+    plan = Plan(ends={"a": Verdict.ATTAINED}, reasons={"a": "so"})
+    with nullcontext() if right else pytest.raises(laws.Broken, match="did not allow"):
+        laws.ends_are_allowed(run.snapshot, plan)
 
 
 def test_a_diverged_metric_after_a_good_one_is_not_attained():

@@ -138,6 +138,21 @@ def test_measured_curves_are_stretched_and_error_rates_turned(tmp_path):
     assert [p.mean for p in found["yolov3"][0].loss.points] == pytest.approx([0.4, 0.4, 0.1, 0.1])
 
 
+def test_a_run_that_stands_under_two_sources_is_learnt_once_and_to_its_end(tmp_path):
+    path = tmp_path / "curves.csv"
+    runs = "".join(f"{source},cifar10,1,{v}\n" for source in ("sia", "pollux") for v in (0.1, 0.5, 0.7))
+    path.write_text(f"source,app,batch_size,metric\n{runs}pollux,cifar10,2,0.3\n")
+    small, large = read_learning(str(path), 4)["cifar10"]
+    assert [p.mean for p in small.accuracy.points] == [0.1, 0.5, 0.7, 0.7]
+    assert [p.mean for p in large.accuracy.points] == [0.3] * 4
+
+
+def test_a_job_can_reach_the_accuracy_that_it_asks_for():
+    for submission in load("mlfs?jobs=200&over=1h&accuracy=1").submissions:
+        target, quality = submission.job.target, submission.truth.quality
+        assert target.met_by(quality.points[-1].mean)
+
+
 def test_a_file_of_curves_must_have_those_of_every_model(tmp_path):
     path = tmp_path / "curves.csv"
     path.write_text("app,batch_size,metric\ncifar10,1,0.2\n")
