@@ -38,7 +38,7 @@ class Trend(Struct, frozen=True, gc=False):
     epoch: int
     c: float  # what is missing is c / epoch
     largest: float  # the most that one epoch ever brought
-    span: float  # between the worst and the best value ever
+    scale: float  # 1 of a metric that stays within 0 and 1, as accuracies do; else its range so far
 
     def gain(self, epochs: float) -> float:
         """What so many more epochs bring, in the metric's own unit."""
@@ -54,17 +54,22 @@ class _Ever(Struct, frozen=True, gc=False):
     high: float = -inf
 
 
-def trend(view: JobView) -> Trend | None:
-    """Of the metric of its goal, or its loss, or whatever it reports first by name; None before two reports."""
-    found = _read(view)
+def trend(view: JobView, by_loss: bool = False) -> Trend | None:
+    """Of the metric of its goal, or its loss, or whatever it reports first by name; None before two reports.
+
+    By loss: of its loss, if it reports one, whatever its goal is.
+    """
+    found = _read(view, by_loss)
     return None if found is None else found[0]
 
 
-def _read(view: JobView) -> tuple[Trend, _Ever] | None:
+def _read(view: JobView, by_loss: bool) -> tuple[Trend, _Ever] | None:
     goal, seen = view.job.goal, view.observations
     if not seen:
         return None
     names = sorted(seen[-1].metrics)
+    if by_loss and "loss" in names:
+        goal = None
     metric = goal.metric if goal is not None else "loss" if "loss" in names else next(iter(names), "")
     falls = goal.relation == "<=" if goal is not None else less_is_better(metric)
     values = {o.epoch: o.metrics[metric] for o in seen if metric in o.metrics and o.epoch >= 1}
@@ -84,7 +89,8 @@ def _read(view: JobView) -> tuple[Trend, _Ever] | None:
     ever = _Ever(metric, largest, low, high)
     if not isfinite(last[1]):
         return Trend(last[0], 0.0, 0.0, 0.0), ever  # It has diverged.
-    return Trend(last[0], c / weight if weight else 0.0, largest, high - low), ever
+    is_share = -1.0 <= low <= high <= 0.0 if falls else 0.0 <= low <= high <= 1.0
+    return Trend(last[0], c / weight if weight else 0.0, largest, 1.0 if is_share else high - low), ever
 
 
 def less_is_better(metric: str) -> bool:
@@ -108,7 +114,16 @@ def rank(view: JobView, _now_s: float, _params: Params) -> tuple[Any, ...]:
 
     Behind the job's number, where nobody is compared any more, is what must not be forgotten of earlier reports.
     """
-    found = _read(view)
+    return _rank(view, by_loss=False)
+
+
+def rank_by_loss(view: JobView, _now_s: float, _params: Params) -> tuple[Any, ...]:
+    """The same, with the trend of the job's loss if it reports one."""
+    return _rank(view, by_loss=True)
+
+
+def _rank(view: JobView, by_loss: bool) -> tuple[Any, ...]:
+    found = _read(view, by_loss)
     if found is None:
         return (view.submitted_s,)
     return (view.submitted_s, *astuple(found[0]), view.number, *astuple(found[1]))
@@ -127,7 +142,7 @@ def epochs_in(view: JobView, time_s: float, size: int, now_s: float) -> float:
 
 
 def unknown(view: JobView, time_s: float, size: int, now_s: float, round_s: float) -> float:
-    """The gain of a job that has not told anything: the first round brings most, as it does with all others.
+    """The gain of a job that has not told anything: its first rounds bring most, as they do with most others.
 
     As a share of what is missing; it takes a round of running at its smallest size for an epoch.
     """

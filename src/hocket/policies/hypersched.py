@@ -18,7 +18,7 @@ from hocket.policies.registry import Params, policy
 class HyperSched(Params, frozen=True):
     round_s: Annotated[float, Meta(gt=0, description="how often all GPUs are shared out anew")] = 300.0
     significant: Annotated[
-        float, Meta(ge=0, description="a job that gains less than this share of its range until its deadline is paused")
+        float, Meta(ge=0, description="a job that gains less than this, of 1, until its deadline is paused")
     ] = 0.01
     longest_deadline_s: Annotated[float, Meta(gt=0, description="deadline of jobs that state none")] = 86400.0
 
@@ -27,8 +27,9 @@ class HyperSched(Params, frozen=True):
 def decide(snapshot: Snapshot, params: HyperSched) -> Plan:
     """In rounds, GPUs to whoever's metric will grow most by each until its deadline; who hardly gains makes way.
 
-    Gains count as shares of the range that a job's metric has seen. One whose deadline has passed gains nothing: it
-    runs on what nobody else wants, as do those whose gain is not significant.
+    Gains of metrics from 0 to 1, as accuracies are, count as they are; of others as shares of the range that the job's
+    metric has seen. One whose deadline has passed gains nothing: it runs on what nobody else wants, as do those whose
+    gain is not significant.
     """
     now_s = snapshot.now_s
 
@@ -40,7 +41,7 @@ def decide(snapshot: Snapshot, params: HyperSched) -> Plan:
         seen = trend_of(view)
         if seen is None:
             return unknown(view, left_s, size, now_s, params.round_s)
-        found = seen.gain(epochs_in(view, left_s, size, now_s)) / seen.span if seen.span > 0 else 0.0
+        found = seen.gain(epochs_in(view, left_s, size, now_s)) / seen.scale if seen.scale > 0 else 0.0
         return found if found >= params.significant else 0.0
 
     return in_rounds(snapshot, params.round_s, gain)

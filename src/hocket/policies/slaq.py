@@ -9,7 +9,7 @@ from msgspec import Meta
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.gain_rounds import epochs_in, in_rounds, rank, trend_of, unknown
+from hocket.policies.gain_rounds import epochs_in, in_rounds, rank_by_loss, trend_of, unknown
 from hocket.policies.registry import Params, policy
 
 
@@ -17,12 +17,12 @@ class Slaq(Params, frozen=True):
     round_s: Annotated[float, Meta(gt=0, description="how often all GPUs are shared out anew")] = 300.0
 
 
-@policy("slaq", params=Slaq, order=rank, paper="SLAQ, SoCC'17", reads_usage=False)
+@policy("slaq", params=Slaq, order=rank_by_loss, paper="SLAQ, SoCC'17", reads_usage=False)
 def decide(snapshot: Snapshot, params: Slaq) -> Plan:
     """In rounds, GPUs to whoever's loss is predicted to fall most by each; the others shrink, or wait.
 
-    Losses are told apart by the largest fall that each job has seen, so that all count alike: a newcomer, which has all
-    its progress before it, goes first, and one that has nearly converged last.
+    Losses are told apart by the largest fall that each job has seen, so that all count alike: a newcomer goes before
+    those whose loss hardly falls any more, and one that has nearly converged last.
     """
     now_s, round_s = snapshot.now_s, params.round_s
 

@@ -41,8 +41,8 @@ _REASONS = (
     ),
     Reason(
         _TIMES, {"slaq"}, {"borg_fair", "gandiva"},
-        "slaq serves newcomers first, whose loss falls most, which is nearly least service first; in the paper it has "
-        "CPU cores to give away, here sizes are fixed.",
+        "slaq serves those first whose loss falls most, nearly least service first, for they are mostly young; "
+        "in the paper it has CPU cores to give away, here sizes are fixed.",
     ),
     Reason(
         _TIMES | _ACCURACIES, _TASKS | _WHOLE, {"gandiva"},

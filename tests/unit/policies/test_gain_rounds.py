@@ -10,7 +10,7 @@ from hocket.model.criterion import parse
 from hocket.model.document import decode, encode, from_document, to_document
 from hocket.model.event import EpochEnded, JobEnded
 from hocket.policies import find
-from hocket.policies.gain_rounds import rank, trend
+from hocket.policies.gain_rounds import rank, trend, trend_of
 from hocket.policies.registry import Params
 from hocket.testing import laws
 from hocket.testing.builders import cluster, job, submission, submitted, workload
@@ -69,16 +69,36 @@ def test_the_metric_of_the_goal_comes_before_the_loss_and_says_what_is_better():
     assert trend(harness.snapshot.jobs["a"]).gain(1) > 0
 
 
+def test_slaq_goes_by_the_loss_of_a_job_that_reports_one_whatever_its_goal():
+    harness = run("slaq", submitted(job("a", target=parse("acc >= 0.9"))))
+    for epoch, loss in enumerate((1.0, 0.5, 0.3), 1):
+        harness.tell(EpochEnded(harness.now_s + 5, "a", epoch, {"acc": 0.5, "loss": loss}))
+    view = harness.snapshot.jobs["a"]
+    assert trend_of(view) == trend(view, by_loss=True)
+    assert trend_of(view).gain(1) > 0
+    assert trend(view).gain(1) == 0.0
+
+
+def test_hypersched_counts_accuracy_as_it_is_not_by_each_jobs_own_range():
+    harness = run("hypersched", submitted(job("learns")), submitted(job("creeps")), nodes="1x2", round_s=300)
+    for epoch in range(1, 11):
+        harness.tell(EpochEnded(29.0 * epoch, "learns", epoch, {"acc": 0.1 + 0.05 * epoch**0.5}))
+        harness.tell(EpochEnded(29.0 * epoch, "creeps", epoch, {"acc": 0.9 + 1e-6 * epoch}))
+    harness.tell(submitted(job("new"), 295.0))
+    harness.tell(at_s=300.0)
+    assert did(harness, Pause) == ["creeps"]
+
+
 def test_the_largest_fall_and_the_range_are_of_all_reports_not_of_the_last_that_are_kept():
     harness = run("slaq", submitted(job("a")))
     gains = {}
     for epoch in range(1, 201):
-        loss = nan if epoch == 150 else 1.0 / epoch
+        loss = nan if epoch == 150 else 10.0 / epoch
         harness.tell(EpochEnded(10.0 * epoch, "a", epoch, {"loss": loss}))
         if epoch in (60, 63, 64, 65, 100, 200):
             found = trend(harness.snapshot.jobs["a"])
-            assert found.largest == pytest.approx(0.5)
-            assert found.span == pytest.approx(1.0 - 1.0 / epoch)
+            assert found.largest == pytest.approx(5.0)
+            assert found.scale == pytest.approx(10.0 - 10.0 / epoch)
             gains[epoch] = found.gain(1) / found.largest
     assert list(gains.values()) == sorted(gains.values(), reverse=True)
 
