@@ -18,6 +18,7 @@ from hocket.model.plan import Plan, Verdict
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.draft import Draft
 from hocket.policies.registry import LayerParams, policy
 
 _LEVELS = list(Stop)  # from what ends least to what ends most
@@ -154,8 +155,9 @@ def _stoppable(snapshot: Snapshot, looked_s: float) -> tuple[list[JobView], list
 
 
 def somebody_waits(snapshot: Snapshot, plan: Plan) -> bool:
-    """Does a job, or a task of one, wait once the plan holds?"""
+    """Does a job, or a task of one, wait once the plan holds? Those that only a quota keeps waiting do not count."""
     jobs, present = snapshot.jobs.data(), snapshot.partitions.data()
+    gate = Draft(snapshot) if snapshot.owners.data() else None
     touched = {*plan.drop, *(p.id for p in plan.put)}
     given: dict[str, set[str]] = {}  # job → its tasks in partitions that the plan puts
     for partition in plan.put:
@@ -163,7 +165,9 @@ def somebody_waits(snapshot: Snapshot, plan: Plan) -> bool:
             given.setdefault(tenant.job, set()).add(_name(tenant))
     for entry in snapshot.waiting:
         view = jobs[entry[-1]]
-        if not view.verdict and entry[-1] not in plan.ends and _lacks(view, given.get(entry[-1], _NO_TASKS)):
+        if view.verdict or entry[-1] in plan.ends or not _lacks(view, given.get(entry[-1], _NO_TASKS)):
+            continue
+        if gate is None or gate.within_quota(view.job, view.job.sizes[0]):
             return True
     for entry in snapshot.placed:
         view = jobs[entry[-1]]

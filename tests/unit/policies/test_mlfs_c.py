@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from hocket.model.action import End
 from hocket.model.criterion import parse
-from hocket.model.event import EpochEnded, JobAsked, Wish
-from hocket.model.job import Job, Stop, Task, TaskGraph
+from hocket.model.event import EpochEnded, JobAsked, OwnerSet, Wish
+from hocket.model.job import Job, Owner, Stop, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Verdict
 from hocket.model.resources import Demand, Slice
@@ -170,6 +170,19 @@ def waits(jobs, before, plan) -> bool:
     run.tell(*map(submitted, jobs))
     run.settle()
     return somebody_waits(run.snapshot, plan)
+
+
+def test_who_waits_for_its_owners_quota_makes_no_overload():
+    run = Harness.of(find("fifo").bound(), cluster("1x8"))
+    run.tell(
+        OwnerSet(0.0, Owner("full", max_gpus=1)), submitted(job("a", owner="full")), submitted(job("b", owner="full"))
+    )
+    run.settle()
+    assert [entry[-1] for entry in run.snapshot.waiting] == ["b"]
+    assert not somebody_waits(run.snapshot, Plan())
+    run.tell(submitted(job("c", 9, owner="other"), run.now_s), submitted(job("d", 8, owner="other"), run.now_s))
+    run.settle()
+    assert somebody_waits(run.snapshot, Plan())
 
 
 def test_a_task_that_a_plan_turns_out_waits():
