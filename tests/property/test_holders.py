@@ -13,8 +13,9 @@ def looked_up(state: State) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for view in state.jobs.values():
         for tenancy in view.tenancies:
-            if tenancy.holding is not None:
-                found.setdefault(tenancy.holding.partition, set()).add(view.job.id)
+            for held in (tenancy.holding, tenancy.coming):
+                if held is not None:
+                    found.setdefault(held.partition, set()).add(view.job.id)
     return found
 
 

@@ -30,7 +30,7 @@ def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
     state.capacity = capacity
     tenants: dict[tuple[str, str], None] = {}
     places: dict[str, list[str]] = {}  # job → partitions of the plan that it is in
-    gone: set[str] = set()  # shared partitions whose resources are no longer theirs
+    gone: set[str] = set()  # shared partitions whose resources are no longer theirs, or no longer shared
     for pid in plan.drop:
         old = state.partitions.live[pid]
         state.count(old, -1)
@@ -44,7 +44,7 @@ def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
         before = state.partitions.live.get(new.id)
         if before is not None:
             state.count(before, -1)
-            if before.sharing is not _ALONE and before.slices != new.slices:
+            if before.sharing is not _ALONE and (before.slices != new.slices or new.sharing is _ALONE):
                 gone.add(new.id)
             for t in before.tenants:
                 places.setdefault(t.job, [])
@@ -239,7 +239,10 @@ def _doing(state: State, view: JobView, task: str, tenancy: Tenancy, becomes: Jo
     others = view.tenancies
     if others:
         others = tuple(t for t in others if t.task != task)
-    state.jobs.put(view.job.id, replace(view, tenancies=(*others, tenancy), state=becomes))
+    tenancies = (*others, tenancy)
+    state.jobs.put(view.job.id, replace(view, tenancies=tenancies, state=becomes))
+    if state.holders is not None:
+        state.note_holder(view.job.id, view.tenancies, tenancies)
 
 
 def _noted(plan: Plan, job_id: str) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class State:
         for view in self.jobs.live.values():
             if view.held:
                 self.note_follower(view.job)
-        self.holders: dict[str, set[str]] | None = None  # partition → jobs that hold it; kept once somebody has asked
+        self.holders: dict[str, set[str]] | None = None  # partition → jobs that hold it or will; kept once asked for
         self.shifting: list[tuple[float, str]] = []  # (when, job) whose rank changes then; stale ones do no harm
         self.shift_s: dict[str, float] = {}  # the last of them by job
         if shifts is not None:
@@ -352,7 +352,7 @@ class State:
                 self.leaving.drop(who)
 
     def note_leavers(self, pids: Set[str]) -> None:
-        """Partitions that several shared are no more, or have other resources: who was on his way out leaves more."""
+        """Partitions that several shared are gone, or one's alone, or elsewhere: who was on its way out leaves more."""
         if self.holders is None:
             self.holders = {}
             for view in self.jobs.live.values():
@@ -362,17 +362,19 @@ class State:
             self.note_leaving(view)
 
     def note_holder(self, job_id: str, before: tuple[Tenancy, ...], now: tuple[Tenancy, ...]) -> None:
-        """Keep track of which partitions a job holds; there is somebody who asks."""
+        """Keep track of which partitions a job holds, or will hold; there is somebody who asks."""
         if self.holders is None or before is now:
             return
         for tenancy in before:
-            if tenancy.holding is not None and (jobs := self.holders.get(tenancy.holding.partition)) is not None:
-                jobs.discard(job_id)
-                if not jobs:
-                    del self.holders[tenancy.holding.partition]
+            for held in (tenancy.holding, tenancy.coming):
+                if held is not None and (jobs := self.holders.get(held.partition)) is not None:
+                    jobs.discard(job_id)
+                    if not jobs:
+                        del self.holders[held.partition]
         for tenancy in now:
-            if tenancy.holding is not None:
-                self.holders.setdefault(tenancy.holding.partition, set()).add(job_id)
+            for held in (tenancy.holding, tenancy.coming):
+                if held is not None:
+                    self.holders.setdefault(held.partition, set()).add(job_id)
 
     def left_behind(self, view: JobView, task: str, held: Holding) -> tuple[Slice, ...]:
         """What the tenant holds and the plan no longer gives its partition."""
