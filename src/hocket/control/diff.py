@@ -49,7 +49,8 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
                 continue
             partition, tenant = wanted
             if in_the_way(standing, f"{job_id}/{task}", partition.slices):
-                if view.job.warm and not (view.prepared or view.preparing):
+                is_new = view.job.warm and not view.preparing and Prepare(job_id) not in prepares
+                if is_new and _is_to_prepare(standing, view):
                     prepares.append(Prepare(job_id))
             elif not view.preparing:
                 to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
@@ -152,12 +153,23 @@ def _heirs_are_preparing(standing: Standing, view: JobView, task: str) -> bool:
         return False
     for job_id, heir_task in standing.unsettled:
         heir = standing.jobs.get(job_id)
-        if heir is None or job_id == view.job.id or not heir.job.warm or heir.prepared or heir.tenancies:
+        if heir is None or job_id == view.job.id or not _is_to_prepare(standing, heir):
             continue
         wanted = _wanted(standing, heir, heir_task)
         if wanted is not None and _touch(left, wanted[0].slices):
             return True
     return False
+
+
+def _is_to_prepare(standing: Standing, view: JobView) -> bool:
+    """Does a warm job prepare before it starts? Not if one of its tasks is there, or can start now: that is a start."""
+    if not view.job.warm or view.prepared or view.tenancies:
+        return False
+    if view.job.tasks is None or view.preparing:
+        return True
+    tasks = [task for job_id, task in standing.unsettled if job_id == view.job.id]
+    places = [(task, wanted[0].slices) for task in tasks if (wanted := _wanted(standing, view, task)) is not None]
+    return all(in_the_way(standing, f"{view.job.id}/{task}", slices) for task, slices in places)
 
 
 def _touch(some: tuple[Slice, ...], others: tuple[Slice, ...]) -> bool:

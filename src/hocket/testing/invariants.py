@@ -118,7 +118,7 @@ def _usage(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _views(snapshot: Snapshot) -> Iterator[str]:
-    """Invariant: state, size and GPUs of a view follow from its tenancies."""
+    """Invariant: state, size and GPUs of a view follow from its tenancies; a job prepares before it has any."""
     for view in snapshot.jobs.values():
         held = [t.holding for t in view.tenancies if t.holding is not None]
         if view.size != sum(h.size for h in held) or view.gpus != sum(h.gpus for h in held):
@@ -126,6 +126,8 @@ def _views(snapshot: Snapshot) -> Iterator[str]:
         idle = view.state in (JobState.WAITING, JobState.PAUSED)
         if idle == bool(view.tenancies):
             yield f"job '{view.job.id}' is {view.state} with tenancies {view.tenancies}"
+        if view.preparing and view.tenancies:
+            yield f"job '{view.job.id}' prepares, and runs or starts already"
         if len({t.task for t in view.tenancies}) < len(view.tenancies):
             yield f"job '{view.job.id}' has two tenancies of one task"
         if min(view.waited_s, view.ran_s, view.attained_gpu_s, view.done_s) < 0 or view.since_s > snapshot.now_s:

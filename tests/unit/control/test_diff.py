@@ -11,7 +11,7 @@ from hocket.control.fold import fold
 from hocket.control.state import State, empty
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import JobPaused, JobPrepared, JobStarted, JobSubmitted
-from hocket.model.job import Job
+from hocket.model.job import ONE_GPU, Job, Task, TaskGraph
 from hocket.model.partition import EPOCH, Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Node, Slice
@@ -161,6 +161,45 @@ def test_prepare_is_said_once() -> None:
     state = running(state_of(Job("a"), Job("warm", warm=True)), on("a", "n0", 0))
     assert planned(state, on("warm", "n0", 0), drop=("a",)) == [Prepare("warm")]
     assert told(state) == []
+
+
+def task_on(task: str, gpu: int) -> Partition:
+    return Partition(f"g/{task}", (Slice("n0", (gpu,)),), (Tenant("g", (1,), task),))
+
+
+def test_a_job_is_not_prepared_when_one_of_its_tasks_starts() -> None:
+    graph = Job("g", tasks=TaskGraph((Task("t", ONE_GPU), Task("u", ONE_GPU))), warm=True)
+    state = running(state_of(Job("a"), graph), on("a", "n0", 0))
+    # Task t waits for a's GPU. Task u does not, so nobody prepares, and a makes way at once.
+    actions = planned(state, task_on("t", 0), task_on("u", 1), drop=("a",))
+    assert [(type(x).__name__, x.job, getattr(x, "task", "")) for x in actions] == [
+        ("Pause", "a", ""),
+        ("Start", "g", "u"),
+    ]
+    fold(state, JobStarted(1.0, "g", "u"))
+    assert told(state) == []
+    fold(state, JobPaused(2.0, "a"))
+    assert [(type(x).__name__, x.job, getattr(x, "task", "")) for x in told(state)] == [("Start", "g", "t")]
+
+
+def test_a_job_whose_other_task_runs_is_not_prepared() -> None:
+    graph = Job("g", tasks=TaskGraph((Task("t", ONE_GPU), Task("u", ONE_GPU))), warm=True)
+    state = state_of(Job("a"), graph)
+    planned(state, on("a", "n0", 0), task_on("u", 1))
+    fold(state, JobStarted(0.0, "a"), JobStarted(0.0, "g", "u"))
+    assert planned(state, task_on("t", 0), drop=("a",)) == [Pause("a")]
+    assert not state.jobs.live["g"].preparing
+
+
+def test_a_job_of_which_every_task_must_wait_is_prepared_once() -> None:
+    graph = Job("g", tasks=TaskGraph((Task("t", ONE_GPU), Task("u", ONE_GPU))), warm=True)
+    state = running(state_of(Job("a", sizes=(2,)), graph), on("a", "n0", 0, 1))
+    assert planned(state, task_on("t", 0), task_on("u", 1), drop=("a",)) == [Prepare("g")]
+    assert told(state) == []
+    fold(state, JobPrepared(1.0, "g"))
+    assert told(state) == [Pause("a")]
+    fold(state, JobPaused(2.0, "a"))
+    assert kinds(told(state)) == [("Start", "g"), ("Start", "g")]
 
 
 def test_a_checkpoint_names_the_boundary() -> None:
