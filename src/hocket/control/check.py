@@ -128,6 +128,12 @@ def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
                 names = ", ".join(f"'{t.job}'" for t in partition.tenants)
                 found.append(f"partition '{pid}' is for one tenant alone and has {names}")
             found += _shared(snapshot, partition)
+            old = partitions.get(pid)
+            if old is not None and old.sharing is not partition.sharing and _tells_nobody(old, partition):
+                found.append(
+                    f"partition '{pid}' is {old.sharing} and shall be {partition.sharing}, "
+                    "but nobody joins it or changes in it: its tenants would not be told"
+                )
     for (job, task), pid in tenants.items():
         view = jobs.get(job)
         if view is None or not view.partitions:
@@ -178,6 +184,11 @@ def _tenant(
     for part, here in zip(partition.slices, replicas, strict=True):
         if here:
             _holds(snapshot, partition, job, demand, tenant, part, here, found)
+
+
+def _tells_nobody(old: Partition, new: Partition) -> bool:
+    """Executors hear of a partition with what its tenants are to do. Who stays as it was is not told anything."""
+    return old.slices == new.slices and set(new.tenants) <= set(old.tenants)
 
 
 def _sets_a_length(boundary: Boundary) -> bool:

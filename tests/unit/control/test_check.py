@@ -42,6 +42,20 @@ def shared(pid: str, sharing: Sharing, part: Slice, *jobs: str, **more: Any) -> 
     return Partition(pid, (part,), tuple(Tenant(j, (1,), **more) for j in jobs), sharing)
 
 
+SO = {"*": "so"}
+
+
+def planned(*put: Partition) -> Snapshot:
+    """Partitions as planned, and nothing else."""
+    state = State(empty(NODES), lambda _view, _now_s: ())
+    fold(state, *(JobSubmitted(0.0, job) for job in JOBS))
+    plan = Plan(put, reasons=SO)
+    found, capacity = examine(state.snapshot(), plan)
+    assert found == []
+    adopt(state, plan, capacity)
+    return state.snapshot()
+
+
 @pytest.fixture
 def snapshot() -> Snapshot:
     """Job a runs on GPUs 0 and 1 of n; job over is being ended; the node lost is lost."""
@@ -264,6 +278,28 @@ def test_a_quota_does_not_hold_against_what_an_owner_has(snapshot: Snapshot) -> 
     poor = replace(snapshot, owners=snapshot.owners.set("ana", Owner("ana", max_gpus=1)))
     moved = alone("a", Slice("n", (2, 3)), replicas=(2,))
     assert violations(poor, Plan((moved,), reasons={"*": "so"})) == []
+
+
+@pytest.mark.parametrize("stay", [("b", "half"), ("b", "half", "graph")])
+def test_tenants_who_stay_as_they_are_cannot_share_in_another_way(stay: tuple[str, ...]) -> None:
+    part = Slice("n", (2,), 6.0, 900.0)
+    snapshot = planned(shared("p", Sharing.PACKED, part, "b", "half", "graph"))
+    in_turns = shared("p", Sharing.INTERLEAVED, part, *stay)
+    assert violations(snapshot, Plan((in_turns,), reasons=SO)) == [
+        "partition 'p' is packed and shall be interleaved, "
+        "but nobody joins it or changes in it: its tenants would not be told"
+    ]
+
+
+def test_a_newcomer_or_one_who_changes_tells_how_a_partition_is_shared_from_now_on() -> None:
+    part = Slice("n", (2,), 6.0, 900.0)
+    snapshot = planned(shared("p", Sharing.PACKED, part, "b", "half"))
+    joined = shared("p", Sharing.INTERLEAVED, part, "b", "half", "graph")
+    resized = shared("p", Sharing.INTERLEAVED, part, "b", "half", boundary=Boundary("epoch"))
+    larger = shared("p", Sharing.INTERLEAVED, Slice("n", (2, 3), 6.0, 900.0), "b", "half")
+    one_left = shared("p", Sharing.ALONE, part, "b")
+    for new in (joined, resized, larger, one_left):
+        assert violations(snapshot, Plan((new,), reasons=SO)) == []
 
 
 def test_an_empty_plan_breaks_nothing(snapshot: Snapshot) -> None:
