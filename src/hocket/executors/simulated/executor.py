@@ -342,7 +342,7 @@ class SimulatedExecutor:
         if run.job.tasks is None:
             return self._tenant_rate(run, "") if run.tenancies and not run.pending else 0.0
         if run.iteration is None:
-            run.iteration = Iteration.of(run.job.tasks, run.truth, self.now_s)
+            run.iteration = Iteration.of(run.job.tasks, run.truth, self.now_s, run.done_s)
         seats: dict[str, Seat] = {}
         for task, (holding, partition) in run.tenancies.items():
             if task not in run.pending:
