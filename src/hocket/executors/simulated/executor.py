@@ -232,13 +232,8 @@ class SimulatedExecutor:
 
     def _crash(self, run: Run, why: str, out: list[Event]) -> None:
         self._gone(run)
-        self._lose_work(run)
+        run.lose_work()
         out.append(JobFailed(self.now_s, run.job.id, why))
-
-    def _lose_work(self, run: Run) -> None:
-        run.done_s, run.iteration = run.saved_s, None
-        if run.truth.epochs:
-            run.epoch = int(run.saved_s / run.truth.run_s * run.truth.epochs + 1e-9) if run.truth.run_s else 0
 
     def _node_event(self, event: Event, out: list[Event]) -> None:
         if isinstance(event, JobPrepared) and not self._still_prepares(event):
@@ -261,7 +256,7 @@ class SimulatedExecutor:
         self._advance(run)
         if hit >= run.tenancies.keys() | run.pending.keys():
             self._gone(run)
-            self._lose_work(run)
+            run.lose_work()
             return
         needed = {t.partition("#")[0] for t in run.tenancies}
         for task in hit:
@@ -269,7 +264,7 @@ class SimulatedExecutor:
             if task in run.tenancies:
                 self._leave(run, task)
         if {t.partition("#")[0] for t in run.tenancies} < needed:
-            self._lose_work(run)
+            run.lose_work()
         run.rate = self._rate(run)
         self._schedule(run)
 
@@ -468,12 +463,8 @@ class SimulatedExecutor:
         if at not in ("epoch", "after") or not run.rate:
             return False
         self._advance(run)
-        epochs = run.truth.epochs
-        if at == "after":
-            if run.length is None or self.now_s <= run.turn_s:
-                return False
-        elif not epochs or run.done_s <= run.truth.run_s * run.epoch / epochs + 1e-6:
-            return False  # It has none, or one has just ended.
+        if not run.is_within_epoch(at, self.now_s):
+            return False
         run.deferred += (action,)
         return True
 

@@ -56,6 +56,20 @@ class Run:
         # To the nearest microsecond of work: what is left by rounding would never be worked off.
         return self.done_s >= work_s - 1e-6
 
+    def is_within_epoch(self, at: str, now_s: float) -> bool:
+        """Is it in the midst of an epoch, one that the plan set (`after`) or one of its own?"""
+        if at == "after":
+            return self.length is not None and now_s > self.turn_s
+        epochs = self.truth.epochs  # It may have none, or one has just ended.
+        return bool(epochs) and self.done_s > self.truth.run_s * self.epoch / epochs + 1e-6
+
+    def lose_work(self) -> None:
+        """It broke: what it had not saved is to be done again."""
+        truth = self.truth
+        self.done_s, self.iteration = self.saved_s, None
+        if truth.epochs:
+            self.epoch = int(self.saved_s / truth.run_s * truth.epochs + 1e-9) if truth.run_s else 0
+
     def end_epochs(self, now_s: float, out: list[Event]) -> None:
         """Report the epochs that it has reached the end of, and after the first what it uses, if that differs."""
         truth = self.truth
