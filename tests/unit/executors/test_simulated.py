@@ -1,12 +1,23 @@
 """Rules of the simulated world that no scenario tells."""
 
+import pytest
+
 from hocket.executors.simulated import simulate
 from hocket.executors.simulated.executor import SimulatedExecutor
-from hocket.model.action import Pause, Prepare, Resize, Resume, Start
+from hocket.model.action import Move, Pause, Prepare, Resize, Resume, Start
 from hocket.model.criterion import parse
-from hocket.model.event import JobEnded, JobPaused, JobRefused, JobStarted, JobSubmitted
+from hocket.model.event import (
+    EpochEnded,
+    JobEnded,
+    JobFailed,
+    JobPaused,
+    JobRefused,
+    JobStarted,
+    JobSubmitted,
+    PhasesObserved,
+)
 from hocket.model.job import Job
-from hocket.model.partition import NOW, Holding, Partition, Tenant
+from hocket.model.partition import NOW, Boundary, Holding, Partition, Sharing, Tenant
 from hocket.model.resources import Node, Slice
 from hocket.model.view import Costs, Tier
 from hocket.policies import find
@@ -17,6 +28,22 @@ def events_of(submissions, kind, **options):
     workload = Workload("test", tuple(submissions))
     run = simulate(workload, [Node("n0", 2)], find("fifo").bound(), **options)
     return [e for cycle in run.journal for e in cycle.events if isinstance(e, kind)]
+
+
+def world_of(truth, boundary=NOW, **workload):
+    """A world in which job 'a' is on its only GPU, and the action that starts it there again."""
+    world = SimulatedExecutor(Workload("test", (Submission(0.0, Job("a"), truth),), **workload), [Node("n0", 1)])
+    slices = (Slice("n0", (0,)),)
+    partition = Partition("a", slices, (Tenant("a", (1,), "", boundary),))
+    start = Start("a", "", Holding("a", slices, (1,), boundary), partition)
+    world.wait(None)
+    world.apply([start])
+    return world, start
+
+
+def what_follows(world):
+    """All that happens from now on, as (time, event's type)."""
+    return [(e.at_s, type(e)) for _at_s, events in iter(lambda: world.wait(None), None) for e in events]
 
 
 def test_a_job_that_starts_at_once_is_ended_when_its_time_is_up():
@@ -113,3 +140,48 @@ def test_a_job_that_is_due_sooner_than_its_entry_says_ends_in_time():
     world.wait(None)
     assert world.wait(None)[0] == 40.0 + 60.0 / 2
     assert world.wait(None) is None
+
+
+@pytest.mark.parametrize("length", [Boundary("after", seconds=60.0), Boundary("after", batches=60)])
+def test_running_epochs_take_the_place_of_those_that_a_job_has_itself(length):
+    world, _start = world_of(Truth(100.0, epochs=4, comp_s=1.0), length)
+    assert what_follows(world) == [(0.0, JobStarted), (60.0, EpochEnded), (100.0, JobEnded)]
+
+
+def test_running_epochs_are_counted_on_when_work_is_lost():
+    world, start = world_of(Truth(100.0, epochs=4, crashes_s=(70.0,)), Boundary("after", seconds=60.0))
+    found = [e for _ in range(2) for e in world.wait(None)[1]]
+    assert [type(e) for e in found] == [JobStarted, EpochEnded, JobFailed]
+    world.apply([start])
+    (epoch,) = [e for e in world.wait(None)[1] if isinstance(e, EpochEnded)]
+    assert (epoch.at_s, epoch.epoch) == (130.0, 2)
+    assert what_follows(world) == [(170.0, JobEnded)]
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_phases_are_not_measured_where_nobody_takes_turns(moves):
+    """'a' takes turns with 'b' for a second; then 'c' is with them, or 'a' with 'c', and nobody takes turns."""
+    jobs = tuple(Submission(0.0, Job(name), Truth(100.0, comm_s=0.5)) for name in "abc")
+    world = SimulatedExecutor(Workload("test", jobs), [Node("n0", 2)])
+
+    def on(job, gpu, names, sharing):
+        slices = (Slice("n0", (gpu,)),)
+        where = f"p{gpu}"
+        return (
+            job,
+            "",
+            Holding(where, slices, (1,)),
+            Partition(where, slices, tuple(Tenant(n, (1,)) for n in names), sharing),
+        )
+
+    world.wait(None)
+    world.apply([Start(*on(name, 0, "ab", Sharing.INTERLEAVED)) for name in "ab"])
+    world.wait(1.0)
+    if moves:
+        world.apply([Move(*on("a", 1, "ac", Sharing.STACKED)), Start(*on("c", 1, "ac", Sharing.STACKED))])
+    else:
+        world.apply([Start(*on("c", 0, "abc", Sharing.STACKED))])
+    measured = [
+        e.job for _at, events in iter(lambda: world.wait(None), None) for e in events if type(e) is PhasesObserved
+    ]
+    assert measured == (["b"] if moves else [])

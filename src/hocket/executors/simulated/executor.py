@@ -209,7 +209,7 @@ class SimulatedExecutor:
         if rate := run.rate:
             truth = run.truth
             goal_s = truth.run_s
-            if truth.epochs:
+            if truth.epochs and run.length is None:
                 goal_s = min(goal_s, truth.run_s * (run.epoch + 1) / truth.epochs)
             if truth.crashes_s and run.crashes < len(truth.crashes_s):
                 goal_s = min(goal_s, truth.crashes_s[run.crashes])
@@ -302,6 +302,7 @@ class SimulatedExecutor:
             run.length = None
             if holding.boundary is not NOW and holding.boundary.at == "after" and not task:
                 run.length, run.turn_s, run.turn_done_s = holding.boundary, self.now_s, run.done_s
+            run.observed_s = inf
             if partition.sharing is _INTERLEAVED and not task:
                 run.observed_s = run.done_s + OBSERVED_ITERATIONS * (run.truth.comp_s + run.truth.comm_s)
             if len(partition.tenants) > 1 or (self._tenants and partition.id in self._tenants):
@@ -324,6 +325,8 @@ class SimulatedExecutor:
             if other is not None and held is not None and held[0].partition == partition.id:
                 other.tenancies[tenant.task] = (held[0], partition)
                 sharers[f"{tenant.job}/{tenant.task}"] = other
+                if partition.sharing is not _INTERLEAVED:
+                    other.observed_s = inf  # They take turns no more.
 
     def _re_rate(self, partition: Partition) -> None:
         """Who shares a partition changed: so does everybody's speed in it."""

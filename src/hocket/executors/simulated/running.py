@@ -67,7 +67,7 @@ class Run:
         """It broke: what it had not saved is to be done again."""
         truth = self.truth
         self.done_s, self.iteration = self.saved_s, None
-        if truth.epochs:
+        if truth.epochs and self.length is None:  # else they are the plan's, which it had
             self.epoch = int(self.saved_s / truth.run_s * truth.epochs + 1e-9) if truth.run_s else 0
 
     def end_epochs(self, now_s: float, out: list[Event]) -> None:
