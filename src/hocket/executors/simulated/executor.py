@@ -12,7 +12,7 @@ from random import Random
 from typing import assert_never
 
 from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of, phase_errors
-from hocket.executors.simulated.phases import LINK_BUSY, OBSERVED_ITERATIONS, Played
+from hocket.executors.simulated.phases import OBSERVED_ITERATIONS, Played
 from hocket.executors.simulated.running import Place, Run
 from hocket.executors.simulated.speed import Companion, overflows, own_speed, play, rate_of, shared_speed, takes_turns
 from hocket.executors.simulated.task_graph import Iteration, Seat, link_mbps
@@ -31,7 +31,6 @@ from hocket.model.event import (
     NodeJoined,
     NodeLost,
     OwnerSet,
-    PhasesObserved,
     StateStored,
 )
 from hocket.model.partition import NOW, Partition, Sharing
@@ -249,8 +248,7 @@ class SimulatedExecutor:
 
     def _lose_node(self, run: Run, node: str) -> None:
         """Its tenants there are gone. Others stay, and with them the work if they are all that it takes."""
-        places = [*run.tenancies.items(), *((t, p) for t, (_e, p) in run.pending.items() if p is not None)]
-        hit = {task for task, (holding, _p) in places if any(s.node == node for s in holding.slices)}
+        hit = run.tenants_on(node)
         if not hit:
             return
         self._advance(run)
@@ -308,7 +306,7 @@ class SimulatedExecutor:
             if len(partition.tenants) > 1 or (self._tenants and partition.id in self._tenants):
                 self._share(partition)
                 sharers = self._tenants[partition.id].values()
-                if run.truth.input_mib and overflows([self._companion(r) for r in sharers], partition.sharing):
+                if run.truth.input_mib and overflows([r.companion(self._kind) for r in sharers], partition.sharing):
                     self._crash(run, "out of memory, beside those on its machines", self._ready)
                     return
                 self._re_rate(partition)
@@ -370,33 +368,23 @@ class SimulatedExecutor:
         for who, other in sharers.items():
             if who == f"{run.job.id}/{task}":
                 me = len(tenants)
-            one = self._companion(other, who.partition("/")[2])
+            one = other.companion(self._kind, who.partition("/")[2])
             tenants.append((one, own_speed(one.truth, one.holding, one.kind) if other.job.tasks is None else 1.0))
         return own * shared_speed(me, tenants, partition.sharing, len(holding.slices[0].gpus))
-
-    def _companion(self, run: Run, task: str = "") -> Companion:
-        holding = run.tenancies[task][0]
-        return Companion(demand_of(run.job, task), run.truth, holding, self._kind[holding.slices[0].node])
 
     def _played(self, run: Run, partition: Partition) -> tuple[list[Run], Played]:
         """Who shares the partition with whom, and how their phases go."""
         sharers = self._tenants.get(partition.id) or {"": run}
         who = [other for other in sharers.values() if "" in other.tenancies]
         seed = Random(f"{self._seed}/{partition.id}").randrange(1 << 30) if self._noise else 0
-        return who, play([self._companion(other) for other in who], partition.sharing, self._noise, seed)
+        return who, play([other.companion(self._kind) for other in who], partition.sharing, self._noise, seed)
 
     def _observe(self, run: Run, out: list[Event]) -> None:
         """Its phases have been measured for a while: say so, once for each place."""
         run.observed_s = inf
-        holding, partition = run.tenancies[""]
-        who, played = self._played(run, partition)
-        me, off = who.index(run), phase_errors(run.job.id, self._beliefs, self._seed)
-        comp_s, comm_s = played.comp_s[me] * off[0], played.comm_s[me] * off[1]
-        machines = sum(1 for n in holding.replicas if n)
-        slowest = played.slowest[me]
-        out.append(
-            PhasesObserved(self.now_s, run.job.id, machines, comp_s, comm_s, OBSERVED_ITERATIONS, slowest, LINK_BUSY)
-        )
+        who, played = self._played(run, run.tenancies[""][1])
+        off = phase_errors(run.job.id, self._beliefs, self._seed)
+        out.append(run.phases_observed(self.now_s, played, who.index(run), off))
 
     # -- actions --------------------------------------------------------------------------------------------
 

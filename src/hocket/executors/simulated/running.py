@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 
+from hocket.executors.simulated.phases import LINK_BUSY, OBSERVED_ITERATIONS, Played
+from hocket.executors.simulated.speed import Companion
 from hocket.executors.simulated.task_graph import Iteration
 from hocket.model.action import Action
-from hocket.model.event import EpochEnded, Event, JobPrepared, ProgressReported
+from hocket.model.event import EpochEnded, Event, JobPrepared, PhasesObserved, ProgressReported
 from hocket.model.job import Job
 from hocket.model.partition import Boundary, Holding, Partition
 from hocket.model.snapshot import demand_of
@@ -62,6 +65,22 @@ class Run:
             return self.length is not None and now_s > self.turn_s
         epochs = self.truth.epochs  # It may have none, or one has just ended.
         return bool(epochs) and self.done_s > self.truth.run_s * self.epoch / epochs + 1e-6
+
+    def tenants_on(self, node: str) -> set[str]:
+        """Its tasks that are on a node, or on their way there."""
+        places = [*self.tenancies.items(), *((t, p) for t, (_e, p) in self.pending.items() if p is not None)]
+        return {task for task, (holding, _p) in places if any(s.node == node for s in holding.slices)}
+
+    def companion(self, kinds: Mapping[str, str], task: str = "") -> Companion:
+        """One of its tenants, as those beside it meet it; `kinds` are the nodes' GPUs."""
+        holding = self.tenancies[task][0]
+        return Companion(demand_of(self.job, task), self.truth, holding, kinds[holding.slices[0].node])
+
+    def phases_observed(self, now_s: float, played: Played, me: int, off: tuple[float, float]) -> PhasesObserved:
+        """What was measured of its phases, as tenant `me` of those played; COMP and COMM err by these factors."""
+        comp_s, comm_s = played.comp_s[me] * off[0], played.comm_s[me] * off[1]
+        machines, slowest = sum(1 for n in self.tenancies[""][0].replicas if n), played.slowest[me]
+        return PhasesObserved(now_s, self.job.id, machines, comp_s, comm_s, OBSERVED_ITERATIONS, slowest, LINK_BUSY)
 
     def lose_work(self) -> None:
         """It broke: what it had not saved is to be done again."""
