@@ -81,7 +81,7 @@ class Costs(Struct, frozen=True, gc=False):
 
     prepare_s: float = 0.0  # up to its main, without resources; a cold start takes this and `start_s`
     start_s: float = 0.0  # from there to its first step, or to resume
-    checkpoint_s: float = 0.0
+    checkpoint_s: float = 0.0  # it stands still meanwhile, also where it goes on afterwards
     stop_s: float = 0.0
 
     def restart_s(self, warm: bool) -> float:

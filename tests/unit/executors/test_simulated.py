@@ -4,24 +4,26 @@ import pytest
 
 from hocket.executors.simulated import simulate
 from hocket.executors.simulated.executor import SimulatedExecutor
-from hocket.model.action import Move, Pause, Prepare, Resize, Resume, Start
+from hocket.model.action import Checkpoint, Move, Pause, Prepare, Resize, Resume, Start
 from hocket.model.criterion import parse
 from hocket.model.event import (
     EpochEnded,
+    JobCheckpointed,
     JobEnded,
     JobFailed,
     JobPaused,
     JobRefused,
     JobStarted,
     JobSubmitted,
+    NodeLost,
     PhasesObserved,
 )
 from hocket.model.job import Job
-from hocket.model.partition import NOW, Boundary, Holding, Partition, Sharing, Tenant
+from hocket.model.partition import EPOCH, NOW, Boundary, Holding, Partition, Sharing, Tenant
 from hocket.model.resources import Node, Slice
 from hocket.model.view import Costs, Tier
 from hocket.policies import find
-from hocket.workloads import Submission, Truth, Workload
+from hocket.workloads import Fault, Submission, Truth, Workload
 
 
 def events_of(submissions, kind, **options):
@@ -185,3 +187,45 @@ def test_phases_are_not_measured_where_nobody_takes_turns(moves):
         e.job for _at, events in iter(lambda: world.wait(None), None) for e in events if type(e) is PhasesObserved
     ]
     assert measured == (["b"] if moves else [])
+
+
+def test_a_job_stands_still_while_it_saves_its_state_and_goes_on_from_there():
+    world, start = world_of(Truth(100.0, costs=Costs(checkpoint_s=50.0), crashes_s=(20.0,)))
+    world.wait(10.0)
+    world.apply([Checkpoint("a")])
+    assert world.wait(None) == (60.0, [JobCheckpointed(60.0, "a")])
+    assert [type(e) for e in world.wait(None)[1]] == [JobFailed]
+    assert world.now_s == 70.0
+    world.apply([start])
+    assert what_follows(world)[-1] == (70.0 + 90.0, JobEnded)  # Ten seconds of its work were saved.
+
+
+def test_what_is_not_yet_saved_is_lost_with_the_node():
+    truth = Truth(100.0, costs=Costs(checkpoint_s=50.0))
+    world, start = world_of(truth, faults=(Fault(30.0, "n0", 40.0),))
+    world.wait(10.0)
+    world.apply([Checkpoint("a")])
+    assert [type(e) for e in world.wait(None)[1]] == [NodeLost]
+    world.wait(40.0)
+    world.apply([start])
+    assert what_follows(world) == [(40.0, JobStarted), (140.0, JobEnded)]  # No word of a checkpoint.
+
+
+def test_a_checkpoint_waits_for_the_boundary():
+    world, _start = world_of(Truth(100.0, epochs=4, costs=Costs(checkpoint_s=50.0)), EPOCH)
+    world.wait(10.0)
+    world.apply([Checkpoint("a", boundary=EPOCH)])
+    found = what_follows(world)
+    assert found[:3] == [(25.0, EpochEnded), (75.0, JobCheckpointed), (100.0, EpochEnded)]
+    assert found[-1] == (150.0, JobEnded)
+
+
+def test_a_pause_does_not_wait_for_a_checkpoint():
+    world, start = world_of(Truth(100.0, costs=Costs(checkpoint_s=50.0, stop_s=5.0)))
+    world.wait(10.0)
+    world.apply([Checkpoint("a")])
+    world.wait(20.0)
+    world.apply([Pause("a")])
+    assert what_follows(world) == [(60.0, JobCheckpointed), (75.0, JobPaused)]
+    world.apply([start])
+    assert what_follows(world) == [(75.0, JobStarted), (165.0, JobEnded)]

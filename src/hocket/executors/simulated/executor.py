@@ -235,16 +235,19 @@ class SimulatedExecutor:
         out.append(JobFailed(self.now_s, run.job.id, why))
 
     def _node_event(self, event: Event, out: list[Event]) -> None:
-        if isinstance(event, JobPrepared) and not self._still_prepares(event):
-            return  # It broke before it was ready.
+        if isinstance(event, JobPrepared | JobCheckpointed):
+            run = self._runs.get(event.job)
+            if run is None or (run.prepared is not event and run.saving is not event):
+                return  # It broke before it was ready, or had saved its state.
+            if run.saving is event:
+                run.saving = None
+                self._save(run)
+                run.rate = self._rate(run)
+                self._schedule(run)
         out.append(event)
         if isinstance(event, NodeLost):
             for run in list(self._runs.values()):
                 self._lose_node(run, event.node)
-
-    def _still_prepares(self, event: JobPrepared) -> bool:
-        run = self._runs.get(event.job)
-        return run is not None and run.prepared is event
 
     def _lose_node(self, run: Run, node: str) -> None:
         """Its tenants there are gone. Others stay, and with them the work if they are all that it takes."""
@@ -336,12 +339,13 @@ class SimulatedExecutor:
     def _rate(self, run: Run, changed: str = "") -> float:
         """How fast it goes. Of a job of several tasks, those in a partition that changed are looked at anew."""
         if run.job.tasks is None:
-            return self._tenant_rate(run, "") if run.tenancies and not run.pending else 0.0
+            stands_still = run.pending or run.saving is not None or not run.tenancies
+            return 0.0 if stands_still else self._tenant_rate(run, "")
         if run.iteration is None:
             run.iteration = Iteration.of(run.job.tasks, run.truth, self.now_s, run.done_s)
         seats: dict[str, Seat] = {}
         for task, (holding, partition) in run.tenancies.items():
-            if task not in run.pending:
+            if task not in run.pending and run.saving is None:
                 known = run.iteration.known(task, holding) if partition.id != changed else None
                 seats[task] = known or self._seat(run, task)
         rate, run.done_s = run.iteration.change(self.now_s, run.done_s, seats)
@@ -424,7 +428,9 @@ class SimulatedExecutor:
                     takes_s = costs.restart_s(warm=False)
                     self._save(run)
                     self._change(run, task, JobMoved(self.now_s + takes_s, job, task), (to, partition), takes_s)
-                case Pause() | Resize() | Move():
+                case Checkpoint(job, tier) if not self._deferred(run, next(iter(run.tenancies), ""), action):
+                    self._checkpoint(run, JobCheckpointed(self.now_s + costs.checkpoint_s, job, tier))
+                case Pause() | Resize() | Move() | Checkpoint():
                     pass
                 case End(job, verdict):
                     self._advance(run)
@@ -434,13 +440,23 @@ class SimulatedExecutor:
                 case Prepare(job):
                     run.prepared = JobPrepared(self.now_s + costs.prepare_s, job)
                     self._later(run.prepared)
-                case Checkpoint(job, tier, _):
-                    self._save(run)
-                    self._later(JobCheckpointed(self.now_s + costs.checkpoint_s, job, tier))
                 case Store(job, tier):
                     self._later(StateStored(self.now_s + costs.checkpoint_s, job, tier))
                 case _:
                     assert_never(action)
+
+    def _checkpoint(self, run: Run, event: JobCheckpointed) -> None:
+        """Save its state. The job stands still until that is done, and nothing is saved before."""
+        if run.saving is not None:
+            return  # It is at it.
+        if event.at_s <= self.now_s:
+            self._save(run)
+        else:
+            self._advance(run)
+            run.saving = event
+            run.rate = self._rate(run)
+            self._schedule(run)
+        self._later(event)
 
     def _save(self, run: Run) -> None:
         self._advance(run)

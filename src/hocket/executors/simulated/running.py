@@ -9,7 +9,7 @@ from hocket.executors.simulated.phases import LINK_BUSY, OBSERVED_ITERATIONS, Pl
 from hocket.executors.simulated.speed import Companion
 from hocket.executors.simulated.task_graph import Iteration
 from hocket.model.action import Action
-from hocket.model.event import EpochEnded, Event, JobPrepared, PhasesObserved, ProgressReported
+from hocket.model.event import EpochEnded, Event, JobCheckpointed, JobPrepared, PhasesObserved, ProgressReported
 from hocket.model.job import Job
 from hocket.model.partition import Boundary, Holding, Partition
 from hocket.model.snapshot import demand_of
@@ -25,8 +25,8 @@ class Run:
     # No struct: its fields are set all the time, and to set a field of one is slow.
     __slots__ = (
         "crashes", "deferred", "done_s", "entry", "entry_s", "epoch", "generation", "iteration", "job", "length",
-        "next", "next_s", "noise", "observed_s", "pending", "prepared", "rate", "saved_s", "since_s", "tenancies",
-        "truth", "turn_done_s", "turn_s",
+        "next", "next_s", "noise", "observed_s", "pending", "prepared", "rate", "saved_s", "saving", "since_s",
+        "tenancies", "truth", "turn_done_s", "turn_s",
     )  # fmt: skip
 
     def __init__(self, job: Job, truth: Truth) -> None:
@@ -49,6 +49,7 @@ class Run:
         self.turn_s = 0.0  # when the present running epoch began …
         self.turn_done_s = 0.0  # … and what had been done then
         self.prepared: JobPrepared | None = None  # said, or to be said
+        self.saving: JobCheckpointed | None = None  # to be said when its state is saved; it stands still until then
         self.noise = 1.0
         self.crashes = 0
         self.observed_s = inf  # work at which its phases have been measured
@@ -85,7 +86,7 @@ class Run:
     def lose_work(self) -> None:
         """It broke: what it had not saved is to be done again."""
         truth = self.truth
-        self.done_s, self.iteration = self.saved_s, None
+        self.done_s, self.iteration, self.saving = self.saved_s, None, None
         if truth.epochs and self.length is None:  # else they are the plan's, which it had
             self.epoch = int(self.saved_s / truth.run_s * truth.epochs + 1e-9) if truth.run_s else 0
 
