@@ -53,7 +53,9 @@ def read_workload_toml(path: str) -> Workload:
     nodes = nodes_of(document)
     owners = _owners(document)
     submissions = _submissions(document)
-    faults = [_fault(fields, nodes) for fields in document.tables("faults", "fault")]
+    faults: list[Fault] = []
+    for fields in document.tables("faults", "fault"):
+        faults.append(_fault(fields, nodes, faults))
     document.root.finish()
     if not submissions:
         raise WorkloadError(f"{plain(path)}: the file must have a job in [[jobs]], and has none")
@@ -108,7 +110,7 @@ def _submissions(document: Document) -> list[Submission]:
     return submissions
 
 
-def _fault(fields: Fields, nodes: Sequence[Node]) -> Fault:
+def _fault(fields: Fields, nodes: Sequence[Node], others: Sequence[Fault]) -> Fault:
     fault = Fault(
         at_s=fields.read("at_s", Seconds()),
         node=fields.read("node", NAME),
@@ -120,4 +122,14 @@ def _fault(fields: Fields, nodes: Sequence[Node]) -> Fault:
     if nodes and all(node.id != fault.node for node in nodes):
         known = did_you_mean(fault.node, [n.id for n in nodes[:50]])
         fields.fail("node", f"must be a node of the file's cluster, not {shown(fault.node)}{known}")
+    for other in others:
+        if other.node == fault.node and _overlap(fault, other):
+            until = "on" if other.back_s is None else f"until {other.back_s:g}"
+            away = f"{shown(fault.node)} is, by another fault, from {other.at_s:g} {until}"
+            fields.fail("node", f"must not be lost while it is away: {away}")
     return fault
+
+
+def _overlap(a: Fault, b: Fault) -> bool:
+    first, second = (a, b) if a.at_s <= b.at_s else (b, a)
+    return first.at_s == second.at_s or first.back_s is None or second.at_s < first.back_s

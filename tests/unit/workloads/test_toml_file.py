@@ -171,6 +171,29 @@ def test_toml_takes_no_options(toml, tmp_path):
         load(f"{tmp_path / 'work.toml'}?first=3")
 
 
+FAULT = "[[faults]]\nnode = 'n000'\nat_s = {}\nback_s = {}\n"
+
+
+@pytest.mark.parametrize(
+    ("faults", "message"),
+    [
+        (FAULT.format(10, 50) + FAULT.format(20, 30), "from 10 until 50"),
+        (FAULT.format(20, 30) + FAULT.format(10, 50), "from 20 until 30"),
+        (FAULT.format(10, 20) + FAULT.format(10, 20), "from 10 until 20"),
+        ("[[faults]]\nnode = 'n000'\nat_s = 10\n" + FAULT.format(20, 30), "from 10 on"),
+    ],
+)
+def test_a_node_is_not_lost_while_it_is_away(refused, faults, message):
+    assert f"fault number 2: node must not be lost while it is away: 'n000' is, by another fault, {message}" in refused(
+        JOB + faults
+    )
+
+
+def test_a_node_may_be_lost_again_once_it_is_back(toml):
+    faults = FAULT.format(50, 60) + FAULT.format(10, 50) + FAULT.replace("n000", "n001").format(20, 30)
+    assert [(f.node, f.at_s) for f in toml(faults + JOB).faults] == [("n000", 10.0), ("n001", 20.0), ("n000", 50.0)]
+
+
 def test_a_cluster_must_have_the_nodes_that_fail(toml):
     workload = toml("[[faults]]\nnode = 'n009'\nat_s = 9\n" + JOB)
     check_faults(workload, parse_cluster("10x1"))
