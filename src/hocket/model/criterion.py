@@ -55,7 +55,7 @@ class Epochs(Struct, frozen=True, gc=False, tag="epochs"):
 
 
 class Duration(Struct, frozen=True, gc=False, tag="duration"):
-    """A limit in seconds of running time."""
+    """A limit in seconds: of running time after `for`, from submission on after `within`."""
 
     time_s: float  # finite and above 0
 
@@ -156,8 +156,9 @@ def limit_of(criterion: Criterion) -> Limit | None:
 
 
 def judge(criterion: Criterion, history: Sequence[tuple[int, float]], epochs_done: int, elapsed_s: float) -> Outcome:
-    """Where a job stands that has run `elapsed_s` and reported these (epoch, value) pairs, oldest first.
+    """Where a job stands that has reported these (epoch, value) pairs, oldest first.
 
+    `elapsed_s` is what its limit counts: the time since its submission for a deadline, the time it ran for a run time.
     An epoch is numbered by how many are done at its end, so the first is 1; of several values for one epoch
     the last counts. Fold a report before judging, and judge on every one: values carry no time, so one
     first judged after a time deadline came too late.
@@ -172,7 +173,7 @@ def judge(criterion: Criterion, history: Sequence[tuple[int, float]], epochs_don
 
 
 def decided_after_s(criterion: Criterion, elapsed_s: float) -> float | None:
-    """How many more run seconds decide it at the latest; None if time alone never does."""
+    """How many more seconds, counted as `elapsed_s` is, decide it at the latest; None if time alone never does."""
     limit = limit_of(criterion)
     return max(0.0, limit.time_s - elapsed_s) if isinstance(limit, Duration) else None
 
