@@ -37,7 +37,10 @@ Params = Annotated[
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(metavar="SPEC", help="309x8, 8x8:v100+8x8:p100 or a TOML file; the workload's own if it has one."),
+    typer.Option(
+        metavar="SPEC",
+        help="309x8, 8x8:v100+8x8:p100 or a TOML file; up to a million GPUs; the workload's own if it has one.",
+    ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Of all dice: the same seed gives the same run.")]
 BeliefsText = Annotated[
@@ -45,10 +48,13 @@ BeliefsText = Annotated[
     typer.Option(
         "--beliefs",
         metavar="learned|oracle|noisy:X",
-        help="What policies know of run times: what past jobs tell, the truth, or the truth with a relative error.",
+        help="What policies know of run times: what past jobs tell, the truth, or the truth with a relative error "
+        "X of up to 10.",
     ),
 ]
-Noise = Annotated[float, typer.Option(min=0.0, help="How much the true speed of each start varies (σ of its log).")]
+Noise = Annotated[
+    float, typer.Option(min=0.0, help="How much the true speed of each start varies (σ of its log, up to 3).")
+]
 Switching = Annotated[
     str | None,
     typer.Option(metavar="COSTS", help="What a switch costs each job: prepare=20,start=10s,checkpoint=5,stop=2."),

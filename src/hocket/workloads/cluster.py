@@ -3,7 +3,8 @@
     cluster = group ("+" group)*
     group   = nodes "x" GPUs [":" kind]        8x8:v100 is 8 nodes of 8 V100 each
 
-Nodes are named n000, n001, … over all groups in their order, with as many digits as the last one needs.
+Nodes are named n000, n001, … over all groups in their order, with as many digits as the last one needs. There are
+at most 100,000 of them, each has up to 1,024 GPUs, and nodes times the GPUs of the largest are at most a million.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from hocket.workloads.toml_document import Document, read_toml
 
 MAX_NODES = 100_000
 MAX_GPUS = 1024  # of one node
+MAX_BITS = 1_000_000  # nodes times the GPUs of the largest: what is free is a number so long, copied with every change
+_BITS_RULE = f"times the GPUs of the largest must be at most {MAX_BITS}"
 _AMOUNT = Number()
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _DIGITS = re.compile(r"[0-9]{1,9}")
@@ -38,6 +41,8 @@ def parse_cluster(text: str) -> tuple[Node, ...]:
         at += len(part) + 1
     if (count := sum(n for n, _node in groups)) > MAX_NODES:
         raise WorkloadError(f"cluster {shown(text)}: there must be at most {MAX_NODES} nodes, not {count}")
+    if (bits := _bits(groups)) > MAX_BITS:
+        raise WorkloadError(f"cluster {shown(text)}: nodes {_BITS_RULE}, not {bits}")
     return _named(groups)
 
 
@@ -69,6 +74,8 @@ def nodes_of(document: Document) -> tuple[Node, ...]:
     groups = [_node_group(table) for table in tables]
     if (count := sum(n for n, _node in groups)) > MAX_NODES:
         document.root.fail("nodes", f"must be at most {MAX_NODES} in all, not {count}")
+    if (bits := _bits(groups)) > MAX_BITS:
+        document.root.fail("nodes", f"{_BITS_RULE}, not {bits}")
     nodes = _named(groups)
     seen: set[str] = set()
     for node in nodes:
@@ -84,6 +91,10 @@ def cluster_text(nodes: Sequence[Node]) -> str:
     for (gpus, kind), group in groupby(nodes, key=lambda n: (n.gpus, n.gpu_kind)):
         parts.append(f"{sum(1 for _ in group)}x{gpus}" + (f":{kind}" if kind else ""))
     return "+".join(parts)
+
+
+def _bits(groups: Sequence[tuple[int, Node]]) -> int:
+    return sum(n for n, _node in groups) * max((node.gpus for _n, node in groups), default=0)
 
 
 def _group(text: str, at: int) -> tuple[int, Node]:

@@ -39,12 +39,26 @@ def test_printing_a_cluster_gives_its_text(text):
         ("8x8:v100,", "at column 9 expected '+' or the end, found ','"),
         ("8x8+x2", "at column 5 expected a number of nodes from 1 to 100000, found 'x2'"),
         ("90000x8+90000x8", "there must be at most 100000 nodes, not 180000"),
+        ("100000x1024", "nodes times the GPUs of the largest must be at most 1000000, not 102400000"),
+        ("999x1+1x1024", "nodes times the GPUs of the largest must be at most 1000000, not 1024000"),
     ],
 )
 def test_a_bad_text_is_refused_at_its_position(text, message):
     with pytest.raises(WorkloadError) as caught:
         parse_cluster(text)
     assert str(caught.value).startswith(f"cluster {text!r}: {message}")
+
+
+@pytest.mark.parametrize("text", ["100000x8", "12500x8+1000x64", "976x1024"])
+def test_clusters_of_a_hundred_thousand_gpus_and_more_are_read(text):
+    assert sum(node.gpus for node in parse_cluster(text)) >= 100_000
+
+
+def test_a_cluster_file_of_too_many_gpus_is_refused(tmp_path):
+    path = tmp_path / "cluster.toml"
+    path.write_text("[[nodes]]\ncount = 1000\ngpus = 1\n[[nodes]]\ngpus = 1000\n")
+    with pytest.raises(WorkloadError, match="nodes times the GPUs of the largest must be at most 1000000, not 1001000"):
+        parse_cluster(str(path))
 
 
 def test_a_bad_cluster_file_is_refused_with_its_line(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, isfinite, sqrt
+from math import exp, sqrt
 from random import Random
 
 from msgspec import Struct
@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from hocket.model.curve import NO_BELIEFS, Beliefs, Curve, Estimate, Point
 from hocket.model.job import Kind
 from hocket.workloads.truth import Submission
+
+MAX_ERROR = 10  # of `noisy`: a thousand per cent; the spread of what is believed grows with the exponent of its square
 
 
 class BeliefMode(Struct, frozen=True):
@@ -33,9 +35,10 @@ def parse_beliefs(text: str) -> BeliefMode:
             value = float(error)
         except ValueError:
             value = -1.0
-        if isfinite(value) and value >= 0:
+        if 0 <= value <= MAX_ERROR:
             return BeliefMode("noisy", value)
-        raise ValueError(f"beliefs '{text}': noisy takes a relative error from 0 up, such as noisy:0.3, not '{error}'")
+        rule = f"noisy takes a relative error from 0 to {MAX_ERROR}, such as noisy:0.3"
+        raise ValueError(f"beliefs '{text}': {rule}, not '{error}'")
     raise ValueError(f"beliefs must be learned, oracle or noisy:X, not '{text}'")
 
 
