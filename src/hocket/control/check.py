@@ -337,6 +337,8 @@ def _reasons(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
 def _quotas(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     """Owners' quotas hold for what the plan adds; what an owner has already may stay."""
     change: dict[str, list[float]] = {}
+    had: set[str] = set()  # jobs with a place that the plan changes
+    have: set[str] = set()  # jobs to which it gives one
     for sign, partitions in (
         (-1, [snapshot.partitions[p] for p in plan.drop]),
         (-1, [old for p in plan.put if (old := snapshot.partitions.get(p.id)) is not None]),
@@ -351,7 +353,12 @@ def _quotas(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
                 sums[0] += demand.gpus * replicas
                 sums[1] += demand.cores * replicas
                 sums[2] += demand.mem_mib * replicas
-                sums[3] += sign
+                (have if sign > 0 else had).add(tenant.job)
+    changed = {*plan.drop, *(p.id for p in plan.put)}
+    for job_id in had ^ have:  # A job counts once, however many of its tasks have a place.
+        view = snapshot.jobs[job_id]
+        if changed.issuperset(view.partitions):
+            change[view.job.owner][3] += 1 if job_id in have else -1
     for owner_id, more in sorted(change.items()):
         owner = snapshot.owners.get(owner_id)
         if owner is None:

@@ -29,7 +29,7 @@ from hocket.model.versioned import Entry, VersionedQueue, versioned
 from hocket.model.view import JobView, NodeView, Tenancy
 from hocket.policies.registry import BoundPolicy
 
-FORMAT = 1  # to be raised when the meaning of a field changes; a change of their names or types is noticed anyway
+FORMAT = 2  # to be raised when the meaning of a field changes; a change of their names or types is noticed anyway
 
 Times = list[tuple[float, str]]  # (when, job), a heap
 

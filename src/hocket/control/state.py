@@ -83,6 +83,7 @@ class State:
         "shifting",
         "shifts",
         "submissions",
+        "tasks_placed",
         "timers",
         "unsettled",
         "usage",
@@ -114,6 +115,12 @@ class State:
         self.unsettled = base.unsettled
         self.capacity = base.capacity
         self.history = OpenMap.of(base.history)
+        self.tasks_placed: dict[str, int] = {}  # job → how many of its tasks have a place; kept while usage is counted
+        if self.counts:
+            for partition in self.partitions.live.values():
+                for tenant in partition.tenants:
+                    if tenant.task:
+                        self.tasks_placed[tenant.job] = self.tasks_placed.get(tenant.job, 0) + 1
         self.memo = base.memo
         self.wake = base.wake
         self.seed = base.seed
@@ -322,13 +329,24 @@ class State:
             replicas = sign * sum(tenant.replicas)
             used = self.usage.live.get(job.owner, NO_USE)
             gpus = used.gpus + replicas * demand.gpus
+            jobs = used.jobs + (self._count_task(tenant.job, sign) if tenant.task else sign)
             if demand is ONE_GPU:
-                now = Usage(gpus, used.cores, used.mem_mib, used.jobs + sign, used.net_mbps)
+                now = Usage(gpus, used.cores, used.mem_mib, jobs, used.net_mbps)
             else:
                 cores, mem_mib = used.cores + replicas * demand.cores, used.mem_mib + replicas * demand.mem_mib
                 net_mbps = used.net_mbps + replicas * demand.net_mbps
-                now = Usage(gpus, cores, mem_mib, used.jobs + sign, net_mbps)
+                now = Usage(gpus, cores, mem_mib, jobs, net_mbps)
             self.usage.put(job.owner, now)
+
+    def _count_task(self, job_id: str, sign: int) -> int:
+        """How many jobs more, or less, its owner has with this task: a job counts once, with the first of its tasks."""
+        before = self.tasks_placed.get(job_id, 0)
+        now = before + sign
+        if now:
+            self.tasks_placed[job_id] = now
+        else:
+            del self.tasks_placed[job_id]
+        return bool(now) - bool(before)
 
     def set_owner(self, owner: Owner) -> None:
         """Give an owner a weight or quota. From the first on, usage is counted: quotas are held against it."""

@@ -325,6 +325,7 @@ def _queue(views: list[JobView], bucket: Callable[[JobView], Any]) -> VersionedQ
 
 def _usage(partitions: tuple[Partition, ...], jobs: VersionedMap[str, JobView]) -> VersionedMap[str, Usage]:
     usage: dict[str, Usage] = {}
+    counted: set[str] = set()
     for partition in partitions:
         for tenant in partition.tenants:
             job = jobs[tenant.job].job
@@ -334,7 +335,8 @@ def _usage(partitions: tuple[Partition, ...], jobs: VersionedMap[str, JobView]) 
                 used.gpus + replicas * demand.gpus,
                 used.cores + replicas * demand.cores,
                 used.mem_mib + replicas * demand.mem_mib,
-                used.jobs + 1,
+                used.jobs + (job.id not in counted),
                 used.net_mbps + replicas * demand.net_mbps,
             )
+            counted.add(job.id)
     return versioned(usage.items())

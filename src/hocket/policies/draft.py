@@ -184,7 +184,7 @@ class Draft:
         for pid in view.partitions:
             partition = self._put.get(pid) or self.snapshot.partitions[pid]
             if self._limited:
-                self._book(view.job, partition.size_of(job_id), -1)
+                self._book(view.job, partition.size_of(job_id), -1, pid == view.partitions[0])
             if len(partition.tenants) > 1 and (others := tuple(t for t in partition.tenants if t.job != job_id)):
                 self._put[pid] = Partition(pid, partition.slices, others, partition.sharing)
                 continue

@@ -109,7 +109,8 @@ def _usage(snapshot: Snapshot) -> Iterator[str]:
             needs = (demand.gpus, demand.cores, demand.mem_mib, demand.net_mbps)
             for i, need in enumerate(needs):
                 sums[job.owner][i] += need * replicas
-            sums[job.owner][4] += 1
+    for view in snapshot.jobs.values():
+        sums[view.job.owner][4] += bool(view.partitions)
     for owner in {*sums, *snapshot.usage}:
         used: Usage = snapshot.usage.get(owner) or NO_USE
         has = (used.gpus, used.cores, used.mem_mib, used.net_mbps, used.jobs)

@@ -154,13 +154,15 @@ def quotas_are_respected(snapshot: Snapshot, plan: Plan) -> None:
 
 def _used(snapshot: Snapshot, partitions: list[Partition]) -> Mapping[str, list[float]]:
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 4)
+    counted: set[str] = set()
     for partition in partitions:
         for tenant in partition.tenants:
             job = snapshot.jobs[tenant.job].job
             demand, replicas = demand_of(job, tenant.task), sum(tenant.replicas)
             for i, need in enumerate((demand.gpus, demand.cores, demand.mem_mib)):
                 sums[job.owner][i] += need * replicas
-            sums[job.owner][3] += 1
+            sums[job.owner][3] += job.id not in counted
+            counted.add(job.id)
     return sums
 
 

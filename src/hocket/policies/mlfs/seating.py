@@ -148,7 +148,7 @@ class Seating(Draft):
             places[name] = gpu
         for k, step in done:
             self._write(job, tasks.names[k], step.gpu, step.part)
-        self.places[job.id] = places
+            self.places[job.id] = places  # From its first task on, the job is one that its owner has.
         return True
 
     def start_alone(self, view: JobView, shape: Shape) -> bool:
@@ -224,7 +224,7 @@ class Seating(Draft):
         k = tasks.names.index(name)
         self.board.leave(gpu, tasks.needs[k], back)
         if self._limited:
-            self._book_task(job, k, -1)
+            self._book_task(job, k, -1, job.id not in self.places)
         return gpu
 
     def _write(self, job: Job, task: str, gpu: int, part: Slice | None) -> None:
@@ -242,7 +242,8 @@ class Seating(Draft):
         if self._limited:
             assert job.tasks is not None
             name = task.partition("#")[0]
-            self._book_task(job, next(k for k, t in enumerate(job.tasks.tasks) if t.id == name), 1)
+            k = next(k for k, t in enumerate(job.tasks.tasks) if t.id == name)
+            self._book_task(job, k, 1, job.id not in self.places)
 
     def tenants_of(self, gpu: int) -> tuple[Tenant, ...]:
         """Who is on a GPU that runs tasks, as the draft stands."""
@@ -304,10 +305,10 @@ class Seating(Draft):
             (owner.max_gpus and used.gpus + sum(d.gpus for d in demands) > owner.max_gpus)
             or (owner.max_cores and used.cores + sum(d.cores for d in demands) > owner.max_cores)
             or (owner.max_mem_mib and used.mem_mib + sum(d.mem_mib for d in demands) > owner.max_mem_mib)
-            or (owner.max_jobs and used.jobs + len(demands) > owner.max_jobs)  # Every tenant counts.
+            or (owner.max_jobs and used.jobs + (job.id not in self.places) > owner.max_jobs)
         )
 
-    def _book_task(self, job: Job, k: int, sign: int) -> None:
+    def _book_task(self, job: Job, k: int, sign: int, jobs: int) -> None:
         assert job.tasks is not None
         used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
         demand = job.tasks.tasks[k].demand
@@ -315,6 +316,6 @@ class Seating(Draft):
             used.gpus + sign * demand.gpus,
             used.cores + sign * demand.cores,
             used.mem_mib + sign * demand.mem_mib,
-            used.jobs + sign,
+            used.jobs + sign * jobs,
             used.net_mbps + sign * demand.net_mbps,
         )
