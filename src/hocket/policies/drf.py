@@ -1,6 +1,7 @@
 """Dominant resource fairness."""
 
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
 from typing import Annotated
 
 from msgspec import Meta
@@ -43,7 +44,8 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
     """The owner with the least dominant share, over its weight, gets its next job; again, while something fits.
 
     An owner's dominant share is its largest share of any one resource: GPUs, cores, memory or network. Jobs start
-    at their smallest size, and those that started now then grow while there is room, least share first.
+    at their smallest size, and those that started now then grow while there is room, a size at a time, least share
+    first.
     """
     draft = Draft(snapshot)
     shares = Shares(snapshot, _totals(snapshot.capacity.layout, snapshot.capacity.up))
@@ -65,10 +67,7 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
         return False
 
     left = serve(shares, lanes, give) or draft.paused > 0
-    for view in sorted(started, key=lambda v: (shares.level(v.job.owner), v.number)):
-        for size in view.job.sizes[1:]:
-            if not draft.resize(view, size, draft.reasons[view.job.id]):
-                break
+    _grow(draft, shares, started)
     if params.preempt:
         draft.memos = dict.fromkeys(draft.reasons, snapshot.now_s)
     if left:
@@ -78,3 +77,18 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
     at_s = snapshot.now_s if again else min(retry_s, default=None)
     wake = Wake(freed_gpus=1 if left or draft.over_quota else None, epoch=False, at_s=at_s)
     return draft.plan(wake)
+
+
+def _grow(draft: Draft, shares: Shares, started: list[JobView]) -> None:
+    """Give what is left to these jobs, a size at a time, to the owner with the least; of one owner's to the first."""
+    line = [(shares.level(v.job.owner), v.number, v, 1) for v in started if len(v.job.sizes) > 1]
+    heapify(line)
+    while line:
+        level, number, view, step = heappop(line)
+        job = view.job
+        if (now := shares.level(job.owner)) != level:
+            heappush(line, (now, number, view, step))  # Its owner has more than when it was put there.
+        elif draft.resize(view, job.sizes[step], draft.reasons[job.id]):
+            shares.add(job, job.sizes[step] - job.sizes[step - 1])
+            if step + 1 < len(job.sizes):
+                heappush(line, (shares.level(job.owner), number, view, step + 1))

@@ -109,6 +109,22 @@ def test_drf_counts_weights_and_leaves_running_jobs_alone():
     assert gpus(harness) == {"ana": 6, "bo": 2, "cy": 0}
 
 
+def test_drf_lets_elastic_jobs_grow_a_size_at_a_time_owner_with_least_first():
+    sizes = range(1, 9)
+    harness = Harness.of(find("drf").bound(), cluster("1x8"))
+    harness.tell(submitted(job("a", *sizes, owner="ana")), submitted(job("b", *sizes, owner="bo")))
+    harness.settle()
+    assert gpus(harness) == {"ana": 4, "bo": 4}
+
+
+def test_drf_lets_the_first_of_one_owners_jobs_grow_first_and_counts_weights():
+    harness = Harness.of(find("drf").bound(), cluster("1x8"))
+    ana = [submitted(job(f"a{i}", 1, 2, 3, 4, owner="ana")) for i in range(2)]
+    harness.tell(OwnerSet(0, Owner("ana", 3.0)), *ana, submitted(job("b", 1, 2, 4, owner="bo")))
+    harness.settle()
+    assert {v.job.id: v.size for v in harness.snapshot.jobs.values()} == {"a0": 4, "a1": 2, "b": 2}
+
+
 def test_drf_may_preempt_after_the_quantum():
     harness = after("drf", *many("ana", 9), *many("bo", 9, 100.0), preempt=True)
     harness.tell(at_s=600)
