@@ -6,21 +6,23 @@ from collections.abc import Container, Iterator
 from math import isfinite
 
 from hocket.model.capacity import Capacity, shape_of
-from hocket.model.job import Job, Stop, Task, TaskGraph
+from hocket.model.job import Job, Owner, Stop, Task, TaskGraph
 from hocket.model.resources import Demand
 
 _TOLERANCE = 1e-9
 
 
-def refusal(live: Container[str], job: Job, whole: Capacity) -> str:
+def refusal(live: Container[str], job: Job, whole: Capacity, owner: Owner | None = None) -> str:
     """Why a job may not be submitted: field, rule and value; empty when it may.
 
-    `whole` is the cluster as it would be with nothing on it.
+    `whole` is the cluster as it would be with nothing on it, `owner` the job's if a weight or quota was set for it.
     """
     if job.id in live:
         return f"job '{job.id}': id must be unique, and a live job has it already"
     for problem in faults(job):
         return f"job '{job.id}': {problem}"
+    if owner is not None and (why := beyond_quota(job, owner)):
+        return why
     if why := _no_gpu(job, whole):
         return f"job '{job.id}': {why}"
     if job.tasks is not None:
@@ -41,6 +43,17 @@ def refusal(live: Container[str], job: Job, whole: Capacity) -> str:
         )
     fitting.add(shape)
     return ""
+
+
+def beyond_quota(job: Job, owner: Owner) -> str:
+    """Why a job can never run, whatever else its owner has; empty if it can."""
+    limit = owner.beyond(*job.least)
+    if not limit:
+        return ""
+    rule = "sizes must fit its owner's quota; its smallest needs"
+    if job.tasks is not None:
+        rule = "tasks must fit its owner's quota; all need"
+    return f"job '{job.id}': {rule} more than owner '{owner.id}' may have, {limit}"
 
 
 def faults(job: Job) -> Iterator[str]:

@@ -8,7 +8,7 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
-from hocket.control.admission import refusal
+from hocket.control.admission import beyond_quota, refusal
 from hocket.control.adopt import adopt, carry_out, end_job, issue
 from hocket.control.check import examine
 from hocket.control.diff import diff
@@ -18,8 +18,8 @@ from hocket.control.state import Order, Shifts, State
 from hocket.control.verdict import next_verdict_s, verdict
 from hocket.model.action import Action
 from hocket.model.capacity import Capacity
-from hocket.model.event import Event, JobFailed, JobRefused, JobSubmitted, NodeJoined, TimePassed
-from hocket.model.job import Job
+from hocket.model.event import Event, JobFailed, JobRefused, JobSubmitted, NodeJoined, OwnerSet, TimePassed
+from hocket.model.job import Job, Owner
 from hocket.model.plan import ALWAYS, Plan, Wake
 from hocket.model.snapshot import Snapshot
 
@@ -122,14 +122,17 @@ class Controller:
     def _admitted(self, events: Sequence[Event]) -> list[Event]:
         facts: list[Event] = []
         new: set[str] = set()  # ids that came with these events
+        owners = self.state.owners.live
         for event in events:
             if isinstance(event, JobSubmitted):
-                if reason := self._refusal(event.job, new):
+                if reason := self._refusal(event.job, new, owners.get(event.job.owner) if owners else None):
                     facts.append(JobRefused(event.at_s, event.job.id, reason))
                     continue
                 new.add(event.job.id)
             elif isinstance(event, NodeJoined):
                 self._cluster_grows(event)
+            elif isinstance(event, OwnerSet):  # The state knows nothing yet of those that come with their jobs.
+                owners = {**owners, event.owner.id: event.owner}
             elif isinstance(event, JobFailed) and event.own and not event.final and self._tried_enough(event.job):
                 event = replace(event, final=True)
             facts.append(event)
@@ -139,7 +142,7 @@ class Controller:
         view = self.state.jobs.get(job_id)
         return view is not None and view.job.retries is not None and view.crashes >= view.job.retries
 
-    def _refusal(self, job: Job, new: set[str]) -> str:
+    def _refusal(self, job: Job, new: set[str], owner: Owner | None) -> str:
         job_id = job.id
         if job_id in new or job_id in self.state.jobs:
             return f"job '{job_id}': id must be unique, and a live job has it already"
@@ -151,8 +154,9 @@ class Controller:
             and "/" not in job_id
             and 0 < len(job_id) <= 200
         ):
-            return ""  # the common case: a job like another before it, but for its names
-        reason = refusal(self.state.jobs, job, self._whole)
+            # The common case: a job like another before it, but for its names.
+            return beyond_quota(job, owner) if owner is not None else ""
+        reason = refusal(self.state.jobs, job, self._whole, owner)
         if not reason and job.tasks is None and not job.after:  # Whom it is to follow may be over by then.
             self._fits[job.sizes] = job
         return reason

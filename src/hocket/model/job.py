@@ -119,6 +119,15 @@ class Job(Struct, frozen=True, gc=False):
         return self.stop is not Stop.FIXED or self.may_lower is not Stop.FIXED
 
     @property
+    def least(self) -> tuple[int, float, float]:
+        """The GPUs, cores and memory without which it does not run: of its smallest size, or of all its tasks."""
+        if self.tasks is None:
+            demand, size = self.demand, self.sizes[0]
+            return demand.gpus * size, demand.cores * size, demand.mem_mib * size
+        demands = [task.demand for task in self.tasks.tasks]
+        return sum(d.gpus for d in demands), sum(d.cores for d in demands), sum(d.mem_mib for d in demands)
+
+    @property
     def last_epoch(self) -> int | None:
         """The epoch by which it is over, where its criterion says so, or its target."""
         for wanted in (self.criterion, self.target):
@@ -136,3 +145,13 @@ class Owner(Struct, frozen=True, gc=False):
     max_cores: float = 0.0
     max_mem_mib: float = 0.0
     max_jobs: int = 0  # placed at once
+
+    def beyond(self, gpus: float, cores: float, mem_mib: float, jobs: int = 0) -> str:
+        """The first of its limits that is less than so much, as `2 GPUs`; empty if none is."""
+        if 0 < self.max_gpus < gpus:
+            return f"{self.max_gpus} GPUs"
+        if 0 < self.max_cores < cores:
+            return f"{self.max_cores:g} cores"
+        if 0 < self.max_mem_mib < mem_mib:
+            return f"{self.max_mem_mib:g} MiB of memory"
+        return f"{self.max_jobs} jobs at once" if 0 < self.max_jobs < jobs else ""

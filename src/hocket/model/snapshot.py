@@ -66,6 +66,19 @@ class Snapshot(Struct, frozen=True):
         """The only dice a policy may throw: the same for the same decision, or for the same job, of the same run."""
         return Random(f"{self.seed}/{self.decision}" if view is None else f"{self.seed}/job/{view.number}")
 
+    def over_quota(self, view: JobView) -> str:
+        """Why a waiting job may have nothing as its owner's quota stands; empty if it may, or has a place."""
+        job = view.job
+        owner = self.owners.get(job.owner)
+        if owner is None or view.partitions or view.held is not None or view.verdict:
+            return ""
+        gpus, cores, mem_mib = job.least
+        if limit := owner.beyond(gpus, cores, mem_mib):
+            return f"waits: owner '{owner.id}' has a quota of {limit}, and the job alone needs more"
+        used = self.usage.get(job.owner) or NO_USE
+        limit = owner.beyond(used.gpus + gpus, used.cores + cores, used.mem_mib + mem_mib, used.jobs + 1)
+        return f"waits: owner '{owner.id}' has a quota of {limit}, and others of its jobs use it" if limit else ""
+
     def without(self, job: str) -> Snapshot:
         """What if this job were not there."""
         view = self.jobs[job]

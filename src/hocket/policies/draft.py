@@ -355,11 +355,11 @@ class Draft:
             return True
         used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
         demand = job.demand
-        return not (
-            (owner.max_gpus and used.gpus + demand.gpus * more > owner.max_gpus)
-            or (owner.max_cores and used.cores + demand.cores * more > owner.max_cores)
-            or (owner.max_mem_mib and used.mem_mib + demand.mem_mib * more > owner.max_mem_mib)
-            or (jobs and owner.max_jobs and used.jobs + jobs > owner.max_jobs)
+        return not owner.beyond(
+            used.gpus + demand.gpus * more,
+            used.cores + demand.cores * more,
+            used.mem_mib + demand.mem_mib * more,
+            used.jobs + jobs if jobs else 0,
         )
 
     def _book(self, job: Job, replicas: int, sign: int, jobs: int = 1) -> None:

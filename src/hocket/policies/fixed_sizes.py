@@ -35,10 +35,6 @@ def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: 
 
 def _ever_fits(draft: Draft, whole: Capacity, job: Job, size: int) -> bool:
     owner, demand = draft.snapshot.owners.get(job.owner), job.demand
-    if owner is not None and (
-        0 < owner.max_gpus < demand.gpus * size
-        or 0 < owner.max_cores < demand.cores * size
-        or 0 < owner.max_mem_mib < demand.mem_mib * size
-    ):
+    if owner is not None and owner.beyond(demand.gpus * size, demand.cores * size, demand.mem_mib * size):
         return False
     return whole.place(job, size) is not None

@@ -120,7 +120,9 @@ def _stuck(simulation: Simulation) -> tuple[str, ...]:
     unplaced = any(v.job.tasks is not None for v in shown) and not _places_tasks(simulation)
     lines = []
     for view in shown:
-        why = view.reason or (_IN_TASKS if unplaced and view.job.tasks is not None else of_all) or "no reason given"
+        why = simulation.final.over_quota(view) or view.reason
+        if not why:
+            why = (_IN_TASKS if unplaced and view.job.tasks is not None else of_all) or "no reason given"
         lines.append(f"'{view.job.id}' is {view.state}: {why}")
     if len(views) > _SHOWN_STUCK:
         lines.append(f"and {len(views) - _SHOWN_STUCK:,} more")

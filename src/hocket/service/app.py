@@ -89,8 +89,8 @@ class Api:
 
     def row(self, record: Record, now_s: float) -> rows.JobRow:
         """One job in one line."""
-        engine = self.engine
-        return rows.row(record, engine.snapshot.jobs.get(record.job.id), now_s, engine.catalogue.queue_reason)
+        snapshot, waits = self.engine.snapshot, self.engine.catalogue.queue_reason
+        return rows.row(record, snapshot.jobs.get(record.job.id), snapshot, now_s, waits)
 
     def change(self, job_id: str) -> bytes:
         """A job that changed, for those who listen; nothing if it cannot be looked up."""
@@ -162,9 +162,10 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     @app.get("/v1/jobs")
     def jobs(all: bool = False, owner: str = "", limit: int = 100_000) -> Response:  # noqa: A002 - the API's word
         """Live jobs, and those that are over."""
-        now_s, live, waits = time(), api.engine.snapshot.jobs.data(), api.engine.catalogue.queue_reason
+        now_s, snapshot, waits = time(), api.engine.snapshot, api.engine.catalogue.queue_reason
+        live = snapshot.jobs.data()
         records = api.engine.catalogue.listed(over=all, owner=owner, limit=max(0, limit))
-        found = [rows.row(r, live.get(r.job.id), now_s, waits) for r in records]
+        found = [rows.row(r, live.get(r.job.id), snapshot, now_s, waits) for r in records]
         return answer({"jobs": found})
 
     @app.get("/v1/jobs/{job_id:path}/why")
@@ -197,8 +198,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         """All about one job."""
         record = api.record(job_id)
         engine = api.engine
-        view, waits = engine.snapshot.jobs.get(job_id), engine.catalogue.queue_reason
-        return answer(rows.shown(record, view, engine.executor, time(), waits))
+        snapshot, waits = engine.snapshot, engine.catalogue.queue_reason
+        return answer(rows.shown(record, snapshot.jobs.get(job_id), snapshot, engine.executor, time(), waits))
 
 
 def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:

@@ -68,7 +68,7 @@ class Intake:
         if job.id not in live and self._engine.catalogue.known(job.id) is not None:
             return f"job '{job.id}': id must be unique, and a job that is over has it"
         taken = self._coming if job.id in self._coming else live
-        return self._unknown_leader(job) or refusal(taken, job, whole)
+        return self._unknown_leader(job) or refusal(taken, job, whole, state.owners.live.get(job.owner))
 
     def _cluster(self, state: State) -> Capacity:
         """The cluster with nothing on it."""

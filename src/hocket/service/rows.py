@@ -34,7 +34,7 @@ class JobRow(Struct, frozen=True, gc=False):
     reason: str
 
 
-def row(record: Record, view: JobView | None, now_s: float, queue_reason: str = "") -> JobRow:
+def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: str = "") -> JobRow:
     """One job in one line; `queue_reason` is what was last said to all who wait."""
     job = record.job
     over = view is None
@@ -45,14 +45,14 @@ def row(record: Record, view: JobView | None, now_s: float, queue_reason: str = 
         round(record.ran_s if view is None else view.ran_at(now_s), 3), record.epoch, record.metrics,
         "" if job.criterion is None else str(job.criterion),
         record.attempts if view is None else view.starts,
-        record.reason if over else _reason(record, view, queue_reason),
+        record.reason if over else _reason(record, view, snapshot, queue_reason),
     )  # fmt: skip
 
 
-def _reason(record: Record, view: JobView | None, queue_reason: str) -> str:
-    if view is None or view.reason:
-        return view.reason if view is not None else record.reason
-    return queue_reason or "waits: there is no room for it yet"
+def _reason(record: Record, view: JobView | None, snapshot: Snapshot, queue_reason: str) -> str:
+    if view is None:
+        return record.reason
+    return snapshot.over_quota(view) or view.reason or queue_reason or "waits: there is no room for it yet"
 
 
 def state_of(record: Record, view: JobView | None) -> str:
@@ -79,7 +79,7 @@ def _gpus(view: JobView) -> list[str]:
 
 
 def shown(
-    record: Record, view: JobView | None, executor: AgentExecutor, now_s: float, queue_reason: str
+    record: Record, view: JobView | None, snapshot: Snapshot, executor: AgentExecutor, now_s: float, queue_reason: str
 ) -> dict[str, Any]:
     """All about one job, but for what may be secret."""
     job, launch = record.job, record.job.launch
@@ -114,7 +114,7 @@ def shown(
         }
     observations = view.observations if view is not None else ()
     return {
-        **asdict(row(record, view, now_s, queue_reason)),
+        **asdict(row(record, view, snapshot, now_s, queue_reason)),
         "job": submitted,
         "failures": view.failures if view is not None else 0,
         "observations": [{"at_s": o.at_s, "epoch": o.epoch, "metrics": _finite(o.metrics)} for o in observations],
@@ -135,12 +135,14 @@ def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
         if view.held is not None:
             waits_for = view.reason
             expected_s = view.held_until_s - now_s if view.held_until_s is not None else None
+        elif snapshot.over_quota(view):
+            waits_for = "room in the quota of its owner"
         else:
             waits_for, expected_s = _room(view, snapshot, now_s)
     return {
         "id": record.job.id,
         "state": state_of(record, view),
-        "now": _reason(record, view, queue_reason),
+        "now": _reason(record, view, snapshot, queue_reason),
         "waits_for": waits_for,
         "expected_s": expected_s if expected_s is None else max(0.0, round(expected_s, 1)),
         "past": lines_of(record),

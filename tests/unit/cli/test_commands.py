@@ -18,7 +18,7 @@ from hocket.control.journal import SqliteJournal
 TIMES = ("cpu_s", "peak_rss_mib", "decision_ms_mean", "decision_ms_p99")
 
 STUCK = """
-cluster = "1x4"
+cluster = "2x4"
 [[owners]]
 id = "small"
 max_gpus = 1
@@ -33,6 +33,14 @@ owner = "small"
 submit_s = 0
 run_s = 10
 gpus = 2
+[[jobs]]
+id = "wide"
+submit_s = 0
+run_s = 10
+gpus = 8
+[[faults]]
+node = "n001"
+at_s = 5
 """
 
 
@@ -103,7 +111,14 @@ def test_jobs_that_nothing_will_happen_to_are_named_and_the_exit_code_is_3(tmp_p
     result = hocket("simulate", str(workload), "--policy", "fifo", "--json")
     assert result.exit_code == 3
     assert json.loads(result.stdout)["unfinished"] == 1
-    assert result.stderr.startswith("hocket: unfinished: 'over-quota' is waiting: ")
+    assert result.stderr.startswith("hocket: unfinished: 'wide' is waiting: ")
+
+
+def test_a_job_that_its_owners_quota_can_never_have_room_for_is_refused(tmp_path: Path) -> None:
+    workload = tmp_path / "stuck.toml"
+    workload.write_text(STUCK)
+    result = hocket("simulate", str(workload), "--policy", "fifo")
+    assert "job 'over-quota': sizes must fit its owner's quota" in result.stdout
 
 
 @pytest.mark.parametrize(

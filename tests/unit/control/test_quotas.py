@@ -8,14 +8,16 @@ from hocket.control.adopt import adopt
 from hocket.control.check import examine, violations
 from hocket.control.fold import fold
 from hocket.control.state import State, empty
-from hocket.model.event import NodeLost, OwnerSet
+from hocket.executors.simulated import simulate
+from hocket.model.event import Event, JobEnded, JobRefused, NodeLost, OwnerSet
 from hocket.model.job import Job, Owner, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
 from hocket.policies import find
+from hocket.reports.play import _stuck
 from hocket.testing.builders import cluster, submission, submitted, workload
-from hocket.testing.harness import simulated
+from hocket.testing.harness import Harness, simulated
 from hocket.testing.invariants import broken_invariants
 
 # -- max_jobs counts jobs ----------------------------------------------------------------------------------------
@@ -83,3 +85,86 @@ def test_a_job_of_three_tasks_runs_where_its_owner_may_have_one_job(name: str):
     assert ran.refused == 0
     first, second = sorted(at_s for at_s, _verdict in ran.ended.values())
     assert second >= first + 100, "one after the other"
+
+
+# -- who is held up by a quota is told ---------------------------------------------------------------------------
+
+USED = "waits: owner 'ana' has a quota of 2 GPUs, and others of its jobs use it"
+
+
+def ana(name: str, gpus: int = 1) -> Job:
+    return Job(name, "ana", sizes=(gpus,))
+
+
+def asked(name: str, *events: Event) -> Harness:
+    """A cluster of eight GPUs, of which ana may have two; each event is a cycle."""
+    harness = Harness.of(find(name).bound({}), cluster("1x8"))
+    for event in (OwnerSet(0.0, Owner("ana", max_gpus=2)), *events):
+        harness.tell(event)
+        harness.settle()
+    return harness
+
+
+def reasons(harness: Harness) -> dict[str, str]:
+    snapshot = harness.snapshot
+    return {view.id: reason for view in snapshot.jobs.values() if (reason := snapshot.over_quota(view))}
+
+
+@pytest.mark.parametrize("name", ["fifo", "las", "fair", "harmony"])
+def test_who_is_held_up_by_a_quota_is_told_so_until_it_has_room(name: str):
+    harness = asked(name, submitted(ana("a", 2)), submitted(ana("b", 2), 1.0), submitted(ana("c"), 2.0))
+    assert reasons(harness) == {"b": USED, "c": USED}
+    harness.tell(JobEnded(3.0, "a", "finished"))
+    harness.settle()
+    assert reasons(harness) == {"c": USED}
+
+
+def test_a_task_graph_is_told_of_its_tasks_and_of_other_jobs():
+    harness = asked("gandiva", submitted(graph("g", "a", "b")), submitted(graph("h", "a"), 1.0))
+    assert reasons(harness) == {"h": USED}
+    harness.tell(OwnerSet(2.0, Owner("ana", max_jobs=1)))
+    assert reasons(harness) == {"h": "waits: owner 'ana' has a quota of 1 jobs at once, and others of its jobs use it"}
+    harness.tell(OwnerSet(3.0, Owner("ana", weight=2.0)))
+    assert reasons(harness) == {}
+
+
+# -- a job that its owner's quota can never have room for --------------------------------------------------------
+
+
+def refusals(*events: Event) -> dict[str, str]:
+    harness = asked("fifo")
+    harness.tell(*events)
+    return {e.job: e.reason for c in harness.journal.cycles for e in c.events if isinstance(e, JobRefused)}
+
+
+def test_a_job_larger_than_its_owners_quota_is_refused():
+    found = refusals(submitted(ana("a", 4)), submitted(ana("b", 2)), submitted(Job("c", "bo", sizes=(4,))))
+    assert found == {
+        "a": "job 'a': sizes must fit its owner's quota; its smallest needs more than owner 'ana' may have, 2 GPUs"
+    }
+    like_another = refusals(submitted(Job("c", "bo", sizes=(4,))), submitted(ana("a", 4)))
+    assert like_another == found
+
+
+def test_a_quota_that_comes_with_the_job_counts():
+    found = refusals(OwnerSet(1.0, Owner("ana", max_cores=1.0)), submitted(Job("a", "ana", demand=Demand(1, 2.0)), 1.0))
+    assert found["a"].endswith("its smallest needs more than owner 'ana' may have, 1 cores")
+
+
+def test_tasks_that_need_more_than_a_quota_together_are_refused():
+    found = refusals(submitted(graph("g", "a", "b", "c")), submitted(graph("h", "a", "b")))
+    assert found == {"g": "job 'g': tasks must fit its owner's quota; all need more than owner 'ana' may have, 2 GPUs"}
+
+
+def test_a_quota_that_is_set_later_refuses_nobody():
+    harness = Harness.of(find("fifo").bound({}), cluster("1x2"))
+    harness.tell(submitted(Job("all", sizes=(2,))), submitted(ana("a", 2)))
+    harness.settle()
+    harness.tell(OwnerSet(1.0, Owner("ana", max_gpus=1)), JobEnded(1.0, "all", "finished"))
+    assert reasons(harness) == {"a": "waits: owner 'ana' has a quota of 1 GPUs, and the job alone needs more"}
+
+
+def test_the_list_of_unfinished_jobs_says_that_a_quota_has_no_room():
+    jobs = workload(submission(ana("a", 2)), submission(ana("b")), owners=[Owner("ana", max_gpus=2)])
+    simulation = simulate(jobs, cluster("1x8"), find("las").bound({}), until_s=50.0)
+    assert f"'b' is waiting: {USED}" in _stuck(simulation)

@@ -15,6 +15,8 @@ import pytest
 from tests.unit.service.conftest import TOKEN
 
 from hocket.control.journal import JournalError
+from hocket.model.event import OwnerSet
+from hocket.model.job import Owner
 
 JOB = {"command": ["python", "train.py"], "cwd": "/"}
 
@@ -242,6 +244,19 @@ def test_why_says_what_it_waits_for(client):
     why = client.get("/v1/jobs/b/why").json()
     assert why["waits_for"] == "1 GPUs, of which 0 are free"
     assert why["past"][0]["what"] == "submitted"
+
+
+def test_why_and_the_rows_say_that_a_quota_has_no_room(client, engine):
+    engine.executor.post(lambda _state, now_s: [OwnerSet(now_s, Owner("ana", max_gpus=1))]).result(60)
+    mine = {**JOB, "owner": "ana"}
+    told = submit(client, {**mine, "id": "a"}, {**mine, "id": "b"}, {**mine, "id": "c", "sizes": [2]})
+    words = "sizes must fit its owner's quota; its smallest needs more than owner 'ana' may have, 1 GPUs"
+    assert [one["refused"] for one in told] == ["", "", f"job 'c': {words}"]
+    why = client.get("/v1/jobs/b/why").json()
+    assert why["now"] == "waits: owner 'ana' has a quota of 1 GPUs, and others of its jobs use it"
+    assert why["waits_for"] == "room in the quota of its owner"
+    assert client.get("/v1/jobs/b").json()["reason"] == why["now"]
+    assert {row["id"]: row["reason"] for row in client.get("/v1/jobs").json()["jobs"]}["b"] == why["now"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"jobs": {}}', b'{"jobs": []}', b"\xff", b"[" * 10_000])

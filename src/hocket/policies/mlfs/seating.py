@@ -301,11 +301,11 @@ class Seating(Draft):
         assert job.tasks is not None
         used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
         demands = [job.tasks.tasks[k].demand for k in tasks]
-        return not (
-            (owner.max_gpus and used.gpus + sum(d.gpus for d in demands) > owner.max_gpus)
-            or (owner.max_cores and used.cores + sum(d.cores for d in demands) > owner.max_cores)
-            or (owner.max_mem_mib and used.mem_mib + sum(d.mem_mib for d in demands) > owner.max_mem_mib)
-            or (owner.max_jobs and used.jobs + (job.id not in self.places) > owner.max_jobs)
+        return not owner.beyond(
+            used.gpus + sum(d.gpus for d in demands),
+            used.cores + sum(d.cores for d in demands),
+            used.mem_mib + sum(d.mem_mib for d in demands),
+            used.jobs + (job.id not in self.places),
         )
 
     def _book_task(self, job: Job, k: int, sign: int, jobs: int) -> None:
