@@ -152,6 +152,7 @@ class _Book:
         self.header = header
         self.live: dict[str, _Live] = {}
         self.dropped: dict[str, float] = {}  # partition → when a plan last dropped it
+        self.sharers: dict[str, list[tuple[_Live, _Tenant]]] = {}  # shared partition → who held it last
         self.records: list[JobRecord | None] = []
         self.spans: list[Span] = []
         self.refusals: list[tuple[str, str]] = []
@@ -166,7 +167,7 @@ class _Book:
         The hot loop: the commonest events come first, and a job that is the only tenant of its partition and starts
         in the moment in which it is planned is dealt with in place. All else has a method of its own.
         """
-        live, records, add_span = self.live, self.records, self.spans.append
+        live, records, sharers, add_span = self.live, self.records, self.sharers, self.spans.append
         now_s, plans = 0.0, 0
         for cycle in cycles:
             # An event may come with a later cycle: its own time counts. Any: `type() is` narrows nothing for mypy.
@@ -187,7 +188,7 @@ class _Book:
                         job.started_s = now_s
                     job.starts += 1
                     job.ran_as = job.named
-                    if len(partition.tenants) > 1:
+                    if len(partition.tenants) > 1 or (sharers and partition.id in sharers):
                         self._share(partition, now_s)
                 elif kind is JobEnded:
                     job = live.pop(event.job, None)
@@ -277,7 +278,7 @@ class _Book:
             if not job.held_tasks:
                 job.busy_since_s = since_s
             job.held_tasks += 1
-        if len(partition.tenants) > 1:
+        if len(partition.tenants) > 1 or partition.id in self.sharers:
             self._share(partition, now_s)
 
     def _close(self, job: _Live, tenant: _Tenant, now_s: float) -> None:
@@ -292,25 +293,27 @@ class _Book:
             job.held_tasks -= 1
             if not job.held_tasks:
                 job.ran_s += now_s - job.busy_since_s
-        if len(partition.tenants) > 1:
+        if len(partition.tenants) > 1 or tenant.share != 1.0:
             tenant.share = 1.0
             self._share(partition, now_s)
 
     def _share(self, partition: Partition, now_s: float) -> None:
         """Who holds a shared partition changed: from now on each counts as an equal part of it."""
-        holders: list[tuple[_Live, _Tenant, Partition]] = []
-        for t in partition.tenants:
-            job = self.live.get(t.job)
-            tenant = _known(job, t.task)
-            if job is not None and tenant is not None and tenant.held is not None and tenant.held.id == partition.id:
-                holders.append((job, tenant, tenant.held))
-        for job, tenant, held in holders:
+        known = [(job, _known(job, t.task)) for t in partition.tenants if (job := self.live.get(t.job)) is not None]
+        pairs = [*self.sharers.get(partition.id, ()), *known]  # Whoever is to leave is in no newer version.
+        holders = {id(t): (job, t, t.held) for job, t in pairs if t and t.held and t.held.id == partition.id}
+        self.sharers[partition.id] = [(job, tenant) for job, tenant, _held in holders.values()]
+        if not holders:
+            del self.sharers[partition.id]
+        for job, tenant, held in holders.values():
             if now_s > tenant.since_s:
                 self.spans.append(Span(job.number, tenant.task, tenant.since_s, now_s, held, tenant.share))
                 if tenant is job:
                     job.ran_s += now_s - tenant.since_s
                 tenant.since_s = now_s
-            tenant.held = partition  # The newest version names all who share it.
+            # The newest version names all who share it; other slices than those it has, a tenant gets by being resized.
+            if tenant.planned is partition and (held.slices == partition.slices or len(held.tenants) == 1):
+                tenant.held = partition
             tenant.share = 1 / len(holders)
 
     def _paused(self, job: _Live, task: str, now_s: float) -> None:

@@ -197,6 +197,36 @@ def test_tenants_of_one_partition_hold_it_once() -> None:
     assert [s.share for s in accounted.spans] == [1.0, 0.5, 0.5, 1.0]
 
 
+def test_a_leaver_does_not_take_others_back_to_what_it_held() -> None:
+    both = Partition("p", (Slice("n0", (0, 1)),), (Tenant("a", (1,)), Tenant("b", (1,))), Sharing.INTERLEAVED)
+    less = Partition("p", (Slice("n0", (0,)),), both.tenants[1:], Sharing.INTERLEAVED)
+    accounted = read(
+        at(0, *(JobSubmitted(0, Job(j)) for j in "abc"), put=[both]),
+        at(0, JobStarted(0, "a"), JobStarted(0, "b")),
+        at(50, put=[less, held("c", 1)]),
+        at(50, JobResized(50, "b")),
+        at(60, JobPaused(60, "a")),
+        at(60, JobStarted(60, "c")),
+        at(100, JobEnded(100, "b"), JobEnded(100, "c")),
+    )
+    # Up to 50 a and b have both GPUs; up to 60 a has half of both, and b half of one; then b and c have one each.
+    assert summarise(accounted).utilisation == {"gpus": pytest.approx((50 * 2 + 10 * 1.5 + 40 * 2) / 200)}
+
+
+def test_a_newcomer_shares_with_whoever_is_about_to_leave() -> None:
+    first = Partition("p", (Slice("n0", (0, 1)),), (Tenant("a", (1,)), Tenant("b", (1,))), Sharing.INTERLEAVED)
+    then = Partition("p", first.slices, (Tenant("b", (1,)), Tenant("c", (1,))), Sharing.INTERLEAVED)
+    accounted = read(
+        at(0, *(JobSubmitted(0, Job(j)) for j in "abc"), put=[first]),
+        at(0, JobStarted(0, "a"), JobStarted(0, "b")),
+        at(50, put=[then]),
+        at(50, JobStarted(50, "c")),
+        at(80, JobPaused(80, "a")),
+        at(100, JobEnded(100, "b"), JobEnded(100, "c")),
+    )
+    assert summarise(accounted).utilisation == {"gpus": pytest.approx(1.0)}
+
+
 def test_tasks_of_one_job_hold_side_by_side_and_the_job_runs_once() -> None:
     graph = TaskGraph((Task("x", Demand(gpus=1)), Task("y", Demand(gpus=1))))
     put = [Partition(n, (Slice("n0", (g,)),), (Tenant("a", (1,), n),)) for g, n in enumerate("xy")]
