@@ -67,6 +67,7 @@ def whatif(
             "whatif": [o.summary for o in others],
             "extrapolated": [o.extrapolated for o in others],
             "unfinished": rebuilt.unfinished,
+            "shared": rebuilt.shared,
             "speed_law": {"loss": rebuilt.loss, "fitted": rebuilt.loss_fitted},
         }
         print(msgspec.json.encode(found).decode())
@@ -79,7 +80,7 @@ def _print(recorded: Account, again: WhatIf, others: list[WhatIf], rebuilt: Rebu
     from hocket.reports.outcome import outcome
     from hocket.reports.summary import summarise
     from hocket.reports.table import comparison_table
-    from hocket.reports.whatif import names
+    from hocket.reports.whatif import band, names
 
     page = console()
     policy = recorded.header.policy
@@ -88,7 +89,10 @@ def _print(recorded: Account, again: WhatIf, others: list[WhatIf], rebuilt: Rebu
         outcome(f"{policy}, run again", again.account, again.summary),
         *(outcome(f"{o.summary.policy}, what if", o.account, o.summary) for o in others),
     ]
-    page.print(comparison_table(rows, page.width))
+    accounts = [recorded, again.account, *(o.account for o in others)]
+    relative = {row.label: band(recorded, other).times for row, other in zip(rows, accounts, strict=True)}
+    differ = any(r.ended_s is None for other in accounts for r in other.jobs)
+    page.print(comparison_table(rows, page.width, relative if differ else None))
 
     def say(line: str) -> None:
         page.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -103,5 +107,7 @@ def _print(recorded: Account, again: WhatIf, others: list[WhatIf], rebuilt: Rebu
     for other in others:
         if other.extrapolated:
             say(f"{other.summary.policy} rests on extrapolation for {names(other.extrapolated)}")
+    if rebuilt.shared:
+        say(f"worked beside others, or over a network; alone by the simulator's model: {names(rebuilt.shared)}")
     if rebuilt.unfinished:
         say(f"not finished when recorded, or missed: {names(rebuilt.unfinished)}")

@@ -41,7 +41,7 @@ from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Verdict
 from hocket.model.resources import Node, Slice
-from hocket.model.view import Costs
+from hocket.model.view import NO_COSTS, Costs
 
 
 class JobRecord(Struct, frozen=True, gc=False):
@@ -75,6 +75,7 @@ class Span(Struct, frozen=True, gc=False):
     until_s: float  # later than `since_s`
     partition: Partition
     share: float = 1.0
+    trains: bool = True  # else it started, or was about to leave
 
 
 class Counts(Struct, frozen=True):
@@ -254,19 +255,20 @@ class _Book:
         tenant = _known(job, task)
         if tenant is None or tenant.planned is None:
             return
-        if tenant.held is not None:
-            self._close(job, tenant, now_s)
+        self._close(job, tenant, now_s)
         stood_s = 0.0
         # A shared partition is used by others while a tenant starts in it.
         if now_s > tenant.planned_s and len(tenant.planned.tenants) == 1:
             stood_s = now_s - self._free_since(tenant.planned_s, tenant.planned.slices)
-            if _declared(job.costs):
+            if job.costs != NO_COSTS:
                 stood_s = min(stood_s, job.costs.prepare_s + job.costs.start_s)
             job.stood_s += stood_s
         if job.started_s is None:
             job.started_s = now_s
         job.starts += 1
         self._open(job, tenant, now_s - stood_s, now_s)
+        if stood_s:
+            self._write(job, tenant, now_s, trains=False)
 
     def _open(self, job: _Live, tenant: _Tenant, since_s: float, now_s: float) -> None:
         partition = tenant.planned
@@ -283,13 +285,11 @@ class _Book:
 
     def _close(self, job: _Live, tenant: _Tenant, now_s: float) -> None:
         partition = tenant.held
-        assert partition is not None
-        if now_s > tenant.since_s:
-            self.spans.append(Span(job.number, tenant.task, tenant.since_s, now_s, partition, tenant.share))
+        if partition is None:
+            return
+        self._write(job, tenant, now_s)
         tenant.held = None
-        if tenant is job:
-            job.ran_s += now_s - tenant.since_s
-        else:
+        if tenant is not job:
             job.held_tasks -= 1
             if not job.held_tasks:
                 job.ran_s += now_s - job.busy_since_s
@@ -297,20 +297,24 @@ class _Book:
             tenant.share = 1.0
             self._share(partition, now_s)
 
+    def _write(self, job: _Live, tenant: _Tenant, until_s: float, trains: bool = True) -> None:
+        """The tenant held what it holds up to then, and a new span begins."""
+        held, since_s = tenant.held, tenant.since_s
+        if held is not None and until_s > since_s:
+            self.spans.append(Span(job.number, tenant.task, since_s, until_s, held, tenant.share, trains))
+            tenant.since_s = until_s
+            if tenant is job:
+                job.ran_s += until_s - since_s
+
     def _share(self, partition: Partition, now_s: float) -> None:
         """Who holds a shared partition changed: from now on each counts as an equal part of it."""
         known = [(job, _known(job, t.task)) for t in partition.tenants if (job := self.live.get(t.job)) is not None]
-        pairs = [*self.sharers.get(partition.id, ()), *known]  # Whoever is to leave is in no newer version.
+        pairs = [*self.sharers.pop(partition.id, ()), *known]  # Whoever is to leave is in no newer version.
         holders = {id(t): (job, t, t.held) for job, t in pairs if t and t.held and t.held.id == partition.id}
-        self.sharers[partition.id] = [(job, tenant) for job, tenant, _held in holders.values()]
-        if not holders:
-            del self.sharers[partition.id]
+        if holders:
+            self.sharers[partition.id] = [(job, tenant) for job, tenant, _held in holders.values()]
         for job, tenant, held in holders.values():
-            if now_s > tenant.since_s:
-                self.spans.append(Span(job.number, tenant.task, tenant.since_s, now_s, held, tenant.share))
-                if tenant is job:
-                    job.ran_s += now_s - tenant.since_s
-                tenant.since_s = now_s
+            self._write(job, tenant, now_s)
             # The newest version names all who share it; other slices than those it has, a tenant gets by being resized.
             if tenant.planned is partition and (held.slices == partition.slices or len(held.tenants) == 1):
                 tenant.held = partition
@@ -321,7 +325,7 @@ class _Book:
         if tenant is None or tenant.held is None:
             return
         told_s = self.dropped.get(tenant.held.id) if tenant.told_s is None else tenant.told_s
-        if told_s is not None and tenant.since_s <= told_s < now_s:
+        if told_s is not None and tenant.planned_s <= told_s < now_s:
             self._stood(job, tenant, now_s - told_s, job.costs.checkpoint_s + job.costs.stop_s, now_s)
         self._close(job, tenant, now_s)
 
@@ -337,11 +341,14 @@ class _Book:
         self._open(job, tenant, now_s, now_s)
 
     def _stood(self, job: _Live, tenant: _Tenant, observed_s: float, declared_s: float, now_s: float) -> None:
-        if _declared(job.costs):
+        if job.costs != NO_COSTS:
             observed_s = min(observed_s, declared_s)
         elif tenant.named is not None and tenant.named.boundary.at != "now":
             return
-        job.stood_s += max(0.0, min(observed_s, now_s - tenant.since_s))
+        stood_s = max(0.0, min(observed_s, now_s - tenant.since_s))
+        job.stood_s += stood_s
+        self._write(job, tenant, now_s - stood_s)
+        self._write(job, tenant, now_s, trains=False)
 
     def _free_since(self, planned_s: float, slices: tuple[Slice, ...]) -> float:
         """When the last tenant that held a GPU of these slices left, or when they were planned if that was later."""
@@ -358,8 +365,8 @@ class _Book:
         """A job ended; it is no longer among the live ones."""
         for tenant in (job, *(job.tasks or {}).values()):
             if tenant.held is not None:
-                if verdict != Verdict.FINISHED:
-                    job.stood_s += min(job.costs.stop_s, now_s - tenant.since_s)
+                if verdict != Verdict.FINISHED and job.costs.stop_s:
+                    self._stood(job, tenant, job.costs.stop_s, job.costs.stop_s, now_s)
                 self._close(job, tenant, now_s)
         self.ended_s = max(self.ended_s, now_s)
         self.records[job.number] = _record(job, now_s, verdict, now_s)
@@ -394,8 +401,7 @@ class _Book:
                 self._over(job, Verdict.FAILED, now_s)
         elif (job := self.live.get(event.job)) is not None:
             for tenant in (job, *(job.tasks or {}).values()):
-                if tenant.held is not None:
-                    self._close(job, tenant, now_s)
+                self._close(job, tenant, now_s)
 
     def _lost(self, node: str, now_s: float) -> None:
         for job in self.live.values():
@@ -411,8 +417,7 @@ class _Book:
         now_s = self.now_s
         for job in self.live.values():
             for tenant in (job, *(job.tasks or {}).values()):
-                if tenant.held is not None:
-                    self._close(job, tenant, now_s)
+                self._close(job, tenant, now_s)
             self.records[job.number] = _record(job, None, "", now_s)
         jobs = tuple(r for r in self.records if r is not None)
         return Account(
@@ -483,10 +488,6 @@ def _goal_met(live: _Live, verdict: str, now_s: float) -> bool | None:
     if not live.history:
         return False
     return criteria.judge(criterion, live.history, live.epoch, now_s - live.submitted_s) == "attained"
-
-
-def _declared(costs: Costs) -> bool:
-    return bool(costs.prepare_s or costs.start_s or costs.checkpoint_s or costs.stop_s)
 
 
 def _observe(live: _Live, event: EpochEnded | ProgressReported) -> None:

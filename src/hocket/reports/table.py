@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -56,10 +56,13 @@ COLUMNS = (
 _SPARED = ("CPU", "overhead", "p50", "makespan", "changes", "unfair", "mean wait", "utilis.")
 
 
-def comparison_table(outcomes: Sequence[Outcome], width: int = 200) -> Table:
+def comparison_table(
+    outcomes: Sequence[Outcome], width: int = 200, relative: Mapping[str, float | None] | None = None
+) -> Table:
     """A row a policy; runs of one label are seeds of one policy, of which mean and 95 % interval are shown.
 
-    On a narrow terminal the less important columns are left out, and the caption says so.
+    On a narrow terminal the less important columns are left out, and the caption says so. `relative` has for each label
+    what stands under ×, where the runs did not end the same jobs: the means of all that ended do not compare then.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -81,6 +84,8 @@ def comparison_table(outcomes: Sequence[Outcome], width: int = 200) -> Table:
         title=_title(outcomes), title_justify="left", header_style="bold", caption_justify="left", box=SIMPLE_HEAD
     )
     table.caption = "* best of its column; JCT: job completion time, × relative to the first policy"
+    if relative is not None:
+        table.caption += ", over the jobs that ended in both"
     if spared:
         table.caption += f"; left out for want of room: {', '.join(spared)}"
     table.add_column("policy", no_wrap=True)
@@ -96,7 +101,8 @@ def comparison_table(outcomes: Sequence[Outcome], width: int = 200) -> Table:
             is_best = value is not None and value.mean == top and len(cells) > 1
             text = _written(column, value) + ("*" if is_best else " ")
             texts.append(Text(text, style="bold green" if is_best else ""))
-        texts.insert(1, Text(_ratio(row[0], first)))
+        ratio = _ratio(row[0], first) if relative is None else _times(relative.get(label))
+        texts.insert(1, Text(ratio))
         table.add_row(Text(label), *texts)
     return table
 
@@ -190,4 +196,8 @@ def _written(column: Column, value: Spread | None) -> str:
 
 
 def _ratio(value: Spread | None, first: Spread | None) -> str:
-    return f"{value.mean / first.mean:.2f}" if value is not None and first is not None and first.mean else "–"
+    return _times(value.mean / first.mean if value is not None and first is not None and first.mean else None)
+
+
+def _times(ratio: float | None) -> str:
+    return f"{ratio:.2f}" if ratio is not None else "–"

@@ -1,13 +1,15 @@
 """Your own history under another policy: the truth about recorded jobs, as far as a journal tells it.
 
-What a job did is its work: its time at the sizes it ran at. Sizes it never ran at come from a fitted law, jobs that
-had not ended from what similar ones took; both are named. Crashes are not played again: what a job did over after one
-counts as its work.
+What a job did is its work: its time at the sizes it ran at, and beside others what that was alone (`solo_work.py`).
+Sizes it never ran at come from a fitted law, jobs that had not ended from what similar ones took. All three are named.
+Lost nodes are lost again, so what a job lost with one is no work of it. Crashes are not played again: what a job did
+over after one counts as its work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import gcd
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,13 +18,27 @@ from hocket.control.ports import Cycle
 from hocket.estimators import speed
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.model.criterion import Duration, RunTime
-from hocket.model.curve import Curve, Point
-from hocket.model.event import EpochEnded, JobSubmitted, NodeJoined, NodeLost, OwnerSet
+from hocket.model.curve import Beliefs, Curve, Point
+from hocket.model.event import (
+    EpochEnded,
+    JobCheckpointed,
+    JobMoved,
+    JobPaused,
+    JobResized,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+    OwnerSet,
+    PhasesObserved,
+    ProgressReported,
+)
 from hocket.model.job import Owner
 from hocket.model.plan import Verdict
+from hocket.model.snapshot import demand_of
 from hocket.model.view import Costs
 from hocket.policies.registry import BoundPolicy
-from hocket.reports.account import Account, JobRecord, account
+from hocket.reports.account import Account, JobRecord, Span, account
+from hocket.reports.solo_work import Place, Recorded, Work
 from hocket.reports.summary import Summary, quantile, summarise
 from hocket.reports.switches import Switches
 from hocket.workloads.truth import Fault, Submission, Truth, Workload
@@ -32,8 +48,9 @@ class Rebuilt(Struct, frozen=True):
     """A recorded workload, to be run again."""
 
     workload: Workload
-    seen: dict[str, frozenset[int]]  # job → sizes it ran at
+    seen: dict[str, frozenset[Place]]  # job → where it ran
     unfinished: dict[str, str]  # job → what its work rests on instead of its end
+    shared: dict[str, str]  # job → why its work rests on how the simulator slows companions down
     loss: float  # of the speed law
     loss_fitted: bool
 
@@ -43,7 +60,7 @@ class WhatIf(Struct, frozen=True):
 
     summary: Summary
     account: Account
-    extrapolated: dict[str, tuple[int, ...]]  # job → sizes it ran at now and never before
+    extrapolated: dict[str, tuple[Place, ...]]  # job → where it ran now, and when recorded never
 
 
 class Band(Struct, frozen=True):
@@ -54,16 +71,34 @@ class Band(Struct, frozen=True):
     share: float | None  # difference of the means
     jobs_p95_share: float | None  # 95 % of the jobs differ by at most this share of their own completion time
 
+    @property
+    def times(self) -> float | None:
+        """The mean of one run as a multiple of that of the other, over the jobs that ended in both."""
+        then_s, again_s = self.jct_mean_recorded_s, self.jct_mean_again_s
+        return again_s / then_s if then_s and again_s is not None else None
+
+
+class _Told(Struct):
+    """What the events of a journal say of one job."""
+
+    submitted: JobSubmitted
+    epochs: list[EpochEnded] = []
+    phases: list[PhasesObserved] = []
+    saved_s: list[float] = []  # when its state was kept
+    lost: list[tuple[float, float]] = []  # when it did what it lost with a node
+    resumed: list[tuple[int, int]] = []  # after such a loss: from which epoch it went on by itself, of how many
+    used_gpus: float | None = None  # measured
+
 
 def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     """The truth about the jobs of a journal, as far as it tells. A live one is told from its first submission on."""
     nodes = {node.id: node for node in recorded.header.nodes}
     is_live = not nodes
     switches = Switches(recorded.header) if is_live else None
-    submitted: dict[str, JobSubmitted] = {}
-    epochs: dict[str, list[EpochEnded]] = {}
+    told: dict[str, _Told] = {}
     owners: dict[str, Owner] = {}
     faults: list[Fault] = []
+    losses: list[NodeLost] = []
     down: dict[str, float] = {}
     for cycle in cycles:
         if switches is not None:
@@ -71,13 +106,22 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         for event in cycle.events:
             match event:
                 case JobSubmitted():
-                    submitted[event.job.id] = event
-                case EpochEnded():
-                    epochs.setdefault(event.job, []).append(event)
+                    told[event.job.id] = _Told(event)
+                case EpochEnded(job=job) if job in told:
+                    told[job].epochs.append(event)
+                case PhasesObserved(job=job) if job in told:
+                    told[job].phases.append(event)
+                case ProgressReported(job=job) if job in told and event.use is not None:
+                    told[job].used_gpus = event.use.gpus
+                case JobPaused(job=job) | JobResized(job=job) | JobMoved(job=job) if job in told:
+                    told[job].saved_s.append(event.at_s)
+                case JobCheckpointed(job=job) if job in told:
+                    told[job].saved_s.append(event.at_s - told[job].submitted.costs.checkpoint_s)
                 case OwnerSet():
                     owners[event.owner.id] = event.owner
                 case NodeLost():
                     down.setdefault(event.node, event.at_s)
+                    losses.append(event)
                 case NodeJoined() if event.node.id in down:
                     faults.append(Fault(down.pop(event.node.id), event.node.id, event.at_s))
                 case NodeJoined():
@@ -87,19 +131,24 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     faults += [Fault(at_s, node) for node, at_s in down.items()]
     zero_s = recorded.began_s if is_live else 0.0
     costs = _measured(switches) if switches is not None else None
-    ran = _time_by_size(recorded)
-    rates = {r.job.id: _epoch_rates(epochs.get(r.job.id, []), recorded, n) for n, r in enumerate(recorded.jobs)}
-    fitted = speed.fit_loss(rates.values())
+    ran = Recorded(recorded, nodes)
+    of = [told[r.job.id] for r in recorded.jobs]
+    rates = [_epoch_rates(of[n].epochs, ran, n, of[n].submitted.beliefs) for n in range(len(of))]
+    fitted = speed.fit_loss(rates)
     loss = speed.ASSUMED_LOSS if fitted is None else fitted
-    typical_s = _typical_run_s(recorded)
-    submissions, seen, unfinished = [], {}, {}
-    for record in recorded.jobs:
-        event = submitted[record.job.id]
-        times = ran.get(record.job.id, {})
-        seen[record.job.id] = frozenset(times)
-        truth, rests_on = _truth(record, times, rates[record.job.id], epochs.get(record.job.id, []), loss, typical_s)
+    _note_losses(losses, ran, of)
+    truths = {n: _behaviour(r, of[n], ran, n, rates[n], loss) for n, r in enumerate(recorded.jobs)}
+    works = [ran.work(n, truths, of[n].lost, _last_epoch(of[n])) for n in truths]
+    typical_s = _typical_run_s(recorded, works)
+    submissions, seen, unfinished, shared = [], {}, {}, {}
+    for n, record in enumerate(recorded.jobs):
+        job_id, event = record.job.id, of[n].submitted
+        seen[job_id] = frozenset(ran.place(span) for span in ran.spans.get(n, ()))
+        truth, rests_on = _truth(record, truths[n], works[n], typical_s)
         if rests_on:
-            unfinished[record.job.id] = rests_on
+            unfinished[job_id] = rests_on
+        if works[n].rests_on:
+            shared[job_id] = works[n].rests_on
         truth = replace(truth, costs=event.costs if costs is None else costs)
         submissions.append(Submission(record.submitted_s - zero_s, record.job, truth, event.beliefs))
     workload = Workload(
@@ -109,7 +158,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         tuple(owners.values()),
         tuple(_after(fault, zero_s) for fault in faults if fault.at_s >= zero_s),
     )
-    return Rebuilt(workload, seen, unfinished, loss, fitted is not None)
+    return Rebuilt(workload, seen, unfinished, shared, loss, fitted is not None)
 
 
 def _measured(switches: Switches) -> Costs:
@@ -124,16 +173,18 @@ def run_again(rebuilt: Rebuilt, policy: BoundPolicy, seed: int) -> WhatIf:
     """Simulate the recorded workload under a policy."""
     run = simulate(rebuilt.workload, rebuilt.workload.nodes, policy, seed=seed, beliefs=BeliefMode("learned"))
     accounted = account(run.journal.header, run.journal)
+    ran = Recorded(accounted, {node.id: node for node in rebuilt.workload.nodes})
     extrapolated = {}
-    for job_id, times in _time_by_size(accounted).items():
-        new = times.keys() - rebuilt.seen[job_id]
+    for number, spans in ran.spans.items():
+        job_id = ran.jobs[number].id
+        new = {ran.place(span) for span in spans} - rebuilt.seen[job_id]
         if new and rebuilt.seen[job_id]:
             extrapolated[job_id] = tuple(sorted(new))
     return WhatIf(summarise(accounted, run.decision_s), accounted, extrapolated)
 
 
 def band(recorded: Account, again: Account) -> Band:
-    """Compare a recorded run with its own policy run again, job by job."""
+    """Compare a recorded run with another of the same jobs, job by job; if of its own policy, that is the band."""
     then = {r.job.id: r.jct_s for r in recorded.jobs if r.jct_s is not None}
     now = {r.job.id: r.jct_s for r in again.jobs if r.jct_s is not None}
     both = [(then[j], now[j]) for j in then if j in now]
@@ -146,58 +197,125 @@ def band(recorded: Account, again: Account) -> Band:
     )
 
 
-def _time_by_size(accounted: Account) -> dict[str, dict[int, float]]:
-    """Training seconds at each size, by job: what it held less what it stood still, in proportion."""
-    found: dict[str, dict[int, float]] = {}
-    for span in accounted.spans:
-        job_id = accounted.jobs[span.job].job.id
-        size = span.partition.size_of(job_id, span.task)
-        times = found.setdefault(job_id, {})
-        times[size] = times.get(size, 0.0) + span.until_s - span.since_s
-    for record in accounted.jobs:
-        times = found.get(record.job.id, {})
-        trained = 1 - record.stood_s / record.ran_s if record.ran_s else 1.0
-        for size in times:
-            times[size] *= max(0.0, trained)
-    return found
-
-
-def _epoch_rates(epochs: Sequence[EpochEnded], recorded: Account, number: int) -> dict[int, float]:
-    """Epochs a second at each size, from pairs of epochs within one span."""
+def _epoch_rates(epochs: Sequence[EpochEnded], ran: Recorded, number: int, beliefs: Beliefs) -> dict[int, float]:
+    """Epochs a second at each size, from pairs of epochs within one span that it had to itself."""
     if len(epochs) < 2:
         return {}
-    job_id = recorded.jobs[number].job.id
     done: dict[int, tuple[float, float]] = {}
-    for span in recorded.spans:
-        if span.job != number:
-            continue
+    for span in ran.spans.get(number, ()):
         within = [e for e in epochs if span.since_s <= e.at_s <= span.until_s]
-        if len(within) > 1 and within[-1].at_s > within[0].at_s:
-            size = span.partition.size_of(job_id, span.task)
-            count, time_s = done.get(size, (0.0, 0.0))
-            done[size] = (count + within[-1].epoch - within[0].epoch, time_s + within[-1].at_s - within[0].at_s)
+        if span.share == 1.0 and len(within) > 1 and within[-1].at_s > within[0].at_s:
+            place = ran.place(span)
+            pace = beliefs.pace_on(place.kind, len(span.partition.slices))
+            count, time_s = done.get(place.size, (0.0, 0.0))
+            count += within[-1].epoch - within[0].epoch
+            done[place.size] = (count, time_s + (within[-1].at_s - within[0].at_s) * pace)
     return {size: count / time_s for size, (count, time_s) in done.items() if count > 0}
 
 
-def _typical_run_s(recorded: Account) -> float | None:
-    ended = [r.ran_s - r.stood_s for r in recorded.jobs if r.ended_s is not None and r.ran_s]
+def _note_losses(losses: Iterable[NodeLost], ran: Recorded, told: Sequence[_Told]) -> None:
+    """Note when each job did what it lost with a node: since its state was last kept, or since it lost it before.
+
+    A job may keep its state by itself: it did if it went on from a later epoch.
+    """
+    ended: dict[float, list[Span]] = {}
+    for spans in ran.spans.values():
+        for span in spans:
+            ended.setdefault(span.until_s, []).append(span)
+    for loss in losses:
+        at_s = loss.at_s
+        for span in ended.get(at_s, ()):
+            stays = {_base(s.task) for s in ran.spans[span.job] if s.since_s < at_s < s.until_s}
+            if _base(span.task) in stays or all(part.node != loss.node for part in span.partition.slices):
+                continue
+            of = told[span.job]
+            kept_s = max([t for t in of.saved_s if t <= at_s] + [until_s for _since, until_s in of.lost], default=0.0)
+            before = [e for e in of.epochs if e.at_s <= at_s]
+            then = next((e.epoch - 1 for e in of.epochs if e.at_s > at_s), 0)
+            by_itself_s = max((e.at_s for e in before if e.epoch == then), default=0.0)
+            if kept_s < by_itself_s:
+                of.resumed.append((then, before[-1].epoch))
+            if max(kept_s, by_itself_s) < at_s:
+                of.lost.append((max(kept_s, by_itself_s), at_s))
+
+
+def _saves_epochs(told: _Told) -> int:
+    """After how many epochs it keeps its state by itself, as far as losses showed; 0 if none did."""
+    if all(then == last for then, last in told.resumed):
+        return min(1, len(told.resumed))
+    return gcd(*(then for then, _last in told.resumed))
+
+
+def _base(task: str) -> str:
+    return task.partition("#")[0]
+
+
+def _last_epoch(told: _Told) -> int:
+    return max((e.epoch for e in told.epochs), default=0)
+
+
+def _typical_run_s(recorded: Account, works: Sequence[Work]) -> float | None:
+    ended = [w.run_s for r, w in zip(recorded.jobs, works, strict=True) if r.ended_s is not None and w.run_s]
     return sum(ended) / len(ended) if ended else None
 
 
-def _truth(
-    record: JobRecord,
-    times: dict[int, float],
-    rates: dict[int, float],
-    epochs: Sequence[EpochEnded],
-    loss: float,
-    typical_s: float | None,
-) -> tuple[Truth, str]:
-    """The truth about one job, and what it rests on if not on its end."""
-    job = record.job
+def _behaviour(
+    record: JobRecord, told: _Told, ran: Recorded, number: int, rates: Mapping[int, float], loss: float
+) -> Truth:
+    """How fast a job is, and what it reports; all but its work."""
+    job, beliefs, epochs = record.job, told.submitted.beliefs, told.epochs
+    times: dict[int, float] = {}
+    for span in ran.spans.get(number, ()):
+        size = ran.holding(span).size
+        times[size] = times.get(size, 0.0) + span.until_s - span.since_s
     reference = max(times, key=lambda n: times[n]) if times else job.sizes[-1]
-    speeds = speed.curve(rates, job.sizes, reference, loss)
-    run_s = sum(time_s * speeds.at(size).mean for size, time_s in times.items())
-    rests_on = ""
+    metric = getattr(job.criterion or job.target, "metric", "") or ""
+    asked = [t.demand for t in job.tasks.tasks] if job.tasks is not None else [demand_of(job, "")]
+    gpus = sum(d.gpus * d.gpu_share for d in asked)
+    truth = Truth(
+        0.0,
+        reference,
+        speed.curve(rates, job.sizes, reference, loss),
+        kinds=beliefs.kinds,
+        spread=beliefs.spread,
+        epochs=_last_epoch(told),
+        metric=metric,
+        quality=_reported(epochs, metric),
+        loss=_reported(epochs, "loss") if metric != "loss" else None,
+        saves_epochs=_saves_epochs(told),
+        gpu_use=told.used_gpus / gpus if told.used_gpus and gpus else 1.0,
+    )
+    phases = _phases(told, ran, number, reference)
+    # Where phases are known, they say how fast it is at other sizes too.
+    return truth if phases is None else replace(truth, speed=None, comp_s=phases[0], comm_s=phases[1])
+
+
+def _reported(epochs: Sequence[EpochEnded], metric: str) -> Curve | None:
+    points = {e.epoch: e.metrics[metric] for e in epochs if metric in e.metrics}
+    return Curve(tuple(Point(float(n), v) for n, v in sorted(points.items()))) if points else None
+
+
+def _phases(told: _Told, ran: Recorded, number: int, reference: int) -> tuple[float, float] | None:
+    """COMP and COMM of an iteration at the reference size, as they were measured or believed beforehand."""
+    beliefs = told.submitted.beliefs
+    comps, comms = [], []
+    for seen in told.phases:
+        span = next((s for s in ran.spans.get(number, ()) if s.since_s <= seen.at_s <= s.until_s), None)
+        size = ran.holding(span).size if span is not None else seen.machines
+        comps.append(seen.comp_s * size / reference)
+        comms.append(seen.comm_s)
+    if comps:
+        return sum(comps) / len(comps), sum(comms) / len(comms)
+    if beliefs.comp_s is None or beliefs.comm_s is None:
+        return None
+    return beliefs.comp_s.points[0].mean * beliefs.comp_s.points[0].x / reference, beliefs.comm_s.points[0].mean
+
+
+def _truth(record: JobRecord, truth: Truth, work: Work, typical_s: float | None) -> tuple[Truth, str]:
+    """The truth about one job, and what it rests on if not on its end."""
+    job, run_s, rests_on = record.job, work.run_s, ""
+    if work.iteration_s is not None:
+        truth = replace(truth, comp_s=work.iteration_s)
     if record.verdict == Verdict.MISSED:
         rests_on = "missed its criterion: how it would have gone on is not recorded"
     elif record.ended_s is None:
@@ -206,12 +324,9 @@ def _truth(
         run_s += more_s
     if isinstance(job.criterion, RunTime) and isinstance(job.criterion.limit, Duration):
         # Its user gave it a time, not an amount of work: it works for as long as it is let.
-        run_s = max(run_s, job.criterion.limit.time_s * max(p.mean for p in speeds.points) * 2)
-    metric = getattr(job.criterion, "metric", "") or ""
-    points = {e.epoch: e.metrics[metric] for e in epochs if metric in e.metrics}
-    quality = Curve(tuple(Point(float(n), v) for n, v in sorted(points.items()))) if points else None
-    last = max((e.epoch for e in epochs), default=0)
-    return Truth(run_s, reference, speeds, epochs=last, metric=metric, quality=quality), rests_on
+        fastest = max((p.mean for p in truth.speed.points), default=1.0) if truth.speed is not None else 1.0
+        run_s = max(run_s, job.criterion.limit.time_s * fastest * 2)
+    return replace(truth, run_s=run_s), rests_on
 
 
 def names(jobs: Iterable[str], most: int = 8) -> str:

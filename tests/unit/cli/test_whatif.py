@@ -42,7 +42,7 @@ def test_json_is_one_object_with_the_band_and_what_it_rests_on(week: Path) -> No
     rigid, elastic = found["extrapolated"]
     assert rigid == {}
     assert elastic
-    assert found["unfinished"] == {}
+    assert found["unfinished"] == found["shared"] == {}
     assert found["speed_law"]["fitted"] is False
 
 
@@ -58,6 +58,15 @@ def test_a_run_that_was_cut_off_names_the_jobs_that_had_not_finished(tmp_path: P
     path = tmp_path / "cut.db"
     hocket("simulate", "burst?jobs=20", "--cluster", "1x8", "-p", "fifo", "--until", "1800", "--journal", str(path))
     assert "not finished when recorded, or missed: j" in hocket("whatif", str(path), "--policy", "las").stdout
+
+
+def test_a_run_that_was_cut_off_is_compared_over_the_jobs_that_ended_in_both(tmp_path: Path) -> None:
+    path = tmp_path / "cut.db"
+    hocket("simulate", "burst?jobs=20", "--cluster", "1x8", "-p", "fifo", "--until", "1800", "--journal", str(path))
+    text = hocket("whatif", str(path), "--policy", "las").stdout
+    again = next(line for line in text.splitlines() if "fifo, run again" in line)
+    assert " 1.00 " in again  # Those that had not ended take far longer, and do not count.
+    assert "over the jobs that ended in both" in text
 
 
 def test_the_journal_is_left_as_it_was(week: Path) -> None:

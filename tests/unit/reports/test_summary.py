@@ -173,10 +173,15 @@ def test_resizes_and_moves_count_and_change_what_is_held() -> None:
     )
     (a,) = accounted.jobs
     assert (a.stood_s, a.ran_s, a.size, a.starts) == (2 + 5 + 5, 100, 2, 1)
-    assert [(s.since_s, s.until_s, s.partition.gpus) for s in accounted.spans] == [
-        (0, 25, 1),
-        (25, 65, 2),
+    assert [(s.since_s, s.until_s, s.partition.gpus) for s in accounted.spans if s.trains] == [
+        (2, 20, 1),
+        (25, 60, 2),
         (65, 100, 2),
+    ]
+    assert [(s.since_s, s.until_s, s.partition.gpus) for s in accounted.spans if not s.trains] == [
+        (0, 2, 1),
+        (20, 25, 1),
+        (60, 65, 2),
     ]
     assert summarise(accounted).adjustments == 2
 

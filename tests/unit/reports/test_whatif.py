@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from hocket.control.ports import Cycle, Header
 from hocket.executors.simulated import Simulation, simulate
 from hocket.model.criterion import parse
-from hocket.model.curve import Curve, Point
-from hocket.model.job import Owner
-from hocket.model.resources import Node
+from hocket.model.curve import Beliefs, Curve, Point
+from hocket.model.event import JobEnded, JobStarted, JobSubmitted, PhasesObserved
+from hocket.model.job import Kind, Owner, Task, TaskGraph
+from hocket.model.partition import Partition, Sharing, Tenant
+from hocket.model.plan import Plan
+from hocket.model.resources import Demand, Node, Slice
 from hocket.model.view import Costs
 from hocket.policies.registry import find
 from hocket.reports.account import Account, account
+from hocket.reports.solo_work import Place
 from hocket.reports.whatif import Rebuilt, band, names, rebuild, run_again
 from hocket.testing.builders import cluster, job, submission, workload
 from hocket.workloads import load
@@ -83,11 +89,95 @@ def test_lost_nodes_are_lost_again_but_crashes_count_as_work() -> None:
     assert truth.run_s == pytest.approx(150.0)  # It did the first half over.
 
 
+def test_what_was_lost_with_a_node_is_lost_again_and_no_work() -> None:
+    work = workload(submission(job("a"), run_s=1000.0), faults=[Fault(900.0, "n0", 901.0)])
+    _run, then, rebuilt = recorded(work, cluster("1x1"))
+    (truth,) = (s.truth for s in rebuilt.workload.submissions)
+    assert truth.run_s == pytest.approx(1000.0)
+    assert jcts(run_again(rebuilt, find("fifo").bound(), 0).account) == jcts(then) == {"a": pytest.approx(1901.0)}
+
+
+def test_what_was_kept_before_a_node_was_lost_is_work() -> None:
+    # They take turns of 1,800 s; `b` has done 200 s when it loses its node, and `a`, which is paused, loses nothing.
+    turns = [submission(job(name), run_s=3000.0) for name in "ab"]
+    _run, then, rebuilt = recorded(
+        workload(*turns, faults=[Fault(2000.0, "n0", 2001.0)]), cluster("1x1"), "round_robin"
+    )
+    assert [s.truth.run_s for s in rebuilt.workload.submissions] == pytest.approx([3000.0, 3000.0])
+    assert jcts(run_again(rebuilt, find("round_robin").bound(), 0).account) == pytest.approx(jcts(then))
+
+
+@pytest.mark.parametrize(("saves", "left_s"), [(1, 100.0), (6, 400.0)])
+def test_what_a_job_kept_by_itself_shows_in_the_epoch_it_went_on_from(saves: int, left_s: float) -> None:
+    saver = submission(job("a"), run_s=1000.0, epochs=10, saves_epochs=saves)  # At 950 s it has ended nine epochs.
+    _run, then, rebuilt = recorded(workload(saver, faults=[Fault(950.0, "n0", 951.0)]), cluster("1x1"))
+    (truth,) = (s.truth for s in rebuilt.workload.submissions)
+    assert (truth.run_s, truth.saves_epochs) == (pytest.approx(1000.0), saves)
+    again = run_again(rebuilt, find("fifo").bound(), 0)
+    assert jcts(again.account) == pytest.approx(jcts(then)) == {"a": pytest.approx(951.0 + left_s)}
+
+
+def test_tasks_of_one_job_do_its_work_once() -> None:
+    graph = TaskGraph((Task("x", Demand(gpus=1)), Task("y", Demand(gpus=1))))
+    _run, then, rebuilt = recorded(workload(submission(job("a", tasks=graph), run_s=100.0)), cluster("1x2"), "gandiva")
+    (truth,) = (s.truth for s in rebuilt.workload.submissions)
+    assert truth.run_s == pytest.approx(100.0)
+    assert rebuilt.shared == {}
+    assert jcts(run_again(rebuilt, find("gandiva").bound(), 0).account) == pytest.approx(jcts(then))
+
+
+def test_time_in_a_pack_is_less_work_and_named() -> None:
+    # Two equal steps take 1.6 times as long as one, so 100 s of work take 160 s.
+    models = [submission(job(name, kind=Kind.MODEL), run_s=100.0) for name in "ab"]
+    _run, then, rebuilt = recorded(workload(*models), cluster("1x1"), "pack_gain")
+    assert jcts(then) == {"a": pytest.approx(160.0), "b": pytest.approx(160.0)}
+    assert [s.truth.run_s for s in rebuilt.workload.submissions] == pytest.approx([100.0, 100.0])
+    assert list(rebuilt.shared) == ["a", "b"]
+    assert "beside others for 100% of its time" in rebuilt.shared["a"]
+    fifo = run_again(rebuilt, find("fifo").bound(), 0)
+    assert jcts(fifo.account) == {"a": pytest.approx(100.0), "b": pytest.approx(200.0)}
+
+
+def test_taking_turns_is_less_work_by_the_phases_that_were_observed() -> None:
+    both = Partition("p", (Slice("n0", (), 1.0),), tuple(Tenant(j, (1,)) for j in "ab"), Sharing.INTERLEAVED)
+    put = Plan((both,))
+    cycles = [
+        Cycle(0.0, tuple(JobSubmitted(0.0, job(j)) for j in "ab"), put),
+        Cycle(0.0, tuple(JobStarted(0.0, j) for j in "ab")),
+        Cycle(30.0, tuple(PhasesObserved(30.0, j, 1, 3.0, 1.0, 3) for j in "ab")),
+        Cycle(600.0, tuple(JobEnded(600.0, j) for j in "ab")),
+    ]
+    accounted = account(Header("harmony", {}, (Node("n0", cores=1.0),)), cycles)
+    rebuilt = rebuild(accounted, cycles)
+    # Their COMPs take turns: an iteration takes 6 s beside the other, and 4 s alone.
+    assert [s.truth.run_s for s in rebuilt.workload.submissions] == pytest.approx([400.0, 400.0])
+    assert {(s.truth.comp_s, s.truth.comm_s) for s in rebuilt.workload.submissions} == {(3.0, 1.0)}
+    assert list(rebuilt.shared) == ["a", "b"]
+
+
+def test_jobs_on_kinds_they_never_ran_on_are_named() -> None:
+    first, second = submission(job("a"), run_s=100.0), submission(job("b", deadline_s=300.0), run_s=100.0)
+    nodes = [Node("n0", gpus=1, gpu_kind="v100"), Node("n1", gpus=1, gpu_kind="k80")]
+    _run, _then, rebuilt = recorded(workload(first, second), nodes)
+    assert rebuilt.seen == {"a": {Place(1, "v100")}, "b": {Place(1, "k80")}}
+    urgent = run_again(rebuilt, find("edf").bound(), 0)  # `b` goes first
+    assert urgent.extrapolated == {"a": (Place(1, "k80"),), "b": (Place(1, "v100"),)}
+
+
+def test_what_was_told_of_kinds_of_gpus_counts() -> None:
+    slow = submission(job("a"), run_s=100.0, kinds={"k80": 0.5})
+    slow = replace(slow, beliefs=Beliefs(kinds={"k80": 0.5}))
+    _run, then, rebuilt = recorded(workload(slow), [Node("n0", gpus=1, gpu_kind="k80")])
+    assert jcts(then) == {"a": pytest.approx(200.0)}
+    (truth,) = (s.truth for s in rebuilt.workload.submissions)
+    assert truth.run_s == pytest.approx(100.0)
+
+
 def test_work_is_time_at_the_size_it_ran_at() -> None:
     _run, _then, rebuilt = recorded(workload(submission(job("a", 4), run_s=300.0)), cluster("1x4"))
     (truth,) = (s.truth for s in rebuilt.workload.submissions)
     assert (truth.run_s, truth.reference_size) == (pytest.approx(300.0), 4)
-    assert rebuilt.seen == {"a": frozenset({4})}
+    assert rebuilt.seen == {"a": frozenset({Place(4)})}
 
 
 def test_jobs_at_sizes_they_never_ran_at_are_named() -> None:
@@ -95,10 +185,10 @@ def test_jobs_at_sizes_they_never_ran_at_are_named() -> None:
     elastic = submission(job("a", 1, 2, 4, owner="ana"), run_s=1000.0)
     rigid = submission(job("b", 2, owner="ben"), at_s=100.0, run_s=1000.0)
     _run, _then, rebuilt = recorded(workload(elastic, rigid), cluster("1x4"))
-    assert rebuilt.seen["a"] == {4}
+    assert rebuilt.seen["a"] == {Place(4)}
     assert not rebuilt.loss_fitted
     assert run_again(rebuilt, find("fifo").bound(), 0).extrapolated == {}
-    assert run_again(rebuilt, find("fair").bound(), 0).extrapolated == {"a": (2,)}
+    assert run_again(rebuilt, find("fair").bound(), 0).extrapolated == {"a": (Place(2),)}
 
 
 def test_speeds_at_sizes_it_ran_at_are_fitted() -> None:
