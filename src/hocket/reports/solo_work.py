@@ -151,7 +151,7 @@ def _kept_s(since_s: float, until_s: float, lost: Sequence[tuple[float, float]])
 def _graph_speed(graph: TaskGraph, iteration_s: float, seats: Seats) -> float:
     """Of the speed that a task graph has with every task alone; 0 while one waits."""
     parts = parts_of(graph, iteration_s)
-    return iteration_s / length_s(parts, parts.work_s, seats) if len(seats) == len(parts.tasks) else 0.0
+    return iteration_s / length_s(parts, seats) if len(seats) == len(parts.tasks) else 0.0
 
 
 def _said(shared_s: float, ran_s: float) -> str:
