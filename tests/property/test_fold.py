@@ -25,7 +25,7 @@ def driven(data) -> tuple[Harness, list]:
     name = data.draw(drivers)
     seed = data.draw(st.integers(0, 5))
     harness = (
-        Harness(some.chaos, cluster, seed=seed)
+        Harness(some.sharing_chaos, cluster, seed=seed)
         if name == "dice"
         else Harness.of(find(name).bound(), cluster, seed=seed)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hocket.control.admission import refusal
+from hocket.control.check import violations
 from hocket.model import criterion
 from hocket.model.capacity import Capacity
 from hocket.model.curve import NO_BELIEFS, Beliefs, Estimate
@@ -25,6 +27,7 @@ from hocket.model.event import (
     Wish,
 )
 from hocket.model.job import Job, Owner
+from hocket.model.partition import EPOCH, NOW, STEP, Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Node
 from hocket.model.snapshot import Snapshot
@@ -37,6 +40,8 @@ from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
 OWNERS = ("ana", "bo", "cy")
 KINDS = ("v100", "p100")
+_SHARED = "shared "  # how the names of partitions that several may share begin
+_BOUNDARIES = (NOW, NOW, STEP, EPOCH, Boundary("after", seconds=30.0), Boundary("after", batches=50))
 _seconds = st.one_of(
     st.sampled_from([0.0, 1.0, 10.0, 100.0, 3600.0]), st.floats(0.1, 20_000).map(lambda x: round(x, 2))
 )
@@ -252,12 +257,47 @@ def chaos(snapshot: Snapshot) -> Plan:
         throw = dice.random()
         if throw < 0.2:
             draft.pause(view, "paused: the dice said so")
-        elif throw < 0.4 and len(view.job.sizes) > 1:
-            draft.resize(view, dice.choice(view.job.sizes), "resized: the dice said so")
+        elif throw < 0.4 and len(view.job.sizes) > 1 and draft.slices_of(view):
+            draft.resize(view, dice.choice(view.job.sizes), "resized: the dice said so", dice.choice(_BOUNDARIES))
     for view in draft.candidates():
         if dice.random() < 0.6:
-            draft.start(view, "starts: the dice said so")
+            draft.start(view, "starts: the dice said so", boundary=dice.choice(_BOUNDARIES))
     return draft.plan()
+
+
+def sharing_chaos(snapshot: Snapshot) -> Plan:
+    """Chaos in which jobs also join others, in every way in which a partition can be shared.
+
+    For laws of the state: `snapshots` leaves it out, for some policies expect no partitions but those they would make.
+    """
+    plan, dice = chaos(snapshot), Random(f"sharing/{snapshot.seed}/{snapshot.decision}")
+    for partition in snapshot.partitions_of(plan):
+        if len(partition.tenants) == 1 and partition.id.startswith(_SHARED) and dice.random() < 0.3:
+            plan = _if_allowed(snapshot, plan, replace(partition, sharing=dice.choice(list(Sharing))))
+    for _rank, _number, job_id in sorted(snapshot.waiting, key=lambda entry: entry[1]):
+        there = snapshot.partitions_of(plan)
+        if not there or dice.random() < 0.5 or any(t.job == job_id for p in there for t in p.tenants):
+            continue
+        host = dice.choice(there)
+        size = snapshot.jobs[job_id].job.sizes[0]
+        newcomer = Tenant(job_id, (size,) + (0,) * (len(host.slices) - 1), boundary=dice.choice(_BOUNDARIES))
+        # A partition with the name of a job is for that job alone: those who share have another, and move there.
+        pid = host.id if host.id.startswith(_SHARED) else f"{_SHARED}{snapshot.decision}/{job_id}"
+        joined = Partition(pid, host.slices, (*host.tenants, newcomer), dice.choice(list(Sharing)[1:]))
+        plan = _if_allowed(snapshot, plan, joined, host.id)
+    return plan
+
+
+def _if_allowed(snapshot: Snapshot, plan: Plan, new: Partition, instead_of: str = "") -> Plan:
+    """The plan with a partition more, in the place of another; without it if that breaks a rule."""
+    gone = {new.id, instead_of or new.id}
+    changed = replace(
+        plan,
+        put=(*(p for p in plan.put if p.id not in gone), new),
+        drop=(*plan.drop, *(pid for pid in sorted(gone - {new.id}) if pid in snapshot.partitions)),
+        reasons=plan.reasons | {t.job: "shares: the dice said so" for t in new.tenants},
+    )
+    return plan if violations(snapshot, changed) else changed
 
 
 @st.composite
