@@ -27,7 +27,7 @@ VARIANTS = {
     "fair": [{"preempt": False}, {"quantum_s": 0}],
     "graphene": [{"jct": 0.0, "packing": 1.0}],
     "hypersched": [{"round_s": 40, "significant": 0.2}],
-    "las": [{"promote": 1.0}, {"levels_gpu_s": [1, 10, 100]}],
+    "las": [{"promote": 1.0}, {"levels_gpu_s": [1, 10, 100]}, {"levels_gpu_s": [1, 10, 100], "promote": 0.2}],
     "mlfs_c": [{"inner": "las"}, {"inner": "fair", "inner_params": {"quantum_s": 0}}],
     "mlf_h": [{"round_s": 0}, {"round_s": 0, "patience_s": 50}],
     "reshape": [{"objective": "jct", "hysteresis": 0.2}, {"donors": 3}],

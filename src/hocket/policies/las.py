@@ -1,7 +1,9 @@
 """Least attained service, in discrete levels, as Tiresias has it."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import pairwise
+from math import inf
 from typing import Annotated
 
 from msgspec import Meta
@@ -13,6 +15,7 @@ from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
 
 _SLACK_GPU_S = 1e-3  # a review comes at the threshold, give or take a rounding
+_LEAVING_S = 1.0  # after that long at the soonest, one who was to leave and is still there is looked at again
 # A journal keeps every plan; these are the same in all.
 _NOBODY_WAITS, _ROOM = Wake(freed_gpus=None, epoch=False), Wake(freed_gpus=1, epoch=False)
 
@@ -24,6 +27,10 @@ class Las(Params, frozen=True):
     promote: Annotated[
         float, Meta(ge=0, description="a job that waited this many times as long as it ran rises to the top; 0: never")
     ] = 0.0
+
+    def __post_init__(self) -> None:
+        if not all(one < next_one for one, next_one in pairwise((0.0, *self.levels_gpu_s, inf))):
+            raise ValueError("levels_gpu_s: each must be above 0 and above the one before it")
 
 
 def rank(view: JobView, now_s: float, params: Las) -> tuple[int, float]:
@@ -63,7 +70,7 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     when their service passes a threshold, and rise to the top again when they have starved.
     """
     draft = Draft(snapshot)
-    jobs, waiting, now_s = snapshot.jobs, snapshot.waiting, snapshot.now_s
+    jobs, waiting = snapshot.jobs, snapshot.waiting
     sunk = -1  # the lowest level that a placed job has just reached
     risen = False
     for job_id in snapshot.due:
@@ -78,10 +85,8 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     lowest = last[0][0] if last is not None else 0
     # Those who did not fit before fit now only if room was gained, or someone sank below them.
     sunk_below = sunk > 0 and (first := waiting.first()) is not None and first[0][0] < sunk
-    if sunk_below or risen or _room(draft, 0) != snapshot.memo:
-        tries = draft.candidates(draft.free_gpus, (lowest,))
-    else:
-        tries = draft.only(snapshot.arrived)
+    anew = sunk_below or risen or _room(draft, 0) != snapshot.memo
+    tries = draft.candidates(draft.free_gpus, (lowest,)) if anew else draft.only(snapshot.arrived)
     displaced = False
     for view in tries:
         level, job = view.rank[0], view.job
@@ -94,8 +99,8 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
         else:
             draft.pass_over(view)
             continue
-        if params.promote and _starved(view, now_s, params):
-            draft.memos[job.id] = view.attained_at(now_s)
+        if params.promote:
+            _forgive(draft, view, params)
     if displaced and (draft.free_gpus or set(map(type, waiting.buckets())) != {int}):
         # Whoever fits, those paused too, gets what was left over.
         for view in draft.in_line(draft.candidates(draft.free_gpus), lambda v: v.rank):
@@ -104,6 +109,10 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus
             if not (fits and draft.start(view, "starts: least service first")):
                 draft.pass_over(view)
+            elif params.promote:
+                _forgive(draft, view, params)
+    if params.promote:
+        _await_starving(draft, params, anew)
     if draft.over_quota:
         return draft.plan(_ROOM)
     more = draft.started - draft.paused
@@ -118,14 +127,11 @@ def _room(draft: Draft, more: int) -> list[int]:
 
 def _take_place(draft: Draft, view: JobView, params: Las) -> bool:
     """Pause the lowest jobs below this one, as many as it needs and no more."""
-    now_s = draft.snapshot.now_s
     paused, started = f"paused: '{view.job.id}' has had less service", "starts: less service than those that make way"
     victims = draft.displace(view, _below(draft.snapshot, view), paused, started)
     if params.promote:
         for victim in victims:
-            if victim.size:
-                starved_s = params.promote * victim.ran_at(now_s)
-                draft.reviews[victim.job.id] = now_s + starved_s + _SLACK_GPU_S
+            _look_again(draft, victim, params)
     return bool(victims)
 
 
@@ -139,4 +145,44 @@ def _below(snapshot: Snapshot, view: JobView) -> Iterator[JobView]:
 
 
 def _starved(view: JobView, now_s: float, params: Las) -> bool:
-    return not view.size and now_s - view.since_s >= params.promote * view.ran_s > 0
+    return not view.tenancies and now_s - view.since_s >= params.promote * view.ran_s > 0
+
+
+def _forgive(draft: Draft, view: JobView, params: Las) -> None:
+    """A job that starts after it has starved begins on the top level."""
+    now_s = draft.snapshot.now_s
+    if _starved(view, now_s, params):
+        draft.memos[view.job.id] = view.attained_at(now_s)
+
+
+def _await_starving(draft: Draft, params: Las, anew: bool) -> None:
+    """Have everybody looked at again who waits on a lower level, and whom nobody will look at yet.
+
+    His pause took its time, his run was lost, or his user let him go on.
+    """
+    snapshot = draft.snapshot
+    # With a run that is lost room is gained, so all are tried anew. Else only who came back can be one of them.
+    views = sorted(_sunk(snapshot), key=lambda v: v.number) if anew else map(snapshot.jobs.get, snapshot.arrived)
+    for view in views:
+        if view is not None and view.rank[0] and view.review_s is None and not draft.size_of(view):
+            _look_again(draft, view, params, _LEAVING_S if view.tenancies else 0.0)
+
+
+def _sunk(snapshot: Snapshot) -> Iterator[JobView]:
+    """Waiting jobs on lower levels that nobody will look at."""
+    jobs = snapshot.jobs.data()
+    for entries in snapshot.waiting.buckets().values():
+        for entry in entries[bisect_left(entries, ((1,),)) :]:
+            view = jobs[entry[-1]]
+            if view.review_s is None:
+                yield view
+
+
+def _look_again(draft: Draft, view: JobView, params: Las, least_s: float = 0.0) -> None:
+    """Look at a job that is to wait at the soonest when it can have starved."""
+    if not (view.size or view.ran_s):
+        return  # Who never ran does not starve.
+    now_s = draft.snapshot.now_s
+    since_s = now_s if view.tenancies else view.since_s  # Who has not left yet does not wait yet.
+    at_s = since_s + max(params.promote * view.ran_at(now_s), least_s)
+    draft.reviews[view.job.id] = max(now_s, at_s) + _SLACK_GPU_S

@@ -1,0 +1,36 @@
+"""las with `promote`, with switching costs and faults: nobody stays on a lower level once he has starved."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.laws.test_policies import runs
+
+from hocket.control.controller import Controller
+from hocket.control.journal import MemoryJournal
+from hocket.control.ports import Header
+from hocket.control.state import empty
+from hocket.executors.simulated import BeliefMode, SimulatedExecutor
+from hocket.policies import find
+from hocket.testing import strategies as some
+
+_SOON_S = 1.01  # One who leaves is looked at once a second.
+
+
+@pytest.mark.parametrize("policy", ["las", "tiresias"])
+@pytest.mark.parametrize("promote", [0.2, 1.0])
+@runs
+@given(data=st.data())
+def test_whoever_has_starved_stands_on_the_top_level(policy, promote, data):
+    nodes = data.draw(some.nodes())
+    workload = data.draw(some.workloads(nodes))
+    bound = find(policy).bound({"levels_gpu_s": [1, 10, 100], "promote": promote})
+    controller = Controller(empty(nodes), bound.decide, bound.order, MemoryJournal(Header(policy)), shifts=bound.shifts)
+    executor = SimulatedExecutor(workload, nodes, beliefs=BeliefMode("oracle"))
+    while (moment := executor.wait(controller.next_timer_s())) is not None:
+        executor.apply(controller.cycle(*moment))
+        snapshot = controller.snapshot
+        for _rank, _number, job_id in snapshot.waiting:
+            view = snapshot.jobs[job_id]
+            starved_s = view.since_s + promote * view.ran_s
+            if view.rank[0] and view.ran_s and not view.tenancies:
+                assert snapshot.now_s <= starved_s + _SOON_S, f"'{job_id}' starved at {starved_s} s"

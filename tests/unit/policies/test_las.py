@@ -1,0 +1,76 @@
+"""las: a job that has starved rises to the top, whatever took it off its GPUs."""
+
+import pytest
+
+from hocket.model.action import Pause
+from hocket.model.event import JobAsked, JobFailed, NodeJoined, NodeLost, Wish
+from hocket.policies import find
+from hocket.policies.registry import PolicyError
+from hocket.testing.builders import cluster, job, submitted
+from hocket.testing.harness import Harness
+
+# One GPU and one threshold, at 100 s. Job 'a' runs for 150 s or a little more, and 'b' after it. So 'b' has sunk as
+# well when 'a' has waited as long as it ran, and makes way for it.
+NODES = cluster("1x1")
+
+
+def begun(policy: str = "las", *, second_s: float = 10.0) -> Harness:
+    harness = Harness.of(find(policy).bound({"levels_gpu_s": [100], "promote": 1}), NODES)
+    harness.tell(submitted(job("a")))
+    harness.settle()
+    harness.tell(submitted(job("b"), second_s))
+    return harness
+
+
+def swap_s(harness: Harness) -> float:
+    """When 'b' is told to make way for 'a', if moments that somebody asked for are all that happens."""
+    while (at_s := harness.controller.next_timer_s()) is not None:
+        if any(isinstance(a, Pause) and a.job == "b" for a in harness.tell(at_s=at_s)):
+            return at_s
+        harness.settle()
+    raise AssertionError("nobody looks at 'a' any more")
+
+
+@pytest.mark.parametrize("policy", ["las", "tiresias"])
+@pytest.mark.parametrize("takes_s", [0.0, 10.0, 200.0])
+def test_a_pause_may_take_its_time(policy, takes_s):
+    harness = begun(policy, second_s=150)
+    while (at_s := harness.controller.next_timer_s()) is not None and at_s < 150 + takes_s:
+        harness.tell(at_s=at_s)
+    harness.answer(at_s=150 + takes_s)  # It holds its GPU until then, and that counts as running.
+    harness.settle()
+    assert swap_s(harness) == pytest.approx(2 * (150 + takes_s), abs=0.01)
+
+
+def test_a_job_whose_run_failed_starves_too():
+    harness = begun()
+    harness.tell(JobFailed(150, "a", "no memory"))
+    harness.settle()
+    assert swap_s(harness) == pytest.approx(300, abs=0.01)
+
+
+def test_a_job_that_lost_its_node_starves_too():
+    harness = begun()
+    harness.tell(NodeLost(150, "n0"))
+    harness.tell(NodeJoined(160, NODES[0]))
+    harness.settle()
+    assert swap_s(harness) == pytest.approx(300, abs=0.01)
+
+
+def test_a_job_that_its_user_paused_starves_too():
+    harness = begun()
+    harness.tell(JobAsked(150, "a", Wish.PAUSE))
+    harness.settle()
+    harness.tell(JobAsked(160, "a", Wish.RESUME))
+    assert swap_s(harness) == pytest.approx(300, abs=0.01)
+
+
+@pytest.mark.parametrize("policy", ["las", "tiresias"])
+@pytest.mark.parametrize("levels", [[5, 3], [5, 5], [0, 5], [-1], [5, float("nan")], [float("inf")]])
+def test_thresholds_ascend_from_above_0(policy, levels):
+    with pytest.raises(PolicyError, match=f"policy '{policy}': levels_gpu_s: each must be above 0 and above the one"):
+        find(policy).bound({"levels_gpu_s": levels})
+
+
+def test_without_thresholds_all_stand_on_one_level():
+    assert find("las").bound({"levels_gpu_s": []}).settings["levels_gpu_s"] == ()
