@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
@@ -16,7 +18,10 @@ from hocket.policies.registry import Params, policy
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.seating import Tasks
+    from hocket.policies.mlfs.shapes import Column
     from hocket.policies.task_gangs import TaskGangs
+
+_ROUNDING = 1e-6
 
 
 class Gandiva(Params, frozen=True):
@@ -33,7 +38,8 @@ class Gandiva(Params, frozen=True):
 def decide(snapshot: Snapshot, params: Gandiva) -> Plan:
     """Who came first starts first; jobs that need as many GPUs share servers; overloaded GPUs lose their lightest task.
 
-    Nobody overtakes. A job goes to a server that has jobs of its size, if one has room. Where the tasks on a GPU turn
+    Nobody overtakes. A job goes to one server if one has room for all of it, first of all to one that has jobs of its
+    size. Where the tasks on a GPU turn
     out to use more than they may, the one that uses least moves to the GPU that is used least.
     """
     from hocket.policies.task_gangs import (
@@ -85,17 +91,50 @@ class _Kin:
         """The job is on these servers."""
         self.servers.setdefault(size(job), set()).update(nodes)
 
-    def choose(self, tasks: Tasks, k: int) -> int:
-        """For a task, the least loaded GPU of a server with kin, else of any."""
+    def choose(self, tasks: Tasks, k: int, home: int = -1) -> int:
+        """For a task, the least loaded GPU of a server with kin, else of any; or of its job's home."""
+        loads = self._loads(tasks, k)
+        if home >= 0:
+            ground = self.draft.board.ground
+            loads[: ground.begins[home]] = loads[ground.begins[home + 1] :] = inf
+        return int(loads.argmin()) if (loads < inf).any() else -1
+
+    def home(self, tasks: Tasks) -> int:
+        """The server that takes all tasks of a job, one with kin before others; -1 if there is none."""
+        import numpy as np
+
+        board, loads = self.draft.board, self._loads(tasks, 0)
+        if not (loads < inf).any():
+            return -1
+        begins = board.ground.begins[:-1]
+        room = np.where(board.free | board.open, board.limit - board.gpu_load, 0.0).clip(0.0)
+        enough = np.add.reduceat(room, begins) >= tasks.needs[:, 0].sum() - _ROUNDING
+        best = np.where(enough, np.minimum.reduceat(loads, begins), inf)  # by server, where the first task would be
+        for server in best.argsort(kind="stable").tolist():
+            if best[server] == inf:
+                break
+            if self._takes_all(tasks, server):
+                return int(server)
+        return -1
+
+    def _takes_all(self, tasks: Tasks, server: int) -> bool:
+        board, done = self.draft.board, []
+        for k, needs in enumerate(tasks.needs):
+            if (gpu := self.choose(tasks, k, server)) < 0:
+                break
+            done.append(board.seat(gpu, needs))
+        for step in reversed(done):
+            board.undo(step)
+        return len(done) == len(tasks.needs)
+
+    def _loads(self, tasks: Tasks, k: int) -> Column:
+        """[GPU]: its load if the task may be there, less where it has kin, else infinite."""
         import numpy as np
 
         board = self.draft.board
-        may = self.draft.open_to(tasks, tasks.needs[k])
-        if not may.any():
-            return -1
         kin = self.servers.get(len(tasks.names), set())
         has_kin = np.array([name in kin for name in board.ground.names])[board.ground.server_of]
-        return int(np.where(may, board.gpu_load - 10.0 * has_kin, np.inf).argmin())
+        return np.where(self.draft.open_to(tasks, tasks.needs[k]), board.gpu_load - 10.0 * has_kin, inf)
 
     def places(self, job: Job) -> Places | None:
         """For a job without tasks, the fullest server with kin that has room for all of it."""
@@ -114,7 +153,8 @@ def _start(draft: TaskGangs, kin: _Kin, view: JobView) -> bool:
     job = view.job
     if job.tasks is not None:
         first = "starts: nobody came before it"
-        if not (draft.start_all(view, range(size(job)), kin.choose, first) or draft.alone(view)):
+        choose = partial(kin.choose, home=kin.home(draft.known(view)))
+        if not (draft.start_all(view, range(size(job)), choose, first) or draft.alone(view)):
             return False
         ground = draft.board.ground
         nodes = [ground.names[ground.server_of[gpu]] for gpu in draft.places[job.id].values()]

@@ -3,7 +3,7 @@
 from hocket.model.action import Move, Pause, Start
 from hocket.model.event import EpochEnded, OwnerSet, ProgressReported
 from hocket.model.job import Owner, Task, TaskGraph
-from hocket.model.resources import Demand
+from hocket.model.resources import Demand, Node
 from hocket.model.view import Use
 from hocket.policies import find
 from hocket.testing.builders import cluster, job, submitted
@@ -11,7 +11,7 @@ from hocket.testing.harness import Harness
 
 
 def run(*events, nodes="2x4", **knobs) -> Harness:
-    harness = Harness.of(find("gandiva").bound(knobs), cluster(nodes))
+    harness = Harness.of(find("gandiva").bound(knobs), cluster(nodes) if isinstance(nodes, str) else nodes)
     for event in events:
         harness.tell(event)
         harness.settle()
@@ -51,6 +51,30 @@ def test_jobs_of_one_size_go_to_the_same_server():
         submitted(job("x", 3)), submitted(job("y", 2), 1), submitted(job("z", 1), 2), submitted(job("w", 1), 3)
     )
     assert node_of(crowded, "w") != node_of(crowded, "z")  # There is no room beside its kin.
+
+
+def test_a_job_of_several_tasks_goes_whole_to_one_server():
+    # 'a' leaves one of the three GPUs of n0 free. There is kin, but n1 has room for both tasks of 'b'.
+    nodes = [Node("n0", 3), Node("n1", 4)]
+    a, b, c = (submitted(job(name, tasks=tasks(0.9, 0.9)), at_s) for at_s, name in enumerate("abc"))
+    harness = run(a, b, c, nodes=nodes)
+    assert {place[:2] for place in gpus_of(harness, "a").values()} == {"n0"}
+    assert {place[:2] for place in gpus_of(harness, "b").values()} == {"n1"}
+    assert {place[:2] for place in gpus_of(harness, "c").values()} == {"n1"}
+
+
+def test_a_server_with_kin_that_has_room_for_all_tasks_comes_first():
+    small, a, b = job("small", tasks=tasks(0.9)), job("a", tasks=tasks(0.5, 0.5)), job("b", tasks=tasks(0.4, 0.4))
+    harness = run(submitted(small), submitted(a, 1), submitted(b, 2), nodes="2x2")
+    # Both tasks of 'b' would fit on the GPU that n0 has left, too, which is used less.
+    homes = [{place[:2] for place in gpus_of(harness, name).values()} for name in ("small", "a", "b")]
+    assert homes == [{"n0"}, {"n1"}, {"n1"}]
+
+
+def test_a_job_that_no_server_has_room_for_is_split():
+    full, wide = job("full", 3), job("wide", tasks=tasks(0.9, 0.9))
+    harness = run(submitted(full), submitted(job("other", 3), 1), submitted(wide, 2))
+    assert {place[:2] for place in gpus_of(harness, "wide").values()} == {"n0", "n1"}
 
 
 def test_an_owner_over_quota_holds_up_nobody():
