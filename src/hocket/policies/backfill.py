@@ -12,7 +12,7 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Slice, gpu_ids
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.believed import end_s, left_s, watch, watch_again
+from hocket.policies.believed import depends_on_place, end_s, left_s, pace_in, watch, watch_again
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
 
@@ -67,7 +67,7 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
         if reservation is None:  # Not before it is asked for: mostly nothing is free anyway.
             reservation = _reserve(draft, head, started)
         for size in reversed(view.job.sizes):
-            done_s = now_s + _switch_s(view) + left_s(view, now_s, size)
+            done_s = now_s + _switch_s(view) + left_s(view, now_s, size, _pace_at(draft, view, size))
             if done_s <= reservation.at_s and done_s < inf:
                 begun = draft.start(view, f"starts: it is done before '{head.job.id}' can start", size)
             else:
@@ -84,6 +84,14 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
 
 def _switch_s(view: JobView) -> float:
     return view.costs.prepare_s + view.costs.start_s
+
+
+def _pace_at(draft: Draft, view: JobView, size: int) -> float:
+    """What the places that the job would get at a size make of its believed speed."""
+    if not depends_on_place(view):
+        return 1.0
+    nodes = draft.capacity.layout.nodes
+    return pace_in(view, [nodes[at] for at, _replicas in draft.capacity.place(view.job, size) or ()])
 
 
 def _reserve(draft: Draft, head: JobView, started: list[tuple[float, str]]) -> Reservation:

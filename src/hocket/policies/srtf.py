@@ -9,7 +9,7 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.believed import end_s, left_s, watch, watch_again
+from hocket.policies.believed import depends_on_place, end_s, left_s, pace_in, pace_now, watch, watch_again
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
 
@@ -22,7 +22,7 @@ class Srtf(Params, frozen=True):
 
 
 def rank(view: JobView, now_s: float, _params: Srtf) -> tuple[float]:
-    """Waiting jobs by the time they need at their smallest size, placed ones by their believed end.
+    """Waiting jobs by the time they need at their smallest size at best, placed ones by their believed end.
 
     What a waiting job needs does not change, nor does the end of one that runs, while what is left of it does. So
     both queues stay in the right order though nobody touches them, and `end - now` is what a placed job has left.
@@ -34,7 +34,15 @@ def _needs_s(view: JobView, now_s: float) -> float:
     if not view.partitions and view.memo is not None and "needs_s" in view.memo:
         return float(view.memo["needs_s"])  # as it was told to leave; until it has, it gets a little further
     # At its smallest size, the only one it can be sure of: else two elastic jobs might displace each other for ever.
-    return left_s(view, now_s, view.job.sizes[0])
+    return left_s(view, now_s, view.job.sizes[0], _best_pace(view))
+
+
+def _best_pace(view: JobView) -> float:
+    """What the fastest GPUs that a job accepts make of its believed speed: nobody knows yet which it will get."""
+    beliefs, accepted = view.beliefs, view.job.gpu_kinds
+    if not beliefs.kinds:
+        return 1.0
+    return max(beliefs.pace_on(kind, 1) for kind in accepted) if accepted else max(1.0, *beliefs.kinds.values())
 
 
 @policy("srtf", params=Srtf, order=rank, reads_usage=False)
@@ -49,9 +57,10 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     waiting = False
     for view in draft.in_line(draft.candidates(), lambda v: (_needs_s(v, snapshot.now_s),)):
         why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
-        if not draft.start(view, why):
-            paused = f"paused: '{view.job.id}' is believed to be done sooner"
-            victims = draft.displace(view, _longer(snapshot, view, params), paused, why)
+        # Where one has no room, or may not make any, another of its shape may if it is faster there.
+        fits = not depends_on_place(view) or draft.capacity.place(view.job, view.job.sizes[0]) is not None
+        if not (fits and draft.start(view, why)):
+            victims = _take_place(draft, view, params, why)
             for victim in victims:
                 needs_s = _needs_s(victim, snapshot.now_s)
                 draft.memos[victim.job.id] = {"needs_s": needs_s} if needs_s < inf else None
@@ -65,10 +74,42 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     return draft.plan(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False))
 
 
-def _longer(snapshot: Snapshot, view: JobView, params: Srtf) -> Iterator[JobView]:
-    """The placed jobs that have longer left than this one, by more than the hysteresis; the longest first."""
-    enough_s = _needs_s(view, snapshot.now_s) * (1 + params.hysteresis)
+def _take_place(draft: Draft, view: JobView, params: Srtf, why: str) -> list[JobView]:
+    """Start the job in the place of others that have longer left than it needs there."""
+    now_s, before = draft.snapshot.now_s, draft.saved() if depends_on_place(view) else None
+    victims = draft.displace(
+        view, _longer(draft, view, params), f"paused: '{view.job.id}' is believed to be done sooner", why
+    )
+    if victims and before is not None:
+        enough_s = _enough_s(view, now_s, params, pace_now(draft, view))
+        if any(victim.rank[0] - now_s <= enough_s for victim in victims):
+            draft.restore(before)  # It came to places where it is slower than where they are.
+            return []
+    return victims
+
+
+def _longer(draft: Draft, view: JobView, params: Srtf) -> Iterator[JobView]:
+    """The placed jobs that have longer left than this one needs in their place, by more than the hysteresis.
+
+    The longest come first.
+    """
+    snapshot, differs = draft.snapshot, depends_on_place(view)
+    enough_s = _enough_s(view, snapshot.now_s, params, _best_pace(view))
     for entry in snapshot.placed.backwards():
-        if entry[0][0] - snapshot.now_s <= enough_s or enough_s == inf:
+        has_left_s = entry[0][0] - snapshot.now_s
+        if has_left_s <= enough_s or enough_s == inf:
             return
-        yield snapshot.jobs[entry[-1]]
+        victim = snapshot.jobs[entry[-1]]
+        if differs:
+            there = [snapshot.nodes[part.node].node for part in draft.slices_of(victim)[:1]]
+            if has_left_s <= _enough_s(view, snapshot.now_s, params, pace_in(view, there)):
+                continue
+        yield victim
+
+
+def _enough_s(view: JobView, now_s: float, params: Srtf, pace: float) -> float:
+    """Who has longer left than this makes way for a waiting job, which would run at that pace."""
+    needs_s = _needs_s(view, now_s)
+    if pace != (best := _best_pace(view)):
+        needs_s = needs_s * best / pace if pace > 0 else inf
+    return needs_s * (1 + params.hysteresis)

@@ -1,6 +1,11 @@
 """EASY backfilling: later jobs start early, and never delay the first in line."""
 
+from msgspec.structs import replace
+
 from hocket.model.action import Start
+from hocket.model.curve import Beliefs, Estimate
+from hocket.model.event import JobSubmitted
+from hocket.model.resources import Node
 from hocket.policies import find
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness, simulated
@@ -11,7 +16,7 @@ def started(harness: Harness) -> list[str]:
 
 
 def line(*events, nodes="1x4", **knobs) -> Harness:
-    harness = Harness.of(find("backfill").bound(knobs), cluster(nodes))
+    harness = Harness.of(find("backfill").bound(knobs), cluster(nodes) if isinstance(nodes, str) else nodes)
     for event in events:
         harness.tell(event)
         harness.settle()
@@ -78,3 +83,33 @@ def test_with_true_beliefs_the_first_in_line_is_never_later_than_under_fifo():
     jobs = [submission(job(f"j{i}", 1 + i * 7 % 4), i * 10, 37 + i * 53 % 200) for i in range(40)]
     ends = {p: simulated(find(p).bound(), workload(*jobs), cluster("1x4")).ended for p in ("fifo", "backfill")}
     assert sum(t for t, _v in ends["backfill"].values()) < sum(t for t, _v in ends["fifo"].values())
+
+
+KINDS = [Node("n0", 2, "v100"), Node("n1", 1, "k80")]
+SLOW_ON_K80 = Beliefs(Estimate(900), kinds={"k80": 0.1})
+
+
+def test_a_job_that_is_slow_where_it_would_be_does_not_delay_the_first_in_line():
+    # 'head' can start when 'a' ends, at 1000 s. On the one GPU that is free 'c' takes not 900 s but 9000.
+    events = submitted(job("a", 2, gpu_kinds=("v100",)), 0, 1000), submitted(job("head", 3), 1, 100)
+    slow = line(*events, JobSubmitted(2, job("c"), SLOW_ON_K80), nodes=KINDS)
+    assert started(slow) == ["a"]
+    fast = line(*events, JobSubmitted(2, job("c"), replace(SLOW_ON_K80, kinds={})), nodes=KINDS)
+    assert started(fast) == ["a", "c"]
+
+
+def test_the_first_in_line_is_reserved_when_slow_jobs_end():
+    # 'a' holds the k80 until 9000 s, so 'head' cannot start before, and 'c' is done by then.
+    events = JobSubmitted(0, job("a", gpu_kinds=("k80",)), SLOW_ON_K80), submitted(job("head", 3), 1, 100)
+    assert started(line(*events, submitted(job("c"), 2, 5000), nodes=KINDS)) == ["a", "c"]
+    assert started(line(*events, submitted(job("c"), 2, 9500), nodes=KINDS)) == ["a"]
+
+
+def test_replicas_on_several_nodes_count_as_slow_as_they_are():
+    # Two replicas of 'c' fit on two nodes only. There they take not 90 s but 180, and 'head' can start at 100 s.
+    a, b, head = job("a", 3), job("b", 3), job("head", 8)
+    events = submitted(a, 0, 100), submitted(b, 0, 100), submitted(head, 1, 50)
+    together = line(*events, JobSubmitted(2, job("c", 2), Beliefs(Estimate(90), 2)), nodes="2x4")
+    assert started(together) == ["a", "b", "c"]
+    apart = line(*events, JobSubmitted(2, job("c", 2), Beliefs(Estimate(90), 2, spread=0.5)), nodes="2x4")
+    assert started(apart) == ["a", "b"]

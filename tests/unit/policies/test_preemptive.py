@@ -2,14 +2,16 @@
 
 from hocket.model.action import Move, Pause, Resize, Resume, Start
 from hocket.model.criterion import parse
-from hocket.model.event import JobEnded
+from hocket.model.curve import Beliefs, Estimate
+from hocket.model.event import JobEnded, JobSubmitted
+from hocket.model.resources import Node
 from hocket.policies import find
 from hocket.testing.builders import cluster, job, submitted
 from hocket.testing.harness import Harness
 
 
 def after(policy: str, *events, nodes="1x4", **knobs) -> Harness:
-    harness = Harness.of(find(policy).bound(knobs), cluster(nodes))
+    harness = Harness.of(find(policy).bound(knobs), cluster(nodes) if isinstance(nodes, str) else nodes)
     for event in events:
         harness.tell(event)
         harness.settle()
@@ -56,6 +58,42 @@ def test_srtf_reviews_a_job_that_outlived_its_belief():
     assert did(harness, Pause) == []
     harness.tell(at_s=160)  # a is believed to need another 160 s
     assert did(harness, Pause) == ["a"]
+
+
+V100_AND_K80 = [Node("v", 1, "v100"), Node("k", 1, "k80")]
+
+
+def slow_on_k80(name: str, at_s: float, run_s: float, **more) -> JobSubmitted:
+    return JobSubmitted(at_s, job(name, **more), Beliefs(Estimate(run_s), kinds={"k80": 0.1}))
+
+
+def test_srtf_counts_what_is_left_at_the_speed_of_the_place():
+    slow, mid = slow_on_k80("slow", 0, 1000, gpu_kinds=("k80",)), submitted(job("mid", gpu_kinds=("k80",)), 1, 3000)
+    harness = after("srtf", slow, mid, nodes=V100_AND_K80)
+    assert did(harness, Pause) == ["slow"]  # It would take 10,000 s.
+    assert did(harness, Start) == ["slow", "mid"]
+    harness.tell(JobEnded(3001, "mid"))
+    assert did(harness, Resume) == ["slow"]
+
+
+def test_srtf_pauses_nobody_for_a_job_that_would_be_slower_there():
+    # 'new' takes 1000 s on the v100, and 10,000 on the k80, where 8000 are left.
+    jobs = submitted(job("k", gpu_kinds=("k80",)), 0, 8000), submitted(job("v", gpu_kinds=("v100",)), 0, 5000)
+    harness = after("srtf", *jobs, slow_on_k80("new", 1, 1000), nodes=V100_AND_K80)
+    assert did(harness, Pause) == ["v"]
+    alone = after("srtf", jobs[0], slow_on_k80("new", 1, 1000), nodes=V100_AND_K80[1:])
+    assert did(alone, Pause) == []
+
+
+def test_srtf_asks_others_of_the_same_shape_when_one_is_slow_there():
+    first, slow, fast = submitted(job("first"), 0, 5000), slow_on_k80("slow", 1, 1000), submitted(job("fast"), 1, 3000)
+    harness = Harness.of(find("srtf").bound(), V100_AND_K80[1:])
+    harness.tell(first)
+    harness.settle()
+    harness.tell(slow, fast)
+    assert did(harness, Pause) == ["first"]
+    harness.settle()
+    assert did(harness, Start) == ["first", "fast"]
 
 
 def test_edf_pauses_the_latest_deadline():
