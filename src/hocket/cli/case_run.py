@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import Struct
 
 from hocket.reproductions import Case, find
+from hocket.reproductions.digests import our_sources
+from hocket.reproductions.kept import Made
 
 
 class CaseRun(Struct, frozen=True):
@@ -21,10 +22,11 @@ class CaseRun(Struct, frozen=True):
         """As a failure names it."""
         return f"case '{self.case.title}'"
 
-    def carry_out(self, began: Callable[[int], None], progressed: Callable[[int], None]) -> Any:
-        """Play it."""
+    def carry_out(self, began: Callable[[int], None], progressed: Callable[[int], None]) -> Made:
+        """Play it. The sources may have changed since the command began: this process says which it runs."""
         from hocket.cli.refusal import refusing
 
         with refusing():
             chosen = find(self.reproduction)
-        return chosen.play(self.case, began, progressed)
+        sources = our_sources()
+        return Made(chosen.play(self.case, began, progressed), sources)

@@ -10,12 +10,14 @@ import typer
 from hocket.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import Console
 
-    from hocket.reproductions import Assumption, Findings, Reproduction, Request
-    from hocket.reproductions.reproduction import Results
+    from hocket.reproductions import Assumption, Case, Findings, Reproduction, Request
+    from hocket.reproductions.kept import Made
+
+_OTHERS = "made by other sources of hocket than are here, or do not say by which"
 
 
 def paper_names(incomplete: str) -> list[str]:
@@ -44,7 +46,8 @@ def reproduce(
         bool,
         typer.Option(
             "--resume",
-            help="Go on with the results in --out, which a run that was cut off left; else it puts them aside.",
+            help="Go on with the results in --out, which a run that was cut off left; else it puts them aside. "
+            "Those of other sources of hocket are counted.",
         ),
     ] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes at a time; 0 for one a core.")] = 0,
@@ -52,11 +55,15 @@ def reproduce(
 ) -> None:
     """Run a paper's evaluation again: its figures, ours beside them, and what was assumed.
 
-    Results are kept as they come: after Ctrl-C or a kill, --resume goes on from there.
+    Results are kept as they come: after Ctrl-C or a kill, --resume goes on from there. What was run on other files, or
+    with other settings of a policy, is run again.
     """
+    from msgspec.structs import replace
+
     from hocket.cli.files import must_be_writable
     from hocket.cli.refusal import refusing
     from hocket.reproductions import find
+    from hocket.reproductions.reproduction import cases_of
 
     if paper is None:
         _list()
@@ -68,12 +75,17 @@ def reproduce(
         must_be_writable(folder, "--out", is_folder=True)
         if chosen.one_at_a_time and workers > 1:
             raise ValueError(f"--workers: the runs of '{chosen.name}' are measured one at a time, not {workers}")
-        chosen.cases(request)  # What is wrong with it is said before anything runs.
-    results = _results(chosen, request, folder, resume=resume, workers=workers)
+        cases = cases_of(chosen, request)  # What is wrong with it is said before anything runs.
+    made = _made(chosen, cases, folder, resume=resume, workers=workers)
+    results = [(case, found.result) for case, found in made]
     findings = chosen.find(request, results)
+    others = _of_other_sources(found for _case, found in made)
+    if others:
+        remark = f"{others} of {len(made)} results were {_OTHERS}."
+        findings = replace(findings, remarks=(*findings.remarks, remark))
     drawn = chosen.draw(request, results, folder)
     assumptions = chosen.assumptions(request)
-    told = _told(chosen, request, findings, assumptions)
+    told = _told(chosen, request, findings, assumptions, others)
     _write(folder / "findings.json", told)
     if as_json:
         print(told.decode())
@@ -100,7 +112,9 @@ def _request(chosen: Reproduction, seeds: int | None, profiles: Path | None, tra
     return Request(tuple(range(wanted)), str(profiles) if profiles else None, str(trace) if trace else None)
 
 
-def _results(chosen: Reproduction, request: Request, folder: Path, *, resume: bool, workers: int) -> Results:
+def _made(
+    chosen: Reproduction, cases: Sequence[Case], folder: Path, *, resume: bool, workers: int
+) -> list[tuple[Case, Made]]:
     """Run what is not known yet, with a bar for each."""
     from hocket.cli.case_run import CaseRun
     from hocket.cli.crew import Begun, Done, Progressed, Report, cores, muster
@@ -108,11 +122,12 @@ def _results(chosen: Reproduction, request: Request, folder: Path, *, resume: bo
     from hocket.cli.watch import bars
     from hocket.reproductions.kept import KeptResults
 
-    cases = chosen.cases(request)
     with refusing():
         kept = KeptResults(folder / "results.jsonl", chosen, resume=resume)
-    results = {n: kept.get(case) for n, case in enumerate(cases)}
-    missing = [n for n in results if results[n] is None]
+    made = {n: found for n, case in enumerate(cases) if (found := kept.get(case)) is not None}
+    missing = [n for n in range(len(cases)) if n not in made]
+    if others := _of_other_sources(made.values()):
+        typer.echo(f"hocket: {others} of {len(made)} results in {folder} were {_OTHERS}; they are kept", err=True)
     progress = bars(unit="")
     every = progress.add_task(f"{chosen.name}: all runs", total=len(cases), completed=len(cases) - len(missing))
     tasks: dict[int, Any] = {}
@@ -124,7 +139,7 @@ def _results(chosen: Reproduction, request: Request, folder: Path, *, resume: bo
         elif isinstance(report, Progressed) and n in tasks:
             progress.update(tasks[n], completed=report.steps)
         elif isinstance(report, Done):
-            results[n] = report.result
+            made[n] = report.result
             kept.add(cases[n], report.result)
             progress.advance(every)
             if n in tasks:
@@ -135,10 +150,17 @@ def _results(chosen: Reproduction, request: Request, folder: Path, *, resume: bo
         with kept, progress:
             muster([CaseRun(chosen.name, cases[n]) for n in missing], many, heard)
     except KeyboardInterrupt:
-        done = sum(result is not None for result in results.values())
-        typer.echo(f"{done} of {len(cases)} results are kept in {folder}: --resume goes on from there", err=True)
+        typer.echo(f"{len(made)} of {len(cases)} results are kept in {folder}: --resume goes on from there", err=True)
         raise
-    return [(case, results[n]) for n, case in enumerate(cases)]
+    return [(case, made[n]) for n, case in enumerate(cases)]
+
+
+def _of_other_sources(made: Iterable[Made]) -> int:
+    """How many were not made by the sources that this process runs."""
+    from hocket.reproductions.digests import our_sources
+
+    ours = our_sources()  # As they are when this is first asked, before anything is run.
+    return sum(found.sources != ours for found in made)
 
 
 def _list() -> None:
@@ -201,7 +223,9 @@ def _written(finding: Any) -> str:
     return f"{digits(ours.mean)} ± {digits(ours.half_width)}{unit}"
 
 
-def _told(chosen: Reproduction, request: Request, findings: Findings, assumptions: Sequence[Assumption]) -> bytes:
+def _told(
+    chosen: Reproduction, request: Request, findings: Findings, assumptions: Sequence[Assumption], others: int
+) -> bytes:
     import msgspec
 
     return msgspec.json.encode(
@@ -209,6 +233,7 @@ def _told(chosen: Reproduction, request: Request, findings: Findings, assumption
             "reproduction": chosen.name,
             "paper": chosen.paper,
             "seeds": request.seeds,
+            "of_other_sources": others,
             "findings": findings.findings,
             "remarks": findings.remarks,
             "assumptions": list(assumptions),

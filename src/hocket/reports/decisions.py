@@ -3,8 +3,8 @@
 Four files of NumPy arrays, and `about.json`, which says what they are of; docs/record.md has all columns:
 
     decisions.npz   a row a decision: when, how many jobs, and where its rows in the two files below begin
-    rows.npz        a row for every tenant whose place or size a decision changed, for every job that it ended, and for
-                    the first jobs that still wait
+    rows.npz        a row for every tenant whose place or size a decision changed, for every task that stays on a node
+                    which another one leaves, for every job that it ended, and for the first jobs that still wait
     servers.npz     a row for every node of which another share is used than at the decision before
     jobs.npz        a row a job with what became of it, and its tasks and edges, which no decision changes
 
@@ -23,25 +23,26 @@ from typing import Any
 import msgspec
 
 from hocket.control.ports import Cycle, Header
+from hocket.model.measured import measured_share
 from hocket.model.partition import Partition
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot, demand_of
-from hocket.model.view import JobView
-from hocket.reports.fates import Fate, fates
+from hocket.model.view import JobView, Use
+from hocket.reports.fates import LOSS, Fate, fates
 
 MOST_WAITING = 64  # jobs of a decision's queue that get a row, though nothing changes for them
 ROW = (
     "decision", "job", "task", "from_gpu", "to_gpu", "from_size", "to_size", "ends", "urgency", "epoch",
-    "loss", "loss_fell", "loss_fell_in_all", "to_deadline_s", "left_s", "waited_s", "ran_s",
-    "gpu_load", "cores", "mem_mib", "net_mbps",
+    "loss", "loss_fell", "to_deadline_s", "left_s", "waited_s", "ran_s",
+    "gpu_load", "gpu_load_measured", "cores", "mem_mib", "net_mbps",
 )  # fmt: skip
 DECISION = ("at_s", "live", "waiting", "placed", "first_row", "first_server_row")
-SHARES = ("gpus", "cores", "mem_mib", "net_mbps")
+SHARES = ("gpus", "gpus_measured", "cores", "mem_mib", "net_mbps")
 JOB = ("number", "submitted_s", "urgency", "deadline_s", "run_s", "tasks")
 TASK = ("job", "share", "gpu_load", "cores", "mem_mib", "net_mbps", "is_parameter_server")
 EDGE = ("job", "source", "target", "mib")
-LOSS = "loss"
 _Place = tuple[int, int]  # the first GPU, replicas
+_Tenant = tuple[str, str]  # job and task
 _QUEUE: _Place = (-1, 0)
 _FILES = ("decisions", "rows", "servers", "jobs")
 
@@ -84,12 +85,17 @@ class DecisionRecord:
             )
         )  # fmt: skip
         self._servers.follow(self._made, snapshot)
-        before, after = self._places(plan, snapshot)
+        old = [p for pid in (*plan.drop, *(p.id for p in plan.put)) if (p := snapshot.partitions.get(pid)) is not None]
+        before, after = self._places(old), self._places(plan.put)
         jobs = snapshot.jobs  # Plans that name others are refused later.
-        tenants = [t for t in before.keys() | after.keys() if t[0] in jobs]
-        for tenant in sorted(tenants, key=lambda t: (jobs[t[0]].number, t[1])):
-            if (was := before.get(tenant, _QUEUE)) != (now := after.get(tenant, _QUEUE)):
-                self._add_row(snapshot, *tenant, was, now)
+        places = {
+            tenant: (was, now)
+            for tenant in before.keys() | after.keys()
+            if tenant[0] in jobs and (was := before.get(tenant, _QUEUE)) != (now := after.get(tenant, _QUEUE))
+        }
+        places |= {tenant: (place, place) for tenant, place in self._staying(old, places).items()}
+        for tenant in sorted(places, key=lambda t: (jobs[t[0]].number, t[1])):
+            self._add_row(snapshot, *tenant, *places[tenant])
         for job_id in sorted((j for j in plan.ends if j in jobs), key=lambda j: jobs[j].number):
             self._add_row(snapshot, job_id, "", _QUEUE, _QUEUE, ends=True)
         moved = {job for job, _task in after} | plan.ends.keys()
@@ -98,14 +104,15 @@ class DecisionRecord:
                 self._add_row(snapshot, entry[-1], "", _QUEUE, _QUEUE)
         self._made += 1
 
-    def _places(
-        self, plan: Plan, snapshot: Snapshot
-    ) -> tuple[dict[tuple[str, str], _Place], dict[tuple[str, str], _Place]]:
-        """Tenants of the partitions that the plan changes: where they were, and shall be."""
-        old = [p for pid in (*plan.drop, *(p.id for p in plan.put)) if (p := snapshot.partitions.get(pid)) is not None]
-        before = {(t.job, t.task): (self._gpu(p), sum(t.replicas)) for p in old for t in p.tenants}
-        after = {(t.job, t.task): (self._gpu(p), sum(t.replicas)) for p in plan.put for t in p.tenants}
-        return before, after
+    def _places(self, partitions: Iterable[Partition]) -> dict[_Tenant, _Place]:
+        return {(t.job, t.task): (self._gpu(p), sum(t.replicas)) for p in partitions for t in p.tenants}
+
+    def _staying(self, old: list[Partition], changed: dict[_Tenant, tuple[_Place, _Place]]) -> dict[_Tenant, _Place]:
+        """Tasks on nodes which another one leaves: it was chosen among them."""
+        leaving = {t for t, (was, now) in changed.items() if t[1] and was[0] != now[0]}
+        left = {s.node for p in old if any((t.job, t.task) in leaving for t in p.tenants) for s in p.slices}
+        there = self._places(p for node in left for p in self._servers.on(node))
+        return {tenant: place for tenant, place in there.items() if tenant[1] and tenant not in changed}
 
     def _gpu(self, partition: Partition) -> int:
         part = partition.slices[0]
@@ -123,6 +130,7 @@ class DecisionRecord:
             plain = task.partition("#")[0]
             at = next(k for k, t in enumerate(job.tasks.tasks) if t.id == plain)
         demand = demand_of(job, task)
+        load, share = demand.gpus * demand.gpu_share, measured_share(view)
         left_s = view.remaining_s(now_s)
         self._rows.extend(
             (
@@ -130,7 +138,7 @@ class DecisionRecord:
                 *_losses(view),
                 nan if job.deadline_s is None else view.submitted_s + job.deadline_s - now_s,
                 nan if left_s is None else left_s, view.waited_at(now_s), view.ran_at(now_s),
-                demand.gpus * demand.gpu_share, demand.cores, demand.mem_mib, demand.net_mbps,
+                load, nan if share is None else load * share, demand.cores, demand.mem_mib, demand.net_mbps,
             )
         )  # fmt: skip
 
@@ -150,7 +158,7 @@ class DecisionRecord:
             self._edges.extend((view.number, index[edge.source], index[edge.target], edge.mib))
 
     def write(self, folder: Path, journal: Iterable[Cycle] = ()) -> list[Path]:
-        """Leave it in a folder, with what became of the jobs as the run's journal has it.
+        """Leave it in a folder, with what became of the jobs, and the losses they began with, as the journal has it.
 
         Each file is there whole or not at all; `about.json` goes first and comes last, so that where it is, the others
         are of the same run.
@@ -169,7 +177,12 @@ class DecisionRecord:
             jobs[name] = _compact(np.array([getattr(fate, name) for fate in ended], dtype=float))
         jobs |= {f"task_{k}": v for k, v in table(self._tasks, TASK).items()}
         jobs |= {f"edge_{k}": v for k, v in table(self._edges, EDGE).items()}
-        files = (table(self._decisions, DECISION), table(self._rows, ROW), self._servers.columns(), jobs)
+        rows = table(self._rows, ROW)
+        # A view has the last reports only.
+        first_loss = {number: fate.first_loss for number, fate in zip(self._names, ended, strict=True)}
+        began = np.array([first_loss[number] for number in rows["job"].tolist()], dtype=float)
+        rows["loss_fell_in_all"] = _compact(began - rows["loss"])
+        files = (table(self._decisions, DECISION), rows, self._servers.columns(), jobs)
         about = {
             "policy": self.header.policy,
             "params": self.header.params,
@@ -193,13 +206,17 @@ class DecisionRecord:
 
 
 class Servers:
-    """Of each node the shares of GPUs, cores, memory and network that tenants ask for, where they change."""
+    """Of each node the shares of GPUs, cores, memory and network that tenants ask for, where they change.
+
+    Of the GPUs also the share that they take, as far as that is measured.
+    """
 
     def __init__(self, header: Header) -> None:
         self._number = {node.id: n for n, node in enumerate(header.nodes)}
         self._has = [(node.gpus, node.cores, node.mem_mib, node.net_mbps) for node in header.nodes]
-        self._last = [(0.0, 0.0, 0.0, 0.0)] * len(header.nodes)
+        self._last: list[tuple[float, ...]] = [(0.0,) * len(SHARES)] * len(header.nodes)
         self._seen: dict[str, Partition] = {}
+        self._uses: dict[str, Use | None] = {}  # of the jobs in them
         self._on: list[dict[str, Partition]] = [{} for _ in header.nodes]
         self._where, self._shares = array("q"), array("f")  # decision and node; what is used
 
@@ -208,42 +225,55 @@ class Servers:
 
     def follow(self, decision: int, snapshot: Snapshot) -> None:
         """Note what has changed since the decision before. Only nodes on which something did are looked at."""
-        partitions, seen = snapshot.partitions.data(), self._seen
+        partitions, jobs, seen = snapshot.partitions.data(), snapshot.jobs.data(), self._seen
         gone = [old for pid, old in seen.items() if partitions.get(pid) is not old]
         new = [now for pid, now in partitions.items() if seen.get(pid) is not now]
-        if not gone and not new:
+        measured = {j for j, use in self._uses.items() if (view := jobs.get(j)) is not None and view.use is not use}
+        if not gone and not new and not measured:
             return
         self._seen = dict(partitions)
-        touched = set()
+        self._uses = {t.job: jobs[t.job].use for p in partitions.values() for t in p.tenants}
+        touched = {node for j in measured for pid in jobs[j].partitions for node in self._nodes(partitions[pid])}
         for there, are in ((gone, False), (new, True)):
             for partition in there:
-                for node in {self._number[s.node] for s in partition.slices if s.node in self._number}:
+                for node in self._nodes(partition):
                     touched.add(node)
                     if are:
                         self._on[node][partition.id] = partition
                     else:
                         self._on[node].pop(partition.id, None)
         for node in sorted(touched):
-            used = self._used(node, snapshot.jobs.data())
+            used = self._used(node, jobs)
             if used != self._last[node]:
                 self._last[node] = used
                 self._where.extend((decision, node))
                 self._shares.extend(used)
 
-    def _used(self, node: int, jobs: dict[str, JobView]) -> tuple[float, float, float, float]:
-        gpus = cores = mem_mib = net_mbps = 0.0
+    def _nodes(self, partition: Partition) -> set[int]:
+        return {self._number[s.node] for s in partition.slices if s.node in self._number}
+
+    def on(self, node: str) -> Iterable[Partition]:
+        """The partitions on a node."""
+        return self._on[self._number[node]].values() if node in self._number else ()
+
+    def _used(self, node: int, jobs: dict[str, JobView]) -> tuple[float, ...]:
+        gpus = measured = cores = mem_mib = net_mbps = 0.0
         for partition in self._on[node].values():
             for tenant in partition.tenants:
-                demand = demand_of(jobs[tenant.job].job, tenant.task)
+                view = jobs[tenant.job]
+                demand, share = demand_of(view.job, tenant.task), measured_share(view)
                 for part, replicas in zip(partition.slices, tenant.replicas, strict=True):
                     if self._number.get(part.node) == node:
-                        gpus += replicas * demand.gpus * demand.gpu_share
+                        load = replicas * demand.gpus * demand.gpu_share
+                        gpus += load
+                        measured += load if share is None else load * share
                         cores += replicas * demand.cores
                         mem_mib += replicas * demand.mem_mib
                         net_mbps += replicas * demand.net_mbps
         has = self._has[node]
         return (
             gpus / has[0] if has[0] else 0.0,
+            measured / has[0] if has[0] else 0.0,
             cores / has[1] if has[1] else 0.0,
             mem_mib / has[2] if has[2] else 0.0,
             net_mbps / has[3] if has[3] else 0.0,
@@ -266,13 +296,13 @@ def table(values: array[float], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: _compact(rows[:, i]) for i, name in enumerate(names)}
 
 
-def _losses(view: JobView) -> tuple[float, float, float]:
-    """The latest loss, and by how much it fell in the last iteration and in all that are known."""
+def _losses(view: JobView) -> tuple[float, float]:
+    """The latest loss, and by how much it fell in the last epoch."""
     losses = {o.epoch: x for o in view.observations if isfinite(x := o.metrics.get(LOSS, inf))}
     values = list(losses.values())
     if not values:
-        return nan, nan, nan
-    return values[-1], (values[-2] - values[-1]) if len(values) > 1 else nan, values[0] - values[-1]
+        return nan, nan
+    return values[-1], (values[-2] - values[-1]) if len(values) > 1 else nan
 
 
 def _compact(column: Any) -> Any:

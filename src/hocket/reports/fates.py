@@ -13,11 +13,12 @@ from hocket.model.event import EpochEnded, JobSubmitted, ProgressReported
 from hocket.model.job import Job
 from hocket.reports.account import account
 
+LOSS = "loss"  # the metric that says how much there is left to learn
 UNKNOWN = -1  # in place of no and yes, 0 and 1: there is no deadline or goal, or the job is not over
 
 
 class Fate(Struct, frozen=True, gc=False):
-    """How a job ended. Values are of its goal's metric, and NaN where it reported none."""
+    """How a job ended. The best are of its goal's metric; all values are NaN where it reported none."""
 
     ended_s: float = nan
     verdict: str = ""  # empty while it is unfinished
@@ -25,6 +26,7 @@ class Fate(Struct, frozen=True, gc=False):
     goal_met: int = UNKNOWN
     best: float = nan
     best_by_deadline: float = nan
+    first_loss: float = nan
 
 
 class _Reported(Struct, gc=False):
@@ -32,6 +34,7 @@ class _Reported(Struct, gc=False):
     submitted_s: float
     best: float = nan
     by_deadline: float = nan
+    first_loss: float = nan
 
 
 def fates(header: Header, cycles: Iterable[Cycle]) -> dict[tuple[str, float], Fate]:
@@ -42,7 +45,7 @@ def fates(header: Header, cycles: Iterable[Cycle]) -> dict[tuple[str, float], Fa
     for record in account(header, kept).jobs:
         key = (record.job.id, record.submitted_s)
         seen = reported.get(key)
-        values = (nan, nan) if seen is None else (seen.best, seen.by_deadline)
+        values = (nan, nan, nan) if seen is None else (seen.best, seen.by_deadline, seen.first_loss)
         over = record.ended_s is not None
         found[key] = Fate(
             nan if record.ended_s is None else record.ended_s,
@@ -63,6 +66,8 @@ def _reported(cycles: list[Cycle]) -> dict[tuple[str, float], _Reported]:
                 new = live[event.job.id] = _Reported(event.job, event.at_s)
                 found[event.job.id, event.at_s] = new
             elif isinstance(event, EpochEnded | ProgressReported) and (seen := live.get(event.job)) is not None:
+                if not isfinite(seen.first_loss) and isfinite(loss := event.metrics.get(LOSS, nan)):
+                    seen.first_loss = loss
                 goal = seen.job.goal
                 value = nan if goal is None else event.metrics.get(goal.metric, nan)
                 if goal is not None and isfinite(value):

@@ -1,6 +1,8 @@
 """Results kept in a file as they come, so that a run that was cut off goes on where it stopped.
 
-A line a result, after one line that says what they are results of. Half a line at the end is what a kill leaves.
+A line a result, after one line that says what they are results of. Half a line at the end is what a kill leaves. A case
+of other input is another one. Results of other sources are good enough to go on with, for days may be in them and a
+comment may be all that changed; but whoever goes on is told.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket import __version__
 from hocket.reproductions.reproduction import Case, Reproduction
@@ -28,6 +31,14 @@ class Kept(Struct, frozen=True):
 
     case: Case
     result: msgspec.Raw
+    sources: str = ""  # Older lines do not say.
+
+
+class Made(Struct, frozen=True):
+    """A result, and the digest of the sources that made it; empty where nobody knows."""
+
+    result: Any
+    sources: str
 
 
 class KeptResults:
@@ -35,7 +46,7 @@ class KeptResults:
 
     def __init__(self, path: Path, reproduction: Reproduction, *, resume: bool) -> None:
         heading = Heading(reproduction.name)
-        self._known: dict[bytes, Any] = {}
+        self._known: dict[bytes, Made] = {}
         whole = self._read(path, heading, reproduction.result) if resume and path.exists() else b""
         path.parent.mkdir(parents=True, exist_ok=True)
         if not resume and path.exists() and path.read_bytes().count(b"\n") > 1:  # They may have taken hours.
@@ -59,18 +70,18 @@ class KeptResults:
                 )
             for line in lines[1:]:
                 kept = msgspec.json.decode(line, type=Kept)
-                self._known[_key(kept.case)] = msgspec.json.decode(kept.result, type=result)
+                self._known[_key(kept.case)] = Made(msgspec.json.decode(kept.result, type=result), kept.sources)
         except msgspec.DecodeError as error:
             raise ValueError(f"{path}: is no file of results that can go on ({error})") from error
         return b"".join(line + b"\n" for line in lines)
 
-    def get(self, case: Case) -> Any | None:
-        """The result of a case that was run before."""
-        return self._known.get(_key(case))
+    def get(self, case: Case) -> Made | None:
+        """The result of a case that was run before. Those of older files, which do not say what they rest on, count."""
+        return self._known.get(_key(case)) or self._known.get(_key(replace(case, rests_on={})))
 
-    def add(self, case: Case, result: Any) -> None:
+    def add(self, case: Case, made: Made) -> None:
         """Keep a result; it survives a kill from now on."""
-        line = msgspec.json.encode(Kept(case, msgspec.Raw(msgspec.json.encode(result))))
+        line = msgspec.json.encode(Kept(case, msgspec.Raw(msgspec.json.encode(made.result)), made.sources))
         self._out.write(line + b"\n")
         self._out.flush()
         os.fsync(self._out.fileno())

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from hocket.control.ports import Header
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.policies import find as find_policy
+from hocket.policies.settings import settings_in_full
 from hocket.reports.play import effort, few_collections
 from hocket.reproductions.mlfs_figures import draw_figures
 from hocket.reproductions.mlfs_findings import find
@@ -73,7 +74,14 @@ def cases(request: Request) -> list[Case]:
         read_philly(request.trace)  # What is wrong with it is said before anything runs.
         found += [Case(label, 0, {"trace": request.trace, "k": k}) for k in TIMES_ALL for label in SCHEDULERS]
         found += [Case(label, 0, {"trace": request.trace, "k": k}) for k in TIMES_SOME for label in LONG]
-    return found
+    rests_on = {label: _in_full(approach) for label, approach in APPROACHES.items()}
+    return [replace(case, rests_on=rests_on[case.label]) for case in found]
+
+
+def _in_full(approach: Approach) -> dict[str, Any]:
+    """An approach with all knobs of its policy, also those that it leaves as they are."""
+    params = settings_in_full(find_policy(approach.policy).bound(approach.params))
+    return {"policy": approach.policy, "params": params, "whole": approach.whole}
 
 
 def play(case: Case, began: Callable[[int], None], progressed: Callable[[int], None]) -> Played:

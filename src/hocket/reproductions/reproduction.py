@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.reports.spread import Spread
+from hocket.reproductions.digests import digest_of_file
 
 
 class Request(Struct, frozen=True):
@@ -28,7 +30,8 @@ class Case(Struct, frozen=True):
 
     label: str  # the approach, as the tables name it: "dorm-1", "swarm"
     seed: int = 0
-    settings: dict[str, Any] = {}  # plain JSON data: workload, parameters, paths
+    settings: dict[str, Any] = {}  # plain JSON data: workload, parameters; paths as `profiles` and `trace`
+    rests_on: dict[str, Any] = {}  # what else its result depends on: what is in those files, how its policy is set
 
     @property
     def title(self) -> str:
@@ -81,3 +84,16 @@ class Reproduction(Struct, frozen=True):
     seeds: int = 10  # by default
     one_at_a_time: bool = False  # its cases are measured by the clock, and disturb each other
     takes: Mapping[str, str] = {}  # of `profiles` and `trace` those it can use, and what for
+
+
+def cases_of(chosen: Reproduction, request: Request) -> list[Case]:
+    """The cases of an evaluation, with what is in the files that they read. Raises ValueError on bad input."""
+    cases = chosen.cases(request)
+    paths = {name: path for name in chosen.takes if (path := getattr(request, name)) is not None}
+    digests = {name: digest_of_file(path) for name, path in paths.items()}
+    return [_with_digests(case, digests) for case in cases]
+
+
+def _with_digests(case: Case, digests: Mapping[str, str]) -> Case:
+    read = {f"{name}_sha256": digest for name, digest in digests.items() if case.settings.get(name) is not None}
+    return replace(case, rests_on=case.rests_on | read)

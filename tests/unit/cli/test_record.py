@@ -7,6 +7,7 @@ import pytest
 from tests.unit.cli.typed import hocket
 
 from hocket.control.ports import Header
+from hocket.policies import find
 from hocket.reports.decisions import DecisionRecord
 
 STOPPED = ("early-stopped", "attained", "hopeless")
@@ -26,6 +27,14 @@ def test_a_run_records_the_outcome_of_all_its_jobs(tmp_path):
     ended = set(jobs["number"][np.isin(jobs["verdict"], STOPPED)].tolist())
     assert ended
     assert ended == set(rows["job"][rows["ends"] == 1].tolist())
+
+
+def test_the_knobs_of_the_policy_within_a_layer_are_recorded_too(tmp_path):
+    params = ("--param", 'inner_params={"p_s": 0.4}')
+    assert hocket("simulate", "mlfs?jobs=2", "--policy", "mlfs_c", *params, "--record", str(tmp_path)).exit_code == 0
+    told = json.loads((tmp_path / "about.json").read_text())["params"]
+    assert told["inner"] == "mlf_h"
+    assert told["inner_params"] == find("mlf_h").bound({"p_s": 0.4}).settings
 
 
 @pytest.mark.parametrize("is_older", [False, True])

@@ -5,21 +5,24 @@ from math import isnan, nan
 from pathlib import Path
 
 import numpy as np
+import pytest
 from msgspec.structs import replace
 
 from hocket.control.ports import Cycle, Header
 from hocket.model.criterion import Epochs, Goal
-from hocket.model.event import EpochEnded, JobEnded
+from hocket.model.event import EpochEnded, JobEnded, ProgressReported
 from hocket.model.job import Edge, Job, Task, TaskGraph
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
-from hocket.model.view import JobView, Observation
+from hocket.model.view import RECENT_OBSERVATIONS, JobView, Observation, Use
 from hocket.policies import find
+from hocket.policies.mlfs.board import board_of
 from hocket.reports.decisions import DecisionRecord, _losses
 from hocket.reports.fates import UNKNOWN, fates
 from hocket.testing.builders import cluster, submitted
-from hocket.testing.harness import Harness
+from hocket.testing.harness import Harness, simulated
+from hocket.workloads.mlfs import mlfs_workload
 
 GRAPH = TaskGraph(
     (Task("a", Demand(1, gpu_share=0.5), 0.6), Task("b", Demand(1, gpu_share=0.25), 0.4)), (Edge("a", "b", 7.0),)
@@ -39,7 +42,7 @@ def recorded(tmp_path, *steps, nodes="2x2", **knobs):
     for events in steps:
         world.tell(*events)
         world.settle()
-    files = {path.stem: path for path in record.write(tmp_path / "out")}
+    files = {path.stem: path for path in record.write(tmp_path / "out", world.journal)}
     loaded = {name: loaded_from(files[name]) for name in ("decisions", "rows", "servers", "jobs")}
     return world, loaded, json.loads(files["about"].read_text())
 
@@ -93,10 +96,79 @@ def test_the_use_of_a_server_is_noted_when_it_changes_only(tmp_path):
     assert len(rows) == len(set(servers["node"].tolist()))
 
 
+def task_of(share):
+    return TaskGraph((Task("t", Demand(1, gpu_share=share)),))
+
+
+def test_what_a_migration_rested_on_is_recorded_as_it_was_measured(tmp_path):
+    jobs = [submitted(Job(n, tasks=task_of(share))) for n, share in (("a", 0.4), ("b", 0.3), ("c", 0.2))]
+    overloads = [ProgressReported(30.0, "a", 1, {}, Use(gpus=0.6))]
+    review = [submitted(Job("wide", sizes=(9,)), 60.0)]
+    _world, found, _about = recorded(tmp_path, jobs, overloads, review, nodes="1x1")
+    rows, servers = found["rows"], found["servers"]
+    (left,) = np.flatnonzero((rows["from_gpu"] == 0) & (rows["to_gpu"] == -1))
+    there = (rows["decision"] == rows["decision"][left]) & (rows["from_gpu"] == 0)
+    assert rows["job"][there].tolist().count(rows["job"][left]) == 1
+    assert sorted(rows["job"][there].tolist()) == [0, 1, 2]  # those that stay, too
+    stay = there & (rows["to_gpu"] == 0)
+    assert (rows["from_size"][stay] == rows["to_size"][stay]).all()
+    measured = dict(zip(rows["job"][there].tolist(), rows["gpu_load_measured"][there].tolist(), strict=True))
+    assert measured[0] == np.float32(0.6)
+    assert isnan(measured[1])
+    before = servers["decision"] <= rows["decision"][left]
+    assert servers["gpus"][before][-1] == np.float32(0.9)
+    assert servers["gpus_measured"][before][-1] == np.float32(1.1)
+
+
+def test_where_nobody_leaves_nobody_has_a_row_for_staying(tmp_path):
+    steps = [[submitted(Job(n, tasks=task_of(0.3)), at_s)] for n, at_s in (("a", 0.0), ("b", 10.0), ("c", 20.0))]
+    _world, found, _about = recorded(tmp_path, *steps, nodes="1x1")
+    assert set(found["rows"]["from_gpu"].tolist()) == {-1}
+
+
+def test_a_server_is_used_as_the_policy_that_relieves_it_has_it(tmp_path):
+    run = mlfs_workload(40, 3600.0, 3600.0, 1.0, seed=2)
+    record = DecisionRecord(Header("mlf_h", nodes=run.nodes))
+    bound = find("mlf_h").bound()
+    boards = []
+
+    def decide(snapshot):
+        boards.append(board_of(snapshot, 0.9).board.use[:, 0].copy())
+        return record.watching(bound.decide)(snapshot)
+
+    simulated(replace(bound, decide=decide), run, run.nodes)
+    record.write(tmp_path)
+    servers = loaded_from(tmp_path / "servers.npz")
+    used, differs = np.zeros(len(run.nodes)), 0
+    for decision, board in enumerate(boards):
+        of_it = servers["decision"] == decision
+        used[servers["node"][of_it]] = servers["gpus_measured"][of_it]
+        differs += int((servers["gpus"][of_it] != servers["gpus_measured"][of_it]).sum())
+        assert used == pytest.approx(board, abs=1e-6)
+    assert differs > 10
+
+
 def test_losses_are_those_that_the_job_reported():
     seen = tuple(Observation(float(e), e, {"loss": x}) for e, x in ((1, 3.0), (2, nan), (3, 2.0), (4, 1.5)))
-    assert _losses(JobView(Job("j"), 0, 0.0, observations=seen)) == (1.5, 0.5, 1.5)
+    assert _losses(JobView(Job("j"), 0, 0.0, observations=seen)) == (1.5, 0.5)
     assert all(isnan(x) for x in _losses(JobView(Job("j"), 0, 0.0)))
+
+
+def test_a_loss_falls_since_the_first_report_however_long_ago_that_was(tmp_path):
+    nodes = cluster("1x2")
+    record = DecisionRecord(Header("p", nodes=tuple(nodes)))
+    bound = find("fifo").bound({})
+    world = Harness(bound.decide, nodes, bound.order)
+    world.tell(submitted(Job("j")))
+    world.settle()
+    last = 2 * RECENT_OBSERVATIONS
+    for epoch in range(1, last + 1):  # Nothing is decided meanwhile: no view that the record sees has the first one.
+        world.tell(EpochEnded(float(epoch), "j", epoch, {"loss": nan if epoch == 1 else 1000.0 - epoch}))
+    record.add(world.snapshot, Plan(drop=tuple(world.snapshot.partitions)))
+    record.write(tmp_path, world.journal)
+    rows = loaded_from(tmp_path / "rows.npz")
+    assert rows["loss"].tolist() == [1000 - last]
+    assert rows["loss_fell_in_all"].tolist() == [last - 2]
 
 
 def test_graphs_are_kept_once_for_each_job(tmp_path):

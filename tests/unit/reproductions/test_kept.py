@@ -9,7 +9,8 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.reproductions.kept import KeptResults
+from hocket import __version__
+from hocket.reproductions.kept import KeptResults, Made
 from hocket.reproductions.reproduction import Case, Reproduction
 
 
@@ -44,13 +45,13 @@ def two_kept(tmp_path: Path) -> Path:
     path = tmp_path / "deep" / "results.jsonl"
     with kept(path, resume=False) as results:
         for case in CASES[:2]:
-            results.add(case, Gain(case.seed / 10))
+            results.add(case, Made(Gain(case.seed / 10), "these"))
     return path
 
 
 def test_a_run_that_goes_on_knows_what_was_done(two_kept: Path) -> None:
     with kept(two_kept, resume=True) as results:
-        assert [results.get(case) for case in CASES] == [Gain(0.0), Gain(0.1), None]
+        assert [results.get(case) for case in CASES] == [Made(Gain(0.0), "these"), Made(Gain(0.1), "these"), None]
 
 
 def test_a_case_with_other_settings_is_another_case(two_kept: Path) -> None:
@@ -58,13 +59,33 @@ def test_a_case_with_other_settings_is_another_case(two_kept: Path) -> None:
         assert results.get(replace(CASES[0], settings={"theta": [0.1, 0.3]})) is None
 
 
+def test_a_case_that_rests_on_something_else_is_another_case(two_kept: Path) -> None:
+    ours, theirs = (replace(CASES[2], rests_on={"trace_sha256": digest}) for digest in ("ab", "cd"))
+    with kept(two_kept, resume=True) as results:
+        results.add(ours, Made(Gain(0.3), "these"))
+    with kept(two_kept, resume=True) as results:
+        assert results.get(ours) == Made(Gain(0.3), "these")
+        assert results.get(theirs) is None
+
+
+def test_results_that_do_not_say_what_they_rest_on_are_kept_as_made_by_unknown_sources(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    case = '{"label":"mine","seed":0,"settings":{"theta":[0.1,0.2]}}'
+    path.write_text(
+        f'{{"reproduction":"paper","version":"{__version__}"}}\n{{"case":{case},"result":{{"share":0.5}}}}\n'
+    )
+    with kept(path, resume=True) as results:
+        assert results.get(CASES[0]) == Made(Gain(0.5), "")
+        assert results.get(replace(CASES[0], rests_on={"trace_sha256": "ab"})) == Made(Gain(0.5), "")
+
+
 def test_a_line_that_a_kill_cut_off_is_done_again_and_the_file_is_whole(two_kept: Path) -> None:
     two_kept.write_bytes(two_kept.read_bytes()[:-5])
     with kept(two_kept, resume=True) as results:
-        assert [results.get(case) for case in CASES] == [Gain(0.0), None, None]
-        results.add(CASES[1], Gain(0.7))
+        assert [results.get(case) for case in CASES] == [Made(Gain(0.0), "these"), None, None]
+        results.add(CASES[1], Made(Gain(0.7), "these"))
     with kept(two_kept, resume=True) as results:
-        assert results.get(CASES[1]) == Gain(0.7)
+        assert results.get(CASES[1]) == Made(Gain(0.7), "these")
 
 
 def test_a_run_that_begins_anew_puts_what_was_done_aside(two_kept: Path) -> None:

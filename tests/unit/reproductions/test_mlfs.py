@@ -71,6 +71,16 @@ def test_the_trace_is_run_once_by_all_schedulers_and_at_its_multiples_by_two(tra
         assert [c.label for c in cases if c.settings["k"] == k] == ["mlf_h", "las"]
 
 
+def test_a_case_names_all_knobs_of_its_approach(monkeypatch):
+    before = {c.label: c for c in MLFS.cases(Request((0,)))}
+    inner = before["mlfs_c"].rests_on["params"]["inner_params"]
+    assert inner == before["mlf_h"].rests_on["params"]
+    assert inner["h_r"] == 0.9
+    monkeypatch.setitem(APPROACHES, "mlf_h", replace(APPROACHES["mlf_h"], params={"h_r": 0.8}))
+    after = {c.label: c for c in MLFS.cases(Request((0,)))}
+    assert [label for label in before if before[label] != after[label]] == ["mlf_h"]
+
+
 def test_a_trace_that_cannot_be_read_is_refused_before_anything_runs(tmp_path):
     path = tmp_path / "none.csv"
     path.write_text("a,b\n1,2\n")
@@ -232,6 +242,15 @@ def test_schedulers_that_chance_may_order_are_about_equal(results):
     assert not is_better(metric, [replace(fast, jct_mean_s=199.0)], [slow])
     assert not is_better(metric, [fast, slow], [slow, fast])
     assert order(metric, {"a": [slow, slow], "b": [fast, fast], "c": [slow, slow]}, ["a", "b", "c"]) == "b < a ≈ c"
+
+
+def test_that_an_order_is_as_in_the_paper_is_said_with_what_counts_as_a_difference(results, trace):
+    remarks = MLFS.find(Request((0, 1), trace=trace), results).remarks
+    same = [r for r in remarks if "no two schedulers" in r]
+    assert same
+    for remark in same:
+        what = "chance" if remark.startswith("Figure 4") else "2 %"  # The trace is run once.
+        assert remark.endswith(f"no two schedulers stand the other way round than in the paper by more than {what}.")
 
 
 def test_what_is_assumed_is_said_and_the_trace_is_named_without_its_folder(trace):

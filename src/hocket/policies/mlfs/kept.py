@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hocket.model.capacity import Capacity, Layout
 from hocket.model.job import TaskGraph
+from hocket.model.measured import measured_share
 from hocket.model.partition import Partition
 from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.versioned import Entry, VersionedMap, VersionedQueue
@@ -34,11 +35,8 @@ _SPARE = 1024  # rows, to begin with
 
 def measured_factor(view: JobView) -> float:
     """How much more or less GPU time than asked for its tasks take, as far as that was measured."""
-    graph = view.job.tasks
-    if view.use is None or graph is None:
-        return 1.0
-    asked = sum(t.demand.gpus * t.demand.gpu_share for t in graph.tasks)
-    return max(LEAST_USE, view.use.gpus / asked) if asked and view.use.gpus else 1.0
+    share = measured_share(view)
+    return 1.0 if share is None else max(LEAST_USE, share)
 
 
 Needs = tuple[float, ...]  # of a task: GPU load, cores, memory, network

@@ -1,0 +1,67 @@
+"""`hocket reproduce --resume` says which results other sources made, and which it does not know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.typed import hocket
+
+import hocket.reproductions as reproductions
+from hocket.cli import case_run
+from hocket.reproductions import Case, Findings, Reproduction
+from hocket.reproductions.digests import our_sources
+from hocket.reproductions.kept import KeptResults, Made
+
+CASES = [Case("mine", seed) for seed in range(3)]
+PAPER = Reproduction(
+    "paper",
+    "A paper, 2020",
+    "what",
+    assumptions=lambda _request: (),
+    cases=lambda _request: CASES,
+    play=lambda case, _began, _progressed: case.seed,
+    result=int,
+    find=lambda _request, results: Findings((), (f"{sum(result for _case, result in results)} in all",)),
+    draw=lambda *_args: [],
+)
+
+
+@pytest.fixture(autouse=True)
+def paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (reproductions, case_run):
+        monkeypatch.setattr(module, "find", lambda _name: PAPER)
+
+
+def resumed(folder: Path, *sources: str) -> tuple[Any, dict[str, Any]]:
+    """What the command says when it goes on with a result of each case, by these sources."""
+    with KeptResults(folder / "results.jsonl", PAPER, resume=False) as kept:
+        for case, made_by in zip(CASES, sources, strict=True):
+            kept.add(case, Made(case.seed, made_by))
+    ran = hocket("reproduce", "paper", "--resume", "--out", str(folder))
+    assert ran.exit_code == 0, ran.output
+    return ran, json.loads((folder / "findings.json").read_text())
+
+
+def test_results_of_other_sources_are_kept_and_counted(tmp_path: Path) -> None:
+    ran, told = resumed(tmp_path, our_sources(), "others", "")
+    (line,) = [line for line in ran.stderr.splitlines() if "sources" in line]
+    assert line.startswith("hocket: 2 of 3 results ")
+    assert told["of_other_sources"] == 2
+    assert told["remarks"][0] == "3 in all"
+    assert told["remarks"][1].startswith("2 of 3 results ")
+    assert "2 of 3 results" in ran.stdout
+
+
+def test_of_results_of_these_sources_nothing_is_said(tmp_path: Path) -> None:
+    ran, told = resumed(tmp_path, *[our_sources()] * 3)
+    assert "sources" not in ran.stderr
+    assert told["of_other_sources"] == 0
+    assert told["remarks"] == ["3 in all"]
+
+
+def test_a_worker_says_with_which_sources_it_played() -> None:
+    made = case_run.CaseRun("paper", CASES[2]).carry_out(lambda _n: None, lambda _n: None)
+    assert made == Made(2, our_sources())
