@@ -122,9 +122,10 @@ def assumptions(request: Request) -> list[Assumption]:
         ),
         Assumption(
             "models",
-            "one of five by lot, cut into as many parts as GPUs were asked for; a part computes only in its turn and "
-            "asks for its part of a GPU's time, at least a quarter of it",
-            "section 4.1 for models, parts and volumes; what a task asks for is ours",
+            "one of five by lot, cut into as many parts as GPUs were asked for, and so one replica of each; a part "
+            "computes only in its turn and asks for its part of a GPU's time, at least a quarter of it",
+            "section 4.1 for models, parts and volumes; it speaks of data parallelism too, for which parts on all GPUs "
+            "leave no room; what a task asks for is ours",
         ),
         Assumption(
             "what tasks take", f"{USE[0]:g} to {USE[1]:g} times what they ask for, by job", "ours: it overloads servers"
