@@ -123,11 +123,12 @@ def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
                 found.append(f"tenant {_name(tenant)} is in partitions '{tenants[key]}' and '{pid}'")
             tenants[key] = pid
             _tenant(snapshot, plan, partition, tenant, jobs.get(tenant.job), found)
+        if partition.sharing is not _ALONE:
+            found += _shared(snapshot, partition)
         if len(partition.tenants) > 1:
             if partition.sharing is _ALONE:
                 names = ", ".join(f"'{t.job}'" for t in partition.tenants)
                 found.append(f"partition '{pid}' is for one tenant alone and has {names}")
-            found += _shared(snapshot, partition)
             old = partitions.get(pid)
             if old is not None and old.sharing is not partition.sharing and _tells_nobody(old, partition):
                 found.append(

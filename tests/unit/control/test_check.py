@@ -304,3 +304,15 @@ def test_a_newcomer_or_one_who_changes_tells_how_a_partition_is_shared_from_now_
 
 def test_an_empty_plan_breaks_nothing(snapshot: Snapshot) -> None:
     assert examine(snapshot, Plan()) == ([], snapshot.capacity)
+
+
+@pytest.mark.parametrize("sharing", [s for s in Sharing if s is not Sharing.ALONE])
+def test_a_tenant_that_may_be_joined_must_have_its_memory_too(sharing: Sharing) -> None:
+    state = State(empty([Node("n", 1, mem_mib=1000.0)]), lambda _view, _now_s: ())
+    fold(state, JobSubmitted(0.0, Job("a", demand=Demand(1, mem_mib=999.0))))
+    world = state.snapshot()
+    none = Partition("p", (Slice("n", (0,)),), (Tenant("a", (1,)),), sharing)
+    enough = Partition("p", (Slice("n", (0,), mem_mib=999.0),), (Tenant("a", (1,)),), sharing)
+    said = "the tenants of partition 'p' need 999 MiB of memory on node 'n', it has 0"
+    assert violations(world, Plan((none,), reasons={"*": "so"})) == [said]
+    assert violations(world, Plan((enough,), reasons={"*": "so"})) == []
