@@ -1,7 +1,8 @@
-"""Figures like those of the MLFS paper: 4 to 9."""
+"""Figures like those of the MLFS paper: 4 to 9, with the paper's own values as far as its text has them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,9 +27,9 @@ def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path
     small, large = by_jobs(results), by_times(results)
     files: list[Path] = []
     with drawing() as figure:
-        for name, runs, title in (
-            ("figure-4-80-gpus", small, "jobs"),
-            ("figure-5-trace", large, "times each job of the trace comes"),
+        for name, runs, title, has_paper in (
+            ("figure-4-80-gpus", small, "jobs", True),
+            ("figure-5-trace", large, "times each job of the trace comes", False),
         ):
             if not runs:
                 continue
@@ -38,6 +39,8 @@ def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path
             _distribution(panels[0], runs[at], at)
             for axes, metric in zip(panels[1:], METRICS, strict=True):
                 _metric(axes, runs, metric, title)
+                if has_paper:
+                    _paper(axes, runs, metric)
             handles, labels = panels[1].get_legend_handles_labels()
             sheet.legend(handles, labels, loc="outside lower center", ncols=len(labels))
             files += save(sheet, folder, name)
@@ -84,6 +87,21 @@ def _metric(axes: Axes, runs: dict[float, Runs], metric: Metric, title: str) -> 
     axes.set_ylim(bottom=0)
 
 
+def _paper(axes: Axes, runs: dict[float, Runs], metric: Metric) -> None:
+    """What the paper's text says, as hollow marks: at the highest load, or at the lowest and the highest."""
+    labels = _labels(runs)
+    for label, said in metric.paper.items():
+        values = [float(number) for number in re.findall(r"[\d.]+", said)]
+        if label in labels:
+            n = labels.index(label)
+            axes.plot(
+                [min(runs), max(runs)][-len(values) :], values, color=colour(n), linestyle="none",
+                marker=_MARKS[n % len(_MARKS)], markersize=7, markerfacecolor="none",
+            )  # fmt: skip
+    if metric.paper:
+        axes.annotate("hollow: the paper", (0.98, 0.02), xycoords="axes fraction", ha="right", fontsize=7)
+
+
 def _line(
     axes: Axes, sizes: Sequence[float], runs: Sequence[Sequence[Played]], value: Callable[[Played], float], n: int,
     label: str,
@@ -101,7 +119,7 @@ def _part(axes: Axes, runs: dict[float, Runs], part: Part) -> None:
     for n, (label, name) in enumerate(((part.with_it, "with"), (part.without, "without"))):
         sizes = [at for at, found in runs.items() if label in found]
         _line(axes, sizes, [runs[at][label] for at in sizes], part.value, n, name)
-    axes.set_title(part.what, loc="left")
+    axes.set_title(f"{part.what}\n(the paper: {part.paper})", loc="left")
     axes.set_xlabel("jobs")
     axes.set_ylim(bottom=0)
     axes.legend()
