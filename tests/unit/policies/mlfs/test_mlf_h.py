@@ -246,10 +246,10 @@ def test_of_several_that_have_waited_long_enough_room_is_kept_for_the_longest():
 
 
 def test_quotas_count_every_task():
-    run = workload(run_of(chain("a", 3, 0.3, owner="ana")), owners=[Owner("ana", max_gpus=2)])
-    assert simulated(bound(), run, cluster("1x4")).left == ("a",)
-    run = workload(run_of(chain("a", 3, 0.3, owner="ana")), owners=[Owner("ana", max_gpus=3)])
-    assert simulated(bound(), run, cluster("1x4")).left == ()
+    runs = [run_of(chain(name, 2, 0.3, owner="ana"), 0.0, 30.0) for name in ("a", "b")]
+    for quota, ends_s in ((3, 60.0), (4, 30.0)):  # after the other, or beside it
+        ran = simulated(bound(), workload(*runs, owners=[Owner("ana", max_gpus=quota)]), cluster("1x4"))
+        assert ran.ended["b"][0] == pytest.approx(ends_s)
 
 
 def test_no_two_copies_share_a_server():
