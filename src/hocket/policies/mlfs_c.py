@@ -18,7 +18,6 @@ from hocket.model.plan import Plan, Verdict
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
 from hocket.policies.registry import LayerParams, policy
 
 _LEVELS = list(Stop)  # from what ends least to what ends most
@@ -157,7 +156,6 @@ def _stoppable(snapshot: Snapshot, looked_s: float) -> tuple[list[JobView], list
 def somebody_waits(snapshot: Snapshot, plan: Plan) -> bool:
     """Does a job, or a task of one, wait once the plan holds? Those that only a quota keeps waiting do not count."""
     jobs, present = snapshot.jobs.data(), snapshot.partitions.data()
-    gate = Draft(snapshot) if snapshot.owners.data() else None
     touched = {*plan.drop, *(p.id for p in plan.put)}
     given: dict[str, set[str]] = {}  # job → its tasks in partitions that the plan puts
     for partition in plan.put:
@@ -167,7 +165,7 @@ def somebody_waits(snapshot: Snapshot, plan: Plan) -> bool:
         view = jobs[entry[-1]]
         if view.verdict or entry[-1] in plan.ends or not _lacks(view, given.get(entry[-1], _NO_TASKS)):
             continue
-        if gate is None or gate.within_quota(view.job, view.job.sizes[0]):
+        if not snapshot.over_quota(view):
             return True
     for entry in snapshot.placed:
         view = jobs[entry[-1]]

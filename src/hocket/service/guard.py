@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from hocket.control.controller import Excuse
+from hocket.control.journal.stored import ENCODER
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.registry import BoundPolicy
-
-_ENCODER = msgspec.msgpack.Encoder()  # as journals do it
 
 
 def guarded(policy: BoundPolicy, excuse: Excuse) -> BoundPolicy:
@@ -28,7 +26,7 @@ def guarded(policy: BoundPolicy, excuse: Excuse) -> BoundPolicy:
     def decided(snapshot: Snapshot) -> Plan:
         plan = decide(snapshot)
         try:
-            _ENCODER.encode(plan)
+            ENCODER.encode(plan)
         except (TypeError, ValueError, OverflowError) as error:
             raise TypeError(f"its plan cannot be written down: {error}") from error
         return plan

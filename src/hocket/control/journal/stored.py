@@ -18,7 +18,7 @@ STATES = 2  # saved ones that are kept: should one be damaged, there is another
 CHECKSUMS = 2  # the format that brought them, and all that a controller needs to go on with a journal
 
 # Not JSON, which has no word for the NaN that a diverging job reports. Maps keep their order: a plan is adopted in it.
-_ENCODER = msgspec.msgpack.Encoder()
+ENCODER = msgspec.msgpack.Encoder()  # What it cannot encode, no journal keeps.
 _DECODER = msgspec.msgpack.Decoder(Cycle)
 
 
@@ -124,7 +124,7 @@ class StoredJournal(ABC):
 
     def _row(self, number: int, cycle: Cycle) -> Row:
         try:
-            value = _ENCODER.encode(cycle)
+            value = ENCODER.encode(cycle)
         except (TypeError, ValueError, OverflowError) as error:  # A policy may put anything into its memo.
             raise JournalError(f"journal '{self.name}' cannot keep cycle {number}: {one_line(error)}") from error
         return number, value, checksum(number, value)

@@ -5,8 +5,13 @@ from tests.unit.executors.agents.test_executor import World
 
 
 @pytest.fixture
-def world(tmp_path):
-    found = World(tmp_path / "journal.db")
+def kind_of_world():
+    return World
+
+
+@pytest.fixture
+def world(tmp_path, kind_of_world):
+    found = kind_of_world(tmp_path / "journal.db")
     found.hello()
     yield found
     found.engine.close()

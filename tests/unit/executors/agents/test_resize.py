@@ -44,11 +44,8 @@ def newcomer(name="b", **fields):
 
 
 @pytest.fixture
-def world(tmp_path):
-    found = Resizing(tmp_path / "journal.db")
-    found.hello()
-    yield found
-    found.engine.close()
+def kind_of_world():
+    return Resizing
 
 
 @pytest.fixture
