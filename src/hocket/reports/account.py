@@ -19,8 +19,7 @@ from typing import Any
 from msgspec import Struct
 
 from hocket.control.ports import Cycle, Header
-from hocket.model import criterion as criteria
-from hocket.model.criterion import Criterion, RunTime
+from hocket.model.criterion import RunTime
 from hocket.model.event import (
     EpochEnded,
     Event,
@@ -42,6 +41,7 @@ from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Verdict
 from hocket.model.resources import Node, Slice
 from hocket.model.view import NO_COSTS, Costs
+from hocket.reports.goals import deadline_met, goal_met, sought
 
 
 class JobRecord(Struct, frozen=True, gc=False):
@@ -376,7 +376,7 @@ class _Book:
     def _rare(self, event: Event, now_s: float) -> None:
         if isinstance(event, EpochEnded | ProgressReported):
             job = self.live.get(event.job)
-            if job is not None and _goal(job.job) is not None:
+            if job is not None and sought(job.job) is not None:
                 _observe(job, event)
         elif isinstance(event, JobResized | JobMoved):
             moved = isinstance(event, JobMoved)
@@ -462,36 +462,13 @@ def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float) -> J
         live.starts,
         sum(ran_as.replicas) if ran_as is not None else 0,
         verdict,
-        None if job.deadline_s is None else _deadline_met(live, ended_s, verdict),
-        None if _goal(job) is None else _goal_met(live, verdict, now_s),
+        None if job.deadline_s is None else deadline_met(job, live.submitted_s, ended_s, verdict),
+        None if sought(job) is None else goal_met(job, verdict, live.history, live.epoch, now_s - live.submitted_s),
     )
 
 
-def _deadline_met(live: _Live, ended_s: float | None, verdict: str) -> bool:
-    deadline_s = live.job.deadline_s
-    if deadline_s is None or ended_s is None or verdict == Verdict.FAILED:
-        return False
-    return ended_s - live.submitted_s <= deadline_s
-
-
-def _goal(job: Job) -> Criterion | None:
-    return job.target if job.criterion is None else job.criterion
-
-
-def _goal_met(live: _Live, verdict: str, now_s: float) -> bool | None:
-    """By verdict, or by its last report: a job may end by itself in the moment in which it gets there."""
-    criterion = _goal(live.job)
-    if criterion is None or isinstance(criterion, RunTime):
-        return None
-    if verdict == Verdict.ATTAINED:
-        return True
-    if not live.history:
-        return False
-    return criteria.judge(criterion, live.history, live.epoch, now_s - live.submitted_s) == "attained"
-
-
 def _observe(live: _Live, event: EpochEnded | ProgressReported) -> None:
-    criterion = _goal(live.job)
+    criterion = sought(live.job)
     live.epoch = max(live.epoch, event.epoch)
     if isinstance(criterion, RunTime) or criterion is None or criterion.metric not in event.metrics:
         return
