@@ -66,7 +66,7 @@ class Snapshot(Struct, frozen=True):
         """The only dice a policy may throw: the same for the same decision, or for the same job, of the same run."""
         return Random(f"{self.seed}/{self.decision}" if view is None else f"{self.seed}/job/{view.number}")
 
-    def over_quota(self, view: JobView) -> str:
+    def short_of_quota(self, view: JobView) -> str:
         """Why a waiting job may have nothing as its owner's quota stands; empty if it may, or has a place."""
         job = view.job
         owner = self.owners.get(job.owner)

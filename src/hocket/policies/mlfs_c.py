@@ -165,7 +165,7 @@ def somebody_waits(snapshot: Snapshot, plan: Plan) -> bool:
         view = jobs[entry[-1]]
         if view.verdict or entry[-1] in plan.ends or not _lacks(view, given.get(entry[-1], _NO_TASKS)):
             continue
-        if not snapshot.over_quota(view):
+        if not snapshot.short_of_quota(view):
             return True
     for entry in snapshot.placed:
         view = jobs[entry[-1]]

@@ -120,7 +120,7 @@ def _stuck(simulation: Simulation) -> tuple[str, ...]:
     unplaced = any(v.job.tasks is not None for v in shown) and not _places_tasks(simulation)
     lines = []
     for view in shown:
-        why = simulation.final.over_quota(view) or view.reason
+        why = simulation.final.short_of_quota(view) or view.reason
         if not why:
             why = (_IN_TASKS if unplaced and view.job.tasks is not None else of_all) or "no reason given"
         lines.append(f"'{view.job.id}' is {view.state}: {why}")

@@ -52,7 +52,7 @@ def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
 def _reason(record: Record, view: JobView | None, snapshot: Snapshot, queue_reason: str) -> str:
     if view is None:
         return record.reason
-    return snapshot.over_quota(view) or view.reason or queue_reason or "waits: there is no room for it yet"
+    return snapshot.short_of_quota(view) or view.reason or queue_reason or "waits: there is no room for it yet"
 
 
 def state_of(record: Record, view: JobView | None) -> str:
@@ -135,7 +135,7 @@ def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
         if view.held is not None:
             waits_for = view.reason
             expected_s = view.held_until_s - now_s if view.held_until_s is not None else None
-        elif snapshot.over_quota(view):
+        elif snapshot.short_of_quota(view):
             waits_for = "room in the quota of its owner"
         else:
             waits_for, expected_s = _room(view, snapshot, now_s)

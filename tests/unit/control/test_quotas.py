@@ -107,7 +107,7 @@ def asked(name: str, *events: Event) -> Harness:
 
 def reasons(harness: Harness) -> dict[str, str]:
     snapshot = harness.snapshot
-    return {view.id: reason for view in snapshot.jobs.values() if (reason := snapshot.over_quota(view))}
+    return {view.id: reason for view in snapshot.jobs.values() if (reason := snapshot.short_of_quota(view))}
 
 
 @pytest.mark.parametrize("name", ["fifo", "las", "fair", "harmony"])
