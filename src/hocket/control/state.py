@@ -133,7 +133,7 @@ class State:
             if view.held:
                 self.note_follower(view.job)
         self.holders: dict[str, set[str]] | None = None  # partition → jobs that hold it or will; kept once asked for
-        self.shifting: list[tuple[float, str]] = []  # (when, job) whose rank changes then; stale ones do no harm
+        self.shifting: list[tuple[float, str]] = []  # (when, job) whose rank changes then; stale ones are passed over
         self.shift_s: dict[str, float] = {}  # the last of them by job
         if shifts is not None:
             for view in self.jobs.live.values():
@@ -230,8 +230,9 @@ class State:
         shifting, now_s = self.shifting, self.now_s
         while shifting and shifting[0][0] <= now_s:
             at_s, job_id = heappop(shifting)
-            if self.shift_s.get(job_id) == at_s:
-                del self.shift_s[job_id]
+            if self.shift_s.get(job_id) != at_s:
+                continue  # Whether a stale one is still here, the asking for moments decides: it must mean nothing.
+            del self.shift_s[job_id]
             view = self.jobs.live.get(job_id)
             if view is None or not view.size:
                 continue

@@ -5,6 +5,7 @@ import pytest
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
+from hocket.control.replay import replay
 from hocket.control.state import empty
 from hocket.model.action import Pause, Start
 from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted
@@ -54,3 +55,26 @@ def test_a_moment_foreseen_for_a_job_that_is_over_wakes_nobody():
     assert controller.next_timer_s() == pytest.approx(10.0), "a would fall behind the one that waits"
     assert controller.cycle(6.0, [JobEnded(6.0, "a")]) == []
     assert controller.next_timer_s() == pytest.approx(12.0), "b will"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_whether_somebody_asks_for_the_next_moment_changes_no_decision(waits):
+    """A live controller does so after each cycle, a replay never; a start that took its time left a moment behind."""
+    policy = find("las").bound({"levels_gpu_s": [10.0]})
+    journal = MemoryJournal(Header("las", nodes=(Node("n", 2),)))
+    controller = Controller(empty(journal.header.nodes), policy.decide, policy.order, journal, **policy.needs)
+
+    def cycle(*events):
+        if waits:
+            controller.next_timer_s()
+        return controller.cycle(events[-1].at_s, events)
+
+    cycle(JobSubmitted(0.0, Job("a")), JobSubmitted(0.0, Job("other")))
+    cycle(JobStarted(0.05, "a"))
+    cycle(JobStarted(4.0, "other"))
+    cycle(JobSubmitted(5.0, Job("b")))
+    assert controller.next_timer_s() == pytest.approx(10.05)
+    # Below a rounding before the moment, and after the one that was foreseen when the job was told to start.
+    assert cycle(EpochEnded(10.0495, "other", 1, {})) == []
+    assert [action.job for action in cycle(EpochEnded(10.05, "other", 2, {}))] == ["a"]
+    assert replay(journal.header, journal, policy).difference is None
