@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import lzma
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from hocket.control.controller import Controller
 from hocket.control.journal import JournalError, MemoryJournal, SqliteJournal
-from hocket.control.ports import Cycle
+from hocket.control.ports import Cycle, Header
 from hocket.control.replay import PolicyBrokeError, Replay, encoded, replay
-from hocket.executors.simulated import parse_beliefs, simulate
+from hocket.control.state import empty
+from hocket.executors.simulated import SimulatedExecutor, parse_beliefs, simulate
 from hocket.model.event import JobSubmitted
 from hocket.model.job import Job
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
+from hocket.model.view import Costs
 from hocket.policies import find, policies
 from hocket.policies.registry import BoundPolicy
 from hocket.workloads.cluster import parse_cluster
@@ -65,6 +69,36 @@ def test_every_policy_decides_again_as_it_did(name: str, beliefs: str) -> None:
     found = replay(journal.header, journal, bound)
     assert found == Replay(len(journal), sum(1 for cycle in journal if cycle.plan is not None))
     assert found.decisions > 20
+
+
+def ran_off_beat(name: str, seed: int) -> tuple[MemoryJournal, BoundPolicy]:
+    """A run with a clock like a live one's: moments come early, late, or unasked for, and switches take their time."""
+    dice = Random(f"{name}/{seed}")
+    bound, nodes, whole = find(name).bound(), parse_cluster("4x4"), demo(5)
+    costs = Costs(*(dice.choice((0.0, 0.01, 0.05, 1.0)) for _step in Costs.__struct_fields__))
+    submissions = tuple(replace(s, truth=replace(s.truth, costs=costs)) for s in whole.submissions)
+    workload = Workload("demo", submissions, owners=whole.owners, faults=(Fault(4000.0, "n002", 6000.0),))
+    journal = MemoryJournal(Header(name, bound.settings, tuple(nodes), seed))
+    controller = Controller(empty(nodes, seed), bound.decide, bound.order, journal, **bound.needs)
+    executor = SimulatedExecutor(
+        workload, nodes, seed=seed, beliefs=parse_beliefs("noisy:0.3"), noise=0.2, until_s=9000.0
+    )
+    while True:
+        until_s = controller.next_timer_s() if dice.random() < 0.9 else None
+        if until_s is not None and dice.random() < 0.5:
+            until_s = max(until_s + dice.choice((-2e-3, -1e-3, -5e-4, -1e-6, 1e-6, 0.05, 0.1)), executor.now_s)
+        moment = executor.wait(until_s)
+        if moment is None:
+            return journal, bound
+        executor.apply(controller.cycle(*moment))
+
+
+@pytest.mark.parametrize("name", sorted(policies()))
+def test_a_run_whose_moments_come_early_or_late_is_decided_again_as_it_was(name: str) -> None:
+    has_moments_of_ranks = find(name).bound().shifts is not None
+    for seed in range(40 if has_moments_of_ranks else 5):
+        journal, bound = ran_off_beat(name, seed)
+        assert replay(journal.header, journal, bound).difference is None, seed
 
 
 def changed(bound: BoundPolicy, at: int, change: Any) -> BoundPolicy:
