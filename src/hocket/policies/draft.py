@@ -314,9 +314,14 @@ class Draft:
         return gpus
 
     def resize(self, view: JobView, size: int, reason: str, boundary: Boundary = NOW) -> bool:
-        """Give a placed job another size, on the nodes it has as far as it can; False when that does not fit."""
+        """Give a placed job another size, on the nodes it has as far as it can; False when that does not fit.
+
+        Nor does it where it shares: others have the same slices.
+        """
         pid = view.partitions[0] if view.partitions else view.job.id  # the latter if this draft started it
         old = self._put.get(pid) or self.snapshot.partitions[pid]
+        if len(old.tenants) > 1:
+            return False
         before = self.capacity
         self.capacity = self.capacity.give(old.slices)
         places = self._near(view.job, old, size)

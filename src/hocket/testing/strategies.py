@@ -266,10 +266,7 @@ def chaos(snapshot: Snapshot) -> Plan:
 
 
 def sharing_chaos(snapshot: Snapshot) -> Plan:
-    """Chaos in which jobs also join others, in every way in which a partition can be shared.
-
-    For laws of the state: `snapshots` leaves it out, for some policies expect no partitions but those they would make.
-    """
+    """Chaos in which jobs also join others, in every way in which a partition can be shared."""
     plan, dice = chaos(snapshot), Random(f"sharing/{snapshot.seed}/{snapshot.decision}")
     for partition in snapshot.partitions_of(plan):
         if len(partition.tenants) == 1 and partition.id.startswith(_SHARED) and dice.random() < 0.3:
@@ -305,7 +302,7 @@ def snapshots(draw: st.DrawFn, bound: BoundPolicy, most: int = 25) -> list[Snaps
     """The last states of a history in which the policy may be asked, reached by itself or by dice."""
     cluster = draw(nodes())
     steps = draw(histories(cluster, most))
-    decide = bound.decide if draw(st.booleans()) else chaos
+    decide = draw(st.sampled_from((bound.decide, chaos, sharing_chaos)))
     harness = Harness(decide, cluster, bound.order, seed=draw(st.integers(0, 3)), shifts=bound.shifts)
     play(harness, steps, cluster)
     return [snapshot for snapshot, _plan in harness.asked[-8:]] + [harness.snapshot]

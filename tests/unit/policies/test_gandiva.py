@@ -1,9 +1,14 @@
 """Gandiva: first come, affinity, and moving off GPUs that are overloaded."""
 
+from msgspec.structs import replace
+
+from hocket.control.check import violations
 from hocket.model.action import Move, Pause, Start
 from hocket.model.event import EpochEnded, OwnerSet, ProgressReported
 from hocket.model.job import Owner, Task, TaskGraph
-from hocket.model.resources import Demand, Node
+from hocket.model.partition import Partition, Sharing, Tenant
+from hocket.model.plan import Plan
+from hocket.model.resources import Demand, Node, Slice
 from hocket.model.view import Use
 from hocket.policies import find
 from hocket.testing.builders import cluster, job, submitted
@@ -121,3 +126,18 @@ def test_a_gpu_within_its_load_keeps_its_tasks():
     harness.tell(at_s=300)
     assert (gpus_of(harness, "a"), gpus_of(harness, "b")) == before
     assert not [a for a in harness.log if isinstance(a, Move)]
+
+
+def test_whole_jobs_that_another_policy_stacked_are_no_tasks():
+    def stacked(snapshot):
+        there = Partition("two/0", (Slice("n0", (0,)),), (Tenant("a", (1,)), Tenant("b", (1,))), Sharing.STACKED)
+        return Plan((there,), reasons={"a": "shares", "b": "shares"}) if not snapshot.partitions else Plan()
+
+    harness = Harness(stacked, cluster("1x2"))
+    share = {"demand": Demand(1, gpu_share=0.5)}
+    harness.tell(submitted(replace(job("a"), **share)), submitted(replace(job("b"), **share)))
+    harness.settle()
+    harness.tell(submitted(job("c"), 5.0))
+    plan = find("gandiva").bound().decide(harness.snapshot)
+    assert violations(harness.snapshot, plan) == []
+    assert [p.slices for p in plan.put] == [(Slice("n0", (1,)),)]

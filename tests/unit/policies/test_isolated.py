@@ -1,3 +1,4 @@
+from hocket.control.check import violations
 from hocket.model.curve import Beliefs, Curve, Point
 from hocket.model.event import JobEnded, JobSubmitted
 from hocket.model.job import Kind
@@ -56,3 +57,14 @@ def test_naive_puts_jobs_together_by_lot():
 
     assert len({frozenset(pairs(seed)) for seed in range(12)}) > 3
     assert pairs(1) == pairs(1)
+
+
+def test_jobs_that_another_policy_put_together_are_left_as_they_are():
+    h = Harness.of(find("naive").bound({"machines": 4}), MACHINES, seed=1)
+    h.tell(told("a", 10.0, 5.0), told("b", 10.0, 5.0))
+    h.settle()
+    (shared,) = h.snapshot.partitions.values()
+    assert len(shared.tenants) == 2
+    plan = find("isolated").bound().decide(h.snapshot)
+    assert violations(h.snapshot, plan) == []
+    assert not plan.put, "four machines are free, but those who share do not grow"

@@ -58,4 +58,4 @@ def gpu_name(node: str, gpu: int) -> str:
 
 def is_gpu(partition: Partition) -> bool:
     """Is this the partition of a GPU that runs tasks?"""
-    return partition.sharing is Sharing.STACKED and "/" in partition.id
+    return partition.sharing is Sharing.STACKED and "/" in partition.id and all(t.task for t in partition.tenants)
