@@ -51,6 +51,19 @@ def await_true(db: Any, question: str) -> None:
         assert monotonic() < deadline_s, question
 
 
+def test_a_holder_that_is_about_to_go_is_waited_for(database: str) -> None:
+    """A controller is stopped and started again at once: the server sees later that the first is gone."""
+    first = held(database)
+    first.append(cycle(1))
+    going = threading.Timer(0.3, first.close)
+    going.start()
+    second = held(database)
+    going.join()
+    second.append(cycle(2))
+    second.close()
+    assert numbers(database) == [1.0, 2.0]
+
+
 def numbers(url: str) -> list[float]:
     journal = open_to_read(url)
     try:

@@ -42,6 +42,7 @@ ON CONFLICT (n) DO UPDATE SET value = excluded.value, crc = excluded.crc
 _LOCK = 0x686F636B << 32  # of advisory locks, ours; the rest is the table's own number
 _CREATE_LOCK = _LOCK  # no table has the number 0
 _RETRY_S = 0.1
+_LEAVING_S = 2.0  # how long a server may take to see that a session is over, and let go of its lock
 
 # Both sides shall notice within seconds that the other is gone, or a dead host would keep its lock for hours.
 _ALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
@@ -136,9 +137,12 @@ class PostgresqlJournal(StoredJournal):
         return db
 
     def _hold(self, db: Connection) -> None:
-        if not self._try_lock(db):
-            (kept,) = _one(db, "SELECT holder FROM hocket_writer")
-            raise JournalHeld(f"journal '{self.name}' is held by {holder.named(kept)}; one controller at a time")
+        until_s = monotonic() + _LEAVING_S
+        while not self._try_lock(db):
+            if monotonic() > until_s:
+                (kept,) = _one(db, "SELECT holder FROM hocket_writer")
+                raise JournalHeld(f"journal '{self.name}' is held by {holder.named(kept)}; one controller at a time")
+            sleep(_RETRY_S)
 
     def _try_lock(self, db: Connection) -> bool:
         return _one(db, "SELECT pg_try_advisory_lock(%s + 'hocket_cycle'::regclass::oid::bigint)", _LOCK) == (True,)
