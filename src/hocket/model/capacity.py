@@ -159,6 +159,18 @@ class Capacity(Struct, eq=False):
             changed = now.changed_since(since._amounts)
         return {i: now[i] for i in (range(len(self.layout.nodes)) if changed is None else changed)}
 
+    def changed_since(self, older: Capacity | None) -> Iterable[int]:
+        """The indexes of the nodes of which something else is free than in an older capacity; all if nobody knows."""
+        if older is None or older.layout is not self.layout:
+            return range(len(self.layout.nodes))
+        changed, width = set(self.amounts(since=older)), self.layout.width
+        gpus = self._mask ^ older._mask
+        while gpus:
+            i = ((gpus & -gpus).bit_length() - 1) // width
+            changed.add(i)
+            gpus &= ~(self.layout.ones << i * width)
+        return sorted(changed)
+
     @property
     def free_mask(self) -> int:
         """Free GPUs as bits, `layout.width` for each node."""

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
-from math import sqrt
 from typing import Annotated, Any
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from hocket.model.capacity import Free
 from hocket.model.criterion import Goal, judge
 from hocket.model.job import Stop
-from hocket.model.partition import Tenant
+from hocket.model.partition import Partition
 from hocket.model.plan import Plan, Verdict
-from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.load_watch import LoadWatch, lacks, tasks_in, watching
 from hocket.policies.registry import LayerParams, policy
 
 _LEVELS = list(Stop)  # from what ends least to what ends most
-_NO_TASKS: frozenset[str] = frozenset()
 
 
 class LoadControl(LayerParams, frozen=True):
@@ -50,15 +47,23 @@ def decide(snapshot: Snapshot, inner: Callable[[Snapshot], Plan], params: LoadCo
     """
     mine, theirs = _memos(snapshot.memo)
     plan = inner(replace(snapshot, memo=theirs))
+    with watching(snapshot) as watch:
+        return _controlled(snapshot, plan, mine, watch, params)
+
+
+def _controlled(snapshot: Snapshot, plan: Plan, mine: dict[str, Any], watch: LoadWatch, params: LoadControl) -> Plan:
+    """The plan of the inner policy, and the ends of those who have, or cannot have, what their users want."""
     changed = {t.job for p in plan.put for t in p.tenants} | _dropped(snapshot, plan)
-    fresh, others = _stoppable(snapshot, mine["at_s"])
     are_changed = any(snapshot.jobs[j].job.may_stop for j in changed)
-    may_lower = any(v.job.may_lower is not Stop.FIXED for v in (*fresh, *others))
+    may_lower = bool(watch.lowerable)
     room = [snapshot.capacity.gpus, snapshot.placed.count, snapshot.capacity.up.bit_count()]
-    is_loaded = mine["loaded"] if room == mine["room"] else may_lower and mean_load(snapshot) > params.overload
-    is_overloaded = may_lower and (is_loaded or somebody_waits(snapshot, plan))
-    if is_overloaded and not mine["overloaded"]:
-        fresh += others  # More may end them now than when they reported.
+    is_loaded = (
+        mine["loaded"] if room == mine["room"] else may_lower and watch.mean_load(snapshot.capacity) > params.overload
+    )
+    is_overloaded = may_lower and (is_loaded or somebody_waits(snapshot, plan, watch.lacking))
+    fresh = _in_line(snapshot, watch.reported_since(mine["at_s"]))
+    if is_overloaded and not mine["overloaded"]:  # More may end the others now than when they reported.
+        fresh += _in_line(snapshot, watch.reported.keys() - {view.job.id for view in fresh})
     ends: dict[str, str] = {}
     reasons = dict(plan.reasons)
     looked_s = snapshot.now_s
@@ -74,7 +79,7 @@ def decide(snapshot: Snapshot, inner: Callable[[Snapshot], Plan], params: LoadCo
     mine |= {"loaded": is_loaded, "room": room if may_lower and not changed else []}
     # What the plan changes counts as load in the next cycle.
     again_s = snapshot.now_s if are_changed or (may_lower and changed) else plan.wake.at_s
-    watches = bool(fresh or others) or are_changed
+    watches = bool(watch.reported) or are_changed
     wake = replace(plan.wake, arrival=True, epoch=True, at_s=again_s) if watches else plan.wake
     memo = {"inner": plan.memo, "load_control": mine}
     return replace(plan, ends=plan.ends | ends, reasons=reasons, wake=wake, memo=memo)
@@ -140,66 +145,36 @@ def with_leaps(chance: float, epoch: int, last: int, leaps: float) -> float:
     return 1.0 - (1.0 - chance) * nothing_leaps
 
 
-def _stoppable(snapshot: Snapshot, looked_s: float) -> tuple[list[JobView], list[JobView]]:
-    """Placed jobs that may end before their time, ever: those that have reported since, and the others."""
-    jobs = snapshot.jobs.data()
-    fresh: list[JobView] = []
-    others: list[JobView] = []
-    for entry in snapshot.placed:
-        view = jobs[entry[-1]]
-        if view.job.may_stop and not view.verdict:
-            seen = view.observations
-            (fresh if seen and seen[-1].at_s >= looked_s else others).append(view)
-    return fresh, others
+def _in_line(snapshot: Snapshot, jobs: Iterable[str]) -> list[JobView]:
+    """These jobs, in the inner policy's order."""
+    known = snapshot.jobs.data()
+    return sorted((known[job_id] for job_id in jobs), key=lambda view: (view.rank, view.number))
 
 
-def somebody_waits(snapshot: Snapshot, plan: Plan) -> bool:
-    """Does a job, or a task of one, wait once the plan holds? Those that only a quota keeps waiting do not count."""
+def somebody_waits(snapshot: Snapshot, plan: Plan, lacking: AbstractSet[str]) -> bool:
+    """Does a job, or a task of one, wait once the plan holds? Those that only a quota keeps waiting do not count.
+
+    `lacking` are the placed jobs of which a task waits before the plan.
+    """
     jobs, present = snapshot.jobs.data(), snapshot.partitions.data()
     touched = {*plan.drop, *(p.id for p in plan.put)}
-    given: dict[str, set[str]] = {}  # job → its tasks in partitions that the plan puts
+    put_for: dict[str, list[Partition]] = {}  # job → partitions that the plan puts it into
     for partition in plan.put:
-        for tenant in partition.tenants:
-            given.setdefault(tenant.job, set()).add(_name(tenant))
+        for job_id in {tenant.job for tenant in partition.tenants}:
+            put_for.setdefault(job_id, []).append(partition)
     for entry in snapshot.waiting:
         view = jobs[entry[-1]]
-        if view.verdict or entry[-1] in plan.ends or not _lacks(view, given.get(entry[-1], _NO_TASKS)):
+        if view.verdict or entry[-1] in plan.ends or not lacks(view, tasks_in(entry[-1], put_for.get(entry[-1], ()))):
             continue
         if not snapshot.short_of_quota(view):
             return True
-    for entry in snapshot.placed:
-        view = jobs[entry[-1]]
-        if (view.job.tasks is None and not touched) or entry[-1] in plan.ends:
-            continue
+    changed = {t.job for p in touched if p in present for t in present[p].tenants} | put_for.keys()
+    for job_id in changed - plan.ends.keys():
+        view = jobs[job_id]
         kept = [present[p] for p in view.partitions if p not in touched]
-        has = {_name(t) for p in kept for t in p.tenants if t.job == entry[-1]}
-        if _lacks(view, has | given.get(entry[-1], _NO_TASKS)):
+        if view.partitions and lacks(view, tasks_in(job_id, (*kept, *put_for.get(job_id, ())))):
             return True
-    return False
-
-
-def _name(tenant: Tenant) -> str:
-    """Of its task; a copy of a task stands for it. A job in one piece has one without a name."""
-    return tenant.task.partition("#")[0]
-
-
-def _lacks(view: JobView, has: AbstractSet[str]) -> bool:
-    """Is a job that has places for these tasks short of one?"""
-    return len(has) < (1 if view.job.tasks is None else len(view.job.tasks.tasks))
-
-
-def mean_load(snapshot: Snapshot) -> float:
-    """How loaded the nodes are that are up, on average."""
-    up = [view.node for view in snapshot.nodes.values() if view.up]
-    return sum(load(node, snapshot.capacity[node.id]) for node in up) / len(up) if up else 0.0
-
-
-def load(node: Node, free: Free) -> float:
-    """How loaded a node is by plan: the root mean square over the resources it has, so that 1 is all of all."""
-    left = (free.gpus.bit_count(), free.cores, free.mem_mib, free.net_mbps)
-    has = (node.gpus, node.cores, node.mem_mib, node.net_mbps)
-    used = [1.0 - amount / total for amount, total in zip(left, has, strict=True) if total > 0]
-    return sqrt(sum(u * u for u in used) / len(used)) if used else 0.0
+    return not lacking <= changed | plan.ends.keys()
 
 
 def _dropped(snapshot: Snapshot, plan: Plan) -> set[str]:

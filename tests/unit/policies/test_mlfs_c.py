@@ -16,7 +16,8 @@ from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Verdict
 from hocket.model.resources import Demand, Slice
 from hocket.policies import PolicyError, UnknownPolicy, find
-from hocket.policies.mlfs_c import LoadControl, load, mean_load, somebody_waits, verdict, with_leaps
+from hocket.policies.load_watch import LoadWatch, load
+from hocket.policies.mlfs_c import LoadControl, somebody_waits, verdict, with_leaps
 from hocket.reports.account import account
 from hocket.testing import laws
 from hocket.testing import strategies as some
@@ -44,6 +45,12 @@ def trained(harness, epochs, curve=fast, target=TARGET, **more):
         if "a" in harness.snapshot.jobs and not harness.snapshot.jobs["a"].verdict:
             harness.tell(EpochEnded(harness.now_s + 60, "a", epoch, {"acc": curve(epoch)}))
     return harness
+
+
+def watched(snapshot) -> LoadWatch:
+    watch = LoadWatch()
+    watch.follow(snapshot)
+    return watch
 
 
 def ended(harness) -> list[str]:
@@ -144,7 +151,7 @@ def test_the_load_is_worked_out_anew_after_a_plan_that_swaps_jobs():
     run.tell(JobAsked(3703.0, "heavy", Wish.STOP))
     run.settle()
     assert list(run.snapshot.jobs) == ["a", "light"]
-    assert mean_load(run.snapshot) < 0.9
+    assert watched(run.snapshot).mean_load(run.snapshot.capacity) < 0.9
     run.tell(EpochEnded(3710.0, "a", 3, {"acc": 0.9}))
     assert ended(run) == ["heavy stopped"]
 
@@ -169,7 +176,7 @@ def waits(jobs, before, plan) -> bool:
     run = Harness(lambda _s: plans.pop(0) if plans else Plan(reasons={}), cluster("1x2"))
     run.tell(*map(submitted, jobs))
     run.settle()
-    return somebody_waits(run.snapshot, plan)
+    return somebody_waits(run.snapshot, plan, watched(run.snapshot).lacking)
 
 
 def test_who_waits_for_its_owners_quota_makes_no_overload():
@@ -179,10 +186,10 @@ def test_who_waits_for_its_owners_quota_makes_no_overload():
     )
     run.settle()
     assert [entry[-1] for entry in run.snapshot.waiting] == ["b"]
-    assert not somebody_waits(run.snapshot, Plan())
+    assert not somebody_waits(run.snapshot, Plan(), set())
     run.tell(submitted(job("c", 9, owner="other"), run.now_s), submitted(job("d", 8, owner="other"), run.now_s))
     run.settle()
-    assert somebody_waits(run.snapshot, Plan())
+    assert somebody_waits(run.snapshot, Plan(), set())
 
 
 def test_a_task_that_a_plan_turns_out_waits():

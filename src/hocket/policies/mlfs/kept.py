@@ -1,15 +1,14 @@
 """What was worked out of values that are still there: columns of the queue, and of the tasks on every GPU.
 
 The queue, partitions and measurements are values, so that of the very same ones the same is true: only what changed
-since the last decision is looked at. Nothing here decides anything. Whatever snapshot comes, the columns are
-those of that snapshot, the same as from an empty start; `forget` makes it one. Whoever works with a set of columns has
-taken it out, so that decisions in several threads do not meet.
+since the last decision is looked at. Whatever snapshot comes, the columns are those of that snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from hocket.model.versioned import Entry, VersionedMap, VersionedQueue
 from hocket.model.view import JobView, Use
 from hocket.policies.mlfs.ground import ground_of, is_gpu
 from hocket.policies.mlfs.shapes import shape_key
+from hocket.policies.spare import taken_out
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from hocket.policies.mlfs.shapes import Column
 
 LEAST_USE = 0.5  # of what is asked for, however little was measured; what is asked for on a GPU stays below 2 then
-_LAYOUTS = 4  # clusters whose columns are kept
 _SPARE = 1024  # rows, to begin with
 
 
@@ -311,27 +310,11 @@ class OnGpus:
         self.tenants[gpu] = len(partition.tenants)
 
 
-_spare: dict[object, Any] = {}  # what nobody works with, by what it is about; the latest last
-
-
-@contextmanager
-def on_gpus(layout: Layout) -> Iterator[OnGpus]:
+def on_gpus(layout: Layout) -> AbstractContextManager[OnGpus]:
     """The columns of a cluster; as large as the cluster is."""
-    kept = _spare.pop(layout, None) or OnGpus(layout)
-    yield kept
-    _spare[layout] = kept  # Not if it broke off: nobody knows what it holds then.
-    if len(_spare) > _LAYOUTS:
-        _spare.pop(next(iter(_spare)), None)
+    return taken_out((OnGpus, layout), partial(OnGpus, layout))
 
 
-@contextmanager
-def rows(numbers: int) -> Iterator[Rows]:
+def rows(numbers: int) -> AbstractContextManager[Rows]:
     """The columns of queues."""
-    kept = _spare.pop(numbers, None) or Rows(numbers)
-    yield kept
-    _spare[numbers] = kept
-
-
-def forget() -> None:
-    """Begin with nothing."""
-    _spare.clear()
+    return taken_out((Rows, numbers), partial(Rows, numbers))

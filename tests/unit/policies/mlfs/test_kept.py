@@ -12,9 +12,9 @@ from hocket.control.state import empty
 from hocket.executors.simulated import BeliefMode
 from hocket.executors.simulated.executor import SimulatedExecutor
 from hocket.model.versioned import OpenQueue
-from hocket.policies import find
-from hocket.policies.mlfs import kept
-from hocket.policies.mlfs.kept import OnGpus, Rows, forget
+from hocket.policies import find, spare
+from hocket.policies.mlfs.kept import OnGpus, Rows, rows
+from hocket.policies.spare import forget
 from hocket.workloads.mlfs import mlfs_workload
 
 
@@ -88,9 +88,9 @@ def test_columns_of_gpus_are_those_of_the_snapshot_whatever_came_before(settings
 
 def test_columns_that_broke_off_are_not_kept():
     forget()
-    with pytest.raises(ZeroDivisionError), kept.rows(2):
+    with pytest.raises(ZeroDivisionError), rows(2):
         raise ZeroDivisionError
-    assert not kept._spare
+    assert not spare._spare
 
 
 def of(rows):
