@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
 from hocket.model.capacity import Places
 from hocket.model.job import Job
+from hocket.model.partition import Partition
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
+from hocket.model.versioned import VersionedMap
 from hocket.model.view import Doing, JobView
 from hocket.policies.registry import Params, policy
+from hocket.policies.spare import taken_out
 
 if TYPE_CHECKING:
     from hocket.policies.mlfs.seating import Tasks
@@ -77,19 +80,66 @@ def size(job: Job) -> int:
     return len(job.tasks.tasks) if job.tasks is not None else job.sizes[0] * job.demand.gpus
 
 
+class _BySize:
+    """How many jobs of each size are on which server, in the snapshot that was followed last."""
+
+    def __init__(self) -> None:
+        self.servers: dict[int, dict[str, int]] = {}
+        self._seen: dict[str, tuple[tuple[int, str], ...]] = {}  # partition → the sizes and servers that it counts for
+        self._partitions: VersionedMap[str, Partition] | None = None
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Be those of this snapshot."""
+        present, jobs, last = snapshot.partitions.data(), snapshot.jobs.data(), self._partitions
+        changed = snapshot.partitions.changed_since(last) if last is not None else None
+        self._partitions = snapshot.partitions
+        for pid in sorted({*self._seen, *present} if changed is None else changed):
+            for jobs_size, node in self._seen.pop(pid, ()):
+                there = self.servers[jobs_size]
+                there[node] -= 1
+                if not there[node]:
+                    del there[node]
+            if (partition := present.get(pid)) is None:
+                continue
+            nodes = [part.node for part in partition.slices]
+            counted = tuple((size(jobs[t.job].job), node) for t in partition.tenants for node in nodes)
+            self._seen[pid] = counted
+            for jobs_size, node in counted:
+                there = self.servers.setdefault(jobs_size, {})
+                there[node] = there.get(node, 0) + 1
+
+
 class _Kin:
-    """Which servers have jobs of which size."""
+    """Which servers have jobs of which size, as the draft stands."""
 
     def __init__(self, draft: TaskGangs) -> None:
         self.draft = draft
-        self.servers: dict[int, set[str]] = {}
-        for partition in draft.snapshot.partitions.data().values():
-            for tenant in partition.tenants:
-                self.add(draft.snapshot.jobs[tenant.job].job, (part.node for part in partition.slices))
+        self._columns: dict[int, Any] = {}  # size → [server]: has it such jobs?
+        self._new: dict[int, set[str]] = {}  # size → servers to which the draft brings such jobs
 
     def add(self, job: Job, nodes: Iterable[str]) -> None:
         """The job is on these servers."""
-        self.servers.setdefault(size(job), set()).update(nodes)
+        self._new.setdefault(size(job), set()).update(nodes)
+        self._columns.pop(size(job), None)
+
+    def servers(self, jobs_size: int) -> set[str]:
+        """Those with jobs of this size."""
+        snapshot = self.draft.snapshot
+        with taken_out((_BySize, snapshot.capacity.layout), _BySize) as before:
+            before.follow(snapshot)
+            return {*before.servers.get(jobs_size, ()), *self._new.get(jobs_size, ())}
+
+    def _column(self, jobs_size: int) -> Any:
+        """[GPU]: has its server jobs of this size?"""
+        import numpy as np
+
+        found = self._columns.get(jobs_size)
+        if found is None:
+            ground = self.draft.board.ground
+            has = np.zeros(len(ground.names), dtype=bool)
+            has[[ground.index[name] for name in self.servers(jobs_size) if name in ground.index]] = True
+            found = self._columns[jobs_size] = has[ground.server_of]
+        return found
 
     def choose(self, tasks: Tasks, k: int, home: int = -1) -> int:
         """For a task, the least loaded GPU of a server with kin, else of any; or of its job's home."""
@@ -131,10 +181,8 @@ class _Kin:
         """[GPU]: its load if the task may be there, less where it has kin, else infinite."""
         import numpy as np
 
-        board = self.draft.board
-        kin = self.servers.get(len(tasks.names), set())
-        has_kin = np.array([name in kin for name in board.ground.names])[board.ground.server_of]
-        return np.where(self.draft.open_to(tasks, tasks.needs[k]), board.gpu_load - 10.0 * has_kin, inf)
+        may, loads = self.draft.open_to(tasks, tasks.needs[k]), self.draft.board.gpu_load
+        return np.where(may, loads - 10.0 * self._column(len(tasks.names)), inf)
 
     def places(self, job: Job) -> Places | None:
         """For a job without tasks, the fullest server with kin that has room for all of it."""
@@ -143,7 +191,7 @@ class _Kin:
         eligible = capacity.up & (capacity.layout.eligible(job) if job.gpu_kinds or job.gpu_mem_mib else -1)
         rooms = [
             (capacity[name].gpus.bit_count(), index[name])
-            for name in self.servers.get(size(job), ())
+            for name in self.servers(size(job))
             if eligible >> index[name] & 1 and capacity[name].room(job.demand) >= wanted
         ]
         return ((min(rooms)[1], wanted),) if rooms else None

@@ -87,22 +87,24 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
     headroom = draft.board.headroom
     for view in waiting(snapshot):
         job, needs = view.job, view.rank[1]
-        # Who is certain not to fit is not tried, nor who is like one that did not.
+        if needs > (draft.free_gpus if job.tasks is None else headroom):
+            waits = True  # It is certain not to fit.
+            continue
         key = (job.tasks, job.demand, job.sizes, job.owner, job.gpu_kinds, job.gpu_mem_mib, job.max_nodes)
+        if key in full:
+            waits = True  # It is like one that did not.
+            continue
         if job.tasks is not None:
-            started = (needs <= headroom and key not in full) and draft.start_all(
+            started = draft.start_all(
                 view, troublesome(view), choose, "starts: its score is best, its troublesome tasks were placed first"
             )
         else:
-            started = (needs <= draft.free_gpus and key not in full) and (
-                draft.admits(view) and draft.start_plain(view, "starts: its score is best")
-            )
+            started = draft.admits(view) and draft.start_plain(view, "starts: its score is best")
         if started:
             headroom = draft.board.headroom
         else:
             waits = True
-            if needs <= headroom:
-                full.add(key)
+            full.add(key)
     if waits and draft.idle:
         any(map(draft.alone, waiting(snapshot)))
     if waits:

@@ -46,18 +46,11 @@ class TaskGangs(Seating):
         self.reasons[view.job.id] = ALONE
         return True
 
-    def torn(self) -> Iterator[JobView]:
+    def torn(self) -> list[JobView]:
         """Jobs of which a task has lost its place, by submission."""
-        jobs = self.snapshot.jobs
-        views = sorted((jobs[job_id] for job_id in self.places), key=lambda v: v.number)
-        for view in views:
-            graph = view.job.tasks
-            if (
-                graph is not None
-                and not view.verdict
-                and any(t.id not in self.places[view.job.id] for t in graph.tasks)
-            ):
-                yield view
+        jobs = self.snapshot.jobs.data()
+        views = (jobs[job_id] for job_id in self.short)
+        return sorted((v for v in views if not v.verdict), key=lambda v: v.number)
 
     def release(self, view: JobView, reason: str) -> None:
         """Take all tasks of a job off their GPUs: alone they would only hold them."""
@@ -70,7 +63,7 @@ class TaskGangs(Seating):
 def mended(draft: TaskGangs, order: Callable[[JobView], Sequence[int]], choose: Choose) -> bool:
     """Give jobs that lost a task another place for it, or let them wait; True if one waits."""
     waits = False
-    for view in list(draft.torn()):
+    for view in draft.torn():
         if not draft.start_all(view, order(view), choose, "goes on: the tasks that it lost have a place again"):
             draft.release(view, "waits: tasks that it lost fit nowhere, and without them it stands still")
             waits = True

@@ -18,23 +18,33 @@ from hocket.policies.spare import forget
 from hocket.workloads.mlfs import mlfs_workload
 
 
-def decided(workload, settings=None, each=lambda decide, snapshot: decide(snapshot)):
+def decided(workload, settings=None, each=lambda decide, snapshot: decide(snapshot), policy="mlf_h"):
     """All decisions of a run, each made by `each`."""
-    bound, made = find("mlf_h").bound(settings or {}), []
+    bound, made = find(policy).bound(settings or {}), []
 
     def decide(snapshot):
         made.append((snapshot, each(bound.decide, snapshot)))
         return made[-1][1]
 
     controller = Controller(
-        empty(workload.nodes), decide, bound.order, MemoryJournal(Header("mlf_h", nodes=workload.nodes)), **bound.needs
+        empty(workload.nodes), decide, bound.order, MemoryJournal(Header(policy, nodes=workload.nodes)), **bound.needs
     )
     run(controller, SimulatedExecutor(workload, workload.nodes, beliefs=BeliefMode("noisy", 0.11)))
     return bound.decide, made
 
 
-@pytest.mark.parametrize("settings", [{}, {"whole": False}, {"evict": False, "copies": 1}])
-def test_a_decision_is_the_same_with_and_without_what_is_kept(settings):
+@pytest.mark.parametrize(
+    ("policy", "settings"),
+    [
+        ("mlf_h", {}),
+        ("mlf_h", {"whole": False}),
+        ("mlf_h", {"evict": False, "copies": 1}),
+        ("mlfs_c", {}),
+        ("mlfs_c", {"inner": "graphene"}),
+        ("gandiva", {}),
+    ],
+)
+def test_a_decision_is_the_same_with_and_without_what_is_kept(policy, settings):
     def twice(decide, snapshot):
         warm = decide(snapshot)
         forget()
@@ -42,7 +52,7 @@ def test_a_decision_is_the_same_with_and_without_what_is_kept(settings):
         return warm
 
     forget()
-    _decide, made = decided(mlfs_workload(60, 10000.0, 3600.0, 1.0, seed=2), settings, twice)
+    _decide, made = decided(mlfs_workload(60, 10000.0, 3600.0, 1.0, seed=2), settings, twice, policy)
     assert sum(bool(plan.put) for _s, plan in made) > 20
 
 
