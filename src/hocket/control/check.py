@@ -33,7 +33,8 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
     if plan.put or plan.drop:
         problems: list[str] = []
         if (changes := _at_a_glance(snapshot, plan)) is not None:
-            capacity = snapshot.capacity.exchange(*changes, problems)
+            back, out = changes
+            capacity = capacity.exchange(back, out, problems)
             if problems:  # They are said with their partitions below.
                 changes = None
         if changes is None:
@@ -89,8 +90,8 @@ def _at_a_glance(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slic
             return None
         if len(slices) > 1 and (job.max_nodes or len({part.node for part in slices}) < len(slices)):
             return None
-        for part, here in zip(slices, replicas, strict=True):
-            if not 0 < here <= len(part.gpus) or part.cores or part.mem_mib or part.net_mbps:
+        for i, part in enumerate(slices):  # `zip` with `strict` costs as much as half of the rest.
+            if not 0 < replicas[i] <= len(part.gpus) or part.cores or part.mem_mib or part.net_mbps:
                 return None
         out += slices
     return back, out

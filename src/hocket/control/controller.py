@@ -66,7 +66,7 @@ class Controller:
         # 2. Fold.
         state = self.state
         state.begin()
-        fold(state, *events)
+        fold(state, events)
         state.now_s = now_s
         if state.shifting and state.shifting[0][0] <= now_s:
             state.shift()
@@ -109,8 +109,10 @@ class Controller:
         return self.state.snapshot()
 
     def _facts(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
-        if not _LOOKED_AT.isdisjoint(map(type, events)):
-            events = self._admitted(events)
+        for event in events:
+            if type(event) in _LOOKED_AT:
+                events = self._admitted(events)
+                break
         timers = self._timers
         if timers and timers[0][0] <= now_s:
             due: dict[str, None] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import force_setattr, replace
@@ -56,7 +56,7 @@ _WAITING, _RUNNING, _PAUSED = JobState.WAITING, JobState.RUNNING, JobState.PAUSE
 _BROKE = {"stopped": "was stopped", "failed": "failed", "overran": "ran for too long"}
 
 
-def fold(state: State, *events: Event) -> None:
+def fold(state: State, events: Iterable[Event]) -> None:
     """Take facts in, each at its own time."""
     for event in events:
         at_s = event.at_s

@@ -162,7 +162,7 @@ def in_the_way(standing: Standing, me: str, slices: tuple[Slice, ...], held: tup
     for wanted in slices:
         if wanted.cores or wanted.mem_mib or wanted.net_mbps:
             found |= _beside(standing, leaving, me, wanted, held)
-    return tuple(sorted(found)) if found else ()
+    return tuple(found) if len(found) < 2 else tuple(sorted(found))
 
 
 def _beside(

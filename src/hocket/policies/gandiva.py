@@ -114,7 +114,7 @@ class _Kin:
 
     def __init__(self, draft: TaskGangs) -> None:
         self.draft = draft
-        self._columns: dict[int, Any] = {}  # size → [server]: has it such jobs?
+        self._columns: dict[int, Any] = {}  # size → [GPU]: has its server such jobs?
         self._new: dict[int, set[str]] = {}  # size → servers to which the draft brings such jobs
 
     def add(self, job: Job, nodes: Iterable[str]) -> None:

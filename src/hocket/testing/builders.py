@@ -64,7 +64,7 @@ def snapshot(
     """What the real fold makes of these events."""
     state = State(empty(nodes), order)
     for event in events:
-        fold(state, event)
+        fold(state, [event])
     if now_s is not None:
         state.now_s = now_s
     return state.snapshot()

@@ -48,7 +48,7 @@ SO = {"*": "so"}
 def planned(*put: Partition) -> Snapshot:
     """Partitions as planned, and nothing else."""
     state = State(empty(NODES), lambda _view, _now_s: ())
-    fold(state, *(JobSubmitted(0.0, job) for job in JOBS))
+    fold(state, [JobSubmitted(0.0, job) for job in JOBS])
     plan = Plan(put, reasons=SO)
     found, capacity = examine(state.snapshot(), plan)
     assert found == []
@@ -62,10 +62,10 @@ def snapshot() -> Snapshot:
     from hocket.model.event import NodeLost
 
     state = State(empty(NODES), lambda _view, _now_s: ())
-    fold(state, OwnerSet(0.0, Owner("ana", max_gpus=3, max_cores=10.0, max_mem_mib=900.0, max_jobs=1)))
+    fold(state, [OwnerSet(0.0, Owner("ana", max_gpus=3, max_cores=10.0, max_mem_mib=900.0, max_jobs=1))])
     for job in JOBS:
-        fold(state, JobSubmitted(0.0, job))
-    fold(state, NodeLost(0.0, "lost"))
+        fold(state, [JobSubmitted(0.0, job)])
+    fold(state, [NodeLost(0.0, "lost")])
     plan = Plan((alone("a", Slice("n", (0, 1)), replicas=(2,)),), reasons={"*": "first"})
     found, capacity = examine(state.snapshot(), plan)
     assert found == []
@@ -309,7 +309,7 @@ def test_an_empty_plan_breaks_nothing(snapshot: Snapshot) -> None:
 @pytest.mark.parametrize("sharing", [s for s in Sharing if s is not Sharing.ALONE])
 def test_a_tenant_that_may_be_joined_must_have_its_memory_too(sharing: Sharing) -> None:
     state = State(empty([Node("n", 1, mem_mib=1000.0)]), lambda _view, _now_s: ())
-    fold(state, JobSubmitted(0.0, Job("a", demand=Demand(1, mem_mib=999.0))))
+    fold(state, [JobSubmitted(0.0, Job("a", demand=Demand(1, mem_mib=999.0)))])
     world = state.snapshot()
     none = Partition("p", (Slice("n", (0,)),), (Tenant("a", (1,)),), sharing)
     enough = Partition("p", (Slice("n", (0,), mem_mib=999.0),), (Tenant("a", (1,)),), sharing)

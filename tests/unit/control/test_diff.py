@@ -21,7 +21,7 @@ from hocket.model.view import Tier
 def state_of(*jobs: Job, nodes: int = 4, gpus: int = 2) -> State:
     state = State(empty([Node(f"n{i}", gpus) for i in range(nodes)]), lambda _view, _now_s: ())
     for job in jobs:
-        fold(state, JobSubmitted(0.0, job))
+        fold(state, [JobSubmitted(0.0, job)])
     return state
 
 
@@ -48,7 +48,7 @@ def told(state: State, plan: Plan | None = None) -> list[Action]:
 
 def running(state: State, *put: Partition) -> State:
     for action in planned(state, *put):
-        fold(state, JobStarted(0.0, action.job))
+        fold(state, [JobStarted(0.0, action.job)])
     assert told(state) == []
     return state
 
@@ -92,10 +92,10 @@ def test_first_prepare_then_what_frees_then_what_takes() -> None:
         ("Resize", "grow"),
         ("Start", "new"),
     ]
-    fold(state, JobPrepared(1.0, "warm"))
+    fold(state, [JobPrepared(1.0, "warm")])
     assert told(state) == [Pause("leave")]
     assert told(state) == [], "it was told already"
-    fold(state, JobPaused(2.0, "leave"))
+    fold(state, [JobPaused(2.0, "leave")])
     assert kinds(told(state)) == [("Start", "warm")]
 
 
@@ -126,7 +126,7 @@ def test_another_place_of_the_same_size_is_a_move() -> None:
 def test_a_paused_job_resumes_and_its_state_goes_where_the_plan_wants_it() -> None:
     state = running(state_of(Job("a")), on("a", "n0", 0))
     assert planned(state, drop=("a",), tiers={"a": Tier.MEMORY}) == [Pause("a", tier=Tier.MEMORY)]
-    fold(state, JobPaused(1.0, "a", tier=Tier.MEMORY))
+    fold(state, [JobPaused(1.0, "a", tier=Tier.MEMORY)])
     assert told(state) == []
     assert planned(state, tiers={"a": Tier.DISK}) == [Store("a", Tier.DISK)]
     (action,) = planned(state, on("a", "n1", 0))
@@ -153,7 +153,7 @@ def test_a_ring_of_movers_is_broken_by_one_of_them_stepping_aside() -> None:
     assert len(actions) == 1
     assert isinstance(actions[0], Pause)
     assert told(state) == [], "one is enough"
-    fold(state, JobPaused(1.0, actions[0].job))
+    fold(state, [JobPaused(1.0, actions[0].job)])
     assert kinds(told(state))[0][0] == "Move"
 
 
@@ -176,9 +176,9 @@ def test_a_job_is_not_prepared_when_one_of_its_tasks_starts() -> None:
         ("Pause", "a", ""),
         ("Start", "g", "u"),
     ]
-    fold(state, JobStarted(1.0, "g", "u"))
+    fold(state, [JobStarted(1.0, "g", "u")])
     assert told(state) == []
-    fold(state, JobPaused(2.0, "a"))
+    fold(state, [JobPaused(2.0, "a")])
     assert [(type(x).__name__, x.job, getattr(x, "task", "")) for x in told(state)] == [("Start", "g", "t")]
 
 
@@ -186,7 +186,7 @@ def test_a_job_whose_other_task_runs_is_not_prepared() -> None:
     graph = Job("g", tasks=TaskGraph((Task("t", ONE_GPU), Task("u", ONE_GPU))), warm=True)
     state = state_of(Job("a"), graph)
     planned(state, on("a", "n0", 0), task_on("u", 1))
-    fold(state, JobStarted(0.0, "a"), JobStarted(0.0, "g", "u"))
+    fold(state, [JobStarted(0.0, "a"), JobStarted(0.0, "g", "u")])
     assert planned(state, task_on("t", 0), drop=("a",)) == [Pause("a")]
     assert not state.jobs.live["g"].preparing
 
@@ -196,9 +196,9 @@ def test_a_job_of_which_every_task_must_wait_is_prepared_once() -> None:
     state = running(state_of(Job("a", sizes=(2,)), graph), on("a", "n0", 0, 1))
     assert planned(state, task_on("t", 0), task_on("u", 1), drop=("a",)) == [Prepare("g")]
     assert told(state) == []
-    fold(state, JobPrepared(1.0, "g"))
+    fold(state, [JobPrepared(1.0, "g")])
     assert told(state) == [Pause("a")]
-    fold(state, JobPaused(2.0, "a"))
+    fold(state, [JobPaused(2.0, "a")])
     assert kinds(told(state)) == [("Start", "g"), ("Start", "g")]
 
 

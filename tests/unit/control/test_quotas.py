@@ -43,9 +43,9 @@ def adopted(state: State, plan: Plan) -> None:
 def two_jobs_at_most() -> State:
     """Job g of three tasks has a place, the third task on a node of its own."""
     state = State(empty(cluster("2x4")), lambda _view, _now_s: ())
-    fold(state, OwnerSet(0.0, Owner("ana", max_jobs=2)))
+    fold(state, [OwnerSet(0.0, Owner("ana", max_jobs=2))])
     for job in (graph("g", "a", "b", "c"), graph("h", "a"), graph("i", "a")):
-        fold(state, submitted(job))
+        fold(state, [submitted(job)])
     put = (seat("n0", 0, "g/a"), seat("n0", 1, "g/b"), seat("n1", 0, "g/c"))
     adopted(state, Plan(put, reasons={"*": "first"}))
     return state
@@ -59,7 +59,7 @@ def test_a_job_counts_once_however_many_of_its_tasks_have_a_place():
     assert state.usage.live["ana"].jobs == 1
     adopted(state, Plan((seat("n0", 0, "g/a", "h/a"),), reasons={"*": "beside another"}))
     assert state.usage.live["ana"].jobs == 2
-    fold(state, NodeLost(1.0, "n1"))
+    fold(state, [NodeLost(1.0, "n1")])
     assert state.usage.live["ana"].jobs == 2, "g goes on with two tasks"
     assert State(state.snapshot(), state.order).tasks_placed == {"g": 2, "h": 1}, "as a controller begins anew"
     adopted(state, Plan(drop=("n0/0", "n0/2"), reasons={"*": "all go"}))

@@ -25,7 +25,7 @@ def waiting(jobs=200, seed=1):
     state = State(empty(workload.nodes), find("mlf_h").bound({}).order)
     for n, submission in enumerate(workload.submissions):
         beliefs = Beliefs(run_s=Estimate(1000.0 * n, 0.0)) if n % 4 else Beliefs()
-        fold(state, JobSubmitted(submission.at_s, submission.job, beliefs))
+        fold(state, [JobSubmitted(submission.at_s, submission.job, beliefs)])
     return state.snapshot()
 
 
