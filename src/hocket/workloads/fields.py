@@ -21,7 +21,7 @@ MAX_LIST = 100_000  # entries of a list in one field
 class Fields:
     """The fields of one object. `where(name)` begins every error: file, line, object."""
 
-    __slots__ = ("_asked", "_from_text", "_noun", "_values", "_where")
+    __slots__ = ("_asked", "_from_text", "_names_at", "_noun", "_values", "_where")
 
     def __init__(
         self,
@@ -30,9 +30,11 @@ class Fields:
         *,
         from_text: bool = False,
         noun: str = "key",
+        names_at: Callable[[], str] | None = None,
     ) -> None:
         self._values = values
         self._where = where
+        self._names_at = names_at  # begins errors about names themselves, if they stand elsewhere than the values
         self._from_text = from_text  # values are cells or options: numbers are spelled out
         self._noun = noun  # what a name is called here: key, column or option
         self._asked: set[str] = set()
@@ -150,4 +152,5 @@ class Fields:
         for name in self._values:
             if name not in self._asked:
                 hint = did_you_mean(name, self._asked)
-                raise WorkloadError(f"{self._where(name)}: unknown {self._noun} {shown(name)}{hint}")
+                where = self._where(name) if self._names_at is None else self._names_at()
+                raise WorkloadError(f"{where}: unknown {self._noun} {shown(name)}{hint}")

@@ -8,6 +8,7 @@ column that is not known is refused: it would be a field misspelled.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from hocket.workloads.errors import plain
 from hocket.workloads.fields import Fields
@@ -25,12 +26,17 @@ def read_csv(path: str, selection: Selection = Selection()) -> Workload:
     for n, row in enumerate(zip(*table.cells.values(), strict=True)):
         # The first row keeps its empty cells, so that `finish` sees every column's name.
         values = {name: cell or None for name, cell in zip(table.cells, row, strict=True) if cell or n == 0}
-        submission = read_submission(Fields(values, _place(table, n), from_text=True, noun="column"))
+        fields = Fields(values, _place(table, n), from_text=True, noun="column", names_at=partial(_header, table))
+        submission = read_submission(fields)
         earlier = seen.setdefault(submission.job.id, n)
         if earlier != n:
             raise table.repeated("id", submission.job.id, n, earlier)
         submissions.append(submission)
     return Workload("csv", selection.of(submissions, path))
+
+
+def _header(table: Table) -> str:
+    return f"{plain(table.path)} line {table.header_line()}"
 
 
 def _place(table: Table, row: int) -> Callable[[str], str]:

@@ -58,9 +58,15 @@ class Table:
 
     def line(self, row: int) -> int:
         """The line on which a row ends. Found by reading again: only an error asks for it."""
-        number = row if self._numbers is None else self._numbers[row]
+        return self._line(1 + (row if self._numbers is None else self._numbers[row]))
+
+    def header_line(self) -> int:
+        """The line on which the names end."""
+        return self._line(0)
+
+    def _line(self, number: int) -> int:
         reader = csv.reader(StringIO(self._text, newline=""), strict=True)
-        return next(islice((reader.line_num for cells in reader if cells), number + 1, None))
+        return next(islice((reader.line_num for cells in reader if cells), number, None))
 
     def _cell(self, name: str, rule: Rule[T], row: int, cell: str) -> T:
         try:

@@ -74,11 +74,18 @@ def test_options_choose_by_owner(jobs):
     assert [s.job.id for s in jobs(text, "?owner=bob").submissions] == ["b"]
 
 
+@pytest.mark.parametrize("cell", ["5", ""])
+@pytest.mark.parametrize(("before", "line"), [("", 1), ("\n\n", 3)])
+def test_a_misspelled_column_is_refused_where_it_stands(jobs, tmp_path, before, line, cell):
+    with pytest.raises(WorkloadError) as caught:
+        jobs(f"{before}id,submit_s,run_s,deadlin_s\na,0,1,{cell}\n")
+    problem = "unknown column 'deadlin_s' (did you mean 'deadline_s'?)"
+    assert str(caught.value) == f"{tmp_path / 'jobs.csv'} line {line}: {problem}"
+
+
 @pytest.mark.parametrize(
     ("columns", "cells", "message"),
     [
-        ("deadlin_s", "5", "unknown column 'deadlin_s' (did you mean 'deadline_s'?)"),
-        ("deadlin_s", "", "unknown column 'deadlin_s'"),
         ("gpus", "-1", "gpus must be a whole number from 0 up, not '-1'"),
         ("gpus", "two", "gpus must be a whole number from 0 up, not 'two'"),
         ("sizes", "2;1", "sizes must ascend, each size once, not [2, 1]"),
