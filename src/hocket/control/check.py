@@ -84,9 +84,11 @@ def _at_a_glance(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slic
         if tenant.job != pid or tenant.task or tenant.boundary is not NOW or view is None:
             return None
         job, replicas = view.job, tenant.replicas
-        if view.partitions or view.verdict or view.held is not None or job.gpu_kinds or job.gpu_mem_mib:
+        if view.partitions or view.verdict or view.held is not None or job.tasks is not None:
             return None
-        if job.demand is not ONE_GPU or len(replicas) != len(slices) or sum(replicas) not in job.sizes:
+        if job.gpu_kinds or job.gpu_mem_mib or job.demand is not ONE_GPU:
+            return None
+        if len(replicas) != len(slices) or sum(replicas) not in job.sizes:
             return None
         if len(slices) > 1 and (job.max_nodes or len({part.node for part in slices}) < len(slices)):
             return None
@@ -127,6 +129,9 @@ def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
         if partition.sharing is not _ALONE:
             found += _shared(snapshot, partition)
         if len(partition.tenants) > 1:
+            if len({bool(t.task) for t in partition.tenants}) > 1:
+                names = ", ".join(map(_name, partition.tenants))
+                found.append(f"partition '{pid}' has {names}: jobs in one piece and tasks of others do not share")
             if partition.sharing is _ALONE:
                 names = ", ".join(f"'{t.job}'" for t in partition.tenants)
                 found.append(f"partition '{pid}' is for one tenant alone and has {names}")
@@ -169,6 +174,8 @@ def _tenant(
             return
         if sum(replicas) < 1:
             found.append(f"tenant {_name(tenant)} has no replica in partition '{partition.id}'")
+    elif job.tasks is not None:
+        found.append(f"job '{job.id}' is cut into tasks, partition '{partition.id}' has it in one piece")
     elif (size := sum(replicas)) not in job.sizes:
         found.append(f"job '{job.id}' runs at sizes {_listed(job.sizes)}, the plan gives it {size}")
     at = tenant.boundary.at

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hocket.control.state import State
 from hocket.model.capacity import Capacity
 from hocket.model.event import JobFailed, NodeJoined, NodeLost
-from hocket.model.partition import Partition, Tenant
+from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.view import Hold, JobState, JobView, NodeView, Tier
 
 LONGEST_REST_S = 600.0  # between two tries of a job that breaks again and again
@@ -141,7 +141,8 @@ def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
         taken: list[str] = []
         capacity = state.capacity.exchange((), held.slices, taken)
         if not taken:
-            back = Partition(held.partition, held.slices, (Tenant(job_id, held.replicas, task, held.boundary),))
+            tenants = (Tenant(job_id, held.replicas, task, held.boundary),)
+            back = Partition(held.partition, held.slices, tenants, Sharing.STACKED if task else Sharing.ALONE)
             state.capacity = capacity
             state.partitions.put(back.id, back)
             state.count(back, 1)

@@ -187,7 +187,10 @@ class State:
         else:
             before = old.rank
             same = before is rank or before == rank
-            if new.size and self.shifts is not None and not (same and old.since_s == new.since_s):
+            goes_on = (
+                same and old.since_s == new.since_s and old.gpus == new.gpus
+            )  # these change twice in an instant too
+            if new.size and self.shifts is not None and not goes_on:
                 self.await_shift(new)
             if old.partitions:
                 if same and new.partitions and old.held is new.held:

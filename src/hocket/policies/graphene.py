@@ -56,6 +56,7 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
     Such troublesome tasks are placed while there is most room, each on the server whose free resources are most like
     what it needs. A job starts with all its tasks; nobody is paused. Jobs without tasks count as one.
     """
+    from hocket.policies.mlfs.kept import measured_factor
     from hocket.policies.task_gangs import (
         TaskGangs,
         mended,
@@ -86,11 +87,12 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
     full: set[object] = set()
     headroom = draft.board.headroom
     for view in waiting(snapshot):
-        job, needs = view.job, view.rank[1]
-        if needs > (draft.free_gpus if job.tasks is None else headroom):
+        job, asks = view.job, view.rank[1]
+        factor = 1.0 if job.tasks is None else measured_factor(view)
+        if asks * factor > (draft.free_gpus if job.tasks is None else headroom):
             waits = True  # It is certain not to fit.
             continue
-        key = (job.tasks, job.demand, job.sizes, job.owner, job.gpu_kinds, job.gpu_mem_mib, job.max_nodes)
+        key = (job.tasks, factor, job.demand, job.sizes, job.owner, job.gpu_kinds, job.gpu_mem_mib, job.max_nodes)
         if key in full:
             waits = True  # It is like one that did not.
             continue

@@ -168,13 +168,13 @@ def somebody_waits(snapshot: Snapshot, plan: Plan, lacking: AbstractSet[str]) ->
             continue
         if not snapshot.short_of_quota(view):
             return True
-    changed = {t.job for p in touched if p in present for t in present[p].tenants} | put_for.keys()
-    for job_id in changed - plan.ends.keys():
+    involved = {t.job for p in touched if p in present for t in present[p].tenants} | put_for.keys()
+    for job_id in involved - plan.ends.keys():
         view = jobs[job_id]
         kept = [present[p] for p in view.partitions if p not in touched]
         if view.partitions and lacks(view, tasks_in(job_id, (*kept, *put_for.get(job_id, ())))):
             return True
-    return not lacking <= changed | plan.ends.keys()
+    return not lacking <= involved | plan.ends.keys()
 
 
 def _dropped(snapshot: Snapshot, plan: Plan) -> set[str]:

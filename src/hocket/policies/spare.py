@@ -24,8 +24,8 @@ def taken_out(about: Hashable, make: Callable[[], T]) -> Iterator[T]:
         found = make()
     yield found
     _spare[about] = found  # Not if it broke off: nobody knows what it holds then.
-    if len(_spare) > _MOST:
-        _spare.pop(next(iter(_spare)), None)
+    for oldest in list(_spare)[:-_MOST]:  # A copy: others may come and go meanwhile.
+        _spare.pop(oldest, None)
 
 
 def forget() -> None:

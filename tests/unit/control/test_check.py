@@ -122,6 +122,14 @@ WORDS: dict[str, tuple[Plan, str]] = {
         Plan((alone("graph", GPU, replicas=(0,), task="t"),)),
         "tenant 'graph/t' has no replica in partition 'graph'",
     ),
+    "a job of tasks in one piece": (
+        Plan((alone("graph", GPU),)),
+        "job 'graph' is cut into tasks, partition 'graph' has it in one piece",
+    ),
+    "a task beside a job in one piece": (
+        Plan((Partition("p", (GPU,), (Tenant("b", (1,)), Tenant("graph", (1,), "t")), Sharing.STACKED),)),
+        "partition 'p' has 'b', 'graph/t': jobs in one piece and tasks of others do not share",
+    ),
     "a size it cannot run at": (
         Plan((alone("a", Slice("n", (0, 1, 2)), replicas=(3,)),)),
         "job 'a' runs at sizes 1, 2, 4, the plan gives it 3",
@@ -280,10 +288,10 @@ def test_a_quota_does_not_hold_against_what_an_owner_has(snapshot: Snapshot) -> 
     assert violations(poor, Plan((moved,), reasons={"*": "so"})) == []
 
 
-@pytest.mark.parametrize("stay", [("b", "half"), ("b", "half", "graph")])
+@pytest.mark.parametrize("stay", [("b", "half"), ("b", "half", "big")])
 def test_tenants_who_stay_as_they_are_cannot_share_in_another_way(stay: tuple[str, ...]) -> None:
     part = Slice("n", (2,), 6.0, 900.0)
-    snapshot = planned(shared("p", Sharing.PACKED, part, "b", "half", "graph"))
+    snapshot = planned(shared("p", Sharing.PACKED, part, "b", "half", "big"))
     in_turns = shared("p", Sharing.INTERLEAVED, part, *stay)
     assert violations(snapshot, Plan((in_turns,), reasons=SO)) == [
         "partition 'p' is packed and shall be interleaved, "
@@ -294,7 +302,7 @@ def test_tenants_who_stay_as_they_are_cannot_share_in_another_way(stay: tuple[st
 def test_a_newcomer_or_one_who_changes_tells_how_a_partition_is_shared_from_now_on() -> None:
     part = Slice("n", (2,), 6.0, 900.0)
     snapshot = planned(shared("p", Sharing.PACKED, part, "b", "half"))
-    joined = shared("p", Sharing.INTERLEAVED, part, "b", "half", "graph")
+    joined = shared("p", Sharing.INTERLEAVED, part, "b", "half", "big")
     resized = shared("p", Sharing.INTERLEAVED, part, "b", "half", boundary=Boundary("epoch"))
     larger = shared("p", Sharing.INTERLEAVED, Slice("n", (2, 3), 6.0, 900.0), "b", "half")
     one_left = shared("p", Sharing.ALONE, part, "b")

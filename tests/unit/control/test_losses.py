@@ -2,13 +2,18 @@
 
 import pytest
 
+from hocket.control.check import violations
 from hocket.model.action import End, Prepare, Start
-from hocket.model.event import JobAsked, JobFailed, JobSubmitted, NodeJoined, NodeLost, Wish
-from hocket.model.job import Job
-from hocket.model.resources import Node
+from hocket.model.event import JobAsked, JobFailed, JobSubmitted, NodeJoined, NodeLost, OwnerSet, Wish
+from hocket.model.job import Job, Owner, Task, TaskGraph
+from hocket.model.partition import Partition, Sharing, Tenant
+from hocket.model.plan import Plan, Wake
+from hocket.model.resources import Demand, Node, Slice
 from hocket.model.view import Hold
 from hocket.policies import find
 from hocket.testing.harness import Harness
+
+NEVER = Wake(arrival=False, freed_gpus=None, epoch=False, overtaken=False)
 
 
 def harness(policy="las", *nodes):
@@ -157,3 +162,29 @@ def test_a_job_that_broke_by_itself_and_is_lost_once_starts_again_at_once():
     world.tell(at_s=12.0)
     world.answer(at_s=12.0)
     assert kinds(lose(world, 13.0)) == [(Start, "a")]
+
+
+def test_a_task_that_falls_back_shares_its_gpu_as_before():
+    """Its move waited for somebody to leave, and the node it was to go to is lost."""
+    half = Demand(1, gpu_share=0.5)
+    graph = Job("g", tasks=TaskGraph((Task("t", half), Task("u", half))))
+
+    def gpu(node, i, task):
+        return Partition(f"{node}/{i}", (Slice(node, (i,)),), (Tenant("g", (1,), task),), Sharing.STACKED)
+
+    other = Partition("a", (Slice("n1", (0,)),), (Tenant("a", (1,)),))
+    plans = [
+        Plan((gpu("n0", 0, "t"), gpu("n0", 1, "u"), other), reasons={"*": "so"}, wake=NEVER),
+        Plan((gpu("n1", 0, "t"),), drop=("n0/0", "a"), reasons={"*": "so"}, wake=NEVER),
+    ]
+    world = Harness(lambda _s: plans.pop(0) if plans else Plan(wake=NEVER), [Node("n0", 3), Node("n1", 2)])
+    submit(world, graph, Job("a"))
+    world.settle()
+    world.tell(OwnerSet(1.0, Owner("who")))  # The policy is asked: "a" is told to leave, and "t" waits for that.
+    world.tell(NodeLost(2.0, "n1"))
+    snapshot = world.snapshot
+    assert [(p.sharing, p.tenants[0].task) for p in snapshot.partitions.values()] == [
+        (Sharing.STACKED, "u"),
+        (Sharing.STACKED, "t"),
+    ]
+    assert violations(snapshot, find("gandiva").bound().decide(snapshot)) == []  # It places tasks, and finds it there.

@@ -8,10 +8,11 @@ from hocket.control.ports import Header
 from hocket.control.replay import replay
 from hocket.control.state import empty
 from hocket.model.action import Pause, Start
-from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted
+from hocket.model.event import EpochEnded, JobEnded, JobResized, JobStarted, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.policies import find
+from hocket.policies.draft import Draft
 from hocket.testing.builders import cluster, job, submitted
 from hocket.testing.harness import Harness
 
@@ -78,3 +79,26 @@ def test_whether_somebody_asks_for_the_next_moment_changes_no_decision(waits):
     assert cycle(EpochEnded(10.0495, "other", 1, {})) == []
     assert [action.job for action in cycle(EpochEnded(10.05, "other", 2, {}))] == ["a"]
     assert replay(journal.header, journal, policy).difference is None
+
+
+def test_a_job_that_is_resized_twice_in_an_instant_falls_when_its_present_gpus_let_it():
+    las, sizes = find("las").bound({"levels_gpu_s": [100.0]}), [4, 1, 4]
+
+    def decide(snapshot):
+        draft, view = Draft(snapshot), snapshot.jobs["a"]
+        if not view.partitions:
+            draft.start(view, "starts", sizes.pop(0))
+        elif sizes and snapshot.now_s == 20.0:
+            draft.resize(view, sizes.pop(0), "is resized")
+        return draft.plan()
+
+    nodes = (Node("n", 4),)
+    controller = Controller(empty(nodes), decide, las.order, MemoryJournal(Header("las", nodes=nodes)), **las.needs)
+    controller.cycle(0.0, [JobSubmitted(0.0, Job("a", sizes=(1, 4)))])
+    controller.cycle(10.0, [JobStarted(10.0, "a")])
+    controller.cycle(20.0, [EpochEnded(20.0, "a", 1, {})])
+    controller.cycle(20.0, [JobResized(20.0, "a"), EpochEnded(20.0, "a", 2, {})])
+    controller.cycle(20.0, [JobResized(20.0, "a")])
+    assert (controller.snapshot.jobs["a"].gpus, sizes) == (4, [])
+    controller.cycle(36.0, [])  # It has had 40 GPU-seconds, and has 64 more.
+    assert controller.snapshot.jobs["a"].rank[0] == 1

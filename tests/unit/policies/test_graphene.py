@@ -1,11 +1,13 @@
 """Graphene: who goes first, which tasks are troublesome, and where they go."""
 
 import pytest
+from msgspec.structs import replace
 
 from hocket.model.action import Start
-from hocket.model.event import NodeLost
+from hocket.model.event import JobAsked, NodeLost, ProgressReported, Wish
 from hocket.model.job import Edge, Task, TaskGraph
 from hocket.model.resources import Demand
+from hocket.model.view import Use
 from hocket.policies import find
 from hocket.policies.graphene import by_trouble
 from hocket.testing import laws
@@ -117,3 +119,21 @@ def test_jobs_without_tasks_are_placed_as_one():
 def test_the_laws_hold_for_partitioned_models(policy):
     work = load("mlfs?jobs=12&over=2h", seed=3)
     laws.hold_in_a_run(find(policy).bound(), work, work.nodes[:8])
+
+
+def test_what_was_measured_counts_where_a_job_is_tried_again():
+    def graph(name, *shares):
+        return replace(job(name), tasks=chain(*(Demand(1, gpu_share=share) for share in shares)))
+
+    run = Harness.of(find("graphene").bound(), cluster("1x1"))
+    for name, uses in (("much", 1.2), ("little", 0.4)):  # Both ask for as much.
+        run.tell(submitted(graph(name, 0.4, 0.4), run.now_s))
+        run.settle()
+        run.tell(ProgressReported(run.now_s + 1, name, 1, {}, Use(uses)))
+        run.tell(JobAsked(run.now_s + 1, name, Wish.PAUSE))
+        run.settle()
+    run.tell(submitted(graph("other", 0.45), run.now_s))
+    run.settle()
+    run.tell(*(JobAsked(run.now_s + 1, name, Wish.RESUME) for name in ("much", "little")))
+    run.settle()
+    assert {v.job.id for v in run.snapshot.jobs.values() if v.partitions} == {"other", "little"}
