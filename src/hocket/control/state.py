@@ -187,9 +187,8 @@ class State:
         else:
             before = old.rank
             same = before is rank or before == rank
-            goes_on = (
-                same and old.since_s == new.since_s and old.gpus == new.gpus
-            )  # these change twice in an instant too
+            # Its GPUs may change twice in an instant, which `since_s` does not tell.
+            goes_on = same and old.since_s == new.since_s and old.gpus == new.gpus
             if new.size and self.shifts is not None and not goes_on:
                 self.await_shift(new)
             if old.partitions:
