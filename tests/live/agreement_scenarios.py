@@ -1,7 +1,5 @@
 """The scenarios in which the simulated and the live executor must agree, and how one is run live."""
 
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -9,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.live.agent import LiveAgent
 from tests.live.agreement import Work
 from tests.live.controller import LiveController, awaited
-from tests.live.processes import below
 
 _SCRIPT = Path(__file__).with_name("paced_job.py")
 _EPOCH_S = 0.5
@@ -47,22 +45,18 @@ class Scenario(NamedTuple):
 def run_live(scenario: Scenario, root: Path) -> Path:
     """Run it to its end; the journal."""
     lease = () if scenario.loss is None else ("--lease", str(scenario.loss.lease_s))
-    controller = LiveController(root, "--name", "first", *scenario.options, *lease)
-    controller.start()
-    try:
-        awaited(controller.answers, "a controller that answers")
+    with LiveController(root, "--name", "first", *scenario.options, *lease) as controller:
+        controller.begin()
         with _second_node(controller, scenario.loss) as second:
             _go_through(scenario, controller, second)
             awaited(
                 lambda: all(row["ended_s"] is not None for row in controller.jobs().values()), "all over", every_s=0.5
             )
         controller.down()
-    finally:
-        _clean_up(controller)
     return controller.home / "journal.db"
 
 
-def _go_through(scenario: Scenario, controller: LiveController, second: "_Second | None") -> None:
+def _go_through(scenario: Scenario, controller: LiveController, second: LiveAgent | None) -> None:
     """Everything at its time."""
     steps: dict[float, list[Any]] = {}
     for arrival in scenario.arrivals:
@@ -90,52 +84,14 @@ def _spec(arrival: Arrival, root: Path) -> dict[str, Any]:
     return {"id": arrival.job, "command": words, "sizes": arrival.sizes}
 
 
-class _Second:
-    """A second node, which is another agent on this machine."""
-
-    def __init__(self, controller: LiveController, gpus: int) -> None:
-        self._state = controller.root / "second"
-        url, token = (controller.home / "url").read_text().strip(), controller.home / "token"
-        module = [sys.executable, "-m", "hocket.agent.node", "--url", url, "--token-file", str(token)]
-        self._command = [*module, "--state", str(self._state), "--name", "second", "--gpus", str(gpus)]
-        self._env = {**os.environ, "TMPDIR": str(controller.temporary)}
-        self._child: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """The node comes up."""
-        self._child = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, env=self._env)
-
-    def cut(self) -> None:
-        """Nothing on it lives any more: the agent first, that it tells of nothing."""
-        assert self._child is not None
-        self._child.kill()
-        self._child.wait()
-        while left := list(below(self._state)):
-            for found in left:
-                found.kill()
-
-
 @contextmanager
-def _second_node(controller: LiveController, loss: Loss | None) -> Iterator[_Second | None]:
+def _second_node(controller: LiveController, loss: Loss | None) -> Iterator[LiveAgent | None]:
     if loss is None:
         yield None
         return
-    second = _Second(controller, loss.gpus)
-    second.start()
-    awaited(lambda: len(controller.call("GET", "/v1/nodes")["nodes"]) == 2, "two nodes")
-    try:
+    with LiveAgent(controller, "second", "--gpus", str(loss.gpus)) as second:
+        second.begin()
         yield second
-    finally:
-        second.cut()
-
-
-def _clean_up(controller: LiveController) -> None:
-    """End what we started, whatever went wrong."""
-    controller.kill()
-    while left := list(below(controller.root)):
-        for found in left:
-            found.kill()
-        time.sleep(0.05)
 
 
 def _arrivals(*rows: tuple[Any, ...]) -> tuple[Arrival, ...]:

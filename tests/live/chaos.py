@@ -21,7 +21,7 @@ from typing import Any
 from tests.live import ledger
 from tests.live.at_rest import Shown, complaints, decided_again, leftover_files, orphans, restored
 from tests.live.controller import LiveController, NoAnswer, awaited
-from tests.live.processes import Found, below
+from tests.live.processes import Found, below, end_all
 
 _ROOT = Path(__file__).parents[2]
 _POLICIES = {"las": ("--param", "levels_gpu_s=[2,6]"), "restless": ()}
@@ -102,10 +102,7 @@ class Chaos:
     def clean_up(self) -> None:
         """End what we started, whatever went wrong."""
         self._controller.kill()
-        while left := list(below(self._controller.root)):
-            for found in left:
-                found.kill()
-            time.sleep(0.05)
+        end_all(self._controller.root)
 
     def _check_journal(self) -> None:
         """Killed once more, at rest, it is restored to what it showed."""

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
+
+from tests.live.processes import end_all
 
 from hocket.agent.address import connection as connection_to
 
@@ -19,7 +22,10 @@ class NoAnswer(Exception):
 
 
 class LiveController:
-    """Everything is under `root`: its home, its log, and where it and its jobs keep temporary files."""
+    """Everything is under `root`: its home, its log, and where it and its jobs keep temporary files.
+
+    Within `with`; whatever happens there, of what was started under `root` nothing is left afterwards.
+    """
 
     def __init__(self, root: Path, *options: str) -> None:
         self.root = root
@@ -27,6 +33,18 @@ class LiveController:
         self.temporary.mkdir(parents=True, exist_ok=True)
         self._options = options
         self._child: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.kill()
+        end_all(self.root)
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return (self.home / "url").read_text().strip()
 
     @property
     def pid(self) -> int | None:
@@ -45,6 +63,11 @@ class LiveController:
         env = {**os.environ, "TMPDIR": str(self.temporary)}
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+
+    def begin(self) -> None:
+        """Start it, and wait until it answers."""
+        self.start()
+        awaited(self.answers, "the controller answers")
 
     def kill(self) -> None:
         """End it as a power cut would, and leave the agent and the jobs."""
@@ -65,7 +88,7 @@ class LiveController:
     def call(self, method: str, path: str, body: Any = None, within_s: float = 60.0) -> Any:
         """The answer to a call, or NoAnswer; an answer that says no is a ValueError."""
         try:
-            url, ca = (self.home / "url").read_text().strip(), self.home / "ca.pem"
+            url, ca = self.url, self.home / "ca.pem"
             headers = {"Authorization": f"Bearer {(self.home / 'token').read_text().strip()}"}
             with closing(connection_to(url, within_s, str(ca) if ca.exists() else "")) as connection:
                 connection.request(method, path, None if body is None else json.dumps(body), headers)

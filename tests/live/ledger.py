@@ -1,9 +1,10 @@
 """What a training script wrote down itself, line by line, and what must hold of that however often it was killed."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.whole_lines import json_lines
 
 Line = dict[str, Any]  # event (start, epoch, checkpoint, stop, end), pid, time, epoch, and more
 
@@ -30,8 +31,8 @@ class Told(NamedTuple):
 
 
 def read(path: Path) -> list[Line]:
-    """The lines of a ledger; of a job that never ran there is none."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The lines of a ledger, as far as they are written; of a job that never ran there is none."""
+    return json_lines(path)
 
 
 def attempts(lines: list[Line]) -> list[Attempt]:

@@ -1,11 +1,15 @@
 """The processes that a live controller's folder has, as /proc shows them: told apart by what they are."""
 
 import os
+import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+_PATIENCE_S = 120.0  # for what was killed to be gone
 
 
 class Found(NamedTuple):
@@ -37,13 +41,23 @@ class Found(NamedTuple):
 
 def below(root: Path) -> Iterator[Found]:
     """Every process but our own whose command line or environment names the folder; zombies have neither."""
-    wanted = os.fsencode(root)
+    names = re.compile(re.escape(os.fsencode(root)) + rb"(?![\w.-])").search  # and not a longer name
     for name in os.listdir("/proc"):
         if name.isdecimal() and int(name) != os.getpid():
             began, command, environ = _began(int(name)), _read(name, "cmdline"), _read(name, "environ")
             # One without a command line is just now becoming another program: it is seen the next time.
-            if began is not None and command and (wanted in command or wanted in environ):
+            if began is not None and command and (names(command) or names(environ)):
                 yield _told_apart(int(name), began, command, environ)
+
+
+def end_all(root: Path) -> None:
+    """Kill every such process, and those that they start meanwhile, until there is none."""
+    until = time.monotonic() + _PATIENCE_S
+    while left := list(below(root)):
+        assert time.monotonic() < until, f"these cannot be killed: {left}"
+        for found in left:
+            found.kill()
+        time.sleep(0.01)
 
 
 def _told_apart(pid: int, began: int, command: bytes, environ: bytes) -> Found:

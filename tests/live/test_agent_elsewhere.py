@@ -2,13 +2,14 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.live.agent import LiveAgent
 from tests.live.controller import LiveController, awaited
+from tests.whole_lines import json_lines
 
 ROOT = Path(__file__).parents[2]
 NETWORK = f"10.213.{os.getpid() % 256}"  # of its own, should several tests run at a time
@@ -35,48 +36,33 @@ def other_host():
         ip("-n", SPACE, "addr", "add", f"{THERE}/24", "dev", INSIDE)
         ip("-n", SPACE, "link", "set", INSIDE, "up")
         ip("-n", SPACE, "link", "set", "lo", "up")
+        yield SPACE
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no network namespace can be made here: {error.stderr.decode().strip()}")
-    yield SPACE
-    subprocess.run(["ip", "netns", "del", SPACE], capture_output=True)
-    subprocess.run(["ip", "link", "del", OUTSIDE], capture_output=True)
+    finally:
+        subprocess.run(["ip", "netns", "del", SPACE], capture_output=True)
+        subprocess.run(["ip", "link", "del", OUTSIDE], capture_output=True)
 
 
 @pytest.mark.slow
 @needs_namespaces
 def test_an_agent_on_another_host_is_killed_and_its_jobs_go_on(tmp_path, other_host):
     controller = LiveController(tmp_path, "--listen", HERE, "--no-agent", "--policy", "fifo", "--lease", "120")
-    controller.start()
-    state, token = tmp_path / "elsewhere", tmp_path / "copied-token"
-    agent = None
-
-    def launch():
-        command = ["ip", "netns", "exec", other_host, sys.executable, "-m", "hocket.agent.node", "--url", url]
-        command += ["--token-file", str(token), "--state", str(state), "--name", "far", "--address", THERE]
-        with (tmp_path / "agent.log").open("ab") as log:
-            return subprocess.Popen([*command, "--gpus", "2"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    try:
-        awaited(controller.answers, "the controller answers")
-        url = (controller.home / "url").read_text().strip()
+    token, ledger = tmp_path / "copied-token", tmp_path / "ledger"
+    options = ("--address", THERE, "--gpus", "2")
+    far = LiveAgent(controller, "far", *options, within=("ip", "netns", "exec", other_host), token=token)
+    with controller, far as agent:
+        controller.begin()
         token.write_text((controller.home / "token").read_text())
-        agent = launch()
-        awaited(lambda: [n["up"] for n in controller.call("GET", "/v1/nodes")["nodes"]] == [True], "the node is up")
+        agent.begin()
         script = ROOT / "examples" / "train_numpy.py"
-        ledger = tmp_path / "ledger"
         train = [sys.executable, str(script), "--epochs", "12", "--pace", "0.3", "--ledger", str(ledger)]
         jobs = [{"id": "runs-on", "command": train, "cwd": "/"}, {"id": "queued", "command": ["true"], "sizes": [2]}]
         controller.call("POST", "/v1/jobs", {"jobs": jobs})
         awaited(lambda: controller.jobs()["runs-on"]["epoch"] >= 2, "two epochs are done")
-        agent.send_signal(signal.SIGKILL)
-        agent.wait()
-        agent = launch()
+        agent.kill()
+        agent.start()
         awaited(lambda: controller.jobs()["runs-on"]["state"] == "finished", "it ran on")
         awaited(lambda: controller.jobs()["queued"]["state"] == "finished", "the next one ran")
         assert controller.jobs()["runs-on"]["attempts"] == 1
-        assert ledger.read_text().count('"start"') == 1
-    finally:
-        if agent is not None and agent.poll() is None:
-            agent.send_signal(signal.SIGINT)
-            agent.wait(120)
-        controller.kill()
+        assert [line["event"] for line in json_lines(ledger)].count("start") == 1

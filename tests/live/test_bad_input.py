@@ -18,14 +18,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a small file system o
 
 @pytest.fixture(scope="module")
 def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveController]:
-    found = LiveController(tmp_path_factory.mktemp("live"), "--gpus", "4", "--policy", "fifo")
-    found.start()
-    awaited(found.answers, "the controller answers")
-    yield found
-    try:
+    with LiveController(tmp_path_factory.mktemp("live"), "--gpus", "4", "--policy", "fifo") as found:
+        found.begin()
+        yield found
         found.down(grace_s=0.0)
-    finally:
-        found.kill()
 
 
 def hocket(controller: LiveController, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -223,10 +219,9 @@ def test_on_a_full_disk_a_controller_accepts_nothing_loses_nothing_and_goes_on_w
     tmp_path: Path,
 ) -> None:
     with small_disk(tmp_path / "disk", 2) as disk:
-        controller = LiveController(tmp_path, "--gpus", "2", "--policy", "fifo", "--store", str(disk / "journal.db"))
-        try:
-            controller.start()
-            awaited(controller.answers, "the controller answers")
+        store = ("--store", str(disk / "journal.db"))
+        with LiveController(tmp_path, "--gpus", "2", "--policy", "fifo", *store) as controller:
+            controller.begin()
             script = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.05)\n"
             submit(controller, "runs", script + "print('epoch 1 acc=0.5')")  # And nothing happens meanwhile.
             submit(controller, "before", "pass", sizes=[2])
@@ -265,16 +260,11 @@ def test_on_a_full_disk_a_controller_accepts_nothing_loses_nothing_and_goes_on_w
                 assert (job["state"], job["attempts"]) == ("finished", 1), job
             assert show(controller, "runs")["metrics"] == {"acc": 0.5}
             controller.kill()
-            controller.start()
-            awaited(controller.answers, "it answers again")
+            controller.begin()
             jobs = controller.jobs()
             assert {"runs", "before", *answers, "after"} <= jobs.keys()
             assert {row["state"] for row in jobs.values()} == {"finished"}
             controller.down(grace_s=0.0)
-        finally:
-            controller.kill()
-            for found in below(tmp_path):
-                found.kill()
 
 
 def _is_troubled(controller: LiveController) -> bool:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.children import child
 from tests.live.at_rest import orphans
+from tests.live.processes import end_all
 
 ROOT = Path(__file__).parents[2]
 TRAIN = (sys.executable, str(ROOT / "examples" / "train_numpy.py"))
@@ -50,10 +52,11 @@ class User:
 def user(tmp_path: Path) -> Iterator[User]:
     home = tmp_path / "home"
     found = User(home)
-    found.run("up", "--gpus", "2", "--detach")
-    yield found
-    if (home / "url").exists():
-        subprocess.run([sys.executable, "-m", "hocket", "down", "--grace", "1s"], env=found.env, timeout=600)
+    try:
+        found.run("up", "--gpus", "2", "--detach")
+        yield found
+    finally:
+        end_all(home)
 
 
 @pytest.mark.slow
@@ -89,14 +92,12 @@ def test_a_user_walks_through_every_command(user: User) -> None:
     after = user.says("logs", "long")
     assert after.startswith(before), "the output of the first run comes first"
     assert after.count("epoch 1/") == 1, "the second run goes on where the first one stopped"
-    following = subprocess.Popen(
-        [sys.executable, "-m", "hocket", "logs", "-f", "--tail", "1", "long"], stdout=subprocess.PIPE, env=user.env
-    )
-    assert following.stdout is not None
-    assert following.stdout.readline().startswith(b"epoch ")
-    user.run("stop", "long")
-    following.communicate(timeout=300)
-    assert following.returncode == 0
+    follow = [sys.executable, "-m", "hocket", "logs", "-f", "--tail", "1", "long"]
+    with child(follow, stdout=subprocess.PIPE, env=user.env) as following:
+        assert following.stdout.readline().startswith(b"epoch ")
+        user.run("stop", "long")
+        following.communicate(timeout=300)
+        assert following.returncode == 0
     assert user.awaits("long", lambda row: row["ended_s"] is not None)["state"] == "stopped"
 
     # Several from a file, one after the others, with a criterion.

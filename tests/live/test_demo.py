@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.live.processes import end_all
 
 from hocket.control.journal import open_to_read
 from hocket.model.event import JobFailed
@@ -16,9 +17,15 @@ HOCKET = (sys.executable, "-m", "hocket")
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
-    env = {**os.environ, "COLUMNS": "160"}
-    done = subprocess.run([*HOCKET, "demo", "--out", str(out)], capture_output=True, text=True, timeout=900, env=env)
-    return done, out
+    (out / "tmp").mkdir()
+    env = {**os.environ, "COLUMNS": "160", "TMPDIR": str(out / "tmp")}  # By which its processes are found.
+    try:
+        yield (
+            subprocess.run([*HOCKET, "demo", "--out", str(out)], capture_output=True, text=True, timeout=900, env=env),
+            out,
+        )
+    finally:
+        end_all(out)
 
 
 @pytest.mark.slow

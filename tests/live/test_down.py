@@ -1,12 +1,11 @@
 """`hocket down` when the jobs run under an agent that is not the controller's own child."""
 
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.live import ledger
+from tests.live.agent import LiveAgent
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below
 
@@ -17,15 +16,9 @@ EPOCHS = 60  # More than pass until it is told to leave.
 @pytest.mark.slow
 def test_jobs_of_other_agents_save_and_leave_too_and_go_on_at_the_next_start(tmp_path: Path) -> None:
     controller = LiveController(tmp_path, "--no-agent", "--policy", "fifo")
-    agent = None
-    try:
-        controller.start()
-        awaited(controller.answers, "the controller answers")
-        url = (controller.home / "url").read_text().strip()
-        command = [sys.executable, "-m", "hocket.agent.node", "--url", url, "--gpus", "2", "--name", "other"]
-        command += ["--token-file", str(controller.home / "token"), "--state", str(tmp_path / "elsewhere")]
-        agent = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        awaited(lambda: bool(controller.call("GET", "/v1/nodes")["nodes"]), "the node is there")
+    with controller, LiveAgent(controller, "other", "--gpus", "2") as agent:
+        controller.begin()
+        agent.begin()
         told = tmp_path / "ledger"
         train = [sys.executable, str(ROOT / "examples" / "train_numpy.py"), "--epochs", str(EPOCHS), "--pace", "0.25"]
         train += ["--ledger", str(told), "--checkpoint-every", "1000"]
@@ -38,17 +31,11 @@ def test_jobs_of_other_agents_save_and_leave_too_and_go_on_at_the_next_start(tmp
         awaited(lambda: controller.jobs()["deaf"]["state"] == "running", "the other one runs")
         controller.down(grace_s=8.0)
         assert controller.code == 0
-        assert agent.poll() is None, "the agent stays, and waits for the controller"
-        awaited(lambda: not [p for p in below(tmp_path / "elsewhere") if p.kind == "training"], "nobody trains")
+        assert agent.lives, "the agent stays, and waits for the controller"
+        awaited(lambda: not [p for p in below(agent.state) if p.kind == "training"], "nobody trains")
         assert ledger.told(ledger.read(told)).stops == 1, "it saved its state"
-        controller.start()
-        awaited(controller.answers, "it answers again")
+        controller.begin()
         awaited(lambda: controller.jobs()["train"]["state"] == "finished", "it went on")
         assert list(ledger.wrongs(ledger.read(told), EPOCHS, 1000)) == []
         controller.call("POST", "/v1/jobs/deaf/stop")
         controller.down(grace_s=0.0)
-    finally:
-        if agent is not None:
-            agent.send_signal(signal.SIGINT)
-            agent.wait(120)
-        controller.kill()

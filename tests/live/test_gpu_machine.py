@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 from tests.live.controller import LiveController, awaited
+from tests.whole_lines import whole_lines
 
 from hocket.agent.nvml import nvidia_gpus
+from hocket.agent.tail import facts
 
 GPUS = nvidia_gpus()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not GPUS, reason="a machine with an NVIDIA GPU")]
@@ -27,7 +29,7 @@ def leave(*_):
 
 signal.signal(signal.SIGTERM, leave)
 held = torch.ones(1 << 20, device="cuda")
-open(sys.argv[1], "w").write(json.dumps(os.getpid()))
+open(sys.argv[1], "w").write(json.dumps(os.getpid()) + "\\n")
 while True:
     time.sleep(1)
 """
@@ -37,22 +39,21 @@ import torch
 before = torch.cuda.is_initialized()
 total = float((torch.ones(1000, 1000, device="cuda") @ torch.ones(1000, 1000, device="cuda")).sum())
 facts = {"before": before, "count": torch.cuda.device_count(), "name": torch.cuda.get_device_name(0), "total": total}
-open(sys.argv[1], "w").write(json.dumps({**facts, "pid": os.getpid(), "world": os.environ.get("WORLD_SIZE")}))
+open(sys.argv[1], "w").write(json.dumps({**facts, "pid": os.getpid(), "world": os.environ.get("WORLD_SIZE")}) + "\\n")
 """
 LOOKS_EARLY = """
 import json, sys
 import looks_for_gpus
-open(sys.argv[1], "w").write(json.dumps(looks_for_gpus.DEVICE))
+open(sys.argv[1], "w").write(json.dumps(looks_for_gpus.DEVICE) + "\\n")
 """
 
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[LiveController]:
-    found = LiveController(tmp_path, "--policy", "fifo", "--name", "n0")
-    found.start()
-    awaited(found.answers, "the controller answers")
-    yield found
-    found.down(grace_s=0.0)
+    with LiveController(tmp_path, "--policy", "fifo", "--name", "n0") as found:
+        found.begin()
+        yield found
+        found.down(grace_s=0.0)
 
 
 def submit(controller: LiveController, name: str, text: str, *launcher: str, **fields: Any) -> Path:
@@ -69,8 +70,8 @@ def submit(controller: LiveController, name: str, text: str, *launcher: str, **f
 
 def told(path: Path) -> Any:
     """What a program said, once it did."""
-    awaited(lambda: path.exists() and path.read_text() != "", f"{path.name} written", within_s=120.0)
-    return json.loads(path.read_text())
+    awaited(lambda: bool(whole_lines(path)), f"{path.name} written", within_s=120.0)
+    return json.loads(whole_lines(path)[0])
 
 
 def leave(holds: Path) -> None:
@@ -81,8 +82,14 @@ def leave(holds: Path) -> None:
 def prepared(controller: LiveController, name: str) -> dict[str, Any]:
     """What the sidecar says of the job that stands by."""
     events = controller.home / "agent" / "runs" / name / "1" / "events.jsonl"
-    awaited(lambda: events.exists() and '"prepared"' in events.read_text(), f"'{name}' prepared", within_s=120.0)
-    return next(e for line in events.read_text().splitlines() if (e := json.loads(line)).get("event") == "prepared")
+    found: list[dict[str, Any]] = []
+
+    def is_told() -> bool:
+        found[:] = [event for event, _ in facts(str(events), 0) if event["event"] == "prepared"]
+        return bool(found)
+
+    awaited(is_told, f"'{name}' prepared", within_s=120.0)
+    return found[0]
 
 
 def files_of(pid: int) -> list[str]:

@@ -6,6 +6,7 @@ import ssl
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
 
@@ -39,60 +40,50 @@ def pem(tmp_path: Path) -> tuple[str, str]:
 @pytest.mark.slow
 def test_a_socket_serves_agent_and_users_and_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    controller = LiveController(tmp_path, "--gpus", "1", "--listen", f"unix:{path}")
-    try:
+    with LiveController(tmp_path, "--gpus", "1", "--listen", f"unix:{path}") as controller:
         for _ in range(2):  # A killed one leaves its socket behind.
-            controller.start()
-            awaited(controller.answers, "the controller answers")
+            controller.begin()
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
             hocket(controller, "submit", "--wait", "--", "true")
             controller.kill()
-        controller.start()
-        awaited(controller.answers, "the controller answers")
+        controller.begin()
         assert len(controller.jobs()) == 2
         hocket(controller, "down")
         assert not path.exists()
-    finally:
-        controller.kill()
 
 
 @pytest.mark.slow
 def test_what_stands_where_the_socket_should_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_text("data")
-    controller = LiveController(tmp_path, "--listen", f"unix:{path}")
-    controller.start()
-    awaited(lambda: controller.code is not None, "it has ended")
-    assert controller.code == 2
+    with LiveController(tmp_path, "--listen", f"unix:{path}") as controller:
+        controller.start()
+        awaited(lambda: controller.code is not None, "it has ended")
+        assert controller.code == 2
     assert "something else stands there" in controller.log.read_text()
     assert path.read_text() == "data"
 
 
 @pytest.mark.slow
 def test_https_is_spoken_by_agent_and_users_who_trust_the_controller(tmp_path: Path, pem: tuple[str, str]) -> None:
-    controller = LiveController(tmp_path, "--gpus", "1", "--tls-cert", pem[0], "--tls-key", pem[1])
-    try:
-        controller.start()
-        awaited(controller.answers, "the controller answers")
-        url = (controller.home / "url").read_text()
+    with LiveController(tmp_path, "--gpus", "1", "--tls-cert", pem[0], "--tls-key", pem[1]) as controller:
+        controller.begin()
+        url = controller.url
         assert url.startswith("https://")
         hocket(controller, "submit", "--wait", "--", "true")
         others = ssl.get_default_verify_paths().cafile or pem[1]
         assert "cannot be trusted" in hocket(controller, "jobs", code=2, HOCKET_CA=others)
-        plain = connection(url.replace("https", "http"), 60.0)
-        plain.request("GET", "/v1/health")
-        with pytest.raises((OSError, HTTPException)):
-            plain.getresponse()
-        plain.close()
+        with closing(connection(url.replace("https", "http"), 60.0)) as plain:
+            plain.request("GET", "/v1/health")
+            with pytest.raises((OSError, HTTPException)):
+                plain.getresponse()
         hocket(controller, "down")
-    finally:
-        controller.kill()
 
 
 @pytest.mark.slow
 def test_a_key_that_does_not_belong_to_the_certificate_is_refused(tmp_path: Path, pem: tuple[str, str]) -> None:
-    controller = LiveController(tmp_path, "--tls-cert", pem[0], "--tls-key", pem[0])
-    controller.start()
-    awaited(lambda: controller.code is not None, "it has ended")
-    assert controller.code == 2
+    with LiveController(tmp_path, "--tls-cert", pem[0], "--tls-key", pem[0]) as controller:
+        controller.start()
+        awaited(lambda: controller.code is not None, "it has ended")
+        assert controller.code == 2
     assert "cannot be used" in controller.log.read_text()

@@ -1,18 +1,15 @@
 """A machine on which nothing can be begun for a while: its jobs wait for it, and are none the worse."""
 
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.live.controller import LiveController, NoAnswer, awaited
+from tests.live.controller import LiveController, awaited
 
 
 @pytest.mark.slow
 def test_what_a_node_cannot_begin_is_tried_again_whatever_its_retries(tmp_path: Path) -> None:
-    controller = LiveController(tmp_path, "--gpus", "1", "--policy", "fifo")
-    controller.start()
-    try:
-        awaited(controller.answers, "the controller answers")
+    with LiveController(tmp_path, "--gpus", "1", "--policy", "fifo") as controller:
+        controller.begin()
         in_the_way = controller.home / "agent" / "runs" / "a"
         in_the_way.write_text("as if the disk were full")
         job = {"id": "a", "command": ["true"], "cwd": "/", "retries": 0, "backoff_s": 0.1}
@@ -29,7 +26,4 @@ def test_what_a_node_cannot_begin_is_tried_again_whatever_its_retries(tmp_path: 
         assert "it cannot start" in tries[0]["how"]
         in_the_way.unlink()
         awaited(lambda: controller.jobs()["a"]["state"] == "finished", "it has finished")
-    finally:
-        with suppress(NoAnswer):
-            controller.down()
-        controller.kill()
+        controller.down()

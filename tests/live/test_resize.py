@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import sys
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from tests.live.at_rest import complaints, orphans
 from tests.live.controller import LiveController, awaited
+from tests.whole_lines import json_lines
 
 from hocket.agent.tail import facts
 
@@ -32,11 +32,6 @@ def resize(request: pytest.FixtureRequest) -> str:
 class Cluster(LiveController):
     """Four virtual devices, and the ledger of its jobs."""
 
-    def begin(self) -> None:
-        """Start it, and wait until it answers."""
-        self.start()
-        awaited(self.answers, "answering")
-
     def submit(self, name: str, *command: str, **fields: Any) -> None:
         """A job that may be prepared, with an owner of its own."""
         env = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
@@ -50,8 +45,7 @@ class Cluster(LiveController):
 
     def noted(self, job: str = "", event: str = "") -> list[dict[str, Any]]:
         """The lines of the jobs' common ledger."""
-        path = self.root / "ledger"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = json_lines(self.root / "ledger")
         return [line for line in lines if job in ("", line["job"]) and event in ("", line["event"])]
 
     def await_line(self, job: str, event: str, count: int = 1, **facts: Any) -> dict[str, Any]:
@@ -77,12 +71,11 @@ class Cluster(LiveController):
 
 @pytest.fixture
 def cluster(tmp_path: Path, resize: str) -> Iterator[Cluster]:
-    found = Cluster(
+    with Cluster(
         tmp_path, "--gpus", "4", "--policy", "fair", "--param", "quantum_s=0", "--resize", resize, "--name", "n0"
-    )
-    found.begin()
-    yield found
-    if found.pid is not None:
+    ) as found:
+        found.begin()
+        yield found
         found.end_well()
 
 
@@ -100,14 +93,15 @@ def test_a_job_shrinks_for_a_newcomer_and_grows_when_that_has_ended(cluster: Clu
     stops = [line["count"] for line in cluster.noted("first", "stop")]
     assert [line["count"] for line in cluster.noted("first", "start")] == [0, *stops]
     # It may say that it has begun before its sidecar does.
-    awaited(lambda: len(started(cluster, "first", 3)) == 1, "the last run told")
-    warm = [event["warm"] for run in (1, 2, 3) for event in started(cluster, "first", run)]
+    awaited(lambda: len(told(cluster, "first", 3, "started")) == 1, "the last run told")
+    warm = [event["warm"] for run in (1, 2, 3) for event in told(cluster, "first", run, "started")]
     assert warm == [resize == "early"] * 3
 
 
-def started(cluster: Cluster, job: str, run: int) -> list[dict[str, Any]]:
+def told(cluster: Cluster, job: str, run: int, kind: str) -> list[dict[str, Any]]:
+    """What the sidecar of a run says."""
     path = cluster.home / "agent" / "runs" / job / str(run) / "events.jsonl"
-    return [event for event, _ in facts(str(path), 0) if event["event"] == "started"]
+    return [event for event, _ in facts(str(path), 0) if event["event"] == kind]
 
 
 @pytest.mark.parametrize("resize", ["early"], indirect=True)
@@ -137,8 +131,7 @@ def test_a_resized_process_that_dies_while_it_is_prepared_is_started_cold(cluste
 def test_what_stood_by_when_the_controller_went_down_is_no_failure_when_it_comes_back(cluster: Cluster) -> None:
     cluster.elastic("first", 100_000, sizes=[2, 4])
     cluster.await_line("first", "start")
-    following = cluster.home / "agent" / "runs" / "first" / "2" / "events.jsonl"
-    awaited(lambda: following.exists() and '"prepared"' in following.read_text(), "a next run that stands by")
+    awaited(lambda: bool(told(cluster, "first", 2, "prepared")), "a next run that stands by")
     cluster.down()
     cluster.begin()
     again = cluster.await_line("first", "start", 2)
@@ -184,23 +177,22 @@ def test_weights_go_on_bit_by_bit_and_each_example_is_trained_once_an_epoch_at_e
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOCKET_POLICIES", str(HERE / "policies"))
-    cluster = Cluster(tmp_path, "--gpus", "4", "--policy", "seesaw", "--param", "every_s=3", "--name", "n0")
-    cluster.begin()
     ledger = tmp_path / "steps"
     torchrun = str(Path(sys.executable).parent / "torchrun")
     training = (torchrun, str(TRAIN), "--epochs", "100000", "--pace", "1", "--steps", "--ledger", str(ledger))
-    cluster.submit("job", *training, "--checkpoint-every", "3", sizes=[1, 3])
 
     def lines(*events: str) -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in ledger.read_text().splitlines()] if ledger.exists() else []
-        return [line for line in found if line["event"] in events]
+        return [line for line in json_lines(ledger) if line["event"] in events]
 
-    awaited(lambda: len(lines("start")) >= 3, "resized twice", within_s=900)
-    begun = lines("start")[2]["epoch"]
-    awaited(lambda: any(line["epoch"] > begun for line in lines("epoch")), "an epoch after that")
-    cluster.call("POST", "/v1/jobs/job/stop")
-    awaited(lambda: cluster.jobs()["job"]["state"] == "stopped", "stopped")
-    cluster.end_well()
+    with Cluster(tmp_path, "--gpus", "4", "--policy", "seesaw", "--param", "every_s=3", "--name", "n0") as cluster:
+        cluster.begin()
+        cluster.submit("job", *training, "--checkpoint-every", "3", sizes=[1, 3])
+        awaited(lambda: len(lines("start")) >= 3, "resized twice", within_s=900)
+        begun = lines("start")[2]["epoch"]
+        awaited(lambda: any(line["epoch"] > begun for line in lines("epoch")), "an epoch after that")
+        cluster.call("POST", "/v1/jobs/job/stop")
+        awaited(lambda: cluster.jobs()["job"]["state"] == "stopped", "stopped")
+        cluster.end_well()
 
     assert [line["processes"] for line in lines("start")][:3] == [1, 3, 1]
     story = lines("start", "checkpoint")

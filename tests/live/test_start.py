@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.live.processes import end_all
 
 TRAP = "from pathlib import Path\nPath(__file__).with_suffix('.was-run').touch()\nraise SystemExit('the wrong one')\n"
 
@@ -26,7 +27,7 @@ def test_what_lies_where_it_is_started_is_not_run(tmp_path: Path) -> None:
     try:
         hocket("up", "--detach", "--gpus", "1")
         hocket("submit", "--wait", "--", "true")
+        hocket("down", "--grace", "1s")
     finally:
-        if (tmp_path / "home" / "url").exists():
-            hocket("down", "--grace", "1s")
+        end_all(tmp_path)
     assert [path.name for path in folder.glob("*.was-run")] == []

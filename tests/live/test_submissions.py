@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.live.controller import LiveController, NoAnswer, awaited
+from tests.live.controller import LiveController, NoAnswer
 
 _BATCH = 50
 
@@ -44,19 +44,16 @@ def kill_later(controller: LiveController, client: Client, more: int, delay_s: f
 
 @pytest.mark.slow
 def test_no_acknowledged_job_is_lost_when_the_controller_is_killed_while_jobs_are_submitted(tmp_path: Path) -> None:
-    controller = LiveController(tmp_path, "--gpus", "1", "--policy", "fifo")
-    client = Client(controller)
-    try:
-        controller.start()
-        awaited(controller.answers, "the controller answers")
+    with LiveController(tmp_path, "--gpus", "1", "--policy", "fifo") as controller:
+        client = Client(controller)
+        controller.begin()
         controller.call("POST", "/v1/jobs", {"jobs": [{"id": "holds", "command": ["sleep", "1000"], "cwd": "/"}]})
         for delay_s in (0.0, 0.007, 0.013):
             killer = threading.Thread(target=kill_later, args=(controller, client, 4 * _BATCH, delay_s), daemon=True)
             killer.start()
             client.submit_until_nobody_answers()
             killer.join()
-            controller.start()
-            awaited(controller.answers, "it answers again")
+            controller.begin()
             there = controller.jobs()
             assert not set(client.acknowledged) - there.keys()
             assert there.keys() <= {*client.acknowledged, *client.unanswered, "holds"}
@@ -64,5 +61,3 @@ def test_no_acknowledged_job_is_lost_when_the_controller_is_killed_while_jobs_ar
             left = [name for name in client.unanswered[-_BATCH:] if name in there]
             assert len(left) in (0, _BATCH)
         controller.down(grace_s=0.0)
-    finally:
-        controller.kill()

@@ -1,12 +1,11 @@
 """A job over two nodes, each with an agent and processes of its own: what becomes of one part becomes of all."""
 
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.live.agent import LiveAgent
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below
 
@@ -27,24 +26,18 @@ time.sleep(0.2 + 0.8 * rank)
 @pytest.fixture
 def two_nodes(tmp_path: Path) -> Iterator[LiveController]:
     controller = LiveController(tmp_path, "--no-agent", "--policy", "fifo")
-    agents: list[subprocess.Popen[bytes]] = []
-    try:
-        controller.start()
-        awaited(controller.answers, "the controller answers")
-        url = (controller.home / "url").read_text().strip()
-        for name in ("left", "right"):
-            command = [sys.executable, "-m", "hocket.agent.node", "--url", url, "--gpus", "1", "--name", name]
-            command += ["--token-file", str(controller.home / "token"), "--state", str(tmp_path / name)]
-            agents.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        awaited(lambda: len(controller.call("GET", "/v1/nodes")["nodes"]) == 2, "both nodes are there")
+    with (
+        controller,
+        LiveAgent(controller, "left", "--gpus", "1") as left,
+        LiveAgent(controller, "right", "--gpus", "1") as right,
+    ):
+        controller.begin()
+        left.start()
+        right.begin()
+        left.await_up()
         (tmp_path / "part.py").write_text(_PART)
         yield controller
         controller.down(grace_s=0.0)
-    finally:
-        for agent in agents:
-            agent.send_signal(signal.SIGINT)
-            agent.wait(120)
-        controller.kill()
 
 
 def submit(controller: LiveController, how: str) -> Path:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -36,12 +37,20 @@ class Run:
     def __init__(self, folder: Path, spec: dict[str, Any]) -> None:
         self.folder, self.mark = folder, spec["mark"]
         run_folder.create(str(folder), spec)
-        self.pid = 0
+        self.sidecars: list[Popen[bytes]] = []
 
     def launch(self) -> Run:
-        self.sidecar = run_folder.launch(str(self.folder))
-        self.pid = self.sidecar.pid
+        self.sidecars.append(run_folder.launch(str(self.folder)))
         return self
+
+    @property
+    def sidecar(self) -> Popen[bytes]:
+        """The one that was launched last."""
+        return self.sidecars[-1]
+
+    @property
+    def pid(self) -> int:
+        return self.sidecar.pid
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         found = facts(str(self.folder / run_folder.EVENTS), 0)
@@ -121,10 +130,10 @@ def prepared_run(tmp_path: Path) -> Iterator[Runs]:
 
     yield make
     for run in made:
-        if run.pid:
-            run.sidecar.kill()
-            run.sidecar.wait()
-        assert end_leftovers(run.mark) == []
+        for sidecar in run.sidecars:
+            sidecar.kill()
+            sidecar.wait()
+    assert [left for run in made for left in end_leftovers(run.mark)] == []
 
 
 @pytest.fixture

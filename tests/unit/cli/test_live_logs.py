@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
+from tests.children import child
 from typer.testing import CliRunner
 
 from hocket.cli.main import app
@@ -21,10 +23,9 @@ def printed(*args: str) -> bytes:
     return bytes(result.stdout_bytes)
 
 
-def begin(*args: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "hocket", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    )
+def begun(*args: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "hocket", *args]
+    return child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
 
 
 def await_that(condition: Callable[[], object]) -> None:
@@ -96,33 +97,32 @@ def test_following_one_run_ends_with_that_run(controller: Any) -> None:
 def test_ctrl_c_ends_following_and_nothing_else(controller: Any) -> None:
     controller.add("a", "running")
     controller.logs = {("a", 1): b"one\n"}
-    process = begin("logs", "-f", "a")
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"one\n"
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, out, err) == (0, b"", b"")
+    with begun("logs", "-f", "a") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"one\n"
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, out, err) == (0, b"", b"")
     assert controller.jobs["a"]["state"] == "running"
 
 
 def test_a_reader_that_has_enough_is_no_error(controller: Any) -> None:
     controller.add("a", "running")
     controller.logs = {("a", 1): b"line\n" * 500_000}
-    process = begin("logs", "-f", "a")
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"line\n"
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    assert process.wait(timeout=120) == 0
-    process.stderr.close()
+    with begun("logs", "-f", "a") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"line\n"
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=120) == 0
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_job(controller: Any) -> None:
-    process = begin("submit", "-n", "a", "--wait", "--", "true")
-    await_that(lambda: controller.calls("GET", "/v1/jobs"))
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    with begun("submit", "-n", "a", "--wait", "--", "true") as process:
+        await_that(lambda: controller.calls("GET", "/v1/jobs"))
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=120)
     assert (process.returncode, out) == (130, b"a\n")
     assert err == b"hocket: no longer waiting; 1 job goes on\n"
     assert controller.jobs["a"]["state"] == "waiting"

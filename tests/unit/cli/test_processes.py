@@ -11,10 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.children import child
 
 from hocket.agent.process_tree import process as lives
 from hocket.control.journal import SqliteJournal
@@ -27,11 +29,10 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*HOCKET, *args], capture_output=True, text=True, timeout=600)
 
 
-def begin(*args: str) -> subprocess.Popen[str]:
+def begun(*args: str) -> AbstractContextManager[subprocess.Popen[str]]:
     # A group of its own, so that an interrupt reaches it and its workers as Ctrl-C does, and nobody else.
-    return subprocess.Popen(
-        [*HOCKET, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return child([*HOCKET, *args], start_new_session=True, **pipes)
 
 
 def await_that(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -44,11 +45,7 @@ def await_that(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
 
 def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
     os.killpg(process.pid, signal.SIGINT)
-    try:
-        out, err = process.communicate(timeout=120)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        out, err = process.communicate()
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     return out, err
 
@@ -126,10 +123,10 @@ def test_compare_says_what_a_worker_could_not_read() -> None:
 
 def test_an_interrupted_simulation_keeps_the_journal_that_it_has(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
-    process = begin("simulate", LONG, "--cluster", "16x8", "--policy", "fifo", "--journal", str(path))
     part = tmp_path / "run.db.part-wal"
-    await_that(lambda: part.exists() and part.stat().st_size > 1 << 20, process)
-    out, err = interrupted(process)
+    with begun("simulate", LONG, "--cluster", "16x8", "--policy", "fifo", "--journal", str(path)) as process:
+        await_that(lambda: part.exists() and part.stat().st_size > 1 << 20, process)
+        out, err = interrupted(process)
     assert (out, err) == ("", "hocket: interrupted\n")
     assert [p.name for p in tmp_path.iterdir()] == ["run.db"]
     journal = SqliteJournal(path)
@@ -138,41 +135,37 @@ def test_an_interrupted_simulation_keeps_the_journal_that_it_has(tmp_path: Path)
 
 
 def test_an_interrupted_comparison_leaves_no_process_behind() -> None:
-    process = begin("compare", LONG, "fifo", "las", "--cluster", "16x8", "--workers", "2")
-    await_that(lambda: len(children(process.pid)) >= 2, process)
-    workers = children(process.pid)
-    out, err = interrupted(process)
+    with begun("compare", LONG, "fifo", "las", "--cluster", "16x8", "--workers", "2") as process:
+        await_that(lambda: len(children(process.pid)) >= 2, process)
+        workers = children(process.pid)
+        out, err = interrupted(process)
     assert (out, err) == ("", "hocket: interrupted\n")
     await_end(workers)
 
 
 def test_workers_end_when_their_parent_is_killed() -> None:
-    process = begin("compare", LONG, "fifo", "las", "--cluster", "16x8", "--workers", "2")
-    await_that(lambda: len(children(process.pid)) >= 2, process)
-    workers = children(process.pid)
-    process.kill()
-    process.communicate()
+    with begun("compare", LONG, "fifo", "las", "--cluster", "16x8", "--workers", "2") as process:
+        await_that(lambda: len(children(process.pid)) >= 2, process)
+        workers = children(process.pid)
+        process.kill()
+        process.communicate()
     await_end(workers)
 
 
 def test_progress_goes_to_a_terminal_and_results_do_not_mix_with_it() -> None:
     screen, end = pty.openpty()
-    process = subprocess.Popen(
-        [*HOCKET, "simulate", "poisson?jobs=30000", "--cluster", "16x8", "--policy", "fifo", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=end,
-        text=True,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-    )
-    os.close(end)
-    shown = b""
-    try:
-        while chunk := os.read(screen, 65536):
-            shown += chunk
-    except OSError:
-        pass  # So a terminal says that nobody writes to it any more.
-    os.close(screen)
-    out, _ = process.communicate(timeout=300)
+    command = [*HOCKET, "simulate", "poisson?jobs=30000", "--cluster", "16x8", "--policy", "fifo", "--json"]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    with child(command, stdout=subprocess.PIPE, stderr=end, text=True, env=env) as process:
+        os.close(end)
+        shown = b""
+        try:
+            while chunk := os.read(screen, 65536):
+                shown += chunk
+        except OSError:
+            pass  # So a terminal says that nobody writes to it any more.
+        os.close(screen)
+        out, _ = process.communicate(timeout=300)
     assert process.returncode == 0
     assert json.loads(out)["finished"] == 30000
     assert re.search(rb"fifo.*/30000", shown)

@@ -10,10 +10,12 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
 import pytest
+from tests.children import child
 
 from hocket.control.journal import JournalError, JournalHeld, JournalLost, open_to_append, open_to_read
 from hocket.control.ports import FORMAT, Cycle, Header, Store
@@ -172,8 +174,8 @@ while True:
 """
 
 
-def writer(store: str, *more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, store, *more], stdout=subprocess.PIPE, text=True)
+def writer(store: str, *more: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    return child([sys.executable, "-c", WRITER, store, *more], stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.whole_lines import json_lines
 
 from hocket.agent.progress import open_reader
 
@@ -35,12 +36,16 @@ class Run:
         command = [sys.executable, str(EXAMPLE), "--ledger", str(self.ledger), *options]
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.process:
+            self.process.kill()
+
     def lines(self, event: str) -> list[dict[str, Any]]:
         """What this start has written into the ledger."""
-        if not self.ledger.exists():
-            return []
-        lines = [json.loads(line) for line in self.ledger.read_text().splitlines()]
-        return [line for line in lines if line["event"] == event and line["pid"] == self.process.pid]
+        return [line for line in json_lines(self.ledger) if line["event"] == event and line["pid"] == self.process.pid]
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -59,9 +64,20 @@ def final(output: str) -> str:
     return output.rpartition("done: final acc=")[2]
 
 
+Runs = Callable[..., Run]
+
+
+@pytest.fixture
+def run() -> Iterator[Runs]:
+    """Starts the example; none of those outlives the test."""
+    with ExitStack() as begun:
+        yield lambda *options, **more: begun.enter_context(Run(*options, **more))
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> str:
-    code, output = Run(tmp_path_factory.mktemp("uninterrupted"), "--epochs", "6").end()
+    with Run(tmp_path_factory.mktemp("uninterrupted"), "--epochs", "6") as run:
+        code, output = run.end()
     assert code == 0
     return output
 
@@ -75,8 +91,10 @@ def test_it_learns_and_says_so(uninterrupted: str) -> None:
     assert found[6]["loss"] < found[1]["loss"]
 
 
-def test_paused_within_an_epoch_and_resumed_it_ends_with_the_same_accuracy(tmp_path: Path, uninterrupted: str) -> None:
-    first = Run(tmp_path, "--epochs", "6", "--pace", "4")
+def test_paused_within_an_epoch_and_resumed_it_ends_with_the_same_accuracy(
+    run: Runs, tmp_path: Path, uninterrupted: str
+) -> None:
+    first = run(tmp_path, "--epochs", "6", "--pace", "4")
     first.wait_until(lambda: bool(first.lines("start")))
 
     def is_within_an_epoch() -> bool:
@@ -88,7 +106,7 @@ def test_paused_within_an_epoch_and_resumed_it_ends_with_the_same_accuracy(tmp_p
     assert first.end()[0] == 143
     (stopped,) = first.lines("stop")
     assert stopped["batch"] > 0
-    second = Run(tmp_path, "--epochs", "6", by_environment=True)
+    second = run(tmp_path, "--epochs", "6", by_environment=True)
     code, output = second.end()
     assert code == 0
     assert output.startswith(f"resuming from epoch {stopped['epoch']}, batch {stopped['batch']} of 50\n")
@@ -97,33 +115,35 @@ def test_paused_within_an_epoch_and_resumed_it_ends_with_the_same_accuracy(tmp_p
     assert output.splitlines()[-2] == uninterrupted.splitlines()[-2]  # the last epoch's loss, too
 
 
-def test_killed_it_goes_on_from_its_last_checkpoint_with_the_same_accuracy(tmp_path: Path, uninterrupted: str) -> None:
-    first = Run(tmp_path, "--epochs", "6", "--pace", "1.5", "--checkpoint-every", "2")
+def test_killed_it_goes_on_from_its_last_checkpoint_with_the_same_accuracy(
+    run: Runs, tmp_path: Path, uninterrupted: str
+) -> None:
+    first = run(tmp_path, "--epochs", "6", "--pace", "1.5", "--checkpoint-every", "2")
     first.wait_until(lambda: len(first.lines("epoch")) >= 3)
     first.process.kill()
     assert first.end()[0] == -signal.SIGKILL
     saved = [line["epoch"] for line in first.lines("checkpoint")]
     assert saved[:1] == [2]
-    second = Run(tmp_path, "--epochs", "6")
+    second = run(tmp_path, "--epochs", "6")
     assert final(second.end()[1]) == final(uninterrupted)
     assert [line["epoch"] for line in second.lines("start")] == saved[-1:]
 
 
-def test_asked_by_sigusr1_it_saves_and_goes_on(tmp_path: Path, uninterrupted: str) -> None:
-    run = Run(tmp_path, "--epochs", "6", "--pace", "1", "--checkpoint-every", "100")
-    run.wait_until(lambda: len(run.lines("epoch")) >= 1)
-    assert run.lines("checkpoint") == []
-    run.process.send_signal(signal.SIGUSR1)
-    run.wait_until(lambda: len(run.lines("checkpoint")) >= 1)
+def test_asked_by_sigusr1_it_saves_and_goes_on(run: Runs, tmp_path: Path, uninterrupted: str) -> None:
+    job = run(tmp_path, "--epochs", "6", "--pace", "1", "--checkpoint-every", "100")
+    job.wait_until(lambda: len(job.lines("epoch")) >= 1)
+    assert job.lines("checkpoint") == []
+    job.process.send_signal(signal.SIGUSR1)
+    job.wait_until(lambda: len(job.lines("checkpoint")) >= 1)
     assert (tmp_path / "checkpoints" / "checkpoint.npz").exists()
-    code, output = run.end()
+    code, output = job.end()
     assert (code, final(output)) == (0, final(uninterrupted))
-    assert [line["epoch"] for line in run.lines("epoch")] == [1, 2, 3, 4, 5, 6]
+    assert [line["epoch"] for line in job.lines("epoch")] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_finished_run_that_is_started_again_ends_at_once(tmp_path: Path) -> None:
-    Run(tmp_path, "--epochs", "1").end()
-    again = Run(tmp_path, "--epochs", "1")
+def test_a_finished_run_that_is_started_again_ends_at_once(run: Runs, tmp_path: Path) -> None:
+    run(tmp_path, "--epochs", "1").end()
+    again = run(tmp_path, "--epochs", "1")
     code, output = again.end()
     assert code == 0
     assert "epoch 1/1" not in output
@@ -131,14 +151,14 @@ def test_a_finished_run_that_is_started_again_ends_at_once(tmp_path: Path) -> No
     assert len(again.lines("end")) == 1
 
 
-def test_seconds_of_computing_and_of_sleep_change_nothing_but_the_time(tmp_path: Path) -> None:
+def test_seconds_of_computing_and_of_sleep_change_nothing_but_the_time(run: Runs, tmp_path: Path) -> None:
     outputs: list[str] = []
     for options in ((), ("--epoch-seconds", "0.5"), ("--pace", "0.5")):
         folder = tmp_path / str(len(outputs))
         folder.mkdir()
-        run = Run(folder, "--epochs", "1", *options)
-        outputs.append(run.end()[1])
-        took_s = run.lines("end")[0]["time"] - run.lines("start")[0]["time"]
+        job = run(folder, "--epochs", "1", *options)
+        outputs.append(job.end()[1])
+        took_s = job.lines("end")[0]["time"] - job.lines("start")[0]["time"]
         assert took_s >= (0.5 if options else 0)
     assert len(set(outputs)) == 1
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,9 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.children import child
+from tests.whole_lines import whole_lines
 
 from hocket.agent import run_folder
 from hocket.agent.folder_lock import LOCK
+from hocket.agent.leftovers import end_leftovers
 from hocket.agent.state_folder import StateFolder
 from hocket.agent.tail import story
 from hocket.service import local_agent
@@ -49,10 +51,17 @@ def job(home: Home) -> Iterator[str]:
     spec = {"job": "sleeper", "attempt": 1, "mark": f"test-{os.getpid()}", "argv": argv, "cwd": "/", "grace_s": 1.0}
     run_folder.create(folder, spec)
     sidecar = run_folder.launch(folder)
-    awaited(lambda: story(f"{folder}/{run_folder.EVENTS}").started)
-    yield folder
-    run_folder.send(folder, {"do": "kill"})
-    sidecar.wait(120)
+    try:
+        awaited(lambda: story(f"{folder}/{run_folder.EVENTS}").started)
+        yield folder
+    finally:
+        run_folder.send(folder, {"do": "kill"})
+        try:
+            sidecar.wait(120)
+        finally:
+            sidecar.kill()
+            sidecar.wait()
+            assert end_leftovers(spec["mark"]) == []
 
 
 @pytest.mark.slow
@@ -66,7 +75,7 @@ def test_an_agent_does_not_run_what_lies_where_its_controller_was_started(
     agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
     agent.start()
     was_run, lock = trap.with_suffix(".was-run"), home.agent / LOCK
-    awaited(lambda: was_run.exists() or (lock.exists() and bool(lock.read_text())))
+    awaited(lambda: was_run.exists() or bool(whole_lines(lock)))
     agent.stop(60.0)
     assert not was_run.exists()
 
@@ -95,7 +104,7 @@ def test_an_agent_that_dies_as_it_is_stopped_has_another_stop_the_jobs(home: Hom
 @pytest.mark.slow
 def test_the_agent_of_an_earlier_controller_leaves_though_nothing_says_that_it_is_there(home: Home) -> None:
     where = ["--url", NOBODY, "--token-file", str(home.token_file), "--state", str(home.agent)]
-    with subprocess.Popen([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
+    with child([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
         awaited(lambda: agents_of(str(home.agent)) == [earlier.pid])
         later = LocalAgent(home, NOBODY, ["--gpus", "1"])
         later.start()
@@ -110,7 +119,7 @@ def test_an_agent_that_does_not_leave_is_killed_and_gone_before_another_begins(
 ) -> None:
     monkeypatch.setattr(local_agent, "_LEAVE_S", 5.0)
     where = ["--url", NOBODY, "--token-file", str(home.token_file), "--state", str(home.agent)]
-    with subprocess.Popen([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
+    with child([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
         awaited(lambda: agents_of(str(home.agent)) == [earlier.pid])
         earlier.send_signal(signal.SIGSTOP)
         monkeypatch.setattr(local_agent.subprocess, "Popen", lambda *_, **__: agents_of(str(home.agent)))

@@ -10,10 +10,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.children import child
+from tests.whole_lines import whole_lines
 
 from hocket.tune import read
 
@@ -22,7 +25,7 @@ UNIT_STEPS = 7
 PATIENCE_S = 300.0
 
 
-def started(folder: Path) -> subprocess.Popen[str]:
+def started(folder: Path) -> AbstractContextManager[subprocess.Popen[str]]:
     """`hocket tune study.toml`, with all that it keeps in this folder."""
     folder.mkdir(exist_ok=True)
     (folder / "study.toml").write_text(
@@ -31,13 +34,13 @@ def started(folder: Path) -> subprocess.Popen[str]:
     )
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "LEDGER": str(folder / "ledger")}
     command = [sys.executable, "-m", "hocket", "tune", str(folder / "study.toml"), "--json"]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return child(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finished(folder: Path) -> dict[str, Any]:
     """What the study found, but how long it took."""
-    process = started(folder)
-    output, errors = process.communicate(timeout=PATIENCE_S)
+    with started(folder) as process:
+        output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors
     found = json.loads(output)
     results = [(r["trial"], r["units"], r["config"], _own(r["metrics"])) for r in found["results"]]
@@ -50,19 +53,18 @@ def _own(metrics: dict[str, float]) -> dict[str, float]:
 
 def steps_made(folder: Path) -> Counter[tuple[str, int]]:
     """By trial and number, how often a step was made."""
-    ledger = folder / "ledger"
-    lines = [line.split() for line in ledger.read_text().splitlines()] if ledger.exists() else []
-    return Counter((line[0], int(line[1])) for line in lines if len(line) == 2)
+    lines = [line.split() for line in whole_lines(folder / "ledger")]
+    return Counter((trial, int(number)) for trial, number in lines)
 
 
 def signalled(folder: Path, steps: int, what: signal.Signals) -> tuple[int, str]:
     """Run it until so many steps are made, and send a signal: exit code, and what it said."""
     (folder / "hold").write_text(str(steps))
-    process = started(folder)
-    wait_until(process, lambda: len(steps_made(folder)) >= steps)
-    process.send_signal(what)
-    (folder / "hold").unlink()
-    _output, errors = process.communicate(timeout=PATIENCE_S)
+    with started(folder) as process:
+        wait_until(process, lambda: len(steps_made(folder)) >= steps)
+        process.send_signal(what)
+        (folder / "hold").unlink()
+        _output, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, errors
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 import pytest
+from tests.live.processes import end_all
+from tests.whole_lines import whole_lines
 
 from hocket.agent import folder_lock, known_run, run_folder
 from hocket.agent.leftovers import end_leftovers
@@ -234,23 +233,15 @@ class Agent:
         return next(path for path in self.folders() if path.name == str(number))
 
     def sidecar(self, number: int = 1) -> int:
-        return int(wait_until(lambda: (self.folder(number) / folder_lock.LOCK).read_text(), "a sidecar"))
+        return int(wait_until(lambda: whole_lines(self.folder(number) / folder_lock.LOCK), "a sidecar")[0])
 
     def end(self) -> None:
         for process in self._processes:
             process.kill()
             process.wait()
-        left = []
-        for folder in self.folders():
-            while run_folder.is_running(str(folder)):
-                pid = int((folder / folder_lock.LOCK).read_text() or 0)
-                if pid:
-                    with suppress(ProcessLookupError):  # It ends just now, by itself.
-                        os.kill(pid, signal.SIGKILL)
-                time.sleep(0.005)
-            spec = next(folder / name for name in SPECS if (folder / name).exists())
-            left += end_leftovers(json.loads(spec.read_text())["mark"])
-        assert left == []
+        end_all(self.state)  # Sidecars bear its name, even those that have only just begun.
+        specs = [folder / name for folder in self.folders() for name in SPECS if (folder / name).exists()]
+        assert [left for spec in specs for left in end_leftovers(json.loads(spec.read_text())["mark"])] == []
 
 
 @pytest.fixture

@@ -9,10 +9,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.whole_lines import whole_lines
 
 from hocket.agent import run_folder
 from hocket.agent.process_tree import process
 from hocket.agent.protocol import Forget, RunKey, Stop
+from hocket.agent.tail import story
 
 FOR_EVER = "import time\nprint('up')\ntime.sleep(600)"
 COUNTING = (
@@ -91,7 +93,7 @@ def test_a_dead_sidecar_is_lost_with_all_that_it_ran(controller: Any, agent: Any
     )
     key = controller.run_python("j", program)
     pid = controller.wait_for(key, "started").fields["pids"][0]
-    child = int(until(lambda: (log := agent.folder() / "log").exists() and log.read_text()))
+    child = int(until(lambda: whole_lines(agent.folder() / "log"))[0])
     os.kill(agent.sidecar(), signal.SIGKILL)
     assert controller.wait_for(key, "lost").n == 0
     assert process(pid) is None
@@ -164,7 +166,7 @@ def test_while_the_controller_is_away_jobs_run_on_and_nothing_is_lost(controller
     controller.stop()
     until(lambda: "away" in agent.said(), "a complaint")
     (agent.state / "enough").touch()
-    until(lambda: '"exited"' in (agent.folder() / "events.jsonl").read_text(), "the end of the job")
+    until(lambda: story(str(agent.folder() / "events.jsonl")).ended, "the end of the job")
     assert controller.of(key, "exited") == []
     controller.start()
     exited = controller.wait_for(key, "exited")

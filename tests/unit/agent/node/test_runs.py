@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.whole_lines import whole_lines
 
 from hocket.agent import folder_lock, unsaid
 from hocket.agent import runs as runs_file
@@ -60,7 +61,7 @@ class Node:
 
     def sidecar(self, key: RunKey, until: Callable[..., Any]) -> int:
         path = Path(self.state.run(key.job, key.number)) / folder_lock.LOCK
-        return int(until(lambda: path.exists() and path.read_text()))
+        return int(until(lambda: whole_lines(path))[0])
 
     def end(self, until: Callable[..., Any]) -> None:
         self.runs.kill_all()

@@ -7,11 +7,13 @@ import select
 import stat
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.children import child
 
 import hocket
 from hocket.agent.progress import open_reader
@@ -106,10 +108,10 @@ def test_names_cannot_break_the_message(monkeypatch: pytest.MonkeyPatch, opened:
 def test_processes_that_report_at_once_are_told_apart(opened: Any) -> None:
     reader = opened(kind="report")
     program = PROGRAM + "import sys\nfor n in range(100): hocket.report(1, **{sys.argv[1] * 40: n})"
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", program, rank], env={**os.environ, **reader.env()}) for rank in "abc"
-    ]
-    assert [rank.wait(300) for rank in ranks] == [0, 0, 0]
+    env = {**os.environ, **reader.env()}
+    with ExitStack() as begun:
+        ranks = [begun.enter_context(child([sys.executable, "-c", program, rank], env=env)) for rank in "abc"]
+        assert [rank.wait(300) for rank in ranks] == [0, 0, 0]
     assert dict(reader.poll()) == {1: {"a" * 40: 99.0, "b" * 40: 99.0, "c" * 40: 99.0}}
 
 
