@@ -48,8 +48,8 @@ class Draft:
         self._no_room: set[Shape] = set()
         self._limited = bool(snapshot.owners.data())
         self._usage: dict[str, Usage] = {}  # of owners whose usage the draft changed
-        self._displaced: list[JobView] = []  # and not yet back in line
-        self._line: list[tuple[tuple[Any, ...], int, JobView]] = []  # those displaced that are
+        self._displaced: list[JobView] = []  # or put back, and not yet in line again
+        self._line: list[tuple[tuple[Any, ...], int, JobView]] = []  # those that are
         self._made_way: set[str] = set()
         self.over_quota = 0  # jobs that were passed over
 
@@ -109,7 +109,7 @@ class Draft:
         return iter(views if views and self.admits(views[0]) else ())
 
     def in_line(self, waiting: Iterator[JobView], rank: Callable[[JobView], tuple[Any, ...]]) -> Iterator[JobView]:
-        """Waiting jobs in the policy's order and, as waiting jobs of this rank, those displaced on the way.
+        """Waiting jobs in the policy's order and, as waiting jobs of this rank, those displaced or put back on the way.
 
         So what a displaced job leaves over, or can still have elsewhere, is given away in the same plan.
         """
@@ -125,6 +125,10 @@ class Draft:
             elif view is not None:
                 yield view
                 view = next(waiting, None)
+
+    def stand_back(self, view: JobView) -> None:
+        """Let the job stand in line once more, where its rank has it by now."""
+        self._displaced.append(view)
 
     def pass_over(self, view: JobView) -> None:
         """Leave the job waiting, and all others of its shape."""

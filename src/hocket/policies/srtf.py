@@ -52,20 +52,34 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     Jobs of which nothing is believed come last. A job that outlives its belief is reviewed then, and believed to need
     as long again as it has run. Elastic jobs start at the largest size that is free and keep it until they make way.
     """
-    draft = Draft(snapshot)
+    draft, now_s = Draft(snapshot), snapshot.now_s
     watch_again(draft)
     waiting = False
-    for view in draft.in_line(draft.candidates(), lambda v: (_needs_s(v, snapshot.now_s),)):
+    slower_s: dict[str, float] = {}  # job → what it needs where it would come to, if that is longer than at best
+
+    def stands_s(view: JobView) -> float:
+        return slower_s.get(view.job.id) or _needs_s(view, now_s)
+
+    for view in draft.in_line(draft.candidates(), lambda v: (stands_s(v),)):
         why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
+        before = draft.saved() if depends_on_place(view) else None
         # Where one has no room, or may not make any, another of its shape may if it is faster there.
         fits = not depends_on_place(view) or draft.capacity.place(view.job, view.job.sizes[0]) is not None
         if not (fits and draft.start(view, why)):
             victims = _take_place(draft, view, params, why)
             for victim in victims:
-                needs_s = _needs_s(victim, snapshot.now_s)
+                needs_s = _needs_s(victim, now_s)
                 draft.memos[victim.job.id] = {"needs_s": needs_s} if needs_s < inf else None
             if not victims:
                 waiting = True
+                continue
+        if before is not None:
+            needs_s = left_s(view, now_s, draft.size_of(view), pace_now(draft, view))
+            if needs_s > stands_s(view):
+                # Others may be done sooner there than this one, which stood before them by what it needs at best.
+                draft.restore(before)
+                slower_s[view.job.id] = needs_s
+                draft.stand_back(view)
                 continue
         watch(draft, view)
     waiting = waiting or draft.paused > 0

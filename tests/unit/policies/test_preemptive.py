@@ -1,5 +1,7 @@
 """srtf, edf and round robin: who makes way for whom, and who does not."""
 
+import pytest
+
 from hocket.model.action import Move, Pause, Resize, Resume, Start
 from hocket.model.criterion import parse
 from hocket.model.curve import Beliefs, Estimate
@@ -83,6 +85,21 @@ def test_srtf_pauses_nobody_for_a_job_that_would_be_slower_there():
     assert did(harness, Pause) == ["v"]
     alone = after("srtf", jobs[0], slow_on_k80("new", 1, 1000), nodes=V100_AND_K80[1:])
     assert did(alone, Pause) == []
+
+
+@pytest.mark.parametrize("there", [(), (("long", 90_000),)])  # on a free GPU, or in another's place
+def test_srtf_starts_whoever_is_done_soonest_where_there_is_room(there):
+    harness = Harness.of(find("srtf").bound(), V100_AND_K80[1:])
+    for name, run_s in there:
+        harness.tell(submitted(job(name), 0, run_s))
+        harness.settle()
+    harness.tell(slow_on_k80("slow", 1, 1000), submitted(job("fast"), 1, 3000))  # 'slow' takes 10,000 s there
+    harness.settle()
+    assert did(harness, Start)[-1] == "fast"
+    assert did(harness, Pause) == [name for name, _run_s in there]
+    harness.tell(JobEnded(3001, "fast"))
+    harness.settle()
+    assert did(harness, Start)[-1] == "slow"
 
 
 def test_srtf_asks_others_of_the_same_shape_when_one_is_slow_there():
