@@ -60,6 +60,8 @@ def decide(snapshot: Snapshot, params: BorgFair) -> Plan:
             lanes.close(owner)
         if (view := lanes.head(owner)) is not None:
             heappush(line, (-view.job.priority, turns[owner], view.number, owner))
+    for view in draft.held_up() if params.preempt else ():
+        _displace(draft, view)
     if waits or draft.paused:
         draft.reasons["*"] = "waits: those that run have its priority or more, or it does not fit"
     at_s = snapshot.now_s if draft.paused else None  # Who had to go, or waits, may fit into what is left over.
@@ -83,9 +85,12 @@ def _give(draft: Draft, view: JobView, share: float, params: BorgFair) -> bool:
     for size in reversed(fair):
         if draft.start(view, f"starts: it is the turn of '{job.owner}'", size):
             return True
-    if not params.preempt:
-        return False
-    paused, started = f"paused: '{job.id}' has a higher priority", "starts: its priority is higher than that of others"
+    return params.preempt and _displace(draft, view)
+
+
+def _displace(draft: Draft, view: JobView) -> bool:
+    paused = f"paused: '{view.job.id}' has a higher priority"
+    started = "starts: its priority is higher than that of others"
     return bool(draft.displace(view, _lower(draft.snapshot, view), paused, started))
 
 

@@ -31,7 +31,8 @@ class Draft:
     """Starts from the present plan; `start` and `pause` change it; `plan()` is the result."""
 
     __slots__ = (
-        "_capacity", "_displaced", "_drop", "_limited", "_line", "_made_way", "_no_room", "_put", "_taken", "_usage",
+        "_capacity", "_displaced", "_drop", "_held_up", "_limited", "_line", "_made_way", "_no_room", "_put", "_taken",
+        "_usage",
         "free_gpus", "memos", "over_quota", "reasons", "reviews", "snapshot",
     )  # fmt: skip
 
@@ -52,6 +53,7 @@ class Draft:
         self._line: list[tuple[tuple[Any, ...], int, JobView]] = []  # those that are
         self._made_way: set[str] = set()
         self.over_quota = 0  # jobs that were passed over
+        self._held_up: dict[str, JobView] = {}  # those of them that wait
 
     @property
     def capacity(self) -> Capacity:
@@ -97,8 +99,24 @@ class Draft:
             return False  # It is being ended, or its tasks need a policy that places tasks.
         if self._limited and not self.within_quota(view.job, view.job.sizes[0]):
             self.over_quota += 1
+            if not view.partitions:
+                self._held_up[view.job.id] = view
             return False
         return True
+
+    def held_up(self) -> Iterator[JobView]:
+        """Waiting jobs that were passed over for their owner's quota: they may displace that owner's own.
+
+        Once one did not, others of its owner and shape are passed over.
+        """
+        closed: set[tuple[str, Shape]] = set()
+        for view in list(self._held_up.values()):
+            key = (view.job.owner, shape_of(view.job))
+            if key in closed:
+                continue
+            yield view
+            if not self.size_of(view):
+                closed.add(key)
 
     def only(self, jobs: Iterable[str]) -> Iterator[JobView]:
         """Of these jobs, those that wait and may have something, in the policy's order."""
@@ -209,18 +227,61 @@ class Draft:
         """
         job, size = view.job, view.job.sizes[0]
         if self._limited and not self.within_quota(job, size):
-            return []
+            return self._displace_own(view, list(victims), paused, started, boundary)
         if type(shape_of(job)) is int:  # Any GPUs will do, so counting them is enough.
             going = self._enough(victims, size - self.free_gpus)
         else:
             going = self._in_the_way(victims, job, size)
+        self._make_way(going, paused)
+        if going:
+            self.start(view, started, size, boundary)
+        return going
+
+    def _make_way(self, going: Iterable[JobView], paused: str) -> None:
         for victim in going:
             self.pause(victim, paused)
             self._displaced.append(victim)
             self._made_way.add(victim.job.id)
-        if going:
-            self.start(view, started, size, boundary)
-        return going
+
+    def _displace_own(
+        self, view: JobView, victims: list[JobView], paused: str, started: str, boundary: Boundary
+    ) -> list[JobView]:
+        """The same for a job whose owner's quota is used up: first as many of the owner's own make way as it takes."""
+        before = self.saved()
+        own = self._enough_of_quota(victims, view.job)
+        if not own:
+            return []
+        self._make_way(own, paused)
+        if self.start(view, started, view.job.sizes[0], boundary):
+            return own
+        if others := self.displace(view, victims, paused, started, boundary):
+            return own + others
+        self.restore(before)
+        return []
+
+    def _enough_of_quota(self, victims: Iterable[JobView], job: Job) -> list[JobView]:
+        """As many of the owner's own victims as use the missing quota; of those the last to come stay if others do."""
+        used, present = self._usage, self.snapshot.partitions.data()
+        self._usage = dict(used)  # to try it out on
+        going: list[tuple[JobView, int]] = []
+        enough = False
+        for victim in victims:
+            if victim.job.owner != job.owner or victim.job.id in self._made_way:
+                continue
+            places = [self._put.get(pid) or present[pid] for pid in victim.partitions if pid not in self._drop]
+            if has := sum(partition.size_of(victim.job.id) for partition in places):
+                going.append((victim, has))
+                self._book(victim.job, has, -1)
+                if enough := self.within_quota(job, job.sizes[0]):
+                    break
+        for i in range(len(going) - 2, -1, -1) if enough else ():
+            self._book(going[i][0].job, going[i][1], 1)
+            if self.within_quota(job, job.sizes[0]):
+                del going[i]
+            else:
+                self._book(going[i][0].job, going[i][1], -1)
+        self._usage = used
+        return [victim for victim, _has in going] if enough else []
 
     def _enough(self, victims: Iterable[JobView], missing: int) -> list[JobView]:
         """As many of the victims as have the missing GPUs; of those the last to come stay if the others suffice."""

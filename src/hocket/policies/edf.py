@@ -1,6 +1,7 @@
 """Earliest deadline first."""
 
 from collections.abc import Iterator
+from itertools import chain
 from math import inf
 from typing import Annotated
 
@@ -43,7 +44,7 @@ def decide(snapshot: Snapshot, params: Edf) -> Plan:
     """
     draft = Draft(snapshot)
     waiting = False
-    for view in draft.in_line(draft.candidates(), lambda v: v.rank):
+    for view in draft.in_line(chain(draft.candidates(), draft.held_up()), lambda v: v.rank):
         why = "goes on in what is left" if view.partitions else "starts: no earlier deadline needs its place"
         if draft.start(view, why):
             continue

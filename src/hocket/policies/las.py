@@ -101,6 +101,11 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             continue
         if params.promote:
             _forgive(draft, view, params)
+    for view in draft.held_up() if draft.over_quota else ():
+        if view.rank[0] < lowest and _take_place(draft, view, params):
+            displaced = True
+            if params.promote:
+                _forgive(draft, view, params)
     if displaced and (draft.free_gpus or set(map(type, waiting.buckets())) != {int}):
         # Whoever fits, those paused too, gets what was left over.
         for view in draft.in_line(draft.candidates(draft.free_gpus), lambda v: v.rank):

@@ -37,15 +37,9 @@ def decide(snapshot: Snapshot, params: RoundRobin) -> Plan:
     for view in draft.in_line(draft.candidates(), lambda _view: (now_s,)):
         job_id = view.job.id
         started = draft.start(view, "goes on in what is left" if view.partitions else "starts: it is its turn")
-        if not started and first is None:
-            why = f"paused: its turn is over, '{job_id}' is next"
-            victims = draft.displace(view, _over(snapshot), why, "starts: it is its turn")
-            for victim in victims:
-                draft.memos[victim.job.id] = now_s
-            started = bool(victims)
         if started:
-            draft.memos[job_id] = now_s + params.quantum_s + view.costs.prepare_s + view.costs.start_s
-        elif first is None:
+            _begin_turn(draft, view, params)
+        elif first is None and not _take_turn(draft, view, params):
             first = job_id
             if snapshot.memo is not None and snapshot.memo["first"] == first:
                 since_s = snapshot.memo["since_s"]
@@ -53,10 +47,28 @@ def decide(snapshot: Snapshot, params: RoundRobin) -> Plan:
             if since_s + params.quantum_s <= now_s:
                 draft.reasons["*"] = f"waits: '{first}' has waited a whole turn, all that is free is kept for it"
                 break
-    if first is None and not draft.paused:
-        return draft.plan(Wake(freed_gpus=1 if draft.over_quota else None, epoch=False))
+    for view in draft.held_up():
+        _take_turn(draft, view, params)
+    if first is None and not (draft.paused or draft.over_quota):
+        return draft.plan(Wake(freed_gpus=None, epoch=False))
     wake = Wake(freed_gpus=1, epoch=False, at_s=_next_turn_s(draft, params))
     return draft.plan(wake, memo=None if first is None else {"first": first, "since_s": since_s})
+
+
+def _take_turn(draft: Draft, view: JobView, params: RoundRobin) -> bool:
+    """Start the job in the place of others whose turn is over."""
+    paused = f"paused: its turn is over, '{view.job.id}' is next"
+    victims = draft.displace(view, _over(draft.snapshot), paused, "starts: it is its turn")
+    for victim in victims:
+        draft.memos[victim.job.id] = draft.snapshot.now_s
+    if victims:
+        _begin_turn(draft, view, params)
+    return bool(victims)
+
+
+def _begin_turn(draft: Draft, view: JobView, params: RoundRobin) -> None:
+    costs = view.costs
+    draft.memos[view.job.id] = draft.snapshot.now_s + params.quantum_s + costs.prepare_s + costs.start_s
 
 
 def _over(snapshot: Snapshot) -> Iterator[JobView]:

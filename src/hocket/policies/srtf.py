@@ -1,6 +1,7 @@
 """Shortest remaining time first."""
 
 from collections.abc import Iterator
+from itertools import chain
 from math import inf
 from typing import Annotated
 
@@ -60,7 +61,7 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     def stands_s(view: JobView) -> float:
         return slower_s.get(view.job.id) or _needs_s(view, now_s)
 
-    for view in draft.in_line(draft.candidates(), lambda v: (stands_s(v),)):
+    for view in draft.in_line(chain(draft.candidates(), draft.held_up()), lambda v: (stands_s(v),)):
         why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
         before = draft.saved() if depends_on_place(view) else None
         # Where one has no room, or may not make any, another of its shape may if it is faster there.

@@ -124,6 +124,10 @@ class Harness:
         at_s = self.now_s if at_s is None else at_s
         return self.tell(*(done(a, at_s) for a in answered), at_s=at_s)
 
+    def did(self, kind: type[Action]) -> list[str]:
+        """The jobs that were told to do this, in order."""
+        return [action.job for action in self.log if isinstance(action, kind)]
+
     def settle(self) -> None:
         """Answer until nothing is pending."""
         for _ in range(100):

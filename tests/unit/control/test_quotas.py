@@ -9,6 +9,7 @@ from hocket.control.check import examine, violations
 from hocket.control.fold import fold
 from hocket.control.state import State, empty
 from hocket.executors.simulated import simulate
+from hocket.model.action import Pause, Resume, Start
 from hocket.model.event import Event, JobEnded, JobRefused, NodeLost, OwnerSet
 from hocket.model.job import Job, Owner, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
@@ -108,6 +109,66 @@ def asked(name: str, *events: Event) -> Harness:
 def reasons(harness: Harness) -> dict[str, str]:
     snapshot = harness.snapshot
     return {view.id: reason for view in snapshot.jobs.values() if (reason := snapshot.short_of_quota(view))}
+
+
+# -- an owner's jobs make way for each other within its quota ----------------------------------------------------
+
+MORE = {"edf": {"deadline_s": 50.0}, "borg_fair": {"priority": 1}}  # that lets a job go before others of its owner
+
+
+def held_up_behind(name: str, others: int, has: int = 2, needs: int = 1, quota: int = 2) -> Harness:
+    """Eight GPUs: `has` of ana's for a long time, `others` of ben's; then ana has a job that is to go first."""
+    harness = Harness.of(find(name).bound({}), cluster("1x8"))
+    started = [submitted(Job(f"long{n}", "ana", sizes=(1,)), 0.0, 90_000) for n in range(has)]
+    bens = [submitted(Job(f"ben{n}", "ben", sizes=(1,)), 0.0, 100) for n in range(others)]
+    harness.tell(OwnerSet(0.0, Owner("ana", max_gpus=quota)), *started, *bens)
+    harness.settle()
+    harness.tell(submitted(Job("first", "ana", sizes=(needs,), **MORE.get(name, {})), 10_000.0, 10))
+    harness.settle()
+    return harness
+
+
+def placed_of_ana(harness: Harness) -> set[str]:
+    return {view.id for view in harness.snapshot.jobs.values() if view.job.owner == "ana" and view.partitions}
+
+
+@pytest.mark.parametrize("others", [0, 6])  # GPUs are free, or not
+@pytest.mark.parametrize("name", ["las", "tiresias", "srtf", "edf", "round_robin", "borg_fair"])
+def test_a_job_that_is_to_go_first_takes_the_place_of_its_owners_own(name: str, others: int):
+    harness = held_up_behind(name, others)
+    assert harness.did(Start)[-1] == "first"
+    assert harness.did(Pause)[-1] == "long1", "with round_robin the turn of long0 is over too, but it is the next"
+    assert placed_of_ana(harness) == {"first", "long0"}
+    assert reasons(harness) == {"long1": USED}
+    harness.tell(JobEnded(10_010.0, "first", "finished"))
+    harness.settle()
+    assert harness.did(Resume)[-1] == "long1"
+    assert placed_of_ana(harness) == {"long0", "long1"}
+
+
+@pytest.mark.parametrize("name", ["las", "srtf", "edf", "round_robin", "borg_fair"])
+def test_as_many_of_its_owners_own_make_way_as_it_takes(name: str):
+    harness = held_up_behind(name, others=3, has=4, needs=3, quota=5)
+    assert harness.did(Start)[-1] == "first"
+    assert len(placed_of_ana(harness)) == 3, "one of the quota's five was left"
+
+
+@pytest.mark.parametrize("name", ["fifo", "backfill", "fair", "drf"])
+def test_who_goes_before_nobody_of_its_owner_waits_for_the_quota(name: str):
+    harness = held_up_behind(name, others=0)
+    assert harness.did(Pause) == []
+    assert "first" in reasons(harness)
+
+
+def test_nobody_leaves_for_a_job_that_would_not_fit_then_either():
+    harness = Harness.of(find("edf").bound({}), cluster("2x2"))
+    early = [submitted(Job(f"early{n}", "ben", sizes=(1,), deadline_s=1.0), 0.0, 100) for n in range(2)]
+    late = [submitted(Job(f"late{n}", "ana", sizes=(1,)), 0.0, 100) for n in range(2)]
+    harness.tell(OwnerSet(0.0, Owner("ana", max_gpus=3)), *early, *late)
+    harness.settle()
+    harness.tell(submitted(Job("three", "ana", sizes=(3,), deadline_s=9.0), 1.0, 10))
+    harness.settle()
+    assert harness.did(Pause) == [], "two GPUs are all that ana's own could leave it"
 
 
 @pytest.mark.parametrize("name", ["fifo", "las", "fair", "harmony"])

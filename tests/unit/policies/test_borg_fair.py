@@ -15,14 +15,10 @@ def after(*events, nodes="1x2", **knobs) -> Harness:
     return harness
 
 
-def did(harness, kind) -> list[str]:
-    return [a.job for a in harness.log if isinstance(a, kind)]
-
-
 def test_owners_take_turns_whoever_came_first():
     many = [submitted(job(f"ana{n}", owner="ana"), n) for n in range(4)]
     harness = after(*many, submitted(job("bo", owner="bo"), 9), JobEnded(20, "ana0"))
-    assert did(harness, Start) == ["ana0", "ana1", "bo"]
+    assert harness.did(Start) == ["ana0", "ana1", "bo"]
 
 
 def test_a_higher_priority_goes_first_and_takes_the_place_of_the_latest_of_the_lowest():
@@ -31,17 +27,17 @@ def test_a_higher_priority_goes_first_and_takes_the_place_of_the_latest_of_the_l
         submitted(job("lower", priority=-1), 1),
         submitted(job("high", priority=5), 2),
     )
-    assert did(harness, Pause) == ["lower"]
-    assert did(harness, Start) == ["low", "lower", "high"]
+    assert harness.did(Pause) == ["lower"]
+    assert harness.did(Start) == ["low", "lower", "high"]
 
 
 def test_within_a_priority_nobody_is_paused():
-    assert did(after(submitted(job("a", 2)), submitted(job("b", 2, weight=9.0), 1)), Pause) == []
+    assert after(submitted(job("a", 2)), submitted(job("b", 2, weight=9.0), 1)).did(Pause) == []
 
 
 def test_without_preemption_a_higher_priority_waits():
     harness = after(submitted(job("low", 2)), submitted(job("high", priority=5), 2), preempt=False)
-    assert did(harness, Start) == ["low"]
+    assert harness.did(Start) == ["low"]
 
 
 def test_an_elastic_job_gets_no_more_than_an_equal_share():

@@ -32,10 +32,6 @@ def report(harness, job_id, values, every_s=50.0, metric="loss", first=1):
     harness.settle()
 
 
-def did(harness, kind) -> list[str]:
-    return [a.job for a in harness.log if isinstance(a, kind)]
-
-
 FLAT = [1.0, 0.5, 0.49, 0.489, 0.489]
 STEEP = [1.0, 0.9, 0.8, 0.7, 0.6]
 
@@ -86,7 +82,7 @@ def test_hypersched_counts_accuracy_as_it_is_not_by_each_jobs_own_range():
         harness.tell(EpochEnded(29.0 * epoch, "creeps", epoch, {"acc": 0.9 + 1e-6 * epoch}))
     harness.tell(submitted(job("new"), 295.0))
     harness.tell(at_s=300.0)
-    assert did(harness, Pause) == ["creeps"]
+    assert harness.did(Pause) == ["creeps"]
 
 
 def test_the_largest_fall_and_the_range_are_of_all_reports_not_of_the_last_that_are_kept():
@@ -164,11 +160,11 @@ def test_a_newcomer_takes_the_place_of_one_that_has_nearly_converged():
     harness = run("slaq", submitted(job("a")), round_s=300)
     report(harness, "a", FLAT, every_s=59)  # 295 s
     harness.tell(submitted(job("b"), 296))
-    assert did(harness, Pause) == []  # not before the round
+    assert harness.did(Pause) == []  # not before the round
     harness.tell(at_s=300)
-    assert did(harness, Pause) == ["a"]
+    assert harness.did(Pause) == ["a"]
     harness.settle()
-    assert did(harness, Start) == ["a", "b"]
+    assert harness.did(Start) == ["a", "b"]
     assert "'b' gains more" in harness.snapshot.jobs["a"].reason
 
 
@@ -182,22 +178,22 @@ def test_a_round_that_comes_late_is_held_at_once_and_once_only(policy, late_s):
     harness.tell(submitted(job("b"), 296))
     harness.tell(at_s=harness.controller.next_timer_s() + late_s)
     harness.settle()
-    assert len(did(harness, Pause)) == 1
+    assert len(harness.did(Pause)) == 1
     harness.tell(submitted(job("c"), 310))  # It would win against the other.
     harness.tell(at_s=500)
-    assert len(did(harness, Pause)) == 1
+    assert len(harness.did(Pause)) == 1
     assert harness.controller.next_timer_s() == 600
     harness.tell(at_s=600 + late_s)
-    assert len(did(harness, Pause)) == 2
+    assert len(harness.did(Pause)) == 2
 
 
 def test_rounds_that_nobody_asked_for_are_not_made_up_for():
     harness = run("slaq", submitted(job("a")), round_s=300)
     report(harness, "a", FLAT, every_s=59)
     harness.tell(submitted(job("b"), 650))  # in the third round, and the first since the beginning to be asked about
-    assert did(harness, Pause) == []
+    assert harness.did(Pause) == []
     harness.tell(at_s=900.5)
-    assert did(harness, Pause) == ["a"]
+    assert harness.did(Pause) == ["a"]
 
 
 def test_another_policys_memo_says_nothing_about_rounds():
@@ -212,9 +208,9 @@ def test_nobody_makes_way_before_he_has_had_a_round():
     report(harness, "a", FLAT, every_s=5)
     harness.tell(submitted(job("b"), 290))
     harness.tell(at_s=300)
-    assert did(harness, Pause) == []
+    assert harness.did(Pause) == []
     harness.tell(at_s=600)
-    assert did(harness, Pause) == ["a"]
+    assert harness.did(Pause) == ["a"]
 
 
 def test_slaq_gives_gpus_to_the_loss_that_falls_and_takes_them_from_the_one_that_does_not():
@@ -228,7 +224,7 @@ def test_slaq_gives_gpus_to_the_loss_that_falls_and_takes_them_from_the_one_that
     harness.settle()
     sizes = {j: harness.snapshot.jobs[j].size for j in "ab"}
     assert sizes == {"a": 1, "b": 3}
-    assert set(did(harness, Resize)) == {"a", "b"}  # a had three before anybody had told anything
+    assert set(harness.did(Resize)) == {"a", "b"}  # a had three before anybody had told anything
 
 
 def test_hypersched_pauses_a_job_whose_metric_hardly_grows_any_more():
@@ -236,7 +232,7 @@ def test_hypersched_pauses_a_job_whose_metric_hardly_grows_any_more():
     report(harness, "a", FLAT, every_s=59)
     harness.tell(submitted(job("b", deadline_s=10_000), 296))
     harness.tell(at_s=300)
-    assert did(harness, Pause) == ["a"]
+    assert harness.did(Pause) == ["a"]
 
 
 def test_hypersched_leaves_the_same_job_alone_if_its_gain_counts_and_nobody_gains_more():
@@ -245,7 +241,7 @@ def test_hypersched_leaves_the_same_job_alone_if_its_gain_counts_and_nobody_gain
     late = submitted(job("b", deadline_s=3), 296)
     harness.tell(late)
     harness.tell(at_s=300)  # b's deadline has passed
-    assert did(harness, Pause) == []
+    assert harness.did(Pause) == []
 
 
 def test_a_deadline_that_is_over_is_worth_nothing():
@@ -253,7 +249,7 @@ def test_a_deadline_that_is_over_is_worth_nothing():
     report(harness, "a", STEEP, every_s=59)
     harness.tell(submitted(job("b", deadline_s=10_000), 296))
     harness.tell(at_s=300)
-    assert did(harness, Pause) == ["a"]
+    assert harness.did(Pause) == ["a"]
 
 
 def test_a_deadline_that_is_stated_counts_however_far_it_is():
@@ -261,7 +257,7 @@ def test_a_deadline_that_is_stated_counts_however_far_it_is():
     harness.tell(submitted(job("three days", deadline_s=259_200), 10))
     harness.tell(submitted(job("an hour", deadline_s=3600), 89_900))
     harness.tell(JobEnded(90_000, "x"), at_s=90_000)
-    assert did(harness, Start) == ["x", "three days"]
+    assert harness.did(Start) == ["x", "three days"]
 
 
 @pytest.mark.parametrize("policy", ["slaq", "hypersched"])

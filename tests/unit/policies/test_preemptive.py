@@ -20,46 +20,42 @@ def after(policy: str, *events, nodes="1x4", **knobs) -> Harness:
     return harness
 
 
-def did(harness: Harness, kind) -> list[str]:
-    return [a.job for a in harness.log if isinstance(a, kind)]
-
-
 def test_srtf_pauses_who_has_longest_left():
     harness = after(
         "srtf", submitted(job("a", 2), 0, 500), submitted(job("b", 2), 0, 900), submitted(job("c", 2), 10, 60)
     )
-    assert did(harness, Pause) == ["b"]
-    assert did(harness, Start) == ["a", "b", "c"]
+    assert harness.did(Pause) == ["b"]
+    assert harness.did(Start) == ["a", "b", "c"]
 
 
 def test_srtf_compares_what_is_left_now_not_what_was_left_at_the_start():
     harness = after("srtf", submitted(job("a", 4), 0, 500), submitted(job("b", 4), 450, 100))
-    assert did(harness, Pause) == []  # a has 50 s left
+    assert harness.did(Pause) == []  # a has 50 s left
 
 
 def test_srtf_swaps_nobody_for_less_than_the_hysteresis():
     events = submitted(job("a", 4), 0, 105), submitted(job("b", 4), 0.5, 100)
-    assert did(after("srtf", *events), Pause) == []
-    assert did(after("srtf", *events, hysteresis=0), Pause) == ["a"]
+    assert after("srtf", *events).did(Pause) == []
+    assert after("srtf", *events, hysteresis=0).did(Pause) == ["a"]
 
 
 def test_srtf_puts_jobs_of_which_nothing_is_believed_last():
     harness = after("srtf", submitted(job("a", 4)), submitted(job("b", 4), 1, 1e5))
-    assert did(harness, Pause) == ["a"]
+    assert harness.did(Pause) == ["a"]
 
 
 def test_srtf_gives_a_displaced_elastic_job_what_is_left_over():
     harness = after("srtf", submitted(job("a", 1, 2, 4), 0, 900), submitted(job("b", 1), 1, 10))
-    assert did(harness, Pause) == []
-    assert did(harness, Resize) == ["a"]
+    assert harness.did(Pause) == []
+    assert harness.did(Resize) == ["a"]
     assert (harness.snapshot.jobs["a"].size, harness.snapshot.jobs["b"].size) == (2, 1)
 
 
 def test_srtf_reviews_a_job_that_outlived_its_belief():
     harness = after("srtf", submitted(job("a", 4), 0, 100), submitted(job("b", 4), 50, 120))
-    assert did(harness, Pause) == []
+    assert harness.did(Pause) == []
     harness.tell(at_s=160)  # a is believed to need another 160 s
-    assert did(harness, Pause) == ["a"]
+    assert harness.did(Pause) == ["a"]
 
 
 V100_AND_K80 = [Node("v", 1, "v100"), Node("k", 1, "k80")]
@@ -72,19 +68,19 @@ def slow_on_k80(name: str, at_s: float, run_s: float, **more) -> JobSubmitted:
 def test_srtf_counts_what_is_left_at_the_speed_of_the_place():
     slow, mid = slow_on_k80("slow", 0, 1000, gpu_kinds=("k80",)), submitted(job("mid", gpu_kinds=("k80",)), 1, 3000)
     harness = after("srtf", slow, mid, nodes=V100_AND_K80)
-    assert did(harness, Pause) == ["slow"]  # It would take 10,000 s.
-    assert did(harness, Start) == ["slow", "mid"]
+    assert harness.did(Pause) == ["slow"]  # It would take 10,000 s.
+    assert harness.did(Start) == ["slow", "mid"]
     harness.tell(JobEnded(3001, "mid"))
-    assert did(harness, Resume) == ["slow"]
+    assert harness.did(Resume) == ["slow"]
 
 
 def test_srtf_pauses_nobody_for_a_job_that_would_be_slower_there():
     # 'new' takes 1000 s on the v100, and 10,000 on the k80, where 8000 are left.
     jobs = submitted(job("k", gpu_kinds=("k80",)), 0, 8000), submitted(job("v", gpu_kinds=("v100",)), 0, 5000)
     harness = after("srtf", *jobs, slow_on_k80("new", 1, 1000), nodes=V100_AND_K80)
-    assert did(harness, Pause) == ["v"]
+    assert harness.did(Pause) == ["v"]
     alone = after("srtf", jobs[0], slow_on_k80("new", 1, 1000), nodes=V100_AND_K80[1:])
-    assert did(alone, Pause) == []
+    assert alone.did(Pause) == []
 
 
 @pytest.mark.parametrize("there", [(), (("long", 90_000),)])  # on a free GPU, or in another's place
@@ -95,11 +91,11 @@ def test_srtf_starts_whoever_is_done_soonest_where_there_is_room(there):
         harness.settle()
     harness.tell(slow_on_k80("slow", 1, 1000), submitted(job("fast"), 1, 3000))  # 'slow' takes 10,000 s there
     harness.settle()
-    assert did(harness, Start)[-1] == "fast"
-    assert did(harness, Pause) == [name for name, _run_s in there]
+    assert harness.did(Start)[-1] == "fast"
+    assert harness.did(Pause) == [name for name, _run_s in there]
     harness.tell(JobEnded(3001, "fast"))
     harness.settle()
-    assert did(harness, Start)[-1] == "slow"
+    assert harness.did(Start)[-1] == "slow"
 
 
 def test_srtf_asks_others_of_the_same_shape_when_one_is_slow_there():
@@ -108,9 +104,9 @@ def test_srtf_asks_others_of_the_same_shape_when_one_is_slow_there():
     harness.tell(first)
     harness.settle()
     harness.tell(slow, fast)
-    assert did(harness, Pause) == ["first"]
+    assert harness.did(Pause) == ["first"]
     harness.settle()
-    assert did(harness, Start) == ["first", "fast"]
+    assert harness.did(Start) == ["first", "fast"]
 
 
 def test_edf_pauses_the_latest_deadline():
@@ -122,7 +118,7 @@ def test_edf_pauses_the_latest_deadline():
         submitted(job("urgent", 2, deadline_s=50.0), 10),
     )
     # What has no deadline goes first, but alone it does not suffice; with 'late' it is not needed.
-    assert did(harness, Pause) == ["late"]
+    assert harness.did(Pause) == ["late"]
 
 
 def test_edf_counts_the_deadline_of_a_criterion():
@@ -131,16 +127,16 @@ def test_edf_counts_the_deadline_of_a_criterion():
         submitted(job("a", 4, deadline_s=900.0)),
         submitted(job("b", 4, criterion=parse("acc >= 90% within 60s")), 5),
     )
-    assert did(harness, Pause) == ["a"]
+    assert harness.did(Pause) == ["a"]
     run_time = after(
         "edf", submitted(job("a", 4, deadline_s=900.0)), submitted(job("b", 4, criterion=parse("for 60s")), 5)
     )
-    assert did(run_time, Pause) == []  # "for 60s" says how long, not until when
+    assert run_time.did(Pause) == []  # "for 60s" says how long, not until when
 
 
 def test_edf_without_preemption_waits():
     events = submitted(job("a", 4, deadline_s=900.0)), submitted(job("b", 4, deadline_s=9.0), 5)
-    assert did(after("edf", *events, preempt=False), Pause) == []
+    assert after("edf", *events, preempt=False).did(Pause) == []
 
 
 def test_round_robin_lets_each_have_its_turn():
@@ -159,7 +155,7 @@ def test_round_robin_leaves_a_job_alone_while_nobody_waits():
     assert harness.controller.next_timer_s() is None
     harness.tell(submitted(job("b", 4), 5000))
     harness.settle()
-    assert did(harness, Pause) == ["a"]  # Its turn was long over.
+    assert harness.did(Pause) == ["a"]  # Its turn was long over.
 
 
 def test_round_robin_keeps_room_for_a_large_job_that_has_waited_a_turn():
@@ -192,4 +188,4 @@ def test_nobody_is_paused_for_a_job_that_would_not_fit_anyway():
         harness.settle()
         harness.tell(submitted(job("b", 1, gpu_kinds=("p100",), deadline_s=500.0), 4000, 50))
         harness.settle()
-        assert not {"a"} & set(did(harness, Pause) + did(harness, Move) + did(harness, Resume)), policy
+        assert not {"a"} & set(harness.did(Pause) + harness.did(Move) + harness.did(Resume)), policy
