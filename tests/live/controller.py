@@ -31,7 +31,8 @@ class LiveController:
         self.root = root
         self.home, self.log, self.temporary = root / "home", root / "controller.log", root / "tmp"
         self.temporary.mkdir(parents=True, exist_ok=True)
-        self._options = options
+        # No node is lost because the machine stood still for a while; the last of two leases counts.
+        self._options = ("--lease", "120", *options)
         self._child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

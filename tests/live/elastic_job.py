@@ -26,10 +26,11 @@ def note(folder, **facts):
 
 def save(text):
     path = os.path.join(os.environ["HOCKET_CHECKPOINT_DIR"], "count")
-    if os.path.exists(path):
-        os.replace(path, f"{path}.previous")
     with open(f"{path}.part", "w") as file:
         file.write(text)
+    if os.path.exists(path):  # It stays where it is until there is a newer one: we may be killed at any time.
+        os.link(path, f"{path}.kept")
+        os.rename(f"{path}.kept", f"{path}.previous")
     os.rename(f"{path}.part", path)
 
 

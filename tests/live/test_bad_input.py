@@ -286,8 +286,8 @@ def test_a_program_that_counts_from_0_is_understood_after_it_was_paused(controll
         "path = os.path.join(os.environ['HOCKET_CHECKPOINT_DIR'], 'next')\n"
         "first = int(open(path).read()) if os.path.exists(path) else 0\n"
         "for epoch in range(first, first + 2):\n"
+        "    open(path, 'w').write(str(epoch + 1))\n"  # Once it is told, it may be paused at any time.
         "    print(f'epoch {epoch} acc={epoch / 10}', flush=True)\n"
-        "    open(path, 'w').write(str(epoch + 1))\n"
         "if not first: time.sleep(600)\n"
     )
     submit(controller, "from-0", script)

@@ -36,6 +36,7 @@ class Cluster(LiveController):
         """A job that may be prepared, with an owner of its own."""
         env = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
         spec = {"id": name, "owner": name, "command": command, "cwd": str(self.root), "warm": True, "env": env}
+        spec["grace_s"] = 120.0  # Who saves when it is told to has the time for it, however slow the machine.
         (said,) = self.call("POST", "/v1/jobs", {"jobs": [{**spec, **fields}]})["jobs"]
         assert not said["refused"], said
 
@@ -132,7 +133,7 @@ def test_what_stood_by_when_the_controller_went_down_is_no_failure_when_it_comes
     cluster.elastic("first", 100_000, sizes=[2, 4])
     cluster.await_line("first", "start")
     awaited(lambda: bool(told(cluster, "first", 2, "prepared")), "a next run that stands by")
-    cluster.down()
+    cluster.down(grace_s=120.0)
     cluster.begin()
     again = cluster.await_line("first", "start", 2)
     assert again["count"] == cluster.noted("first", "stop")[0]["count"]

@@ -36,6 +36,7 @@ JOBS = (
     (15.0, "late", (2,), 8, 0.4, ""),
 )
 UNLUCKY = "unlucky"  # whose process is killed once it has got somewhere
+_BEGIN_S = 120.0  # for the controller to begin; a few seconds, unless the machine does much else
 _LONGEST_S = 600.0  # It takes below a minute, unless the machine does much else.
 
 
@@ -104,7 +105,7 @@ def _controller(folder: Path) -> Iterator[None]:
         # A session of its own: Ctrl-C is for the demo, which then takes everything down in order.
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
-        until = monotonic() + 30
+        until = monotonic() + _BEGIN_S
         while not (folder / "url").exists():
             if child.poll() is not None or monotonic() > until:
                 said = (folder / "up.log").read_text(errors="replace").strip().splitlines()
@@ -139,7 +140,8 @@ def _play(client: Client, folder: Path, script: Path) -> bool:
             if page.is_terminal:
                 live.update(pictured(now, page.width, page.height - 1), refresh=True)
             unlucky = next((row for row in now.jobs if row.id == UNLUCKY), None)
-            if not killed and unlucky is not None and unlucky.epoch >= 3:
+            # Only while it runs: what saves its state to pause, or stands prepared, would die unnoticed.
+            if not killed and unlucky is not None and unlucky.epoch >= 3 and unlucky.state == "running":
                 killed = _kill(UNLUCKY, folder)
             if not left and not now.jobs:
                 return killed

@@ -120,7 +120,7 @@ def test_forked_workers_die_with_their_sidecar(run: Any, project: Path, until: A
     job = prepared(run, workers=3)
     job.send("start", workers=3)
     until(lambda: job.log().count("up") == 3, "three workers")
-    pids = job.events("started")[0]["pids"]
+    pids = job.wait_for("started")["pids"]
     os.kill(job.pid, signal.SIGKILL)
     job.sidecar.wait()
     until(lambda: not any(process(pid) for pid in pids), "the end of the workers")

@@ -138,22 +138,23 @@ def test_a_program_that_outlives_its_shell_may_finish_saving(run: Any, tmp_path:
 # -- hanging ------------------------------------------------------------------------------------------------
 
 
-def test_a_job_without_progress_for_too_long_is_hung(run_python: Any) -> None:
-    job = run_python(SAVES, hang_limit_s=4)  # A slow machine needs a while to begin.
+def test_a_job_without_progress_for_too_long_is_hung(run: Any) -> None:
+    # A shell is ready for the signal from its first moment; Python would need a while to get there.
+    job = run("sh", "-c", "trap 'echo saving; exit 0' TERM; echo training; while :; do sleep 0.1; done", hang_limit_s=3)
     end = job.finish()
     assert (end["hung"], end["asked"], end["code"]) == (True, False, 0)
-    assert job.events("hung")[0]["silent_s"] == 4
-    assert job.log() == "training\nsaving on SIGTERM\n"
+    assert job.events("hung")[0]["silent_s"] == 3
+    assert [line for line in job.log().splitlines() if "erminated" not in line] == ["training", "saving"]
 
 
 def test_a_hung_job_that_ignores_its_signal_is_killed(run: Any) -> None:
-    # A shell is deaf from its first moment; Python would need a while to get there.
     end = run("sh", "-c", "trap '' TERM; exec sleep 600", hang_limit_s=2, grace_s=0.2).finish()
     assert (end["hung"], end["killed"], end["signal"]) == (True, True, "SIGKILL")
 
 
 def test_where_no_progress_is_read_a_job_that_prints_is_not_hung(run_python: Any) -> None:
-    end = run_python("import time\nfor n in range(50): print(n); time.sleep(0.1)", hang_limit_s=4).finish()
+    # It prints for longer than the limit, which is far longer than a busy machine keeps it from printing.
+    end = run_python("import time\nfor n in range(110): print(n); time.sleep(0.1)", hang_limit_s=10).finish()
     assert (end["hung"], end["code"]) == (False, 0)
 
 
@@ -212,17 +213,19 @@ def test_children_that_keep_forking_are_caught_up_with(run_python: Any) -> None:
 def test_a_job_dies_with_its_sidecar_and_what_it_started_can_be_found(run_python: Any, until: Any) -> None:
     job = run_python(CHILDREN + "time.sleep(600)")
     job.wait_for_text("ready\n")
-    (worker,) = job.events("started")[0]["pids"]
+    (worker,) = job.wait_for("started")["pids"]
     assert is_alive(worker)
     job.sidecar.kill()
     job.sidecar.wait()
     until(lambda: not is_alive(worker))
     pids = pids_in(job.log())
-    found = leftovers(job.mark, [worker])
-    assert {pids["plain"], pids["away"], pids["daemon"]} <= set(found)
-    assert end_leftovers(job.mark, [worker]) == []
-    assert not [name for name in ("plain", "away", "daemon") if is_alive(pids[name])]
-    os.kill(pids["wiped"], signal.SIGKILL)  # Only a sidecar can know it: no mark, no session, no parent.
+    try:
+        found = leftovers(job.mark, [worker])
+        assert {pids["plain"], pids["away"], pids["daemon"]} <= set(found)
+        assert end_leftovers(job.mark, [worker]) == []
+        assert not [name for name in ("plain", "away", "daemon") if is_alive(pids[name])]
+    finally:
+        os.kill(pids["wiped"], signal.SIGKILL)  # Only a sidecar can know it: no mark, no session, no parent.
 
 
 def test_the_exit_code_is_the_jobs_though_a_child_holds_its_output(run_python: Any) -> None:

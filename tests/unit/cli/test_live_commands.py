@@ -237,16 +237,20 @@ def test_waiting_survives_a_controller_that_comes_back(controller: Any) -> None:
     url = controller.home / "url"
     there = url.read_text()
 
+    def say(where: str) -> None:
+        (controller.home / "new").write_text(where)
+        os.rename(controller.home / "new", url)  # As a controller does: whoever reads it finds a whole one.
+
     def go_away() -> None:
         if len(controller.calls("GET", "/v1/jobs")) == 1:
-            url.write_text("http://127.0.0.1:1")
+            say("http://127.0.0.1:1")
             controller.answer = lambda *_: (401, {"error": "another token"}, {})
             threading.Timer(0.3, come_back).start()
 
     def come_back() -> None:
         del controller.answer
         controller.add("a", "finished")
-        url.write_text(there)
+        say(there)
 
     controller.on["/v1/jobs"] = go_away
     assert json.loads(done("submit", "-n", "a", "--wait", "--json", "--", "true")) == {

@@ -118,7 +118,7 @@ def test_paused_within_an_epoch_and_resumed_it_ends_with_the_same_accuracy(
 def test_killed_it_goes_on_from_its_last_checkpoint_with_the_same_accuracy(
     run: Runs, tmp_path: Path, uninterrupted: str
 ) -> None:
-    first = run(tmp_path, "--epochs", "6", "--pace", "1.5", "--checkpoint-every", "2")
+    first = run(tmp_path, "--epochs", "6", "--pace", "3", "--checkpoint-every", "2")
     first.wait_until(lambda: len(first.lines("epoch")) >= 3)
     first.process.kill()
     assert first.end()[0] == -signal.SIGKILL
@@ -130,7 +130,7 @@ def test_killed_it_goes_on_from_its_last_checkpoint_with_the_same_accuracy(
 
 
 def test_asked_by_sigusr1_it_saves_and_goes_on(run: Runs, tmp_path: Path, uninterrupted: str) -> None:
-    job = run(tmp_path, "--epochs", "6", "--pace", "1", "--checkpoint-every", "100")
+    job = run(tmp_path, "--epochs", "6", "--pace", "2", "--checkpoint-every", "100")
     job.wait_until(lambda: len(job.lines("epoch")) >= 1)
     assert job.lines("checkpoint") == []
     job.process.send_signal(signal.SIGUSR1)

@@ -87,7 +87,7 @@ def test_paused_by_two_processes_and_resumed_by_one_it_ends_with_the_same_accura
 
 
 def test_one_process_that_is_asked_by_sigusr1_makes_all_save_and_go_on(tmp_path: Path) -> None:
-    with started(tmp_path, 2, "--epochs", "2", "--pace", "5", "--checkpoint-every", "100") as run:
+    with started(tmp_path, 2, "--epochs", "3", "--pace", "5", "--checkpoint-every", "100") as run:
         wait_until(run, lambda: noted(tmp_path, "epoch"))
         os.kill(noted(tmp_path, "start")[0]["pid"], signal.SIGUSR1)
         wait_until(run, lambda: noted(tmp_path, "checkpoint"))

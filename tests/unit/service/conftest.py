@@ -87,6 +87,7 @@ def port(app):
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:
+        assert thread.is_alive(), "the server broke"
         time.sleep(0.005)
     yield listener.getsockname()[1]
     server.should_exit = True

@@ -227,7 +227,8 @@ class Agent:
         return self.complaints.read_text()
 
     def folders(self) -> list[Path]:
-        return [path.parent for name in SPECS for path in self.state.glob(f"runs/*/*/{name}")]
+        """Of all runs; a spec that is renamed meanwhile is seen twice."""
+        return sorted({path.parent for name in SPECS for path in self.state.glob(f"runs/*/*/{name}")})
 
     def folder(self, number: int = 1) -> Path:
         return next(path for path in self.folders() if path.name == str(number))

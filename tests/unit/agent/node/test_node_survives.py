@@ -12,6 +12,7 @@ import pytest
 from tests.whole_lines import whole_lines
 
 from hocket.agent import run_folder
+from hocket.agent.heard import read_heard
 from hocket.agent.process_tree import process
 from hocket.agent.protocol import Forget, RunKey, Stop
 from hocket.agent.tail import story
@@ -23,7 +24,7 @@ COUNTING = (
     "while not os.path.exists('enough'):\n"
     "    epoch += 1\n"
     "    print(f'epoch {epoch} acc=0.5')\n"
-    "    time.sleep(0.03)\n"
+    "    time.sleep(0.1)\n"  # Of what a busy sidecar reads at once, some 100 are told, and the test wants all.
     "sys.exit(5)"
 )
 
@@ -56,7 +57,7 @@ def test_an_agent_killed_again_and_again_loses_no_report(controller: Any, agent:
 def test_an_agent_that_heard_the_end_does_not_tell_it_again(controller: Any, agent: Any, until: Any) -> None:
     key = controller.run("j", 1, "true")
     controller.wait_for(key, "exited")
-    until(lambda: b'"over":true' in (agent.folder() / "heard").read_bytes())
+    until(lambda: read_heard(str(agent.folder())).over, "that it was heard")
     agent.kill()
     agent.start()
     again = controller.wait_for_hellos(2)
@@ -98,7 +99,7 @@ def test_a_dead_sidecar_is_lost_with_all_that_it_ran(controller: Any, agent: Any
     assert controller.wait_for(key, "lost").n == 0
     assert process(pid) is None
     until(lambda: process(child) is None)
-    until(lambda: b'"over":true' in (agent.folder() / "heard").read_bytes())
+    until(lambda: read_heard(str(agent.folder())).over, "that it was heard")
     agent.kill()
     agent.start()
     assert controller.wait_for_hellos(2).runs == ()

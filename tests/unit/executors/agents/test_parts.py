@@ -166,11 +166,11 @@ def test_reports_of_the_two_nodes_are_not_taken_for_each_other(world):
 def test_when_a_node_is_lost_its_other_part_is_stopped(tmp_path):
     world = TwoNodes(tmp_path / "journal.db", lease_s=300.0)
     run = world.start()
-    world.engine.sessions.lease_s = 3.0
+    world.engine.sessions._sessions[world.sessions["right"]].heard_at -= 1000.0
     until = time.monotonic() + PATIENCE_S
     found = []
     while Stop(run, 0.0) not in found and time.monotonic() < until:
-        found += world.orders("left")  # It is heard from; the other is silent.
+        found += world.orders("left")  # It is heard from; the other has long been silent.
     world.engine.close()
     assert Stop(run, 0.0) in found
 
