@@ -12,7 +12,7 @@ from hocket.cli.options import AsJson
 if TYPE_CHECKING:
     from hocket.cli.client import Client
 
-_MARGIN_S = 30.0  # beyond the grace, to kill what did not leave and to close the journal
+_MARGIN_S = 60.0  # beyond the grace, to kill what did not leave and to close the journal
 _EVERY_S = 0.1
 _LOOK_S = 2.0  # for an answer of one that is about to go
 

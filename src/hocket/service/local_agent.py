@@ -17,7 +17,8 @@ from hocket.service.home import Home
 
 _log = logging.getLogger("hocket")
 _RESTART_S = 0.5
-_LEAVE_S = 10.0  # for an agent that was told to leave, or to kill
+_LEAVE_S = 10.0  # for an agent that was told to leave
+_KILL_S = 40.0  # for one that was told to kill: it may have to do without its sidecars, and without a controller
 _ATTEMPTS = 3  # to have the jobs stopped
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
@@ -57,7 +58,7 @@ class LocalAgent:
 
     def _is_done(self, child: subprocess.Popen[bytes], grace_s: float) -> bool:
         """Ask an agent to stop the jobs, then to kill them, then kill it; False if it died over that by itself."""
-        for wait_s in (grace_s, _LEAVE_S):
+        for wait_s in (grace_s, _KILL_S):
             child.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 return child.wait(wait_s) == 0

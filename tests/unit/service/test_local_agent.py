@@ -15,6 +15,7 @@ from tests.whole_lines import whole_lines
 from hocket.agent import run_folder
 from hocket.agent.folder_lock import LOCK
 from hocket.agent.leftovers import end_leftovers
+from hocket.agent.process_tree import process
 from hocket.agent.state_folder import StateFolder
 from hocket.agent.tail import story
 from hocket.service import local_agent
@@ -55,13 +56,9 @@ def job(home: Home) -> Iterator[str]:
         awaited(lambda: story(f"{folder}/{run_folder.EVENTS}").started)
         yield folder
     finally:
-        run_folder.send(folder, {"do": "kill"})
-        try:
-            sidecar.wait(120)
-        finally:
-            sidecar.kill()
-            sidecar.wait()
-            assert end_leftovers(spec["mark"]) == []
+        sidecar.kill()
+        sidecar.wait()
+        assert end_leftovers(spec["mark"]) == []
 
 
 @pytest.mark.slow
@@ -98,6 +95,18 @@ def test_an_agent_that_dies_as_it_is_stopped_has_another_stop_the_jobs(home: Hom
     os.kill(pid, signal.SIGKILL)
     agent.stop(60.0)
     assert not run_folder.is_running(job)
+    assert not agents_of(str(home.agent))
+
+
+@pytest.mark.slow
+def test_an_agent_that_has_to_do_without_a_sidecar_is_given_the_time_to_kill_its_job(home: Home, job: str) -> None:
+    (worker,) = story(f"{job}/{run_folder.EVENTS}").pids
+    os.kill(int(whole_lines(Path(job, LOCK))[0]), signal.SIGSTOP)
+    agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
+    agent.start()
+    agent.stop(0.0)
+    assert not run_folder.is_running(job)
+    assert process(worker) is None
     assert not agents_of(str(home.agent))
 
 
