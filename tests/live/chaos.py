@@ -33,7 +33,8 @@ _SHELLS = (
     ("/bin/sh", "-c", '"$@" >/dev/null; exit $?', "sh"),
 )
 _WEIGHTS = {"controller": 2, "agent": 2, "sidecar": 3, "training": 4}
-_KILL_EVERY_S = 0.8  # on average
+_KILL_EVERY_S = 0.8  # on average, where a controller begins within
+_BEGINS_S = 2.0  # and else less often: killed before it came to anything, it would be all that is ever killed
 _SEVERAL, _ALL = 0.2, 0.03  # how likely it is that more than one is killed, or everything
 _LOOK_EVERY_S = 0.1
 _TELL_EVERY_S = 5.0
@@ -66,20 +67,32 @@ class Chaos:
     # -- the run ------------------------------------------------------------------------------------------------
 
     def torment(self, seconds: float) -> None:
-        """Submit jobs and kill whatever there is."""
+        """Submit jobs and kill whatever there is; for longer if something of every kind has yet to be killed."""
         self._new_wave()
+        every_s = _KILL_EVERY_S * max(1.0, self._begin_s() / _BEGINS_S)
         until = time.monotonic() + seconds
         next_kill = time.monotonic() + 2.0
-        while time.monotonic() < until:
+        while time.monotonic() < until or (self._spared() and time.monotonic() < until + _REST_S):
             self._look()
             self._have_a_controller()
             if time.monotonic() >= next_kill:
                 self._kill_some()
-                next_kill = time.monotonic() + self._dice.expovariate(1 / _KILL_EVERY_S)
+                next_kill = time.monotonic() + self._dice.expovariate(1 / every_s)
             self._submit_some()
-            if until - time.monotonic() > 30 and not self._to_submit and self._live() < _FEW:
+            is_early = until - time.monotonic() > 30 or self._spared()
+            if is_early and not self._to_submit and self._live() < _FEW:
                 self._new_wave()
             time.sleep(_LOOK_EVERY_S)
+
+    def _begin_s(self) -> float:
+        """Start the first controller, and see how long it takes to begin."""
+        began = time.monotonic()
+        self._controller.begin()
+        return time.monotonic() - began
+
+    def _spared(self) -> set[str]:
+        """The kinds of which none was killed."""
+        return _WEIGHTS.keys() - self.kills.keys()
 
     def check(self) -> None:
         """Let everything come to rest, and see what is wrong."""
