@@ -69,7 +69,7 @@ def _told_apart(pid: int, began: int, command: bytes, environ: bytes) -> Found:
         return Found("training", pid, began, job, attempt, said)
     if b"hocket.agent.sidecar" in command:
         *_, job, attempt = words[-2].decode().split("/")  # of its folder; the last word is empty
-        return Found("sidecar", pid, began, job, int(attempt), said)
+        return Found("sidecar", pid, began, job, int(attempt) if attempt.isdecimal() else 0, said)
     if b"hocket.agent.node" in words:
         return Found("agent", pid, began, command=said)
     kind = "controller" if b"hocket" in words and b"up" in words else "other"
