@@ -18,7 +18,12 @@ def whatif(
     journal: Annotated[Path, typer.Argument(help="A journal, as `hocket simulate --journal` keeps it.")],
     policy: Annotated[
         list[str],
-        typer.Option("--policy", "-p", help="Under which policy; may be repeated.", autocompletion=policy_names),
+        typer.Option(
+            "--policy",
+            "-p",
+            help="Under which policy, or NAME:PARAMETER=VALUE,…; may be repeated.",
+            autocompletion=policy_names,
+        ),
     ],
     param: Params = None,
     as_json: AsJson = False,
@@ -37,7 +42,7 @@ def whatif(
     from hocket.reports.whatif import band, rebuild, run_again
 
     with refusing():
-        policies = [bound_policy(name, param or ()) for name in policy]
+        policies = {name: bound_policy(name, param or ()) for name in policy}  # by their settings, each once
         kept = SqliteJournal(journal)
         header = kept.header
         same = bound_policy(header.policy)
@@ -51,9 +56,9 @@ def whatif(
         task = progress.add_task("running again", total=1 + len(policies))
         again = run_again(rebuilt, same, header.seed)
         progress.advance(task)
-        others = []
-        for other in policies:
-            others.append(run_again(rebuilt, other, header.seed))
+        others: dict[str, WhatIf] = {}
+        for name, other in policies.items():
+            others[name] = run_again(rebuilt, other, header.seed)
             progress.advance(task)
     kept.close()
     compared = band(recorded, again.account)
@@ -64,8 +69,8 @@ def whatif(
             "recorded": summarise(recorded),
             "again": again.summary,
             "band": compared,
-            "whatif": [o.summary for o in others],
-            "extrapolated": [o.extrapolated for o in others],
+            "whatif": [o.summary for o in others.values()],
+            "extrapolated": [o.extrapolated for o in others.values()],
             "unfinished": rebuilt.unfinished,
             "shared": rebuilt.shared,
             "speed_law": {"loss": rebuilt.loss, "fitted": rebuilt.loss_fitted},
@@ -75,7 +80,7 @@ def whatif(
     _print(recorded, again, others, rebuilt, compared)
 
 
-def _print(recorded: Account, again: WhatIf, others: list[WhatIf], rebuilt: Rebuilt, compared: Band) -> None:
+def _print(recorded: Account, again: WhatIf, others: dict[str, WhatIf], rebuilt: Rebuilt, compared: Band) -> None:
     from hocket.cli.console import console
     from hocket.reports.outcome import outcome
     from hocket.reports.summary import summarise
@@ -87,9 +92,9 @@ def _print(recorded: Account, again: WhatIf, others: list[WhatIf], rebuilt: Rebu
     rows = [
         outcome(f"{policy}, recorded", recorded, summarise(recorded)),
         outcome(f"{policy}, run again", again.account, again.summary),
-        *(outcome(f"{o.summary.policy}, what if", o.account, o.summary) for o in others),
+        *(outcome(f"{name}, what if", o.account, o.summary) for name, o in others.items()),
     ]
-    accounts = [recorded, again.account, *(o.account for o in others)]
+    accounts = [recorded, again.account, *(o.account for o in others.values())]
     relative = {row.label: band(recorded, other).times for row, other in zip(rows, accounts, strict=True)}
     differ = any(r.ended_s is None for other in accounts for r in other.jobs)
     page.print(comparison_table(rows, page.width, relative if differ else None))
@@ -104,9 +109,9 @@ def _print(recorded: Account, again: WhatIf, others: list[WhatIf], rebuilt: Rebu
         )
     law = f"speeds at sizes never run: n / (1 + c·(n − 1)) with c = {rebuilt.loss:.3f}"
     say(law + (", fitted to jobs that ran at several sizes" if rebuilt.loss_fitted else ", assumed"))
-    for other in others:
+    for name, other in others.items():
         if other.extrapolated:
-            say(f"{other.summary.policy} rests on extrapolation for {names(other.extrapolated)}")
+            say(f"{name} rests on extrapolation for {names(other.extrapolated)}")
     if rebuilt.shared:
         say(f"worked beside others, or over a network; alone by the simulator's model: {names(rebuilt.shared)}")
     if rebuilt.unfinished:

@@ -54,6 +54,14 @@ def test_the_table_sets_recorded_again_and_what_if_side_by_side(week: Path) -> N
     assert "assumed" in text
 
 
+def test_two_settings_of_one_policy_are_two_rows_and_one_said_twice_is_one(week: Path) -> None:
+    twice = ("--policy", "las:levels_gpu_s=[60]", "--policy", "las", "--policy", "las")
+    text = hocket("whatif", str(week), *twice).stdout
+    assert [text.count(f"{name}, what if") for name in (" las:levels_gpu_s=[60]", " las")] == [1, 1]
+    assert "±" not in text  # No row is the mean of several.
+    assert len(json.loads(hocket("whatif", str(week), *twice, "--json").stdout)["whatif"]) == 2
+
+
 def test_a_run_that_was_cut_off_names_the_jobs_that_had_not_finished(tmp_path: Path) -> None:
     path = tmp_path / "cut.db"
     hocket("simulate", "burst?jobs=20", "--cluster", "1x8", "-p", "fifo", "--until", "1800", "--journal", str(path))
