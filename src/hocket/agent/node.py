@@ -52,7 +52,7 @@ class NodeAgent:
 
         def hello(link: Link) -> Hello:
             address = options.address or link.own_address()
-            return Hello(devices.node, address, self._runs.present(), self._runs.kept_jobs())
+            return Hello(devices.node, address, self._runs.present(), self._runs.kept_jobs(), state.identity)
 
         session = Session(hello)
         self._orders = Orders(links[0], session, self._runs, state)

@@ -14,8 +14,11 @@ A part of a log comes with the headers `X-Attempt` (the run's number; 0 if nothi
 begins, which is later than asked for when that was removed) and `X-Next-Offset`.
 
 A session that the controller does not know (it was restarted, or took the agent for lost) is answered 410: say hello
-again. Orders are numbered from 1 in each session; asking `after=N` says that all up to N are taken. Reports may be said
-twice; a run's reports are numbered by its sidecar, and the controller passes over those it has heard.
+again. A hello of a node that has an agent with another state folder, heard from within its lease, is answered 409, and
+ends the newcomer: two with one name would take each other's sessions, and jobs, in turn.
+
+Orders are numbered from 1 in each session; asking `after=N` says that all up to N are taken. Reports may be said twice;
+a run's reports are numbered by its sidecar, and the controller passes over those it has heard.
 
 A **run** is one attempt of a job on one node: (job, number). The controller numbers them; a later run of a job has a
 larger number. An agent has at most one of a job that has devices; beside it the next one may stand prepared, without.
@@ -44,6 +47,7 @@ class Hello(Struct, frozen=True):
     address: str  # where other nodes reach it
     runs: tuple[RunKey, ...] = ()
     jobs: tuple[str, ...] = ()  # of which it keeps run folders: those that are over are to be forgotten
+    state: str = ""  # tells its state folder from all others: another agent with the same name has another one
 
 
 class Welcome(Struct, frozen=True):

@@ -3,6 +3,7 @@
 | path | holds | is removed |
 | --- | --- | --- |
 | `lock` | the agent's process id; locked as long as it lives | never |
+| `identity` | what tells this folder from those of other agents | never |
 | `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs; see below |
 | `checkpoints/JOB/` | what the job saves, shared by its runs | never, unless empty: it is the user's result |
 | `work/JOB/` | where a job without a folder of its own works | never, unless empty |
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 import urllib.parse
 from collections.abc import Iterator
@@ -40,7 +42,24 @@ class StateFolder:
         for folder in (self.path, *(os.path.join(self.path, name) for name in ("runs", "checkpoints", "work"))):
             os.makedirs(folder, 0o700, exist_ok=True)
         self._lock = folder_lock.take(self.path, f"state folder '{self.path}' has an agent already", _PATIENCE_S)
+        self.identity = self._find_identity()
         self._forgotten = self._find_forgotten()  # a job's folder → the bytes it takes; oldest first
+
+    def _find_identity(self) -> str:
+        """As it was written when the folder was new; empty where it cannot be, for another one each time is worse."""
+        path = os.path.join(self.path, "identity")
+        with suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+            if identity := file.read().strip():
+                return identity
+        identity = secrets.token_hex(16)
+        try:
+            new = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(new, "w", encoding="ascii") as file:
+                file.write(identity)
+            os.replace(f"{path}.new", path)
+        except OSError:
+            return ""
+        return identity
 
     def job(self, job: str) -> str:
         """Where the runs of a job are."""

@@ -26,7 +26,7 @@ from hocket import __version__
 from hocket.agent.protocol import Heard, Hello, ReadLog, Report, Welcome
 from hocket.control.state import State
 from hocket.executors.agents.runs import nodes_of
-from hocket.executors.agents.sessions import UnknownSession
+from hocket.executors.agents.sessions import NameTaken, UnknownSession
 from hocket.model.event import Event, JobAsked, Wish
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
@@ -297,7 +297,10 @@ def _add_agents(app: FastAPI, api: Api) -> None:
     @app.post("/v1/agents/hello", include_in_schema=False)
     async def hello(request: Request) -> Response:
         said = decoded(await request.body(), Hello)
-        session = engine.sessions.open(said.node.id, said.address)
+        try:
+            session = engine.sessions.open(said.node.id, said.address, said.state)
+        except NameTaken as error:
+            raise Problem(409, str(error)) from error
         await run_in_threadpool(api.accepted, engine.executor.post(engine.executor.hello(said)))
         return answer(Welcome(session, engine.sessions.lease_s, POLL_S))
 

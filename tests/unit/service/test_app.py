@@ -344,6 +344,15 @@ def test_agents_that_wait_for_orders_keep_nobody_waiting(client, engine, port, m
             engine.sessions.close()  # They go.
 
 
+def test_an_agent_with_the_name_of_another_is_refused_and_the_other_keeps_its_session(client, engine):
+    hello = {"node": {"id": "twice", "gpus": 1}, "address": "127.0.0.1"}
+    first = client.post("/v1/agents/hello", {**hello, "state": "a"})
+    second = client.post("/v1/agents/hello", {**hello, "state": "b"})
+    assert (first.status, second.status) == (200, 409)
+    assert "node 'twice' has an agent with another state folder already" in second.json()["error"]
+    assert engine.sessions.node_of(first.json()["session"]) == "twice"
+
+
 @pytest.mark.parametrize("path", ["/v1/agents/hello", "/v1/jobs"])
 def test_who_dies_while_speaking_is_no_error_of_ours(app, path):
     told = []

@@ -18,10 +18,15 @@ class UnknownSession(LookupError):
     """The agent must say hello again."""
 
 
+class NameTaken(Exception):
+    """Another agent has this node's name."""
+
+
 class _Session(Struct, eq=False):
     node: str
     heard_at: float
     address: str
+    state: str = ""  # tells the agent's folder from others; empty if it did not say
     orders: list[Numbered] = []
     sent: int = 0  # orders so far
 
@@ -35,12 +40,24 @@ class Sessions:
         self._sessions: dict[str, _Session] = {}
         self._closed = self._hushed = False
 
-    def open(self, node: str, address: str) -> str:
-        """A node's agent said hello; an older session of the node is no more."""
+    def open(self, node: str, address: str, state: str = "") -> str:
+        """A node's agent said hello; an older session of the node is no more.
+
+        Raises NameTaken if that was of another agent, by its state folder, which was heard from within its lease.
+        """
         with self._changed:
+            now = monotonic()
+            for other in self._sessions.values():
+                is_other = other.state and state and other.state != state
+                if other.node == node and is_other and now - other.heard_at <= self.lease_s:
+                    ago = f"it was heard from {now - other.heard_at:.1f} s ago, at {other.address}"
+                    raise NameTaken(
+                        f"node '{node}' has an agent with another state folder already ({ago}): say another --name, "
+                        f"or wait until it is silent for {self.lease_s:g} s"
+                    )
             self._end(node)
             session = token_hex(16)
-            self._sessions[session] = _Session(node, monotonic(), address)
+            self._sessions[session] = _Session(node, now, address, state)
             self._changed.notify_all()
             return session
 

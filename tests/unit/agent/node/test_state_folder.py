@@ -73,3 +73,13 @@ def test_an_agent_that_dies_just_now_is_waited_for_and_one_that_lives_is_not(
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _s: os.close(first._lock))
     monkeypatch.setattr(folder_lock, "time", clock)
     StateFolder(str(tmp_path))
+
+
+def test_a_folder_is_known_again_and_told_from_others(tmp_path: Path) -> None:
+    identities = []
+    for name in ("a", "b", "a"):
+        state = StateFolder(str(tmp_path / name))
+        identities.append(state.identity)
+        os.close(state._lock)
+    assert identities[0] == identities[2] != identities[1]
+    assert all(identities)

@@ -8,7 +8,7 @@ from hocket.agent.protocol import RunKey, Stop
 from hocket.control.state import State, empty
 from hocket.executors.agents import sessions as sessions_module
 from hocket.executors.agents.executor import AgentExecutor
-from hocket.executors.agents.sessions import Sessions, UnknownSession
+from hocket.executors.agents.sessions import NameTaken, Sessions, UnknownSession
 from hocket.model.event import NodeLost
 from hocket.model.resources import Node
 
@@ -44,6 +44,19 @@ def test_a_node_that_is_silent_for_longer_than_its_lease_is_lost(world):
     for _ in range(15):
         assert world.after(1.0, "n0") == []
     assert world.after(1.0, "n0") == ["n1"]
+
+
+def test_a_second_agent_of_a_name_takes_nothing_from_the_first_while_that_is_heard(world):
+    first = world.sessions.open("n0", "10.0.0.1", "a")
+    world.now_s += LEASE_S
+    with pytest.raises(NameTaken, match=r"node 'n0' has an agent with another .*15\.0 s ago, at 10\.0\.0\.1.*--name"):
+        world.sessions.open("n0", "10.0.0.2", "b")
+    assert world.sessions.node_of(first) == "n0"
+    again = world.sessions.open("n0", "10.0.0.1", "a")  # It was killed, and started again on its folder.
+    assert world.sessions.node_of(again) == "n0"
+    world.now_s += LEASE_S + 0.1
+    second = world.sessions.open("n0", "10.0.0.2", "b")
+    assert world.sessions.node_of(second) == "n0"
 
 
 def test_a_controller_that_was_stopped_itself_takes_nobody_for_lost(world):
