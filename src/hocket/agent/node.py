@@ -27,6 +27,7 @@ from hocket.agent.protocol import Hello
 from hocket.agent.runs import Runs
 from hocket.agent.state_folder import StateFolder
 from hocket.agent.watch import Watch
+from hocket.model.resources import MAX_GPUS
 
 FAILED = 2  # exit code
 _LAST_WORDS_S = 5.0  # for reports to be heard when the jobs are stopped; a later agent would say them too
@@ -111,8 +112,8 @@ def _signal_pipe() -> int:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a count, not '{text}'")
+    if not text.isdecimal() or len(text) > 9 or int(text) > MAX_GPUS:
+        raise argparse.ArgumentTypeError(f"must be a count from 0 to {MAX_GPUS}, not '{text}'")
     return int(text)
 
 

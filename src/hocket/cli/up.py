@@ -61,8 +61,11 @@ def up(
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background; `hocket down` ends it.")] = False,
 ) -> None:
     """Start a controller and share this machine's devices among the jobs you submit."""
+    from hocket.model.resources import MAX_GPUS
     from hocket.service.home import Home
 
+    if gpus is not None and gpus > MAX_GPUS:
+        raise InputError(f"--gpus must be from 0 to {MAX_GPUS}, not {gpus}")
     place = Home(home)
     if detach:
         _detached(place)

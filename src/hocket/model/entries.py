@@ -10,7 +10,7 @@ from hocket.model.curve import NO_BELIEFS, Beliefs
 from hocket.model.job import ONE_GPU, Kind, Launch, Stop, TaskGraph
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Wake
-from hocket.model.resources import Demand, Slice
+from hocket.model.resources import MAX_GPUS, Demand, Slice
 from hocket.model.view import NO_COSTS, Costs, Hold, JobState, Tenancy, Tier, Use
 
 FORMAT = 1
@@ -26,7 +26,7 @@ class NodeEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One machine and its capacity."""
 
     id: Name
-    gpus: Annotated[int, Meta(ge=0, le=1024, description="numbered from 0")] = 0
+    gpus: Annotated[int, Meta(ge=0, le=MAX_GPUS, description="numbered from 0")] = 0
     gpu_kind: str = ""
     gpu_mem_mib: Annotated[float, Meta(ge=0, description="of each GPU")] = 0.0
     cores: Amount = 0.0

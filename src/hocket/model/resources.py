@@ -9,6 +9,8 @@ from msgspec import Struct
 # The resources that every node may have, in the order in which tables print them.
 RESOURCES = ("gpus", "cores", "mem_mib", "net_mbps")
 
+MAX_GPUS = 1024  # of one node: each has a bit in what is free, and a place in what is shown
+
 
 class Demand(Struct, frozen=True, gc=False):
     """What one replica of a job needs; a replica never spans two nodes."""

@@ -28,6 +28,7 @@ from hocket.control.state import State
 from hocket.executors.agents.runs import nodes_of
 from hocket.executors.agents.sessions import NameTaken, UnknownSession
 from hocket.model.event import Event, JobAsked, Wish
+from hocket.model.resources import MAX_GPUS
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
 from hocket.service.engine import Engine, Unavailable
@@ -297,6 +298,8 @@ def _add_agents(app: FastAPI, api: Api) -> None:
     @app.post("/v1/agents/hello", include_in_schema=False)
     async def hello(request: Request) -> Response:
         said = decoded(await request.body(), Hello)
+        if not 0 <= said.node.gpus <= MAX_GPUS:
+            raise Problem(400, f"node '{said.node.id}': gpus must be from 0 to {MAX_GPUS}, not {said.node.gpus}")
         try:
             session = engine.sessions.open(said.node.id, said.address, said.state)
         except NameTaken as error:

@@ -15,14 +15,13 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from hocket.model.resources import Node
+from hocket.model.resources import MAX_GPUS, Node
 from hocket.workloads.errors import WorkloadError, shown
 from hocket.workloads.fields import Fields
 from hocket.workloads.rules import NAME, TEXT, Number, Whole
 from hocket.workloads.toml_document import Document, read_toml
 
 MAX_NODES = 100_000
-MAX_GPUS = 1024  # of one node
 MAX_BITS = 1_000_000  # nodes times the GPUs of the largest: what is free is a number so long, copied with every change
 _BITS_RULE = f"times the GPUs of the largest must be at most {MAX_BITS}"
 _AMOUNT = Number()

@@ -235,3 +235,10 @@ def test_hocket_alone_shows_its_commands() -> None:
     result = hocket()
     assert result.exit_code == 0
     assert "simulate" in result.stdout
+
+
+@pytest.mark.parametrize("detach", [(), ("--detach",)])
+def test_a_machine_declares_no_more_gpus_than_there_can_be(tmp_path: Path, detach: tuple[str, ...]) -> None:
+    said = refused("up", "--home", str(tmp_path / "home"), "--gpus", "1025", *detach)
+    assert said == "hocket: --gpus must be from 0 to 1024, not 1025\n"
+    assert not (tmp_path / "home").exists()

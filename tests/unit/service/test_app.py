@@ -353,6 +353,12 @@ def test_an_agent_with_the_name_of_another_is_refused_and_the_other_keeps_its_se
     assert engine.sessions.node_of(first.json()["session"]) == "twice"
 
 
+def test_a_node_with_more_gpus_than_there_can_be_does_not_join(client, engine):
+    said = client.post("/v1/agents/hello", {"node": {"id": "huge", "gpus": 1025}, "address": "127.0.0.1"})
+    assert (said.status, said.json()["error"]) == (400, "node 'huge': gpus must be from 0 to 1024, not 1025")
+    assert not engine.sessions.has("huge")
+
+
 @pytest.mark.parametrize("path", ["/v1/agents/hello", "/v1/jobs"])
 def test_who_dies_while_speaking_is_no_error_of_ours(app, path):
     told = []
