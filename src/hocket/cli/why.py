@@ -42,7 +42,7 @@ def _print(job: str, told: dict[str, Any]) -> None:
     expected_s = told.get("expected_s")
     if isinstance(expected_s, int | float):
         say(Text(f"expected   in about {spoken(expected_s)}"))
-    elif told.get("waits_for"):
+    elif told.get("waits_for") and state != "held":  # What holds it is no matter of room.
         say(Text("expected   nobody can tell: nothing is known of how long those that run will take"))
     past = told.get("past") or []
     if past:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from shlex import quote
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec.structs import asdict
 
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import JobView
+from hocket.model.view import Hold, JobView
 from hocket.service.record import Record, lines_of
 
 
@@ -133,7 +134,9 @@ def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
     waits_for, expected_s = "", None
     if view is not None and not view.partitions and not view.verdict:
         if view.held is not None:
-            waits_for = view.reason
+            waits_for = view.reason.removeprefix("waits: ")
+            if view.held is Hold.PAUSED:
+                waits_for = f"somebody who lets it go on: hocket resume {quote(view.id)}"
             expected_s = view.held_until_s - now_s if view.held_until_s is not None else None
         elif snapshot.short_of_quota(view):
             waits_for = "room in the quota of its owner"

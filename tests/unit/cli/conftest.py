@@ -34,6 +34,7 @@ class Controller:
         gpus = [{"index": i, "job": ""} for i in range(4)]
         self.nodes = [{"id": "n0", "up": True, "gpus": gpus, "cores": 8.0, "mem_mib": 16384.0}]
         self.more: dict[str, Any] = {}  # that is told of every job
+        self.why: dict[str, Any] = {}  # that is said of every job
         self.is_down = False
 
     def add(self, job_id: str, state: str = "waiting", **fields: Any) -> dict[str, Any]:
@@ -89,7 +90,8 @@ class Controller:
                 )
             case ["why"]:
                 past = [{"at_s": time.time(), "what": "submitted", "reason": ""}]
-                return 200, {"now": job["reason"], "waits_for": "2 GPUs", "expected_s": 90.0, "past": past}, {}
+                told = {"state": job["state"], "now": job["reason"], "waits_for": "2 GPUs", "expected_s": 90.0}
+                return 200, told | {"past": past} | self.why, {}
             case ["log"]:
                 return self._log(job["id"], int(query["offset"]), int(query["limit"]), int(query["attempt"]))
         return 404, {"error": "no such path"}, {}

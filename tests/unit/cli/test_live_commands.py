@@ -331,6 +331,14 @@ def test_why_tells_the_reason_what_it_waits_for_and_when(controller: Any) -> Non
     assert json.loads(done("why", "a/b?c=d", "--json"))["expected_s"] == 90
 
 
+def test_why_does_not_speak_of_those_that_run_where_a_job_is_held(controller: Any) -> None:
+    controller.add("held", "held", reason="paused by ann")
+    controller.why = {"waits_for": "somebody who lets it go on: hocket resume held", "expected_s": None}
+    page = done("why", "held")
+    assert "waits for  somebody who lets it go on: hocket resume held" in page
+    assert "expected" not in page
+
+
 def test_top_prints_once_where_there_is_no_terminal(controller: Any) -> None:
     controller.add("first", "running", gpus=["n0:1"], until="for 10s", ran_s=5.0)
     controller.add("queued")

@@ -246,6 +246,14 @@ def test_why_says_what_it_waits_for(client):
     assert why["past"][0]["what"] == "submitted"
 
 
+def test_why_says_what_a_held_job_waits_for(client):
+    submit(client, {**JOB, "id": "a b"}, {**JOB, "id": "next", "after": ["a b"]})
+    client.post("/v1/jobs/next/pause")
+    assert client.get("/v1/jobs/next/why").json()["waits_for"] == "somebody who lets it go on: hocket resume next"
+    client.post("/v1/jobs/next/resume")
+    assert client.get("/v1/jobs/next/why").json()["waits_for"] == "it is to follow 'a b'"
+
+
 def test_why_and_the_rows_say_that_a_quota_has_no_room(client, engine):
     engine.executor.post(lambda _state, now_s: [OwnerSet(now_s, Owner("ana", max_gpus=1))]).result(60)
     mine = {**JOB, "owner": "ana"}
