@@ -71,7 +71,7 @@ class Client:
         self.home = home_folder(home)
         self._patience_s = patience_s
         self._open: HTTPConnection | None = None
-        self._token = ""
+        self._url = self._token = ""
         self._used_s = 0.0
 
     def __enter__(self) -> Client:
@@ -127,7 +127,7 @@ class Client:
             self.close()
             if method == "POST" and sent:
                 raise Away(f"the controller went away before it answered; see `hocket jobs` ({error})") from error
-            raise self._nobody(f"{type(error).__name__}: {error}") from error
+            raise self._nobody(f"{self._url} ({error or type(error).__name__})") from error
         self._used_s = monotonic()
         if response.status >= 400:
             raise Refused(response.status, self._refusal(response.status, answer.body))
@@ -158,7 +158,7 @@ class Client:
 
             from hocket.agent.address import connection as connection_to
 
-            where = self._read("url")
+            where = self._url = self._read("url")
             self._token = self._read("token")
             try:
                 connection = connection_to(where, self._patience_s, self._ca())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,19 @@ def test_without_a_controller_every_command_says_how_to_start_one(home: Path, li
     (home / "url").write_text("http://127.0.0.1:1")  # A port that nobody may listen on.
     (home / "token").write_text("t")
     assert refused(*args) == "hocket: no controller answers at http://127.0.0.1:1; start one with 'hocket up'\n"
+
+
+def test_a_controller_that_hangs_up_is_named_by_where_it_was(home: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        (home / "url").write_text(url)
+        (home / "token").write_text("t")
+        thread = threading.Thread(target=lambda: server.accept()[0].close())
+        thread.start()
+        said = refused("jobs")
+        thread.join()
+    assert said.startswith(f"hocket: no controller answers at {url} (")
+    assert said.endswith("; start one with 'hocket up'\n")
 
 
 def test_the_home_is_an_option_a_variable_or_in_the_users_own(
