@@ -15,18 +15,23 @@ def whole(path: Path) -> Iterator[TextIO]:
 
     A link goes on pointing to what it points to. What is no file, as a pipe or a device, is written to as it is.
     """
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8", newline="") as out:
-            yield out
-        return
-    path = path.resolve()
-    part = path.with_name(f".{path.name}.part")
     try:
-        with part.open("w", encoding="utf-8", newline="") as out:
-            yield out
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8", newline="") as out:
+                yield out
+            return
+        at = path.resolve()
+        part = at.with_name(f".{at.name}.part")
+        try:
+            with part.open("w", encoding="utf-8", newline="") as out:
+                yield out
+            os.replace(part, at)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        if error.filename is None:  # What is written to does not say its name: a full disk would be somebody else's.
+            error.filename = str(path)
+        raise
 
 
 def must_be_writable(path: Path, what: str, *, is_folder: bool = False) -> None:

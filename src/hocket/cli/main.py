@@ -49,7 +49,8 @@ class Commands(TyperGroup):
         options |= {"prog_name": "hocket", "standalone_mode": False}
         try:
             code = super().main(given, **options)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as it is where whoever started us closed it
+                sys.stdout.flush()
         except InputError as error:
             code = _say(str(error))
         except (KeyboardInterrupt, typer.Abort):

@@ -76,6 +76,18 @@ def test_a_full_standard_output_is_said_in_one_line() -> None:
     assert (done.returncode, done.stderr) == (2, "hocket: standard output: No space left on device\n")
 
 
+def test_a_file_on_a_full_disk_is_said_by_its_name() -> None:
+    said = run("simulate", "demo", "--policy", "fifo", "--jobs-csv", "/dev/full")
+    assert (said.returncode, said.stderr) == (2, "hocket: /dev/full: No space left on device\n")
+
+
+def test_a_closed_standard_output_is_no_error() -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *HOCKET, "policies"], stderr=subprocess.PIPE, text=True, timeout=600
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from hocket.cli.main import app\n"
