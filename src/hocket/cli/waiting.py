@@ -80,13 +80,18 @@ def _one(client: Client, job_id: str) -> Row:
     return row_in(shown(client, job_id))
 
 
+def _reason(row: Row) -> str:
+    """Behind the state, which need not be said twice."""
+    return row.reason.removeprefix(f"{row.state}: ")
+
+
 class _Lines:
     """For a pipe: a line for each job that is over."""
 
     def over(self, row: Row) -> None:
         import typer
 
-        why = f": {row.reason}" if row.reason and row.state not in WELL else ""
+        why = f": {_reason(row)}" if row.reason and row.state not in WELL else ""
         typer.echo(f"{row.id} {row.state}{why}", err=True)
 
     def live(self, found: Sequence[Row], over: int, total: int) -> None:
@@ -104,7 +109,7 @@ class _Bars(_Lines):
 
         from hocket.cli.job_table import styled_state
 
-        self._live.console.print(Text(f"{row.id} ") + styled_state(row.state) + Text(f"  {row.reason}", style="dim"))
+        self._live.console.print(Text(f"{row.id} ") + styled_state(row.state) + Text(f"  {_reason(row)}", style="dim"))
 
     def live(self, found: Sequence[Row], over: int, total: int) -> None:
         from rich.console import Group

@@ -119,7 +119,7 @@ def checked(spec: JobSpec) -> None:
 def _job(spec: JobSpec, name: str, env: dict[str, str]) -> Job:
     criterion, target = _criterion("until", spec.until), _criterion("target", spec.target)
     if target is not None and not isinstance(target, Goal):
-        raise SpecError(f"target: must be a goal such as 'acc >= 90%', not '{target}'")
+        raise SpecError(f"target must be a goal such as 'acc >= 90%', not '{target}'")
     if wrong := check_config(spec.progress):
         raise SpecError(wrong)
     launch = Launch(

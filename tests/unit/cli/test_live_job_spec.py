@@ -107,6 +107,7 @@ def test_progress_is_read_in_the_way_that_is_said(text: object, config: dict[str
         ({"target": "acc >= 0.9", "stop": "never"}, "stop must be fixed, optstop or required, not 'never'"),
         ({"may_lower": "required"}, "may_lower must be fixed for a job without a goal"),
         ({"target": "acc > 1"}, "target: at column 5"),
+        ({"target": "for 3s"}, "target must be a goal such as 'acc >= 90%', not 'for 3s'"),
         ({"progress": "csv"}, "progress.file must be given with kind 'csv'"),
         ({"progress": "pattern:x"}, "progress.patterns[0] must be a pattern with named groups"),
         ({"progress": "stdout:x"}, "progress must be 'stdout' alone"),
