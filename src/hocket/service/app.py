@@ -17,6 +17,7 @@ import msgspec
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -136,6 +137,12 @@ def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> Fa
     @app.exception_handler(HTTPException)
     async def say_problem(_request: Request, error: HTTPException) -> Response:
         return answer({"error": str(error.detail)}, error.status_code)
+
+    @app.exception_handler(RequestValidationError)
+    async def say_wrong(_request: Request, error: RequestValidationError) -> Response:
+        wrong = error.errors()[0]
+        rule = str(wrong["msg"]).removeprefix("Input should be ").partition(",")[0]
+        return answer({"error": f"{wrong['loc'][-1]} must be {rule}, not {str(wrong.get('input'))[:100]!r}"}, 422)
 
     @app.exception_handler(ClientDisconnect)
     async def say_nothing(_request: Request, _error: ClientDisconnect) -> Response:

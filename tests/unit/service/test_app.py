@@ -239,6 +239,19 @@ def test_a_wish_names_whom_it_cannot_be_for(client):
     assert told["refused"] == "job 'gone' is bo's, not ana's"
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/v1/jobs?limit=x", "limit must be a valid integer, not 'x'"),
+        ("/v1/jobs?all=maybe", "all must be a valid boolean, not 'maybe'"),
+        ("/v1/jobs/a/log?offset=1.5", "offset must be a valid integer, not '1.5'"),
+    ],
+)
+def test_a_question_that_is_wrong_is_answered_in_one_sentence(client, path, words):
+    said = client.get(path)
+    assert (said.status, said.json()) == (422, {"error": words})
+
+
 def test_why_says_what_it_waits_for(client):
     submit(client, {**JOB, "id": "a", "sizes": [2]}, {**JOB, "id": "b"})
     why = client.get("/v1/jobs/b/why").json()
