@@ -196,8 +196,13 @@ def _no_machine(job: Job, whole: Capacity) -> str:
     for field, unit in (("mem_mib", "MiB of memory"), ("cores", "cores"), ("net_mbps", "Mbps of network")):
         needs, largest = getattr(job.demand, field), max((getattr(n, field) for n, _free in whole), default=0.0)
         if needs > largest:
-            return f"demand.{field} must fit a machine; a replica needs {needs:g} {unit}, the largest has {largest:g}"
+            has = f"the largest has {_plain(largest)}" if largest else "no machine of the cluster states any"
+            return f"{field} must fit a machine; a replica needs {_plain(needs)} {unit}, {has}"
     return ""
+
+
+def _plain(amount: float) -> str:
+    return f"{amount:,.3f}".rstrip("0").rstrip(".")
 
 
 def _most(job: Job, whole: Capacity) -> int:

@@ -132,6 +132,21 @@ def test_a_job_that_accepts_none_of_the_gpus_is_told_which_there_are(
     assert refusal(NOBODY, Job("j", tasks=graph, **wants), WHOLE) == f"job 'j': {why}"
 
 
+@pytest.mark.parametrize(
+    ("demand", "nodes", "why"),
+    [
+        (Demand(1, mem_mib=10_240_000.0), [Node("n", 8, mem_mib=24_065.5)],
+         "mem_mib must fit a machine; a replica needs 10,240,000 MiB of memory, the largest has 24,065.5"),
+        (Demand(0, cores=1.0), [Node("n", 8)],
+         "cores must fit a machine; a replica needs 1 cores, no machine of the cluster states any"),
+    ],
+)  # fmt: skip
+def test_a_replica_larger_than_every_machine_is_told_by_the_names_that_files_have(
+    demand: Demand, nodes: list[Node], why: str
+) -> None:
+    assert refusal(NOBODY, Job("j", demand=demand), Capacity.of(nodes)) == f"job 'j': {why}"
+
+
 def test_without_a_node_nothing_fits() -> None:
     words = "its smallest needs 1 GPUs, the largest that fits is 0"
     for job in (Job("j"), Job("j", gpu_kinds=("v100",))):
