@@ -116,6 +116,11 @@ def _as_said(problem: str) -> FieldProblem:
     return FieldProblem(name, f"must be {rule.removeprefix('expected ')}" if found["colon"] else rule)
 
 
+def said_as(field: str) -> str:
+    """What users call a field of the JobSpec."""
+    return _SAID_AS.get(field, field)
+
+
 # -- fields -------------------------------------------------------------------------------------------------
 
 

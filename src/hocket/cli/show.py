@@ -50,7 +50,7 @@ def _print(found: dict[str, Any]) -> None:
 
     def say(name: str, value: object, style: str = "") -> None:
         if value not in _NOT_SAID:
-            page.print(Text(f"{name:12}", style="dim") + Text(one_line(str(value)), style=style), soft_wrap=True)
+            page.print(Text(f"{name:11} ", style="dim") + Text(one_line(str(value)), style=style), soft_wrap=True)
 
     page.print(Text(row.id, style="bold") + Text("  ") + styled_state(row.state), soft_wrap=True)
     say("owner", row.owner)
@@ -71,7 +71,7 @@ def _print(found: dict[str, Any]) -> None:
     job = found.get("job") or {}
     if job:
         page.print(Text("\nas submitted", style="bold"))
-        for name, value in job.items():
+        for name, value in _as_typed(job).items():
             if name != "until" and value not in _NOT_SAID:
                 say(name, _words(name, value))
     _print_attempts(found.get("attempt_list") or [], page)
@@ -80,6 +80,24 @@ def _print(found: dict[str, Any]) -> None:
         if n == 0:
             page.print(Text("\nwarnings", style="bold"))
         page.print(Text(one_line(str(warning)), style="yellow"), soft_wrap=True)
+
+
+def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
+    """By the names that files and options have; GPUs are those of the whole job, as its user said them."""
+    from hocket.cli.job_spec import said_as
+
+    each, sizes = job.get("gpus"), job.get("sizes")
+    typed: dict[str, Any] = {}
+    for field, value in job.items():
+        if field == "sizes" and isinstance(sizes, list) and isinstance(each, int):
+            typed["gpus"] = ",".join(str(size * each) for size in sizes) if each else "none"
+        elif field == "gpus" and isinstance(sizes, list):
+            typed["replica_gpus"] = value if isinstance(value, int) and value > 1 else 0
+        elif field not in ("stop", "may_lower") or value != "fixed":
+            is_time = field.endswith("_s") and isinstance(value, int | float) and value
+            is_memory = field.endswith("_mib") and isinstance(value, int | float) and value
+            typed[said_as(field)] = f"{value:g}s" if is_time else f"{value:g}M" if is_memory else value
+    return typed
 
 
 def _words(name: str, value: object) -> object:

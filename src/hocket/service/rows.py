@@ -92,10 +92,16 @@ def shown(
         "mem_mib": job.demand.mem_mib,
         "gpu_kinds": list(job.gpu_kinds),
         "gpu_mem_mib": job.gpu_mem_mib,
+        "max_nodes": job.max_nodes,
         "priority": job.priority,
         "weight": job.weight,
+        "urgency": job.urgency,
         "deadline_s": job.deadline_s,
         "until": str(job.criterion) if job.criterion is not None else "",
+        "target": str(job.target) if job.target is not None else "",
+        "stop": str(job.stop),
+        "may_lower": str(job.may_lower),
+        "model": job.model,
         "after": list(job.after),
         "retries": job.retries,
         "backoff_s": job.backoff_s,
@@ -112,6 +118,7 @@ def shown(
             "grace_s": launch.grace_s,
             "hang_s": launch.hang_s,
             "progress": launch.progress,
+            "log_mib": launch.log_mib,
         }
     observations = view.observations if view is not None else ()
     return {

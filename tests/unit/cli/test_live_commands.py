@@ -316,6 +316,19 @@ def test_show_tells_all_but_the_values_of_variables(controller: Any) -> None:
     assert "s3cret" not in page + told
 
 
+def test_show_calls_what_was_submitted_as_its_user_did(controller: Any) -> None:
+    controller.add("a")
+    controller.specs["a"] = {
+        "command": ["true"], "sizes": [1, 2], "gpus": 2, "cores": 1.5, "mem_mib": 8192.0, "deadline_s": 90.0,
+        "limit_s": None, "stop": "fixed", "target": "acc >= 90%", "stop_signal": "SIGUSR1", "log_mib": 64.0,
+    }  # fmt: skip
+    told = done("show", "a").split("as submitted\n", 1)[1].splitlines()
+    assert [line.split(maxsplit=1) for line in told] == [
+        ["command", "true"], ["gpus", "2,4"], ["replica_gpus", "2"], ["cpus", "1.5"], ["mem", "8192M"],
+        ["deadline", "90s"], ["target", "acc >= 90%"], ["signal", "SIGUSR1"], ["log_size", "64M"],
+    ]  # fmt: skip
+
+
 def test_show_tells_every_attempt_with_where_it_ran_and_how_it_ended(controller: Any) -> None:
     controller.add("a", "running", attempts=2)
     first = {

@@ -259,6 +259,16 @@ def test_why_says_what_it_waits_for(client):
     assert why["past"][0]["what"] == "submitted"
 
 
+def test_a_job_is_shown_with_all_that_was_submitted(client):
+    said = {
+        "max_nodes": 1, "urgency": 7, "target": "acc >= 90%", "stop": "required", "may_lower": "required",
+        "model": "resnet", "log_mib": 3.0, "weight": 2.0, "deadline_s": 60.0,
+    }  # fmt: skip
+    submit(client, {**JOB, "id": "a", **said})
+    shown = client.get("/v1/jobs/a").json()["job"]
+    assert {name: shown.get(name) for name in said} == said
+
+
 def test_why_says_what_a_held_job_waits_for(client):
     submit(client, {**JOB, "id": "a b"}, {**JOB, "id": "next", "after": ["a b"]})
     client.post("/v1/jobs/next/pause")
