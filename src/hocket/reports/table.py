@@ -53,7 +53,10 @@ COLUMNS = (
     Column("CPU", lambda s: s.cpu_s, spoken, always=False),
 )
 # What a narrow terminal does without, first to go first.
-_SPARED = ("CPU", "overhead", "p50", "makespan", "changes", "unfair", "mean wait", "utilis.")
+_SPARED = (
+    *("CPU", "overhead", "p50", "makespan", "changes", "unfair", "mean wait", "utilis.", "goals", "deadlines"),
+    *("p99", "failed"),
+)
 
 
 def comparison_table(
