@@ -90,7 +90,9 @@ class Catalogue:
         changed: dict[str, None] = {}
         for event in cycle.events:
             self._fold(event, cycle.at_s, changed)
-        if cycle.plan is not None and not cycle.refused:
+        if cycle.refused:
+            self.queue_reason = f"waits: what the policy decided last was refused: {cycle.refused[0]}"
+        elif cycle.plan is not None:
             self.queue_reason = cycle.plan.reasons.get("*", "")
             placed: set[str] = set()
             for partition in cycle.plan.put:

@@ -76,6 +76,7 @@ def test_a_policy_that_raises_wastes_a_cycle_and_is_said_in_the_log(engine, capl
     assert [view.job.id for view in engine.snapshot.jobs.values()] == ["before", "bad", "after"]
     assert "ZeroDivisionError: a bug of a policy" in caplog.text
     assert engine.trouble.endswith("was refused: the policy raised ZeroDivisionError: a bug of a policy")
+    assert engine.catalogue.queue_reason.endswith("ZeroDivisionError: a bug of a policy"), "all who wait are told"
     assert not engine._controller.decision_s, "nobody reads them"
 
 
