@@ -50,6 +50,8 @@ def _wish(wish: str, names: list[str], every: bool, owner: str, home: Path | Non
         answers = wished(client, wish, names, every=every, owner=owner)
     if as_json:
         print(msgspec.json.encode({"jobs": answers}).decode())
+    elif not answers:
+        typer.echo(f"hocket: no live jobs{f' of {owner!r}' if owner else ''}", err=True)
     refused = False
     for answer in answers:
         if "refused" in answer:

@@ -402,6 +402,7 @@ def test_wishes_take_names_patterns_and_all_of_an_owner(controller: Any) -> None
     }
     assert done("stop", "--all").count("stopped") == 3
     assert done("stop", "--all") == ""
+    assert hocket("stop", "--all", "--owner", "bob").stderr == "hocket: no live jobs of 'bob'\n"
 
 
 def test_a_wish_is_one_call_for_however_many_jobs(controller: Any) -> None:
