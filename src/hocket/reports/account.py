@@ -57,7 +57,8 @@ class JobRecord(Struct, frozen=True, gc=False):
     starts: int = 0
     size: int = 0  # replicas it last ran at, 0 if it never did
     verdict: str = ""  # empty while it is unfinished
-    deadline_met: bool | None = None  # it ended by its deadline and did not fail; None if it has none
+    # Both are None if it states none, or goes on and may still get there.
+    deadline_met: bool | None = None  # it ended by its deadline and did not fail
     goal_met: bool | None = None  # it reached what its criterion, or its target, says of a metric
 
     @property
@@ -139,11 +140,16 @@ class _Live(_Tenant, gc=False):
     history: list[tuple[int, float]] | None = None  # (epoch, metric), kept for a criterion
 
 
-def account(header: Header, cycles: Iterable[Cycle]) -> Account:
-    """What the cycles of a journal amount to."""
+def account(header: Header, cycles: Iterable[Cycle], is_cut: bool | None = None) -> Account:
+    """What the cycles of a journal amount to.
+
+    `is_cut` says that unfinished jobs would have gone on: their deadlines and goals are open. Else they are stuck for
+    good, and meet none. Where nobody says it, a live journal counts as cut, and a simulated one if a job ran at its
+    end: played to its end, it would have no such job.
+    """
     book = _Book(header)
     book.read(cycles)
-    return book.closed()
+    return book.closed(is_cut)
 
 
 class _Book:
@@ -412,13 +418,14 @@ class _Book:
         if self.nodes.pop(node, None) is not None:
             self.capacity.append((now_s, tuple(self.nodes.values())))
 
-    def closed(self) -> Account:
+    def closed(self, is_cut: bool | None) -> Account:
         """The account as it stands at the journal's end."""
         now_s = self.now_s
+        goes_on = is_cut if is_cut is not None else not self.header.nodes or self._runs()
         for job in self.live.values():
             for tenant in (job, *(job.tasks or {}).values()):
                 self._close(job, tenant, now_s)
-            self.records[job.number] = _record(job, None, "", now_s)
+            self.records[job.number] = _record(job, None, "", now_s, goes_on)
         jobs = tuple(r for r in self.records if r is not None)
         return Account(
             self.header,
@@ -430,6 +437,10 @@ class _Book:
             began_s=min((r.submitted_s for r in jobs), default=0.0),
             until_s=now_s if self.live or not jobs else self.ended_s,
         )
+
+    def _runs(self) -> bool:
+        """Does anybody hold anything?"""
+        return any(t.held is not None for job in self.live.values() for t in (job, *(job.tasks or {}).values()))
 
 
 def _known(job: _Live | None, task: str) -> _Tenant | None:
@@ -448,7 +459,7 @@ def _task(job: _Live, task: str) -> _Tenant:
     return job.tasks[task]
 
 
-def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float) -> JobRecord:
+def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float, goes_on: bool = False) -> JobRecord:
     job, ran_as = live.job, live.ran_as
     waited_s = now_s - live.submitted_s - live.ran_s
     return JobRecord(
@@ -462,8 +473,12 @@ def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float) -> J
         live.starts,
         sum(ran_as.replicas) if ran_as is not None else 0,
         verdict,
-        None if job.deadline_s is None else deadline_met(job, live.submitted_s, ended_s, verdict),
-        None if sought(job) is None else goal_met(job, verdict, live.history, live.epoch, now_s - live.submitted_s),
+        deadline_met(job, live.submitted_s, ended_s, verdict, now_s if goes_on else None)
+        if job.deadline_s is not None
+        else None,
+        goal_met(job, verdict, live.history, live.epoch, now_s - live.submitted_s, goes_on)
+        if sought(job) is not None
+        else None,
     )
 
 

@@ -14,20 +14,32 @@ def sought(job: Job) -> Criterion | None:
     return job.target if job.criterion is None else job.criterion
 
 
-def deadline_met(job: Job, submitted_s: float, ended_s: float | None, verdict: str) -> bool | None:
-    """Whether it ended by its deadline and did not fail; None if it has none."""
+def deadline_met(
+    job: Job, submitted_s: float, ended_s: float | None, verdict: str, goes_on_s: float | None
+) -> bool | None:
+    """Whether it ended by its deadline and did not fail; None if it has none, or if that is not decided yet.
+
+    `goes_on_s` is the present of a job that may still end: it is undecided until its deadline has passed. None for one
+    that is over, or stuck for good: that one never meets its deadline.
+    """
     if job.deadline_s is None:
+        return None
+    if goes_on_s is not None and goes_on_s - submitted_s < job.deadline_s:
         return None
     return ended_s is not None and verdict != Verdict.FAILED and ended_s - submitted_s <= job.deadline_s
 
 
 def goal_met(
-    job: Job, verdict: str, history: Sequence[tuple[int, float]] | None, epoch: int, after_s: float
+    job: Job, verdict: str, history: Sequence[tuple[int, float]] | None, epoch: int, after_s: float, goes_on: bool
 ) -> bool | None:
-    """By verdict, or by its last report: a job may end by itself in the moment in which it gets there."""
+    """By verdict, or by its last report: a job may end by itself in the moment in which it gets there.
+
+    One that goes on may report better and worse yet: it is undecided (None) until the limit of its goal has passed.
+    """
     criterion = sought(job)
     if criterion is None or isinstance(criterion, RunTime):
         return None
     if verdict == Verdict.ATTAINED:
         return True
-    return bool(history) and judge(criterion, history or (), epoch, after_s) == "attained"
+    found = judge(criterion, history or (), epoch, after_s)
+    return None if goes_on and found != "missed" else found == "attained"

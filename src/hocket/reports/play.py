@@ -64,7 +64,7 @@ def play(stage: Stage, journal: Journal) -> Run:
             until_s=stage.until_s,
             journal=journal,
         )
-        accounted = account(journal.header, journal)
+        accounted = account(journal.header, journal, is_cut=stage.until_s is not None)
         summary = summarise(accounted, simulation.decision_s, beliefs=str(stage.beliefs))
     # Last of all, for the account is a part of the cost.
     cost = effort()

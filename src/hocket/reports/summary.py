@@ -40,7 +40,8 @@ class Summary(Struct, frozen=True):
     wait_mean_s: float | None  # time without resources, before the first start and paused, over the finished jobs
     utilisation: dict[str, float]  # resource-seconds that tenants held / those there were during the makespan
     fairness_loss: float  # mean over time of Dorm's Σ|s − ŝ| (see fairness.py)
-    deadlines_met: float | None  # share of the jobs with a deadline that finished by it; unfinished ones did not
+    # Of a run that was cut off, jobs that may still get there count neither way; those that are stuck for good did not.
+    deadlines_met: float | None  # share of the jobs with a deadline that finished by it
     accuracies_met: float | None  # share of the jobs with a goal or convergence as criterion that reached it
     adjustments: int  # resizes, moves and pauses
     overhead_share: float  # time that tenants held resources without training / time that jobs held resources

@@ -172,7 +172,7 @@ def _after(fault: Fault, zero_s: float) -> Fault:
 def run_again(rebuilt: Rebuilt, policy: BoundPolicy, seed: int) -> WhatIf:
     """Simulate the recorded workload under a policy."""
     run = simulate(rebuilt.workload, rebuilt.workload.nodes, policy, seed=seed, beliefs=BeliefMode("learned"))
-    accounted = account(run.journal.header, run.journal)
+    accounted = account(run.journal.header, run.journal, is_cut=False)
     ran = Recorded(accounted, {node.id: node for node in rebuilt.workload.nodes})
     extrapolated = {}
     for number, spans in ran.spans.items():

@@ -133,3 +133,14 @@ def test_a_recorded_policy_that_is_gone_is_named(spoilt: Path) -> None:
 def test_an_unknown_policy_or_parameter_is_refused_before_anything_runs(week: Path) -> None:
     assert "did you mean 'las'?" in refused("whatif", str(week), "--policy", "lass")
     assert "promot" in refused("whatif", str(week), "--policy", "las", "--param", "promot=2")
+
+
+def test_what_a_journal_that_was_cut_off_leaves_undecided_counts_neither_way(tmp_path: Path) -> None:
+    path = tmp_path / "cut.db"
+    done = hocket("simulate", "demo", "--policy", "las", "--until", "2h", "--journal", str(path), "--json")
+    cut = json.loads(done.stdout)
+    assert cut["unfinished"] > 0
+    assert cut["deadlines_met"] != 0
+    recorded = json.loads(hocket("whatif", str(path), "--policy", "las", "--json").stdout)["recorded"]
+    shares = ("deadlines_met", "accuracies_met")
+    assert [recorded[name] for name in shares] == [cut[name] for name in shares]

@@ -335,6 +335,46 @@ def test_goals_are_met_by_verdict_or_with_the_last_report() -> None:
     assert summarise(accounted).accuracies_met == 0.5
 
 
+def unfinished_jobs() -> list[Cycle]:
+    """`early` and `late` run, and `waits` does not: their deadlines are at 5, 99 and 99 s, and it ends at 9 s."""
+    jobs = [Job("early", deadline_s=5), Job("late", deadline_s=99), Job("waits", deadline_s=99)]
+    return [
+        at(0, *(JobSubmitted(0, job) for job in jobs), put=[held("early", 0), held("late", 1)]),
+        at(0, JobStarted(0, "early"), JobStarted(0, "late")),
+        at(9),
+    ]
+
+
+def test_a_deadline_that_has_not_passed_is_undecided_where_a_run_was_cut_off() -> None:
+    accounted = read(*unfinished_jobs())
+    assert [r.deadline_met for r in accounted.jobs] == [False, None, None]
+    assert summarise(accounted).deadlines_met == 0.0
+    assert [r.deadline_met for r in read(*unfinished_jobs()[:2]).jobs] == [None, None, None]
+    assert summarise(read(*unfinished_jobs()[:2])).deadlines_met is None
+
+
+def test_who_is_stuck_for_good_meets_no_deadline_and_no_goal() -> None:
+    stuck = Job("stuck", deadline_s=99, criterion=parse("acc >= 90%"))
+    simulated = read(at(0, JobSubmitted(0, stuck)), at(9))
+    assert [(r.deadline_met, r.goal_met) for r in simulated.jobs] == [(False, False)]
+    live = read(at(0, JobSubmitted(0, stuck)), at(9), nodes=())  # The journal of a live controller goes on.
+    assert [(r.deadline_met, r.goal_met) for r in live.jobs] == [(None, None)]
+    told = account(Header("fifo", {}, (NODE,), 7, "by hand"), unfinished_jobs(), is_cut=False)
+    assert [r.deadline_met for r in told.jobs] == [False, False, False]
+
+
+def test_the_goal_of_a_job_that_goes_on_is_undecided_until_its_limit_has_passed() -> None:
+    texts = ["acc >= 90%", "acc >= 90% within 5s", "acc >= 90% within 2h", "acc >= 90% within 1 epochs", "acc >= 10%"]
+    jobs = [Job(text, target=parse(text)) for text in texts]
+    accounted = read(
+        at(0, *(JobSubmitted(0, job) for job in jobs), put=[held(texts[0], 0)]),
+        at(0, JobStarted(0, texts[0])),
+        at(9, *(EpochEnded(9, text, 1, {"acc": 0.5}) for text in texts)),
+    )
+    assert [r.goal_met for r in accounted.jobs] == [None, False, None, False, None]
+    assert summarise(accounted).accuracies_met == 0.0
+
+
 def test_quantiles_lie_between_neighbours() -> None:
     assert quantile([], 0.5) is None
     assert quantile([3.0], 0.99) == 3.0
