@@ -48,6 +48,7 @@ def decide(
 
         _print(schema_of())
         return
+    from hocket.cli.policy_fault import blaming, checked
     from hocket.cli.scenario import bound_policy
     from hocket.model.document import DocumentError
 
@@ -66,14 +67,15 @@ def decide(
         bound = bound_policy(policy, param or ())
         document, name = _read(snapshot)
         document = _without_memos_of_others(document, bound)
-        try:
-            told = _decided(_rebuilt(document, name, bound), bound)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            noted = document.memo is not None or any(job.memo is not None for job in document.jobs)
-            if not noted or isinstance(error, DocumentError):
-                raise  # A policy's own fault is shown whole: its author wants to see where.
-            what = f"{type(error).__name__}: {error}"
-            raise InputError(f"{name}: policy '{policy}' cannot read the memos of this snapshot: {what}") from error
+        with blaming(bound, f"at {document.now_s:,.10g} s"):
+            try:
+                told = _decided(_rebuilt(document, name, bound), checked(bound))
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                noted = document.memo is not None or any(job.memo is not None for job in document.jobs)
+                if not noted or isinstance(error, DocumentError):
+                    raise
+                what = f"{type(error).__name__}: {error}"
+                raise InputError(f"{name}: policy '{policy}' cannot read the memos of this snapshot: {what}") from error
     _print(told)
     if told["violations"]:
         raise typer.Exit(REFUSED)

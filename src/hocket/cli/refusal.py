@@ -18,7 +18,8 @@ class InputError(Exception):
 def refusing() -> Iterator[None]:
     """While input is read and checked: what it raises is the user's to mend, not ours.
 
-    Only there: a ValueError out of the middle of a run is a bug, and shows its traceback.
+    Only there: a ValueError out of the middle of a run is a bug, and shows its traceback;
+    out of a policy, `policy_fault.py` tells its author.
     """
     from hocket.policies.registry import UnknownPolicy
 

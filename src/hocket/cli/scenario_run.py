@@ -26,6 +26,7 @@ class ScenarioRun(Struct, frozen=True):
 
     def carry_out(self, began: Callable[[int], None], progressed: Callable[[int], None]) -> Outcome:
         """Play it; a step is a job that is over."""
+        from hocket.cli.policy_fault import blaming
         from hocket.cli.refusal import refusing
         from hocket.cli.scenario import staged
         from hocket.cli.watch import every
@@ -46,7 +47,7 @@ class ScenarioRun(Struct, frozen=True):
             counted = now
             progressed(ended)
 
-        with every(_EVERY_S, tell):
+        with every(_EVERY_S, tell), blaming(stage.policy):
             run = play(stage, journal)
         if self.plots is not None:
             from hocket.reports.plots import plot_run

@@ -107,6 +107,7 @@ def _played(stage: Stage, path: Path | None, record: Callable[[Iterable[Cycle]],
     """Run it. What was decided until Ctrl-C is recorded, too."""
     from contextlib import nullcontext
 
+    from hocket.cli.policy_fault import blaming
     from hocket.cli.recording import Recording
     from hocket.cli.refusal import refusing
     from hocket.cli.watch import watching
@@ -128,6 +129,7 @@ def _played(stage: Stage, path: Path | None, record: Callable[[Iterable[Cycle]],
     with (
         kept if isinstance(kept, Recording) else nullcontext(),
         watching(what, len(stage.workload.submissions), count),
+        blaming(stage.policy),
     ):
         try:
             run = play(stage, kept)

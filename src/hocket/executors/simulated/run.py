@@ -38,10 +38,14 @@ def simulate(
     until_s: float | None = None,
     journal: Journal | None = None,
 ) -> Simulation:
-    """Run a workload to its end, or to `until_s`."""
+    """Run a workload to its end, or to `until_s`. What a policy raises has a note that says when."""
     if journal is None:
         journal = MemoryJournal(Header(policy.policy.name, policy.settings, tuple(nodes), seed, workload.name))
     controller = Controller(empty(nodes, seed), policy.decide, policy.order, journal, **policy.needs)
     executor = SimulatedExecutor(workload, nodes, seed=seed, beliefs=beliefs, noise=noise, until_s=until_s)
-    run(controller, executor)
+    try:
+        run(controller, executor)
+    except Exception as error:
+        error.add_note(f"at {executor.now_s:,.10g} s of simulated time")
+        raise
     return Simulation(journal, controller.snapshot, controller.decision_s, controller.refused_plans)
