@@ -53,7 +53,8 @@ def compare(
 ) -> None:
     """Run a workload under several policies, in parallel processes, and set them side by side.
 
-    Parameters given with --param go to every policy. Exit code 3 says that some run left jobs unfinished.
+    Parameters given with --param go to every policy. Exit code 3 says that some run left jobs unfinished,
+    or that all its jobs were refused.
     """
     from hocket.cli.files import must_be_writable
     from hocket.cli.refusal import refusing
@@ -126,13 +127,20 @@ def print_comparison(outcomes: Sequence[Outcome], drawn: Sequence[Path]) -> None
 
 
 def exit_if_stuck(outcomes: Sequence[Outcome]) -> None:
-    """Say why jobs were left unfinished."""
-    from hocket.cli.refusal import UNFINISHED
+    """Say why jobs were left unfinished, or all refused."""
+    from hocket.cli.refusal import UNFINISHED, all_refused
 
-    stuck = [o for o in outcomes if o.stuck]
-    for o in stuck:
-        typer.echo(f"hocket: {o.label}: {o.summary.unfinished:,} unfinished: {o.stuck[0]}", err=True)
-    if stuck:
+    several = len({o.summary.seed for o in outcomes}) > 1
+    lines = []
+    for o in outcomes:
+        who = f"{o.label}, seed {o.summary.seed}" if several else o.label
+        if o.stuck:
+            lines.append(f"{who}: {o.summary.unfinished:,} unfinished: {o.stuck[0]}")
+        if words := all_refused(o.summary, o.refused):
+            lines.append(f"{who}: {words}")
+    for line in lines:
+        typer.echo(f"hocket: {line}", err=True)
+    if lines:
         raise typer.Exit(UNFINISHED)
 
 

@@ -1,9 +1,16 @@
-"""What was wrong with the input, in one line. Exit codes: 2 bad input, 3 jobs left unfinished, 130 interrupted."""
+"""What was wrong with the input, in one line.
+
+Exit codes: 2 bad input, 3 jobs left unfinished, or all of them refused, 130 interrupted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hocket.reports.summary import Summary
 
 BAD_INPUT = 2
 UNFINISHED = 3
@@ -29,6 +36,13 @@ def refusing() -> Iterator[None]:
         raise InputError(_of_file(error)) from error
     except (ValueError, UnknownPolicy) as error:
         raise InputError(str(error)) from error
+
+
+def all_refused(summary: Summary, reason: str) -> str:
+    """That none of a run's jobs was let in, and why the first was not; nothing if some were, or there are none."""
+    if not summary.refused or summary.refused < summary.jobs:
+        return ""
+    return f"every job was refused ({summary.jobs:,}): {reason}"
 
 
 def _of_file(error: OSError) -> str:

@@ -55,11 +55,11 @@ def simulate(
 ) -> None:
     """Run a workload under a policy, in simulated time.
 
-    Exit code 3 says that jobs were left which nothing more would happen to.
+    Exit code 3 says that jobs were left which nothing more would happen to, or that all were refused.
     """
     from hocket.cli.files import must_be_none_of, must_be_writable
     from hocket.cli.leaving import keep
-    from hocket.cli.refusal import UNFINISHED, refusing
+    from hocket.cli.refusal import UNFINISHED, all_refused, refusing
     from hocket.cli.scenario import Scenario, staged
 
     with refusing():
@@ -97,9 +97,12 @@ def simulate(
 
         drawn = plot_run(run.account, plots)
     _print(run, drawn, as_json)
-    if run.stuck:
-        for line in run.stuck:
-            typer.echo(f"hocket: unfinished: {line}", err=True)
+    lines = [f"unfinished: {line}" for line in run.stuck]
+    if words := all_refused(run.summary, next((reason or job for job, reason in run.account.refusals), "")):
+        lines.append(words)
+    for line in lines:
+        typer.echo(f"hocket: {line}", err=True)
+    if lines:
         raise typer.Exit(UNFINISHED)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ class Column(Struct, frozen=True):
     written: Callable[[float], str]
     best: Callable[[Sequence[float]], float] | None = None  # min or max; None where neither is better
     always: bool = True  # else only where some run has it, other than 0
+    of_all_jobs: bool = False  # a time that says little where jobs were left: those are often the ones that take long
 
 
 def _percent(share: float) -> str:
@@ -37,11 +38,11 @@ def _count(value: float) -> str:
 
 
 COLUMNS = (
-    Column("mean JCT", lambda s: s.jct_mean_s, spoken, min),
-    Column("p50", lambda s: s.jct_p50_s, spoken, min),
-    Column("p99", lambda s: s.jct_p99_s, spoken, min),
-    Column("mean wait", lambda s: s.wait_mean_s, spoken, min),
-    Column("makespan", lambda s: s.makespan_s, spoken, min),
+    Column("mean JCT", lambda s: s.jct_mean_s, spoken, min, of_all_jobs=True),
+    Column("p50", lambda s: s.jct_p50_s, spoken, min, of_all_jobs=True),
+    Column("p99", lambda s: s.jct_p99_s, spoken, min, of_all_jobs=True),
+    Column("mean wait", lambda s: s.wait_mean_s, spoken, min, of_all_jobs=True),
+    Column("makespan", lambda s: s.makespan_s, spoken, min, of_all_jobs=True),
     Column("utilis.", lambda s: next(iter(s.utilisation.values()), None), _percent, max),
     Column("unfair", lambda s: s.fairness_loss, digits, min),
     Column("deadlines", lambda s: s.deadlines_met, _percent, max, always=False),
@@ -81,12 +82,16 @@ def comparison_table(
             spared += [c.title for c in columns if c.title == title]
             columns = [c for c in columns if c.title != title]
     cells = {label: [_spread(c, runs) for c in columns] for label, runs in groups.items()}
-    best = [_best(c, [row[i] for row in cells.values()]) for i, c in enumerate(columns)]
+    stuck = {o.label for o in outcomes if o.stuck}
+    best = [_best(c, {label: row[i] for label, row in cells.items()}, stuck) for i, c in enumerate(columns)]
 
     table = Table(
         title=_title(outcomes), title_justify="left", header_style="bold", caption_justify="left", box=SIMPLE_HEAD
     )
-    table.caption = "* best of its column; JCT: job completion time, × relative to the first policy"
+    table.caption = "* best of its column"
+    if stuck:
+        table.caption += ", but no time is of a policy that left jobs unfinished"
+    table.caption += "; JCT: job completion time, × relative to the first policy"
     if relative is not None:
         table.caption += ", over the jobs that ended in both"
     if spared:
@@ -101,7 +106,7 @@ def comparison_table(
         texts = []
         for column, value, top in zip(columns, row, best, strict=True):
             # One who is alone has nobody to be better than.
-            is_best = value is not None and value.mean == top and len(cells) > 1
+            is_best = value is not None and value.mean == top and len(cells) > 1 and _may_be_best(column, label, stuck)
             text = _written(column, value) + ("*" if is_best else " ")
             texts.append(Text(text, style="bold green" if is_best else ""))
         ratio = _ratio(row[0], first) if relative is None else _times(relative.get(label))
@@ -183,9 +188,14 @@ def _spread(column: Column, runs: Sequence[Summary]) -> Spread | None:
     return spread([v for s in runs if (v := column.value(s)) is not None])
 
 
-def _best(column: Column, values: Sequence[Spread | None]) -> float | None:
-    means = [v.mean for v in values if v is not None]
-    return column.best(means) if column.best is not None and means and len(set(means)) > 1 else None
+def _best(column: Column, values: Mapping[str, Spread | None], stuck: Set[str]) -> float | None:
+    means = {label: v.mean for label, v in values.items() if v is not None}
+    able = [mean for label, mean in means.items() if _may_be_best(column, label, stuck)]
+    return column.best(able) if column.best is not None and able and len(set(means.values())) > 1 else None
+
+
+def _may_be_best(column: Column, label: str, stuck: Set[str]) -> bool:
+    return not column.of_all_jobs or label not in stuck
 
 
 def _written(column: Column, value: Spread | None) -> str:

@@ -114,6 +114,26 @@ def test_jobs_that_nothing_will_happen_to_are_named_and_the_exit_code_is_3(tmp_p
     assert result.stderr.startswith("hocket: unfinished: 'wide' is waiting: ")
 
 
+def test_a_comparison_over_seeds_says_which_seed_left_jobs(tmp_path: Path) -> None:
+    workload = tmp_path / "stuck.toml"
+    workload.write_text(STUCK)
+    result = hocket("compare", str(workload), "fifo", "--seeds", "2")
+    assert result.exit_code == 3
+    said = result.stderr.splitlines()
+    assert [line.partition(" 1 unfinished: 'wide'")[0] for line in said] == [
+        "hocket: fifo, seed 0:",
+        "hocket: fifo, seed 1:",
+    ]
+
+
+@pytest.mark.parametrize("command", [("simulate", "--policy", "fifo"), ("compare", "fifo", "las")])
+def test_a_run_whose_jobs_were_all_refused_says_so_with_exit_code_3(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "jobs.csv").write_text("id,submit_s,run_s,gpus\na,0,60,99\nb,0,60,99\n")
+    result = hocket(command[0], str(tmp_path / "jobs.csv"), *command[1:], "--cluster", "1x8")
+    assert result.exit_code == 3
+    assert "every job was refused (2): job 'a': sizes must fit the cluster" in result.stderr
+
+
 def test_a_job_that_its_owners_quota_can_never_have_room_for_is_refused(tmp_path: Path) -> None:
     workload = tmp_path / "stuck.toml"
     workload.write_text(STUCK)

@@ -6,6 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from hocket.executors.simulated import simulate
@@ -94,6 +95,16 @@ def test_a_comparison_marks_the_best_and_relates_to_the_first() -> None:
     fifo, las = (next(line for line in text.splitlines() if line.split()[:1] == [p]) for p in ("fifo", "las"))
     assert " 1.00 " in fifo
     assert "*" in las
+
+
+def test_who_left_jobs_unfinished_is_the_best_in_no_time() -> None:
+    fifo, las = compared("fifo", "las")
+    assert "1.10 h*" in printed(comparison_table([fifo, las]))
+    stuck = replace(las, stuck=("'wide' is waiting: there is no room for it",))
+    text = printed(comparison_table([fifo, stuck]))
+    assert [time in text for time in ("1.55 h*", "1.10 h*", "0.611*")] == [True, False, True]
+    assert "no time is of a policy that left jobs unfinished" in text
+    assert "h*" not in printed(comparison_table([replace(fifo, stuck=stuck.stuck), stuck]))
 
 
 @pytest.mark.parametrize("width", [80, 40])
