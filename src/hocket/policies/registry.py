@@ -79,9 +79,10 @@ class Policy(Struct, frozen=True):
         try:
             params = msgspec.convert(settings or {}, type=self.params, strict=False)
         except msgspec.ValidationError as error:
-            known = ", ".join(f.name for f in msgspec.structs.fields(self.params)) or "none"
+            known = [f.name for f in msgspec.structs.fields(self.params)]
+            wrong = explained(error, settings, known).replace("unknown field", "unknown parameter")
             raise PolicyError(
-                f"policy '{self.name}': {explained(error, settings)} (its parameters: {known})"
+                f"policy '{self.name}': {wrong} (its parameters: {', '.join(known) or 'none'})"
             ) from error
         if isinstance(params, LayerParams):
             inner = find(params.inner).bound(params.inner_params)

@@ -56,8 +56,8 @@ class Engine:
         if recorded.policy != policy.policy.name or _plain(recorded.params) != _plain(policy.settings):
             self.journal.close()
             raise JournalError(
-                f"journal '{self.journal.name}' was begun under policy '{recorded.policy}' with {recorded.params}; "
-                f"go on with those, or begin another one"
+                f"journal '{self.journal.name}' was begun under policy '{recorded.policy}'{_with(recorded.params)}: "
+                f"go on with that, or begin another journal with --home or --store"
             )
         self.catalogue = Catalogue.of(self.journal, None if catalogue is None else Shelf(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue
@@ -187,6 +187,12 @@ class Engine:
         self._show()
         for tell in self.changed:
             tell(changed)
+
+
+def _with(params: dict[str, Any]) -> str:
+    """The parameters as a command line says them."""
+    said = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in sorted(params.items()))
+    return f" with {said}" if said else ""
 
 
 def _plain(params: dict[str, Any]) -> bytes:

@@ -52,8 +52,10 @@ def read_file(path: Path) -> StudyFile:
     try:
         found = msgspec.convert(given, type=StudyFile)
     except msgspec.ValidationError as error:
-        known = ", ".join(f.name for f in msgspec.structs.fields(StudyFile))
-        raise StudyError(f"study '{path}': {explained(error, given)} (its fields: {known})") from error
+        known = [f.name for f in msgspec.structs.fields(StudyFile)]
+        raise StudyError(
+            f"study '{path}': {explained(error, given, known)} (its fields: {', '.join(known)})"
+        ) from error
     found.script = str(path.parent / found.script)
     found.folder = str(path.parent / found.folder) if found.folder else ""
     found.name = found.name or path.stem
@@ -87,8 +89,9 @@ def search_of(table: dict[str, Any]) -> Search:
     try:
         return msgspec.convert(settings, type=SEARCHES[kind])
     except msgspec.ValidationError as error:
-        known = ", ".join(f.name for f in msgspec.structs.fields(SEARCHES[kind]))
-        raise StudyError(f"search '{kind}': {explained(error, settings)} (it takes {known})") from error
+        known = [f.name for f in msgspec.structs.fields(SEARCHES[kind])]
+        wrong = explained(error, settings, known)
+        raise StudyError(f"search '{kind}': {wrong} (it takes {', '.join(known)})") from error
 
 
 def _sampler(file: StudyFile, space: Space) -> Sampler | None:

@@ -20,7 +20,10 @@ def shown(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python refuses to print whole numbers of more than 4,300 digits.
         return "a number of thousands of digits"
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    if len(text) <= _SHOWN:
+        return text
+    end = text[-1] if text[-1] in "'\")]}" else ""  # What was opened is closed.
+    return f"{text[: _SHOWN - 1 - len(end)]}…{end}"
 
 
 def plain(path: str) -> str:
@@ -32,7 +35,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)`, or what there is, or nothing."""
     from difflib import get_close_matches
 
-    names = {n.lower(): n for n in sorted(known)}
+    names = {n.lower(): n for n in sorted(known) if n}
     # Long names are compared by their beginning: the matcher takes quadratic time.
     if close := get_close_matches(name[:100].lower(), names, n=1, cutoff=0.6):
         return f" (did you mean '{names[close[0]]}'?)"

@@ -69,7 +69,7 @@ class Selection(Struct, frozen=True):
             if owner not in known:
                 raise WorkloadError(
                     f"{plain(path)}: {self.owner_option} must be one that the file has, "
-                    f"not {shown(owner)}{did_you_mean(owner, list(known)[:50])}"
+                    f"not {shown(owner)}{did_you_mean(owner, sorted(known)[:50])}"
                 )
         wanted = frozenset(self.owners or ())
         return [s for s in submissions if s.job.owner in wanted]

@@ -145,12 +145,15 @@ def test_a_job_that_its_owners_quota_can_never_have_room_for_is_refused(tmp_path
     ("args", "words"),
     [
         (("simulate", "demo", "--policy", "fiffo"), "policy 'fiffo' is unknown; did you mean 'fifo'?"),
-        (("simulate", "demo", "--policy", "las", "--param", "promot=3"), "promot"),
+        (
+            ("simulate", "demo", "--policy", "las", "--param", "promot=3"),
+            "unknown parameter 'promot'; did you mean 'promote'?",
+        ),
         (("simulate", "demo", "--policy", "las", "--param", "promote"), "NAME=VALUE"),
         (("simulate", "demo", "--policy", "las", "--param", "levels_gpu_s=[1"), "JSON"),
         (
             ("simulate", "demo", "--policy", "las", "--param", "promote=-1"),
-            "policy 'las': promote: expected float >= 0.0, not \"-1\" (its parameters: levels_gpu_s, promote)",
+            "policy 'las': promote: expected a number from 0 up, not \"-1\" (its parameters: levels_gpu_s, promote)",
         ),
         (("simulate", "demo", "--policy", "fifo", "--seed", "-1"), "not '-1' (see"),
         (("compare", "demo", "fifo", "--seeds=0"), "not '0' (see"),

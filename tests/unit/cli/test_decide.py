@@ -124,7 +124,7 @@ def test_bad_input_is_one_line_that_names_the_source(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     assert f"{path}: No such file" in refused("decide", "--policy", "fifo", str(path))
     path.write_text('{"format": 1, "now_s": 0, "nodes": [{"id": "n", "gpus": -1}]}')
-    words = f"{path}: snapshot: nodes[0].gpus: expected int >= 0, not -1"
+    words = f"{path}: snapshot: nodes[0].gpus: expected a whole number from 0 up, not -1"
     assert words in refused("decide", "--policy", "fifo", str(path))
     assert "did you mean 'fifo'?" in refused("decide", "--policy", "fifi", str(path))
     assert "standard input: snapshot: line 1, column 2" in refused("decide", "--policy", "fifo", "-", text="{x")

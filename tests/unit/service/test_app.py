@@ -59,8 +59,8 @@ def test_an_array_becomes_so_many_jobs(client):
     ("job", "words"),
     [
         ({"comand": ["x"]}, ["jobs[0]", "'comand'", "did you mean 'command'"]),
-        ({"command": []}, ["command", "length >= 1"]),
-        ({"command": "rm -rf /"}, ["command", "array"]),
+        ({"command": []}, ["command", "a list of at least 1 entry"]),
+        ({"command": "rm -rf /"}, ["command", "a list"]),
         ({**JOB, "until": "acc >="}, ["until"]),
         ({**JOB, "stop_signal": "SIGKILL"}, ["stop_signal", "SIGKILL"]),
         ({**JOB, "stop_signal": "SIGNONE"}, ["stop_signal", "SIGNONE"]),

@@ -44,7 +44,8 @@ def test_a_second_engine_on_one_journal_is_refused(tmp_path):
 def test_another_policy_on_a_journal_is_refused(tmp_path):
     path = str(tmp_path / "other.db")
     Engine(path, find("las").bound()).close()
-    with pytest.raises(JournalError, match="'las'"):
+    words = r"'las' with levels_gpu_s=\[[\d.,]+\], promote=0.0: go on with that, or begin .* with --home or --store"
+    with pytest.raises(JournalError, match=words):
         Engine(path, find("fifo").bound())
 
 
