@@ -56,6 +56,19 @@ def test_the_code_map_has_every_folder_and_no_file_that_is_gone() -> None:
     assert files - {p.name for p in SRC.rglob("*.py")} == set()
 
 
+def measured(page: str) -> set[str]:
+    """The rows of the table that the policies' pages share, as this page has them, and of when they are."""
+    _before, _, after = text(f"docs/policies/{page}.md").partition("| changes |\n")
+    table, _, below = after.partition("\n\n")
+    return {*table.splitlines(), *re.findall(r"20\d\d-\d\d-\d\d", below)[:1]}
+
+
+def test_the_pages_of_policies_have_the_numbers_of_their_overview() -> None:
+    pages = ("fifo", "backfill", "las", "fair", "drf", "edf", "srtf", "round_robin")
+    assert len(measured("README")) == 1 + len(pages) + 1
+    assert [page for page in pages if measured(page) != measured("README")] == []
+
+
 def test_every_policy_is_in_the_changelog() -> None:
     there = {p.stem for p in (SRC / "policies").glob("*.py") if '@policy("' in p.read_text(encoding="utf-8")}
     assert {name for name in there if f"`{name}`" not in text("CHANGELOG.md")} == set()
