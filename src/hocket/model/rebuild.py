@@ -16,7 +16,7 @@ from hocket.model.entries import Document, JobEntry, JobSpec
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.resources import Node, Slice
-from hocket.model.snapshot import NO_USE, History, Snapshot, Usage, demand_of
+from hocket.model.snapshot import History, Snapshot, usage_of
 from hocket.model.validation import shown
 from hocket.model.versioned import Entry, VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobState, JobView, NodeView, Observation, Tenancy, Tier
@@ -77,7 +77,7 @@ def from_document(document: Document, order: Order | None = None) -> Snapshot:
         document.now_s,
         nodes,
         versioned((o.id, o) for o in owners),
-        _usage(partitions, jobs),
+        versioned(usage_of(partitions, jobs).items()),
         jobs,
         _queue([v for v in views if not v.partitions and not v.held], lambda v: shape_of(v.job)),
         _queue([v for v in views if v.partitions], lambda _view: 0),
@@ -321,22 +321,3 @@ def _queue(views: list[JobView], bucket: Callable[[JobView], Any]) -> VersionedQ
     except TypeError as error:
         raise DocumentError(f"snapshot: jobs: ranks must compare with each other, and {error}") from error
     return VersionedQueue(buckets, len(views))
-
-
-def _usage(partitions: tuple[Partition, ...], jobs: VersionedMap[str, JobView]) -> VersionedMap[str, Usage]:
-    usage: dict[str, Usage] = {}
-    counted: set[str] = set()
-    for partition in partitions:
-        for tenant in partition.tenants:
-            job = jobs[tenant.job].job
-            demand, replicas = demand_of(job, tenant.task), sum(tenant.replicas)
-            used = usage.get(job.owner) or NO_USE
-            usage[job.owner] = Usage(
-                used.gpus + replicas * demand.gpus,
-                used.cores + replicas * demand.cores,
-                used.mem_mib + replicas * demand.mem_mib,
-                used.jobs + (job.id not in counted),
-                used.net_mbps + replicas * demand.net_mbps,
-            )
-            counted.add(job.id)
-    return versioned(usage.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 from typing import Any, Protocol
 
@@ -193,3 +194,23 @@ def demand_of(job: Job, task: str) -> Demand:
     if task and job.tasks is not None and (found := job.tasks.task(task)) is not None:
         return found.demand
     return job.demand
+
+
+def usage_of(partitions: Iterable[Partition], jobs: VersionedMap[str, JobView]) -> dict[str, Usage]:
+    """By owner, what its jobs have in these partitions; a job counts once, however many tasks it has."""
+    usage: dict[str, Usage] = {}
+    counted: set[str] = set()
+    for partition in partitions:
+        for tenant in partition.tenants:
+            job = jobs[tenant.job].job
+            demand, replicas = demand_of(job, tenant.task), sum(tenant.replicas)
+            used = usage.get(job.owner) or NO_USE
+            usage[job.owner] = Usage(
+                used.gpus + replicas * demand.gpus,
+                used.cores + replicas * demand.cores,
+                used.mem_mib + replicas * demand.mem_mib,
+                used.jobs + (job.id not in counted),
+                used.net_mbps + replicas * demand.net_mbps,
+            )
+            counted.add(job.id)
+    return usage

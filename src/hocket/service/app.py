@@ -20,6 +20,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -35,6 +36,7 @@ from hocket.service.broadcast import Broadcast
 from hocket.service.engine import Engine, Unavailable
 from hocket.service.intake import Intake
 from hocket.service.job_spec import MOST_JOBS, JobSpec, SpecError, checked, read_specs
+from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
 from hocket.service.shelf import ShelfError
 from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
@@ -45,6 +47,15 @@ _PATIENCE_S = 60.0  # for a cycle to be written
 _LOG_PATIENCE_S = 10.0
 _LARGEST_LOG_PART = 4 << 20
 T = TypeVar("T")
+
+
+class Text(StringConvertor):
+    """The rest of a path, whatever characters it has; starlette's `path` would lose a line break."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("text", Text())
 
 
 class Problem(HTTPException):
@@ -62,7 +73,8 @@ class Api:
         self.go_down = go_down
         self._token = token.encode()
         self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
-        self.intake = Intake(engine)
+        self.owners = Owners(engine.executor)
+        self.intake = Intake(engine, self.owners)
         self.polls = CapacityLimiter(inf)  # Each agent has a thread that waits for orders, and takes nobody else's.
         self.broadcast = Broadcast(self.change)
         engine.changed.append(self.broadcast.say)
@@ -72,13 +84,13 @@ class Api:
         given = request.headers.get("authorization", "")
         return compare_digest(given.encode("utf-8", "replace"), b"Bearer " + self._token)
 
-    def accepted(self, future: Future[Any]) -> Any:
-        """Wait until something is in the journal."""
+    def accepted(self, future: Future[Any], shown_by: str = "hocket jobs") -> Any:
+        """Wait until something is in the journal; `shown_by` is the command that tells whether it came there late."""
         try:
             return future.result(_PATIENCE_S)
         except NotYet as error:
             late = f"the controller did not come to it within {_PATIENCE_S:g} s; it may still be accepted"
-            raise Problem(503, f"{late} (`hocket jobs` shows it)") from error
+            raise Problem(503, f"{late} (`{shown_by}` shows it)") from error
         except (Unavailable, RuntimeError) as error:
             raise Problem(503, str(error)) from error
 
@@ -149,6 +161,7 @@ def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> Fa
         return Response(status_code=400)  # Whoever spoke was killed in the middle of it; nobody hears this.
 
     _add_jobs(app, api)
+    _add_owners(app, api)
     _add_cluster(app, api)
     _add_agents(app, api)
     return app
@@ -255,6 +268,23 @@ def _log(api: Api, record: Record, offset: int, limit: int, attempt: int) -> Res
             kept = {k.title(): headers[k] for k in ("x-next-offset", "x-attempt") if k in headers}
             return Response(body, media_type="application/octet-stream", headers=kept)
     return Response(b"", media_type="application/octet-stream", headers={"X-Next-Offset": "0", "X-Attempt": "0"})
+
+
+def _add_owners(app: FastAPI, api: Api) -> None:
+    @app.get("/v1/owners")
+    def owners() -> Response:
+        """The owners: weight, quotas, what they use and how many of their jobs wait."""
+        return answer({"owners": owner_rows(api.engine.snapshot)})
+
+    @app.put("/v1/owners/{owner_id:text}", openapi_extra=_body(_schema_of(OwnerSpec)))
+    async def set_owner(owner_id: str, request: Request) -> Response:
+        """Set an owner's weight and quotas; answered once they are in the journal. What is left out stays."""
+        try:
+            spec = read_owner(owner_id, await request.body())
+        except OwnerError as error:
+            raise Problem(400, str(error)) from error
+        await run_in_threadpool(api.accepted, api.owners.set(owner_id, spec), "hocket owners")
+        return answer(await run_in_threadpool(owner_row, api.engine.snapshot, owner_id))
 
 
 def _add_cluster(app: FastAPI, api: Api) -> None:

@@ -19,13 +19,15 @@ from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.service.engine import Engine
 from hocket.service.job_spec import JobSpec, jobs_of
+from hocket.service.owners import Owners
 
 
 class Intake:
     """Hands submissions to the controller. What is private is its thread's alone."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, owners: Owners) -> None:
         self._engine = engine
+        self._owners = owners
         self._coming: set[str] = set()  # ids that the present cycle takes in
         self._nodes: tuple[Node, ...] = ()
         self._whole = Capacity.of(())
@@ -68,7 +70,7 @@ class Intake:
         if job.id not in live and self._engine.catalogue.known(job.id) is not None:
             return f"job '{job.id}': id must be unique, and a job that is over has it"
         taken = self._coming if job.id in self._coming else live
-        return self._unknown_leader(job) or refusal(taken, job, whole, state.owners.live.get(job.owner))
+        return self._unknown_leader(job) or refusal(taken, job, whole, self._owners.known(state, job.owner))
 
     def _cluster(self, state: State) -> Capacity:
         """The cluster with nothing on it."""

@@ -18,6 +18,7 @@ from hocket.model.validation import explained
 
 MOST_JOBS = 1000  # in one call
 MOST_OF_AN_ARRAY = 10_000
+LONGEST_OWNER = 200  # characters
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Word = Annotated[str, Meta(max_length=131_072, pattern=r"^[^\x00]*\Z")]
@@ -32,7 +33,7 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
     command: Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10_000, description="never a shell line")]
     id: Annotated[str, Meta(max_length=200, description="made up when empty")] = ""
-    owner: Annotated[str, Meta(max_length=200)] = ""
+    owner: Annotated[str, Meta(max_length=LONGEST_OWNER)] = ""
     sizes: Annotated[tuple[Annotated[int, Meta(ge=1, le=100_000)], ...], Meta(min_length=1, max_length=1000)] = (1,)
     gpus: Annotated[int, Meta(ge=0, le=1024, description="of one replica")] = 1
     cores: Annotated[float, Meta(ge=0, le=1e6, description="of one replica")] = 0.0

@@ -4,7 +4,9 @@ import json
 import socket
 import threading
 import time
+from contextlib import contextmanager
 from http.client import HTTPConnection
+from threading import Event as Flag
 
 import pytest
 import uvicorn
@@ -58,11 +60,36 @@ class Caller:
     def post(self, path, body=b"", **headers):
         return self.call("POST", path, body, **headers)
 
+    def put(self, path, body=b"", **headers):
+        return self.call("PUT", path, body, **headers)
+
     def await_state(self, job, state):
         until = time.monotonic() + 60
         while (found := self.get(f"/v1/jobs/{job}").json()["state"]) != state:
             assert time.monotonic() < until, found
             time.sleep(0.01)
+
+
+@contextmanager
+def busy(engine, waiting):
+    """The controller's thread stands in a cycle; it goes on when so many calls wait for the next one."""
+    stands, go_on = Flag(), Flag()
+
+    def make(_state, _now_s):
+        stands.set()
+        go_on.wait(120)
+        return []
+
+    engine.executor.post(make)
+    assert stands.wait(120)
+    try:
+        yield
+        until = time.monotonic() + 120
+        while len(engine.executor._inbox) < waiting:
+            assert time.monotonic() < until
+            time.sleep(0.005)
+    finally:
+        go_on.set()
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection
-from threading import Event as Flag
 
 import msgspec
 import pytest
-from tests.unit.service.conftest import TOKEN
+from tests.unit.service.conftest import TOKEN, busy
 
 from hocket.control.journal import JournalError
 from hocket.model.event import OwnerSet
@@ -30,8 +29,8 @@ def submit(client, *jobs):
 def test_nothing_is_said_without_the_token(app, stranger):
     assert stranger.get("/v1/health").status == 200
     for route in app.openapi()["paths"]:
-        path = route.replace("{job_id}", "x")
-        for method in ("get", "post"):
+        path = route.replace("{job_id}", "x").replace("{owner_id}", "x")
+        for method in ("get", "post", "put"):
             if path != "/v1/health":
                 assert getattr(stranger, method)(path).status == 401, path
     for wrong in ("", "Bearer", "Bearer x", "Basic abc", "Bearer ü"):
@@ -93,28 +92,6 @@ def test_names_are_used_once(client):
     assert first["refused"] == ""
     assert "unique" in second["refused"]
     assert client.get("/v1/jobs/b").status == 200
-
-
-@contextmanager
-def busy(engine, waiting):
-    """The controller's thread stands in a cycle; it goes on when so many calls wait for the next one."""
-    stands, go_on = Flag(), Flag()
-
-    def make(_state, _now_s):
-        stands.set()
-        go_on.wait(120)
-        return []
-
-    engine.executor.post(make)
-    assert stands.wait(120)
-    try:
-        yield
-        until = time.monotonic() + 120
-        while len(engine.executor._inbox) < waiting:
-            assert time.monotonic() < until
-            time.sleep(0.005)
-    finally:
-        go_on.set()
 
 
 def test_of_two_who_submit_one_name_at_the_same_time_one_is_accepted_and_told_so(client, engine):
