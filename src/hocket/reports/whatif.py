@@ -32,7 +32,6 @@ from hocket.model.event import (
     PhasesObserved,
     ProgressReported,
 )
-from hocket.model.job import Owner
 from hocket.model.plan import Verdict
 from hocket.model.snapshot import demand_of
 from hocket.model.view import Costs
@@ -41,7 +40,7 @@ from hocket.reports.account import Account, JobRecord, Span, account
 from hocket.reports.solo_work import Place, Recorded, Work
 from hocket.reports.summary import Summary, quantile, summarise
 from hocket.reports.switches import Switches
-from hocket.workloads.truth import Fault, Submission, Truth, Workload
+from hocket.workloads.truth import Fault, OwnerChange, Submission, Truth, Workload
 
 
 class Rebuilt(Struct, frozen=True):
@@ -96,7 +95,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     is_live = not nodes
     switches = Switches(recorded.header) if is_live else None
     told: dict[str, _Told] = {}
-    owners: dict[str, Owner] = {}
+    owners: list[OwnerSet] = []
     faults: list[Fault] = []
     losses: list[NodeLost] = []
     down: dict[str, float] = {}
@@ -118,7 +117,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
                 case JobCheckpointed(job=job) if job in told:
                     told[job].saved_s.append(event.at_s - told[job].submitted.costs.checkpoint_s)
                 case OwnerSet():
-                    owners[event.owner.id] = event.owner
+                    owners.append(event)
                 case NodeLost():
                     down.setdefault(event.node, event.at_s)
                     losses.append(event)
@@ -155,8 +154,9 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         recorded.header.workload or "recorded",
         tuple(sorted(submissions, key=lambda s: s.at_s)),
         tuple(nodes.values()),
-        tuple(owners.values()),
+        tuple({event.owner.id: event.owner for event in owners if event.at_s <= zero_s}.values()),
         tuple(_after(fault, zero_s) for fault in faults if fault.at_s >= zero_s),
+        tuple(OwnerChange(event.at_s - zero_s, event.owner) for event in owners if event.at_s > zero_s),
     )
     return Rebuilt(workload, seen, unfinished, shared, loss, fitted is not None)
 

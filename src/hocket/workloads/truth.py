@@ -61,11 +61,19 @@ class Fault(Struct, frozen=True, gc=False):
     back_s: float | None = None
 
 
+class OwnerChange(Struct, frozen=True, gc=False):
+    """An owner is given another weight or quota on the way."""
+
+    at_s: float
+    owner: Owner
+
+
 class Workload(Struct, frozen=True):
     """Submissions in the order of their time, and what goes with them."""
 
     name: str
     submissions: tuple[Submission, ...]
     nodes: tuple[Node, ...] = ()  # when the workload names its cluster
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[Owner, ...] = ()  # as they are at first
     faults: tuple[Fault, ...] = ()
+    owner_changes: tuple[OwnerChange, ...] = ()

@@ -21,7 +21,7 @@ from hocket.reports.solo_work import Place
 from hocket.reports.whatif import Rebuilt, band, names, rebuild, run_again
 from hocket.testing.builders import cluster, job, submission, workload
 from hocket.workloads import load
-from hocket.workloads.truth import Fault, Workload
+from hocket.workloads.truth import Fault, OwnerChange, Workload
 
 
 def recorded(
@@ -75,6 +75,18 @@ def test_switching_costs_owners_and_beliefs_are_recorded_too() -> None:
     found = band(then, again.account)
     assert found.share is not None
     assert found.share < 0.02
+
+
+def test_quotas_that_were_set_on_the_way_are_set_again_when_they_were() -> None:
+    wide, *narrow = [submission(job("wide", 2, owner="ana"))] + [
+        submission(job(name, owner="ana"), at_s=60.0) for name in ("a", "b")
+    ]
+    changes = (OwnerChange(50.0, Owner("ana", max_gpus=1)), OwnerChange(150.0, Owner("ana")))
+    work = replace(workload(wide, *narrow, owners=[Owner("ana", 2.0)]), owner_changes=changes)
+    _run, then, rebuilt = recorded(work, cluster("1x2"))
+    assert jcts(then) == {"wide": 100.0, "a": 140.0, "b": 190.0}  # The last began when the quota was lifted.
+    assert (rebuilt.workload.owners, rebuilt.workload.owner_changes) == (work.owners, changes)
+    assert jcts(run_again(rebuilt, find("fifo").bound(), 0).account) == jcts(then)
 
 
 def test_lost_nodes_are_lost_again_but_crashes_count_as_work() -> None:

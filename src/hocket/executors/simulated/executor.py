@@ -72,6 +72,8 @@ class SimulatedExecutor:
         self._heap: list[tuple[float, int, int, Run | None, str | Event]] = []
         self._pushed = 0
         self._idle = 0
+        for change in workload.owner_changes:
+            self._push(change.at_s, None, OwnerSet(change.at_s, change.owner))
         for fault in workload.faults:
             self._push(fault.at_s, None, NodeLost(fault.at_s, fault.node, "fault"))
             if fault.back_s is not None:
