@@ -18,6 +18,7 @@ CA_VARIABLE = "HOCKET_CA"
 _PATIENCE_S = 30.0  # for one answer
 _FRESH_S = 1.0  # after which a server may have closed a connection that nobody used
 _MOST_SHOWN = 500  # characters of an answer that is no error of ours
+_THEN = {"POST": "see `hocket jobs`", "PUT": "say it again"}  # what to do if nobody knows whether a change was made
 
 
 class Away(InputError):
@@ -92,12 +93,7 @@ class Client:
 
         said = {name: str(value).lower() if value is True else value for name, value in query.items() if value != ""}
         whole = f"{path}?{urlencode(said)}" if said else path
-        if self._open is not None:
-            try:
-                return self._exchange("GET", whole, None)
-            except Away:
-                pass  # It may only have closed a connection that was idle.
-        return self._exchange("GET", whole, None)
+        return self._repeatable("GET", whole, None)
 
     def post(self, path: str, body: object = None) -> Answer:
         """Ask for a change, and only once: a connection that may be stale is not used, for who knows what was heard."""
@@ -106,6 +102,20 @@ class Client:
         if monotonic() - self._used_s > _FRESH_S:
             self.close()
         return self._exchange("POST", path, msgspec.json.encode({} if body is None else body))
+
+    def put(self, path: str, body: object) -> Answer:
+        """Set something; asked once more as `get` does, for it comes to the same however often it is said."""
+        import msgspec
+
+        return self._repeatable("PUT", path, msgspec.json.encode(body))
+
+    def _repeatable(self, method: str, path: str, body: bytes | None) -> Answer:
+        if self._open is not None:
+            try:
+                return self._exchange(method, path, body)
+            except Away:
+                pass  # It may only have closed a connection that was idle.
+        return self._exchange(method, path, body)
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> Answer:
         from http.client import HTTPException
@@ -125,8 +135,8 @@ class Client:
             raise Away(f"the controller in {self.home} did not answer within {self._patience_s:g} s") from error
         except (OSError, HTTPException) as error:
             self.close()
-            if method == "POST" and sent:
-                raise Away(f"the controller went away before it answered; see `hocket jobs` ({error})") from error
+            if method in _THEN and sent:
+                raise Away(f"the controller went away before it answered; {_THEN[method]} ({error})") from error
             raise self._nobody(f"{self._url} ({error or type(error).__name__})") from error
         self._used_s = monotonic()
         if response.status >= 400:

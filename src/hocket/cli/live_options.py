@@ -1,4 +1,4 @@
-"""Options of the commands that talk to a controller, and completion of the names of its jobs."""
+"""Options of the commands that talk to a controller, and completion of the names of its jobs and owners."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
+def owner_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """For shell completion: owners that the controller knows, and nothing at all if none runs."""
+    from hocket.cli.client import Client
+    from hocket.cli.owner_rows import owner_rows
+
+    before = ctx.parent.params if ctx.parent is not None else {}  # `hocket owners --home DIR set …`
+    home = ctx.params.get("home") or before.get("home")
+    try:
+        with Client(Path(home) if home else None, _PATIENCE_S) as client:
+            return [row.id for row in owner_rows(client) if row.id and row.id.startswith(incomplete)]
+    except Exception:  # Whatever it is, a half-typed line is no place to say so.
+        return []
+
+
 Home = Annotated[
     Path | None,
     typer.Option(
@@ -36,4 +50,7 @@ JobNames = Annotated[
     list[str] | None,
     typer.Argument(metavar="JOB…", help="Names, or patterns such as 'sweep-*'.", autocompletion=job_names),
 ]
-OwnerFilter = Annotated[str, typer.Option("--owner", metavar="NAME", help="Only jobs of this owner.")]
+OwnerFilter = Annotated[
+    str, typer.Option("--owner", metavar="NAME", help="Only jobs of this owner.", autocompletion=owner_names)
+]
+OwnerName = Annotated[str, typer.Argument(metavar="NAME", help="Of a user or team.", autocompletion=owner_names)]

@@ -19,6 +19,7 @@ from hocket.cli.down import down
 from hocket.cli.jobs import jobs
 from hocket.cli.leaving import leave
 from hocket.cli.logs import logs
+from hocket.cli.owners import owners
 from hocket.cli.policies import policies
 from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, InputError
 from hocket.cli.replay import replay
@@ -128,6 +129,7 @@ app.command()(top)
 app.command()(pause)
 app.command()(resume)
 app.command()(stop)
+app.add_typer(owners)
 app.command()(version)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hocket.cli.live_options import job_names
+from hocket.cli.live_options import job_names, owner_names
 
 _WHAT, _WHERE, _WHEN, _HOW = "The job", "What it needs", "When it runs", "How it runs"
 
@@ -19,7 +19,10 @@ Files = Annotated[
 # -- the job ----------------------------------------------------------------------------------------------------
 
 Name = Annotated[str | None, typer.Option("--name", "-n", help="Made up if not given.", rich_help_panel=_WHAT)]
-Owner = Annotated[str | None, typer.Option(help="User or team; the login name by default.", rich_help_panel=_WHAT)]
+Owner = Annotated[
+    str | None,
+    typer.Option(help="User or team; the login name by default.", rich_help_panel=_WHAT, autocompletion=owner_names),
+]
 Until = Annotated[
     str | None, typer.Option(metavar="CRITERION", help="Done when: 'acc >= 92% within 2h'.", rich_help_panel=_WHAT)
 ]

@@ -33,6 +33,7 @@ class Controller:
         self.on: dict[str, Callable[[], None]] = {}  # path → what happens after it was answered
         gpus = [{"index": i, "job": ""} for i in range(4)]
         self.nodes = [{"id": "n0", "up": True, "gpus": gpus, "cores": 8.0, "mem_mib": 16384.0}]
+        self.owners: dict[str, dict[str, Any]] = {}
         self.more: dict[str, Any] = {}  # that is told of every job
         self.why: dict[str, Any] = {}  # that is said of every job
         self.is_down = False
@@ -70,6 +71,8 @@ class Controller:
                 counts[job["state"]] = counts.get(job["state"], 0) + 1
             told = {"policy": "las", "params": {}, "now_s": time.time(), "jobs": counts, "decisions": 7, "trouble": ""}
             return 200, told, {}
+        if parts[0] == "owners":
+            return 200, self._set(parts[1], body) if method == "PUT" else {"owners": list(self.owners.values())}, {}
         if parts == ["wishes"]:
             return self._wish(body)
         if parts == ["down"]:
@@ -95,6 +98,12 @@ class Controller:
             case ["log"]:
                 return self._log(job["id"], int(query["offset"]), int(query["limit"]), int(query["attempt"]))
         return 404, {"error": "no such path"}, {}
+
+    def _set(self, owner: str, body: Any) -> dict[str, Any]:
+        nothing = {"id": owner, "weight": 1.0, "max_gpus": 0, "max_cores": 0.0, "max_mem_mib": 0.0, "max_jobs": 0}
+        uses = {"gpus": 2, "cores": 1.5, "mem_mib": 512.0, "jobs": 1}
+        self.owners[owner] = {"uses": uses, "waiting": 3, **nothing, **self.owners.get(owner, {}), **body}
+        return self.owners[owner]
 
     def _wish(self, body: Any) -> tuple[int, Any, dict[str, str]]:
         live = [j["id"] for j in self.jobs.values() if j["state"] in LIVE and body["owner"] in ("", j["owner"])]
@@ -140,6 +149,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self._answer("POST")
+
+    def do_PUT(self) -> None:
+        self._answer("PUT")
 
     def _answer(self, method: str) -> None:
         parts = urlsplit(self.path)

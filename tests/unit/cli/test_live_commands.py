@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.cli.typed import hocket, refused
-from typer.testing import CliRunner
+from tests.unit.cli.typed import completed, hocket, refused
 
 from hocket.cli import live_options
-from hocket.cli.main import app
 
 
 def done(*args: str) -> str:
@@ -26,7 +24,10 @@ def done(*args: str) -> str:
 # -- finding the controller ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", ["jobs", "show x", "why x", "logs x", "top", "stop x", "down", "submit -- true"])
+LINES = "jobs|show x|why x|logs x|top|stop x|down|submit -- true|owners|owners set x --weight 2"
+
+
+@pytest.mark.parametrize("line", LINES.split("|"))
 def test_without_a_controller_every_command_says_how_to_start_one(home: Path, line: str) -> None:
     args = line.split()
     assert refused(*args) == f"hocket: no controller answers at {home}; start one with 'hocket up'\n"
@@ -435,14 +436,6 @@ def test_down_waits_until_the_controller_is_gone(controller: Any) -> None:
 
 
 # -- completion ---------------------------------------------------------------------------------------------
-
-
-def completed(*words: str) -> list[str]:
-    line = " ".join(("hocket", *words))
-    result = CliRunner().invoke(
-        app, [], env={"_HOCKET_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
-    )
-    return str(result.stdout).split()
 
 
 def test_names_of_jobs_are_completed_from_the_controller(controller: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,15 @@ def refused(*args: str, text: str | bytes | None = None) -> str:
     return str(result.stderr)
 
 
+def completed(*words: str) -> list[str]:
+    """What a shell would offer for the last word."""
+    line = " ".join(("hocket", *words))
+    result = CliRunner().invoke(
+        app, [], env={"_HOCKET_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words))}
+    )
+    return str(result.stdout).split()
+
+
 def edit(path: Path, statement: str, *values: object) -> None:
     """Change a journal behind everybody's back."""
     with sqlite3.connect(path) as db:
