@@ -73,6 +73,10 @@ def fields(controller: Controller, *, between: bool = False) -> dict[str, Any]:
     state = controller.state
     found = {f"state.{name}": getattr(state, name) for name in State.__slots__ if name not in NOT_STATE}
     found |= {name: value for name, value in vars(controller).items() if name not in NOT_STATE | {"state"}}
+    # Moments that were put off, or of jobs that are over, stay until they come up or a state is saved.
+    found["state.shifting"] = sorted({at for at in state.shifting if state.shift_s.get(at[1]) == at[0]})
+    found["_timers"] = sorted({at for at in controller._timers if at[1] in state.jobs.live})
+    found["_judged_s"] = {job: at_s for job, at_s in controller._judged_s.items() if job in state.jobs.live}
     for name, value in found.items():
         if hasattr(value, "seal"):
             sealed = value.seal()
