@@ -3,10 +3,15 @@
 import signal
 
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from tests.roaming import ROAMS
 
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not ROAMS)
 settings.load_profile("ours")
+if not ROAMS and hasattr(providers, "_get_local_constants"):
+    # It also draws constants out of those modules of ours that are loaded: what a test draws would depend on which
+    # tests ran before it in the same process, and so on chance.
+    providers._get_local_constants = lambda: providers._local_constants
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Started in the background, as a job of a shell: what the tests start would never hear of Ctrl-C.
