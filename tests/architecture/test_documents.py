@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hocket.cli.job_rows import LIVE
+from hocket.model.plan import Verdict
+
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "hocket"
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -67,6 +70,11 @@ def test_the_pages_of_policies_have_the_numbers_of_their_overview() -> None:
     pages = ("fifo", "backfill", "las", "fair", "drf", "edf", "srtf", "round_robin")
     assert len(measured("README")) == 1 + len(pages) + 1
     assert [page for page in pages if measured(page) != measured("README")] == []
+
+
+def test_every_state_of_a_job_is_explained() -> None:
+    firsts = [line.split("|")[1] for line in text("docs/jobs.md").splitlines() if line.startswith("| `")]
+    assert {*LIVE, *Verdict} <= {word for first in firsts for word in re.findall(r"`([a-z-]+)`", first)}
 
 
 def test_every_policy_is_in_the_changelog() -> None:
