@@ -104,7 +104,10 @@ def test_a_name_that_no_owner_can_have_is_refused(client, name):
         (b'{"max_gpus": 1.5}', "max_gpus: expected a whole number, not 1.5"),
         (b'{"max_gpus": -1}', "max_gpus: expected a whole number from 0 up, not -1"),
         (b'{"max_jobs": [1]}', "max_jobs: expected a whole number, not [1]"),
-        (b'{"max_jobs": 99999999999999999999}', "max_jobs: expected a whole number up to 1,000,000,000, not 99999999999999999999"),
+        (
+            b'{"max_jobs": 99999999999999999999}',
+            "max_jobs: expected a whole number up to 1,000,000,000, not 99999999999999999999",
+        ),
         (b'{"max_gpu": 1}', "unknown field 'max_gpu'; did you mean 'max_gpus'?"),
         (b'{"id": "bo"}', "unknown field 'id'"),
         (b"[]", "the body must be an object with weight, max_gpus, max_cores, max_mem_mib, max_jobs"),
