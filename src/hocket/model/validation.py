@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 
 _PATH = re.compile(r"^(?P<rule>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
-
-
 _EXPECTED = re.compile(r"Expected `(?P<kinds>[^`]*)`(?P<bound>.*?)(?:, got .*)?", re.DOTALL)
 _BOUND = re.compile(r"(?P<length> of length)? ?(?P<relation>[<>]?=?) ?(?P<limit>-?[\d.e+]+)")
 _FIELD = re.compile(r"Object (?P<what>contains unknown|missing required) field `(?P<name>[^`]*)`")
@@ -70,6 +67,8 @@ def explained(error: msgspec.ValidationError, given: Any, known: Iterable[str] =
 def _of_field(what: str, name: str, known: Iterable[str]) -> str:
     if what == "missing required":
         return f"field '{name}' is missing"
+    from difflib import get_close_matches
+
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"unknown field '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")
 

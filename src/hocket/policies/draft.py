@@ -32,8 +32,7 @@ class Draft:
 
     __slots__ = (
         "_capacity", "_displaced", "_drop", "_held_up", "_limited", "_line", "_made_way", "_no_room", "_put", "_taken",
-        "_usage",
-        "free_gpus", "memos", "over_quota", "reasons", "reviews", "snapshot",
+        "_usage", "free_gpus", "memos", "over_quota", "reasons", "reviews", "snapshot",
     )  # fmt: skip
 
     def __init__(self, snapshot: Snapshot) -> None:

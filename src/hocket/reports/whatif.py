@@ -40,7 +40,7 @@ from hocket.reports.account import Account, JobRecord, Span, account
 from hocket.reports.solo_work import Place, Recorded, Work
 from hocket.reports.summary import Summary, quantile, summarise
 from hocket.reports.switches import Switches
-from hocket.workloads.truth import Fault, OwnerChange, Submission, Truth, Workload
+from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
 
 class Rebuilt(Struct, frozen=True):
@@ -156,7 +156,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         tuple(nodes.values()),
         tuple({event.owner.id: event.owner for event in owners if event.at_s <= zero_s}.values()),
         tuple(_after(fault, zero_s) for fault in faults if fault.at_s >= zero_s),
-        tuple(OwnerChange(event.at_s - zero_s, event.owner) for event in owners if event.at_s > zero_s),
+        tuple(replace(event, at_s=event.at_s - zero_s) for event in owners if event.at_s > zero_s),
     )
     return Rebuilt(workload, seen, unfinished, shared, loss, fitted is not None)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from concurrent.futures import Future
-from difflib import get_close_matches
 from math import isfinite
 from typing import Annotated, Any
 
@@ -79,14 +78,10 @@ def _read(body: bytes) -> OwnerSpec:
     fields = OwnerSpec.__struct_fields__
     if not isinstance(given, dict):
         raise OwnerError(f"the body must be an object with {', '.join(fields)}")
-    for key in given:
-        if key not in fields:
-            close = get_close_matches(key, fields, n=1, cutoff=0.6)
-            raise OwnerError(f"unknown field '{key[:200]}'" + (f"; did you mean '{close[0]}'?" if close else ""))
     try:
         return msgspec.convert(given, OwnerSpec)
     except msgspec.ValidationError as error:
-        raise OwnerError(explained(error, given)) from error
+        raise OwnerError(explained(error, given, fields)) from error
 
 
 def _infinite_field(body: bytes) -> str:
@@ -144,9 +139,8 @@ def owner_rows(snapshot: Snapshot) -> list[OwnerRow]:
 
 
 def _rows(snapshot: Snapshot, owner_ids: list[str]) -> list[OwnerRow]:
-    usage = usage_of(
-        snapshot.partitions.values(), snapshot.jobs
-    )  # The snapshot's own is kept only if somebody needs it.
+    # The snapshot's own usage is kept only if somebody needs it.
+    usage = usage_of(snapshot.partitions.values(), snapshot.jobs)
     waiting = Counter(v.job.owner for v in snapshot.jobs.values() if not (v.partitions or v.held or v.verdict))
     found = []
     for owner_id in owner_ids:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hocket.model.curve import Beliefs, Curve
+from hocket.model.event import OwnerSet
 from hocket.model.job import Job, Owner
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs
@@ -61,13 +62,6 @@ class Fault(Struct, frozen=True, gc=False):
     back_s: float | None = None
 
 
-class OwnerChange(Struct, frozen=True, gc=False):
-    """An owner is given another weight or quota on the way."""
-
-    at_s: float
-    owner: Owner
-
-
 class Workload(Struct, frozen=True):
     """Submissions in the order of their time, and what goes with them."""
 
@@ -76,4 +70,4 @@ class Workload(Struct, frozen=True):
     nodes: tuple[Node, ...] = ()  # when the workload names its cluster
     owners: tuple[Owner, ...] = ()  # as they are at first
     faults: tuple[Fault, ...] = ()
-    owner_changes: tuple[OwnerChange, ...] = ()
+    owner_changes: tuple[OwnerSet, ...] = ()  # on the way

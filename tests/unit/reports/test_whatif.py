@@ -9,7 +9,7 @@ from hocket.control.ports import Cycle, Header
 from hocket.executors.simulated import Simulation, simulate
 from hocket.model.criterion import parse
 from hocket.model.curve import Beliefs, Curve, Point
-from hocket.model.event import JobEnded, JobStarted, JobSubmitted, PhasesObserved
+from hocket.model.event import JobEnded, JobStarted, JobSubmitted, OwnerSet, PhasesObserved
 from hocket.model.job import Kind, Owner, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan
@@ -21,7 +21,7 @@ from hocket.reports.solo_work import Place
 from hocket.reports.whatif import Rebuilt, band, names, rebuild, run_again
 from hocket.testing.builders import cluster, job, submission, workload
 from hocket.workloads import load
-from hocket.workloads.truth import Fault, OwnerChange, Workload
+from hocket.workloads.truth import Fault, Workload
 
 
 def recorded(
@@ -81,7 +81,7 @@ def test_quotas_that_were_set_on_the_way_are_set_again_when_they_were() -> None:
     wide, *narrow = [submission(job("wide", 2, owner="ana"))] + [
         submission(job(name, owner="ana"), at_s=60.0) for name in ("a", "b")
     ]
-    changes = (OwnerChange(50.0, Owner("ana", max_gpus=1)), OwnerChange(150.0, Owner("ana")))
+    changes = (OwnerSet(50.0, Owner("ana", max_gpus=1)), OwnerSet(150.0, Owner("ana")))
     work = replace(workload(wide, *narrow, owners=[Owner("ana", 2.0)]), owner_changes=changes)
     _run, then, rebuilt = recorded(work, cluster("1x2"))
     assert jcts(then) == {"wide": 100.0, "a": 140.0, "b": 190.0}  # The last began when the quota was lifted.

@@ -73,7 +73,7 @@ class SimulatedExecutor:
         self._pushed = 0
         self._idle = 0
         for change in workload.owner_changes:
-            self._push(change.at_s, None, OwnerSet(change.at_s, change.owner))
+            self._push(change.at_s, None, change)
         for fault in workload.faults:
             self._push(fault.at_s, None, NodeLost(fault.at_s, fault.node, "fault"))
             if fault.back_s is not None:
