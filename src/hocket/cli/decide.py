@@ -48,7 +48,7 @@ def decide(
 
         _print(schema_of())
         return
-    from hocket.cli.policy_fault import blaming, checked
+    from hocket.cli.policy_fault import blaming
     from hocket.cli.scenario import bound_policy
     from hocket.model.document import DocumentError
 
@@ -69,7 +69,7 @@ def decide(
         document = _without_memos_of_others(document, bound)
         with blaming(bound, f"at {document.now_s:,.10g} s"):
             try:
-                told = _decided(_rebuilt(document, name, bound), checked(bound))
+                told = _decided(_rebuilt(document, name, bound), bound)
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
                 noted = document.memo is not None or any(job.memo is not None for job in document.jobs)
                 if not noted or isinstance(error, DocumentError):

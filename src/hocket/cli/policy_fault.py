@@ -9,33 +9,12 @@ from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 from hocket.cli.refusal import InputError
+from hocket.control.check import NoPlan
 
 if TYPE_CHECKING:
-    from hocket.model.snapshot import Snapshot
     from hocket.policies.registry import BoundPolicy
 
 _MOST_SAID = 500  # characters of what was raised
-
-
-class NoPlan(Exception):
-    """A policy decided for something else than a plan; says for what."""
-
-
-def checked(bound: BoundPolicy) -> BoundPolicy:
-    """The policy, which raises NoPlan where it decides for something else than a plan."""
-    from msgspec.structs import replace
-
-    from hocket.model.plan import Plan
-
-    decide = bound.decide
-
-    def decided(snapshot: Snapshot) -> Plan:
-        plan: object = decide(snapshot)
-        if not isinstance(plan, Plan):
-            raise NoPlan(f"returned {_cut(repr(plan))}, which is no Plan,")
-        return plan
-
-    return replace(bound, decide=decided)
 
 
 @contextmanager
@@ -58,7 +37,7 @@ def _blamed(bound: BoundPolicy, error: Exception, when: str) -> str | None:
     when = when or next(reversed(getattr(error, "__notes__", [])), "")
     if isinstance(error, NoPlan):
         code = unwrap(bound.policy.decide).__code__
-        return f"policy '{bound.policy.name}' {error} {when} ({code.co_filename}:{code.co_firstlineno})"
+        return f"policy '{bound.policy.name}' {error}, {when} ({code.co_filename}:{code.co_firstlineno})"
     frames = extract_tb(error.__traceback__)
     for policy in _layers(bound):
         files = {code.co_filename for code in _codes(policy)}

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hocket.cli.policy_fault import checked
 from hocket.cli.quantities import BadValue, seconds
 from hocket.executors.simulated import parse_beliefs
 from hocket.policies.registry import BoundPolicy, find
@@ -44,7 +43,7 @@ class Scenario(Struct, frozen=True):
 
 def staged(scenario: Scenario) -> Stage:
     """Read and check everything. Raises ValueError, UnknownPolicy or OSError, each with a line for the user."""
-    policy = checked(bound_policy(scenario.policy, scenario.params))
+    policy = bound_policy(scenario.policy, scenario.params)
     beliefs = parse_beliefs(scenario.beliefs)
     if not 0 <= scenario.noise <= MAX_NOISE:
         raise ValueError(f"--noise must be a number from 0 to {MAX_NOISE}, not {scenario.noise:g}")

@@ -32,7 +32,7 @@ def whatif(
 
     The recorded policy is run again too: how far that is from what was recorded is the band to read the rest with.
     """
-    from hocket.cli.policy_fault import blaming, checked
+    from hocket.cli.policy_fault import blaming
     from hocket.cli.refusal import InputError, refusing
     from hocket.cli.scenario import bound_policy
     from hocket.cli.watch import bars
@@ -56,12 +56,12 @@ def whatif(
     with few_collections(), bars() as progress:
         task = progress.add_task("running again", total=1 + len(policies))
         with blaming(same):
-            again = run_again(rebuilt, checked(same), header.seed)
+            again = run_again(rebuilt, same, header.seed)
         progress.advance(task)
         others: dict[str, WhatIf] = {}
         for name, other in policies.items():
             with blaming(other):
-                others[name] = run_again(rebuilt, checked(other), header.seed)
+                others[name] = run_again(rebuilt, other, header.seed)
             progress.advance(task)
     kept.close()
     compared = band(recorded, again.account)

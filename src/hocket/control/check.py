@@ -19,6 +19,11 @@ from hocket.model.view import JobView
 OVERSUBSCRIPTION = 2.0  # how much of a GPU's time, cores or network stacked tenants may ask for; memory: never
 _ALONE, _STACKED = Sharing.ALONE, Sharing.STACKED
 _TOLERANCE = 1e-6
+_MOST_SAID = 500  # characters of what is no plan
+
+
+class NoPlan(Exception):
+    """A policy decided for something else than a plan; says for what."""
 
 
 def violations(snapshot: Snapshot, plan: Plan) -> list[str]:
@@ -28,6 +33,8 @@ def violations(snapshot: Snapshot, plan: Plan) -> list[str]:
 
 def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
     """All that is wrong with a plan, and what is free once it holds."""
+    if not isinstance(plan, Plan):
+        raise NoPlan(f"returned {repr(plan)[:_MOST_SAID]}, which is no Plan")
     found: list[str] = []
     capacity = snapshot.capacity
     if plan.put or plan.drop:
