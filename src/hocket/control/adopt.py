@@ -165,7 +165,8 @@ def _take_notes(state: State, plan: Plan, done: Container[str]) -> None:
             taken.add(job_id)
             noted = replace(view, **_noted(plan, job_id))
             if notes is plan.memos:
-                state.put_view(view, noted)  # Its rank may rest on its memo.
+                state.foreseen.pop(job_id, None)
+                state.put_view(view, noted)  # Its rank may rest on its memo, and so may when that changes.
             else:
                 state.jobs.put(job_id, noted)
 

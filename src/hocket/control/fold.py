@@ -232,6 +232,7 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
     if not view.starts and job_id in state.arrived:
         state.arrived.remove(job_id)
     state.shift_s.pop(job_id, None)
+    state.foreseen.pop(job_id, None)
     if job_id in state.followers:
         _lead_on(state, job_id, "failed" if isinstance(event, JobFailed) else _BROKE.get(event.verdict, ""))
     if state.due and job_id in state.due:

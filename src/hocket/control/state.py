@@ -64,6 +64,7 @@ class State:
         "epoch_ended",
         "fell_to",
         "followers",
+        "foreseen",
         "freed",
         "history",
         "holders",
@@ -135,6 +136,7 @@ class State:
         self.holders: dict[str, set[str]] | None = None  # partition → jobs that hold it or will; kept once asked for
         self.shifting: list[tuple[float, str]] = []  # (when, job) whose rank changes then; stale ones are passed over
         self.shift_s: dict[str, float] = {}  # the last of them by job
+        self.foreseen: dict[str, tuple[float, int]] = {}  # job → (since when, on how many GPUs) that one was reckoned
         if shifts is not None:
             for view in self.jobs.live.values():
                 if view.size:
@@ -190,7 +192,8 @@ class State:
             # Its GPUs may change twice in an instant, which `since_s` does not tell.
             goes_on = same and old.since_s == new.since_s and old.gpus == new.gpus
             if new.size and self.shifts is not None and not goes_on:
-                self.await_shift(new)
+                if self.foreseen.pop(job_id, None) != (new.since_s, new.gpus):
+                    self.await_shift(new)
             if old.partitions:
                 if same and new.partitions and old.held is new.held:
                     return
@@ -215,7 +218,9 @@ class State:
     def foresee_start(self, view: JobView, to: Holding) -> None:
         """A job is told to start: if that takes no time, its rank may change before anybody says that it runs."""
         if self.shifts is not None:
-            self.await_shift(replace(view, size=to.size, gpus=to.gpus, since_s=self.now_s))
+            since_s, gpus = self.now_s, to.gpus
+            self.await_shift(replace(view, size=to.size, gpus=gpus, since_s=since_s))
+            self.foreseen[view.job.id] = (since_s, gpus)
 
     def next_shift_s(self) -> float | None:
         """When time alone moves a running job next."""
@@ -263,8 +268,7 @@ class State:
             past, now_s = 0.0, view.since_s
         size = gpus = 0
         for tenancy in tenancies:
-            holding = tenancy.holding
-            if holding is not None:
+            if (holding := tenancy.holding) is not None:
                 size += holding.size
                 gpus += holding.gpus
         beliefs, pace = view.beliefs, view.pace

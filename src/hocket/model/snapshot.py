@@ -153,16 +153,16 @@ def in_the_way(standing: Standing, me: str, slices: tuple[Slice, ...], held: tup
     leaving = standing.leaving.data()
     if not leaving:
         return ()
-    found = set()
-    by_node = {wanted.node: wanted for wanted in slices}
+    found: dict[str, None] = {}
+    by_node = {wanted.node: wanted.gpus for wanted in slices}
     for who, parts in leaving.items():
         for part in parts:
-            wanted = by_node.get(part.node)
-            if wanted is not None and who != me and gpu_mask(wanted.gpus) & gpu_mask(part.gpus):
-                found.add(who)
+            gpus = by_node.get(part.node)
+            if gpus and who != me and (gpus is part.gpus or gpu_mask(gpus) & gpu_mask(part.gpus)):
+                found[who] = None
     for wanted in slices:
         if wanted.cores or wanted.mem_mib or wanted.net_mbps:
-            found |= _beside(standing, leaving, me, wanted, held)
+            found |= dict.fromkeys(_beside(standing, leaving, me, wanted, held))
     return tuple(found) if len(found) < 2 else tuple(sorted(found))
 
 
