@@ -81,17 +81,25 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def matched_in(folder: str, function: str) -> set[str]:
-    """The classes that functions of this name in a folder have a case for."""
+    """The classes that functions of this name in a folder have a case for, or ask for: `type(...) is Start`."""
     return {
         name
         for path, tree in TREES.items()
         if relative(path).startswith(folder)
         for definition in ast.walk(tree)
         if isinstance(definition, ast.FunctionDef) and definition.name == function
-        for case in ast.walk(definition)
-        if isinstance(case, ast.MatchClass)
-        for name in names_in(case.cls)
+        for node in ast.walk(definition)
+        for of in classes_asked_for(node)
+        for name in names_in(of)
     }
+
+
+def classes_asked_for(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.MatchClass):
+        return [node.cls]
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is) and ast.unparse(node.left).startswith("type("):
+        return node.comparators
+    return []
 
 
 def test_every_event_is_folded() -> None:

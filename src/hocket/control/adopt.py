@@ -200,14 +200,15 @@ def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, 
     done = set(settled)
     for action in actions:
         view = state.jobs.live[action.job]
+        if type(action) is Start or type(action) is Resume:  # Patterns are slow, and these come all the time.
+            task, to = action.task, action.to
+            tenancy = Tenancy(task, None, _IS_STARTING, to)
+            _doing(state, view, task, tenancy, _RUNNING if view.size else _STARTING)
+            if not view.size:
+                state.foresee_start(view, to)
+            done.add((action.job, task))
+            continue
         match action:
-            case Start() | Resume():  # Fields in a pattern cost a look each; these come all the time.
-                task, to = action.task, action.to
-                tenancy = Tenancy(task, None, _IS_STARTING, to)
-                _doing(state, view, task, tenancy, _RUNNING if view.size else _STARTING)
-                if not view.size:
-                    state.foresee_start(view, to)
-                done.add((action.job, task))
             case Pause(_, task, _, _):
                 _goes(state, view, task, Doing.PAUSING, None, _PAUSING)
                 done.add((action.job, task))

@@ -191,9 +191,13 @@ class State:
             same = before is rank or before == rank
             # Its GPUs may change twice in an instant, which `since_s` does not tell.
             goes_on = same and old.since_s == new.since_s and old.gpus == new.gpus
-            if new.size and self.shifts is not None and not goes_on:
-                if self.foreseen.pop(job_id, None) != (new.since_s, new.gpus):
-                    self.await_shift(new)
+            if (
+                new.size
+                and self.shifts is not None
+                and not goes_on
+                and self.foreseen.pop(job_id, None) != (new.since_s, new.gpus)
+            ):
+                self.await_shift(new)
             if old.partitions:
                 if same and new.partitions and old.held is new.held:
                     return

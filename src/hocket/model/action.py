@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import final
+
 from msgspec import Struct
 
 from hocket.model.partition import NOW, Boundary, Holding, Partition
@@ -12,10 +14,12 @@ class _Action(Struct, frozen=True, gc=False, tag_field="action"):
     job: str
 
 
+@final
 class Prepare(_Action, frozen=True, gc=False, tag=True):
     """Bring the job up to the point before its main, without resources."""
 
 
+@final
 class Checkpoint(_Action, frozen=True, gc=False, tag=True):
     """Save the job's state at the boundary; it goes on."""
 
@@ -23,6 +27,7 @@ class Checkpoint(_Action, frozen=True, gc=False, tag=True):
     boundary: Boundary = NOW
 
 
+@final
 class Pause(_Action, frozen=True, gc=False, tag=True):
     """Save the tenant's state at the boundary and leave its resources."""
 
@@ -31,18 +36,21 @@ class Pause(_Action, frozen=True, gc=False, tag=True):
     boundary: Boundary = NOW
 
 
+@final
 class End(_Action, frozen=True, gc=False, tag=True):
     """Stop the job for good."""
 
     verdict: str
 
 
+@final
 class Store(_Action, frozen=True, gc=False, tag=True):
     """Bring a paused job's state to another tier."""
 
     tier: Tier
 
 
+@final
 class Resize(_Action, frozen=True, gc=False, tag=True):
     """Go on in the same partition with other resources, or with running epochs of another length."""
 
@@ -51,6 +59,7 @@ class Resize(_Action, frozen=True, gc=False, tag=True):
     partition: Partition
 
 
+@final
 class Move(_Action, frozen=True, gc=False, tag=True):
     """Go on in another place with as much as before."""
 
@@ -59,6 +68,7 @@ class Move(_Action, frozen=True, gc=False, tag=True):
     partition: Partition
 
 
+@final
 class Start(_Action, frozen=True, gc=False, tag=True):
     """Run a tenant that has no saved state."""
 
@@ -67,6 +77,7 @@ class Start(_Action, frozen=True, gc=False, tag=True):
     partition: Partition  # with its other tenants, for how they share it is the executor's to arrange
 
 
+@final
 class Resume(_Action, frozen=True, gc=False, tag=True):
     """Run a tenant again from its saved state."""
 

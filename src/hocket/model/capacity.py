@@ -126,7 +126,7 @@ class Capacity(Struct, eq=False):
     layout: Layout
     _mask: int  # of the free GPUs of all nodes, `layout.width` bits each
     _amounts: VersionedMap[int, Amounts] | _Overlay  # what else is free, by the node's index
-    _by_count: tuple[int, ...]  # mask of nodes by their number of free GPUs
+    _by_count: list[int]  # mask of nodes by their number of free GPUs; never edited
     gpus: int  # free in all
     up: int  # mask of the nodes that are there
 
@@ -135,7 +135,7 @@ class Capacity(Struct, eq=False):
         """All of the nodes, free."""
         layout = Layout(nodes)
         amounts = versioned((i, _NOTHING) for i in range(len(layout.nodes)))
-        none = Capacity(layout, 0, amounts, (layout.all, *[0] * layout.width), 0, 0)
+        none = Capacity(layout, 0, amounts, [layout.all, *[0] * layout.width], 0, 0)
         return none._with({i: _whole(node) for i, node in enumerate(layout.nodes)}, layout.all)
 
     def draft(self) -> Capacity:
@@ -194,7 +194,7 @@ class Capacity(Struct, eq=False):
             counts[after] ^= 1 << i
             gpus += after - before
         amounts = self._amounts.update({i: (now.cores, now.mem_mib, now.net_mbps) for i, now in changes.items()})
-        return Capacity(self.layout, mask, amounts, tuple(counts), gpus, up)
+        return Capacity(self.layout, mask, amounts, counts, gpus, up)
 
     def take(self, slices: Sequence[Slice]) -> Capacity:
         """This capacity less what a partition takes."""
@@ -253,7 +253,7 @@ class Capacity(Struct, eq=False):
                 counts[before] ^= bit
                 counts[before - taken] ^= bit
         amounts = self._amounts.update(changes) if changes else self._amounts
-        return Capacity(layout, free, amounts, (*counts,), free.bit_count(), up)
+        return Capacity(layout, free, amounts, counts, free.bit_count(), up)
 
     def lose(self, node: str) -> Capacity:
         """This capacity without a node. Its partitions must have given it back."""

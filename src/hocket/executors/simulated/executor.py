@@ -12,10 +12,9 @@ from random import Random
 from typing import assert_never
 
 from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of, phase_errors
-from hocket.executors.simulated.phases import OBSERVED_ITERATIONS, Played
+from hocket.executors.simulated.phases import OBSERVED_ITERATIONS
+from hocket.executors.simulated.rates import Rates
 from hocket.executors.simulated.running import Place, Run
-from hocket.executors.simulated.speed import Companion, overflows, own_speed, play, rate_of, shared_speed, takes_turns
-from hocket.executors.simulated.task_graph import Iteration, Seat, link_mbps
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     Event,
@@ -35,7 +34,6 @@ from hocket.model.event import (
 )
 from hocket.model.partition import NOW, Partition, Sharing
 from hocket.model.resources import Node
-from hocket.model.snapshot import demand_of
 from hocket.workloads.truth import Workload
 
 _INTERLEAVED = Sharing.INTERLEAVED
@@ -63,10 +61,9 @@ class SimulatedExecutor:
         self._beliefs = beliefs
         self._noise = noise
         self._until_s = until_s
-        self._nodes = {n.id: n for n in nodes}
-        self._kind = {n.id: n.gpu_kind for n in nodes}
         self._runs: dict[str, Run] = {}
-        self._tenants: dict[str, dict[str, Run]] = {}  # partition shared by several → its jobs
+        self._rates = Rates(nodes, seed, noise)
+        self._sharers = self._rates.sharers
         self._ready: list[Event] = [OwnerSet(0.0, owner) for owner in workload.owners]
         self._begun: list[Event] = []  # starts that took no time: nobody waits for them, so they come along later
         self._heap: list[tuple[float, int, int, Run | None, str | Event]] = []
@@ -74,10 +71,11 @@ class SimulatedExecutor:
         self._idle = 0
         for change in workload.owner_changes:
             self._push(change.at_s, None, change)
+        by_id = {node.id: node for node in nodes}
         for fault in workload.faults:
             self._push(fault.at_s, None, NodeLost(fault.at_s, fault.node, "fault"))
             if fault.back_s is not None:
-                self._push(fault.back_s, None, NodeJoined(fault.back_s, self._nodes[fault.node]))
+                self._push(fault.back_s, None, NodeJoined(fault.back_s, by_id[fault.node]))
 
     # -- the clock ------------------------------------------------------------------------------------------
 
@@ -244,7 +242,7 @@ class SimulatedExecutor:
             if run.saving is event:
                 run.saving = None
                 self._save(run)
-                run.rate = self._rate(run)
+                run.rate = self._rates.of(run, self.now_s)
                 self._schedule(run)
         out.append(event)
         if isinstance(event, NodeLost):
@@ -268,7 +266,7 @@ class SimulatedExecutor:
                 self._leave(run, task)
         if {t.partition("#")[0] for t in run.tenancies} < needed:
             run.lose_work()
-        run.rate = self._rate(run)
+        run.rate = self._rates.of(run, self.now_s)
         self._schedule(run)
 
     # -- where a job runs -----------------------------------------------------------------------------------
@@ -278,7 +276,7 @@ class SimulatedExecutor:
         if run.pending:
             run.pending.clear()
         run.deferred = ()
-        if self._tenants:
+        if self._sharers:
             for task in list(run.tenancies):
                 self._leave(run, task)
         else:
@@ -289,11 +287,11 @@ class SimulatedExecutor:
 
     def _leave(self, run: Run, task: str) -> None:
         _holding, partition = run.tenancies.pop(task)
-        if self._tenants and (others := self._tenants.get(partition.id)) is not None:
+        if self._sharers and (others := self._sharers.get(partition.id)) is not None:
             others.pop(f"{run.job.id}/{task}", None)
             self._re_rate(partition)
             if not others:
-                del self._tenants[partition.id]
+                del self._sharers[partition.id]
 
     def _done(self, run: Run, task: str, place: Place | None) -> None:
         """A change is done: the tenant runs in its new place, or nowhere. The run is up to date."""
@@ -308,20 +306,19 @@ class SimulatedExecutor:
             run.observed_s = inf
             if partition.sharing is _INTERLEAVED and not task:
                 run.observed_s = run.done_s + OBSERVED_ITERATIONS * (run.truth.comp_s + run.truth.comm_s)
-            if len(partition.tenants) > 1 or (self._tenants and partition.id in self._tenants):
+            if len(partition.tenants) > 1 or (self._sharers and partition.id in self._sharers):
                 self._share(partition)
-                sharers = self._tenants[partition.id].values()
-                if run.truth.input_mib and overflows([r.companion(self._kind) for r in sharers], partition.sharing):
+                if run.truth.input_mib and self._rates.overflows(partition):
                     self._crash(run, "out of memory, beside those on its machines", self._ready)
                     return
                 self._re_rate(partition)
                 return
-        run.rate = self._rate(run)
+        run.rate = self._rates.of(run, self.now_s)
         self._schedule(run)
 
     def _share(self, partition: Partition) -> None:
         """Note who is in a partition of several, also those who had it to themselves before."""
-        sharers = self._tenants.setdefault(partition.id, {})
+        sharers = self._sharers.setdefault(partition.id, {})
         for tenant in partition.tenants:
             other = self._runs.get(tenant.job)
             held = other.tenancies.get(tenant.task) if other is not None else None
@@ -333,62 +330,15 @@ class SimulatedExecutor:
 
     def _re_rate(self, partition: Partition) -> None:
         """Who shares a partition changed: so does everybody's speed in it."""
-        for other in list({id(r): r for r in self._tenants[partition.id].values()}.values()):
+        for other in list({id(r): r for r in self._sharers[partition.id].values()}.values()):
             self._advance(other)
-            other.rate = self._rate(other, partition.id)
+            other.rate = self._rates.of(other, self.now_s, partition.id)
             self._schedule(other)
-
-    def _rate(self, run: Run, changed: str = "") -> float:
-        """How fast it goes. Of a job of several tasks, those in a partition that changed are looked at anew."""
-        if run.job.tasks is None:
-            stands_still = run.pending or run.saving is not None or not run.tenancies
-            return 0.0 if stands_still else self._tenant_rate(run, "")
-        if run.iteration is None:
-            run.iteration = Iteration.of(run.job.tasks, run.truth, self.now_s, run.done_s)
-        seats: dict[str, Seat] = {}
-        for task, (holding, partition) in run.tenancies.items():
-            if task not in run.pending and run.saving is None:
-                known = run.iteration.known(task, holding) if partition.id != changed else None
-                seats[task] = known or self._seat(run, task)
-        rate, run.done_s = run.iteration.change(self.now_s, run.done_s, seats)
-        return rate
-
-    def _seat(self, run: Run, task: str) -> Seat:
-        holding, partition = run.tenancies[task]
-        part, who = holding.slices[0], self._tenants.get(partition.id, {})
-        asked = sum(demand_of(other.job, name.partition("/")[2]).net_mbps for name, other in who.items())
-        mbps = link_mbps(demand_of(run.job, task), part, self._nodes[part.node], asked)
-        return Seat(part.node, self._tenant_rate(run, task), mbps, holding)
-
-    def _tenant_rate(self, run: Run, task: str) -> float:
-        holding, partition = run.tenancies[task]
-        if not task and takes_turns(partition.sharing, run.truth):
-            players, played = self._played(run, partition)
-            return rate_of(run.truth, played.iteration_s[players.index(run)])
-        own = run.noise * (1.0 if task else own_speed(run.truth, holding, self._kind[holding.slices[0].node]))
-        sharers = self._tenants.get(partition.id) if self._tenants else None
-        if sharers is None or len(sharers) < 2:
-            return own
-        tenants: list[tuple[Companion, float]] = []
-        me = 0
-        for who, other in sharers.items():
-            if who == f"{run.job.id}/{task}":
-                me = len(tenants)
-            one = other.companion(self._kind, who.partition("/")[2])
-            tenants.append((one, own_speed(one.truth, one.holding, one.kind) if other.job.tasks is None else 1.0))
-        return own * shared_speed(me, tenants, partition.sharing, len(holding.slices[0].gpus))
-
-    def _played(self, run: Run, partition: Partition) -> tuple[list[Run], Played]:
-        """Who shares the partition with whom, and how their phases go."""
-        sharers = self._tenants.get(partition.id) or {"": run}
-        who = [other for other in sharers.values() if "" in other.tenancies]
-        seed = Random(f"{self._seed}/{partition.id}").randrange(1 << 30) if self._noise else 0
-        return who, play([other.companion(self._kind) for other in who], partition.sharing, self._noise, seed)
 
     def _observe(self, run: Run, out: list[Event]) -> None:
         """Its phases have been measured for a while: say so, once for each place."""
         run.observed_s = inf
-        who, played = self._played(run, run.tenancies[""][1])
+        who, played = self._rates.played(run, run.tenancies[""][1])
         off = phase_errors(run.job.id, self._beliefs, self._seed)
         out.append(run.phases_observed(self.now_s, played, who.index(run), off))
 
@@ -401,22 +351,25 @@ class SimulatedExecutor:
             if run is None:
                 continue  # It ended in this very moment; the event is on its way.
             costs = run.truth.costs
-            match action:
-                case Start() | Resume():  # Fields in a pattern cost a look each; these and pauses come all the time.
-                    is_ready = run.prepared is not None and run.prepared.at_s <= self.now_s
-                    takes_s = costs.start_s + (0.0 if is_ready else costs.prepare_s)
-                    run.prepared = None
-                    job, task = action.job, action.task
-                    if self._noise and not run.tenancies:
-                        run.noise = exp(Random(f"{self._seed}/{job}/{run.generation}").gauss(0.0, self._noise))
-                    self._advance(run)
-                    place = (action.to, action.partition)
-                    self._change(run, task, JobStarted(self.now_s + takes_s, job, task), place, takes_s)
-                case Pause() if not self._deferred(run, action.task, action):
+            if type(action) is Start or type(action) is Resume:  # A pattern is slow, and these come often.
+                is_ready = run.prepared is not None and run.prepared.at_s <= self.now_s
+                takes_s = costs.start_s + (0.0 if is_ready else costs.prepare_s)
+                run.prepared = None
+                job, task = action.job, action.task
+                if self._noise and not run.tenancies:
+                    run.noise = exp(Random(f"{self._seed}/{job}/{run.generation}").gauss(0.0, self._noise))
+                self._advance(run)
+                started = JobStarted(self.now_s + takes_s, job, task)
+                self._change(run, task, started, (action.to, action.partition), takes_s)
+                continue
+            if type(action) is Pause:
+                if not self._deferred(run, action.task, action):
                     self._save(run)
                     takes_s = costs.checkpoint_s + costs.stop_s
                     left = JobPaused(self.now_s + takes_s, action.job, action.task, action.tier)
                     self._change(run, action.task, left, None, takes_s)
+                continue
+            match action:
                 case Resize(job, task, to, partition) if not self._deferred(run, task, action):
                     held = run.tenancies[task][0]
                     takes_s = costs.restart_s(run.job.warm and to.stays_within(held))  # elsewhere it starts cold
@@ -432,7 +385,7 @@ class SimulatedExecutor:
                     self._change(run, task, JobMoved(self.now_s + takes_s, job, task), (to, partition), takes_s)
                 case Checkpoint(job, tier) if not self._deferred(run, next(iter(run.tenancies), ""), action):
                     self._checkpoint(run, JobCheckpointed(self.now_s + costs.checkpoint_s, job, tier))
-                case Pause() | Resize() | Move() | Checkpoint():
+                case Resize() | Move() | Checkpoint():
                     pass
                 case End(job, verdict):
                     self._advance(run)
@@ -456,7 +409,7 @@ class SimulatedExecutor:
         else:
             self._advance(run)
             run.saving = event
-            run.rate = self._rate(run)
+            run.rate = self._rates.of(run, self.now_s)
             self._schedule(run)
         self._later(event)
 
@@ -481,13 +434,13 @@ class SimulatedExecutor:
         """Make a change true, at once or when its time has passed; the job stands still meanwhile. It is up to date."""
         if takes_s <= 0:
             self._done(run, task, place)
-            if run.job.criterion is None and isinstance(event, JobStarted):  # A criterion may count from the start.
+            if run.job.criterion is None and type(event) is JobStarted:  # A criterion may count from the start.
                 self._begun.append(event)
             else:
                 self._ready.append(event)
             return
         run.pending[task] = (event, place)
-        run.rate = self._rate(run)
+        run.rate = self._rates.of(run, self.now_s)
         self._schedule(run)
 
     def _later(self, event: Event) -> None:
