@@ -58,7 +58,8 @@ def test_in_a_simulation_it_is_raised():
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("bad", "raised ZeroDivisionError: a bug of a policy"), ("none", "the policy returned None, which is no Plan")]
+    ("name", "why"),
+    [("bad", "raised ZeroDivisionError: a bug of a policy"), ("none", "the policy returned None, which is no Plan")],
 )
 def test_of_a_live_controller_it_wastes_a_cycle(name, why):
     kept, told = journal(), []
