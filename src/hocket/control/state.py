@@ -189,12 +189,11 @@ class State:
         else:
             before = old.rank
             same = before is rank or before == rank
-            # Its GPUs may change twice in an instant, which `since_s` does not tell.
-            goes_on = same and old.since_s == new.since_s and old.gpus == new.gpus
             if (
                 new.size
                 and self.shifts is not None
-                and not goes_on
+                # Its GPUs may change twice in an instant, which `since_s` does not tell.
+                and not (same and old.since_s == new.since_s and old.gpus == new.gpus)
                 and self.foreseen.pop(job_id, None) != (new.since_s, new.gpus)
             ):
                 self.await_shift(new)

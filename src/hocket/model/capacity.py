@@ -58,12 +58,13 @@ class Free(Struct, frozen=True, gc=False):
 
 Amounts = tuple[float, float, float]  # cores, memory in MiB, network in Mbps
 _NOTHING: Amounts = (0.0, 0.0, 0.0)
+_NOWHERE = (-1, 0, 0)  # index, first GPU and bit of a node that is not there
 
 
 class Layout:
     """The nodes there are, lost ones included. Shared by all capacities over them."""
 
-    __slots__ = ("_eligible", "_totals", "all", "fitting", "gpus_only", "index", "nodes", "ones", "width")
+    __slots__ = ("_eligible", "_totals", "all", "bits", "fitting", "gpus_only", "index", "nodes", "ones", "width")
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = tuple(nodes)
@@ -71,6 +72,8 @@ class Layout:
         self.all = (1 << len(self.nodes)) - 1
         self.width = max((n.gpus for n in self.nodes), default=0)  # bits for the GPUs of one node
         self.ones = (1 << self.width) - 1
+        # node → (its index, where its GPUs begin, its bit in masks of nodes)
+        self.bits = {node.id: (i, i * self.width, 1 << i) for i, node in enumerate(self.nodes)}
         self.gpus_only = not any(n.cores or n.mem_mib or n.net_mbps for n in self.nodes)
         self.fitting: set[Shape] = set()  # what was found to fit these nodes with nothing on them
         self._eligible: dict[tuple[tuple[str, ...], float], int] = {((), 0.0): self.all}
@@ -211,32 +214,28 @@ class Capacity(Struct, eq=False):
     def exchange(self, back: Sequence[Slice], out: Sequence[Slice], found: list[str]) -> Capacity:
         """This capacity with some given back and then some taken. What cannot be taken is said, and left out."""
         layout, up, free, counts = self.layout, self.up, self._mask, [*self._by_count]
-        index, width, ones, gpus_only = layout.index, layout.width, layout.ones, layout.gpus_only
-        some_lost = up != layout.all
+        bits, ones, gpus_only = layout.bits, layout.ones, layout.gpus_only
         changes: dict[int, Amounts] = {}  # A tuple of three is true, so `or` below asks whether there is one.
         for part in back:
-            i = index.get(part.node)
-            if i is None or (some_lost and not up >> i & 1):
+            i, shift, bit = bits.get(part.node) or _NOWHERE
+            if not up & bit:
                 continue
             if ids := part.gpus:
-                shift = i * width
                 had = free >> shift & ones
-                has = had | (1 << ids[0] if len(ids) == 1 else gpu_mask(ids))
+                has = had | gpu_mask(ids)
                 free |= has << shift
-                bit = 1 << i
                 counts[had.bit_count()] ^= bit
                 counts[has.bit_count()] ^= bit
             if not gpus_only and (part.cores or part.mem_mib or part.net_mbps):
                 cores, mem_mib, net_mbps = changes.get(i) or self._amounts[i]
                 changes[i] = (cores + part.cores, mem_mib + part.mem_mib, net_mbps + part.net_mbps)
         for part in out:
-            i = index.get(part.node)
-            if i is None or (some_lost and not up >> i & 1):
-                found.append(f"node '{part.node}' is {'not in the cluster' if i is None else 'lost'}")
+            i, shift, bit = bits.get(part.node) or _NOWHERE
+            if not up & bit:
+                found.append(f"node '{part.node}' is {'lost' if bit else 'not in the cluster'}")
                 continue
-            shift, ids = i * width, part.gpus
-            had, taken = free >> shift & ones, len(ids)
-            mask = 1 << ids[0] if taken == 1 else gpu_mask(ids)
+            ids = part.gpus
+            had, mask, taken = free >> shift & ones, gpu_mask(ids), len(ids)
             if mask & ~had or mask.bit_count() != taken:
                 found.append(_conflict(layout.nodes[i], Free(had, *(changes.get(i) or self._amounts[i])), part))
                 continue
@@ -249,7 +248,7 @@ class Capacity(Struct, eq=False):
                 changes[i] = left
             if taken:
                 free ^= mask << shift
-                bit, before = 1 << i, had.bit_count()
+                before = had.bit_count()
                 counts[before] ^= bit
                 counts[before - taken] ^= bit
         amounts = self._amounts.update(changes) if changes else self._amounts
