@@ -23,8 +23,12 @@ _PATIENCE_S = 120.0  # for a detached one to answer; a few seconds, unless the m
 
 def up(
     policy: Annotated[
-        str, typer.Option(help="Who decides (see `hocket policies`).", autocompletion=policy_names)
-    ] = "las",
+        str | None,
+        typer.Option(
+            help="Who decides from now on (see `hocket policies`); by default who did in this home, las in a new one.",
+            autocompletion=policy_names,
+        ),
+    ] = None,
     param: Params = None,
     gpus: Annotated[
         int | None, typer.Option(min=0, help="Declare so many devices instead of those found; they may be virtual.")
@@ -75,7 +79,9 @@ def up(
     from hocket.cli.scenario import bound_policy
 
     with refusing():
-        bound = bound_policy(policy, param or ())
+        if param and policy is None:
+            raise InputError("--param is of a policy: say which with --policy")
+        bound = bound_policy(policy, param or ()) if policy is not None else None
     options = [] if gpus is None else ["--gpus", str(gpus)]
     options += [] if cores is None else ["--cores", str(cores)]
     options += ["--name", name] if name else []
@@ -90,8 +96,9 @@ def up(
             place, bound, store or str(place.journal), listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
             agent_options=options if agent else None, lease_s=lease, resize_by=ResizeBy(resize),
         )  # fmt: skip
+    decides = controller.engine.policy.policy.name
     print(
-        f"hocket: '{policy}' decides at {controller.url}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True
+        f"hocket: '{decides}' decides at {controller.url}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True
     )
     raise typer.Exit(controller.run())
 

@@ -56,7 +56,7 @@ def whatif(
     with few_collections(), bars() as progress:
         task = progress.add_task("running again", total=1 + len(policies))
         with blaming(same):
-            again = run_again(rebuilt, same, header.seed)
+            again = run_again(rebuilt, same, header.seed, as_set=True)
         progress.advance(task)
         others: dict[str, WhatIf] = {}
         for name, other in policies.items():
@@ -91,7 +91,7 @@ def _print(recorded: Account, again: WhatIf, others: dict[str, WhatIf], rebuilt:
     from hocket.reports.whatif import band, names
 
     page = console()
-    policy = recorded.header.policy
+    policy = rebuilt.ruled(recorded.header.policy)
     rows = [
         outcome(f"{policy}, recorded", recorded, summarise(recorded)),
         outcome(f"{policy}, run again", again.account, again.summary),

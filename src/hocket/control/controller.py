@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from time import perf_counter
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,12 +19,14 @@ from hocket.control.state import Order, Shifts, State
 from hocket.control.verdict import next_verdict_s, verdict
 from hocket.model.action import Action
 from hocket.model.capacity import Capacity
-from hocket.model.event import Event, JobFailed, JobRefused, JobSubmitted, NodeJoined, OwnerSet, TimePassed
+from hocket.model.event import Event, JobFailed, JobRefused, JobSubmitted, NodeJoined, OwnerSet, PolicySet, TimePassed
 from hocket.model.job import Job, Owner
 from hocket.model.plan import ALWAYS, Plan, Wake
 from hocket.model.snapshot import Snapshot
+from hocket.policies.registry import BoundPolicy
 
 Decide = Callable[[Snapshot], Plan]  # a policy with its parameters bound
+Bind = Callable[[str, dict[str, Any]], BoundPolicy]  # a policy by its name, with these parameters
 Excuse = Callable[[Exception], None]  # is told of a policy that raised, so that somebody may mend it
 
 _ASKED_AGAIN_S = 60.0  # after a policy raised, at the latest
@@ -44,11 +47,14 @@ class Controller:
         shifts: Shifts | None = None,
         counts: bool = True,
         excuse: Excuse | None = None,
+        bind: Bind | None = None,
     ) -> None:
         self.state = State(snapshot, order, learns, shifts, counts)
         self.decide = decide
         self.journal = journal
         self.excuse = excuse  # With it, as live, a policy that raises wastes a cycle; without, it ends the run.
+        self.bind = bind  # Without it, the policy that it began with decides to the end.
+        self.followed: PolicySet | None = None  # the last that was set
         self.decision_s: list[float] = []  # how long each decision took
         self.refused_plans = 0
         self._timers: list[tuple[float, str]] = []  # (when, job); stale ones are passed over when they come
@@ -83,6 +89,8 @@ class Controller:
         refused: tuple[str, ...] = ()
         actions: list[Action] | None = None
         if _woken(state) if recorded is None else recorded.plan is not None:
+            if state.ruling is not None:
+                self._follow(state.ruling)
             plan, capacity, refused = self._decide(state.snapshot(), recorded)
             if refused:
                 state.wake = replace(ALWAYS, at_s=plan.wake.at_s)
@@ -187,6 +195,13 @@ class Controller:
             return  # Time alone decides nothing, or the moment stands there already and has not come yet.
         self._judged_s[job_id] = at_s
         heappush(self._timers, (at_s, job_id))
+
+    def _follow(self, ruling: PolicySet) -> None:
+        self.state.ruling = None
+        if self.bind is not None:
+            policy = self.bind(ruling.policy, ruling.params)
+            self.decide, self.followed = policy.decide, ruling
+            self.state.follow(policy.order, **policy.needs)
 
     def _decide(self, snapshot: Snapshot, recorded: Cycle | None) -> tuple[Plan, Capacity, tuple[str, ...]]:
         if recorded is not None and recorded.plan is not None:

@@ -32,6 +32,7 @@ from hocket.model.event import (
     NodeLost,
     OwnerSet,
     PhasesObserved,
+    PolicySet,
     ProgressReported,
     StateStored,
     TimePassed,
@@ -320,6 +321,11 @@ def _owner_set(state: State, event: OwnerSet) -> None:
     state.alarm = True
 
 
+def _policy_set(state: State, event: PolicySet) -> None:
+    state.ruling = event
+    state.alarm = True
+
+
 def _noted(state: State, _event: JobRefused | JobWarned) -> None:
     pass  # It never became a job, or changes nothing of one; the journal knows.
 
@@ -344,5 +350,6 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     NodeJoined: node_joined,
     NodeLost: node_lost,
     OwnerSet: _owner_set,
+    PolicySet: _policy_set,
     TimePassed: _time_passed,
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hocket.control.changes import changes
 from hocket.control.controller import Controller
@@ -14,7 +16,7 @@ from hocket.control.ports import Cycle, Header
 from hocket.control.state import empty
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
-from hocket.policies.registry import BoundPolicy
+from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind
 
 
 class Side(Struct, frozen=True):
@@ -55,30 +57,42 @@ def replay(
     """Fold the cycles of a journal, decide wherever a plan is recorded, and stop at the first that differs.
 
     Plans are compared byte for byte. Of another policy than the recorded one, only what its plans do is compared: it
-    has other notes, and waits for other things. `done` is told how many cycles are behind it, now and then.
+    has other notes, waits for other things, and decides to the end, also where the recorded one was changed. `done` is
+    told how many cycles are behind it, now and then.
     """
-    differing = _differing if policy.policy.name == header.policy else _doing_other
+    is_recorded = policy.policy.name == header.policy
+    differing = _differing if is_recorded else _doing_other
     kept = _Last(header)
     asked: list[Snapshot] = []
 
-    def decide(snapshot: Snapshot) -> Plan:
-        asked[:] = [snapshot]
-        try:
-            return policy.decide(snapshot)
-        except Exception as error:
-            if controller.excuse is not None:
-                raise
-            name = type(error).__name__
-            raise PolicyBrokeError(f"policy '{policy.policy.name}' at {snapshot.now_s:g} s: {name}: {error}") from error
+    def watched(bound: BoundPolicy) -> BoundPolicy:
+        def decide(snapshot: Snapshot) -> Plan:
+            asked[:] = [snapshot]
+            try:
+                return bound.decide(snapshot)
+            except Exception as error:
+                if controller.excuse is not None:
+                    raise
+                what = f"{type(error).__name__}: {error}"
+                raise PolicyBrokeError(f"policy '{bound.policy.name}' at {snapshot.now_s:g} s: {what}") from error
 
-    start = empty(header.nodes, header.seed)
-    controller = Controller(start, decide, policy.order, kept, **policy.needs)
+        return replace(bound, decide=decide)
+
+    def again(name: str, settings: dict[str, Any]) -> BoundPolicy:
+        return watched(bind(name, settings))
+
+    start, first = empty(header.nodes, header.seed), watched(policy)
+    controller = Controller(
+        start, first.decide, first.order, kept, **first.needs, bind=again if is_recorded else None
+    )  # fmt: skip
     decisions = n = 0
     for n, recorded in enumerate(cycles, 1):
         asked.clear()
         controller.excuse = _say_nothing if recorded.refused else None  # It may have raised then too.
         try:
             controller.advance(recorded.at_s, recorded.events)
+        except (UnknownPolicy, PolicyError) as error:
+            raise JournalError(f"cycle {n:,} at {recorded.at_s:g} s: {error}") from error
         except (LookupError, ValueError, StopIteration) as error:
             raise JournalError(
                 f"cycle {n:,} at {recorded.at_s:g} s: its events contradict what went before: {error}"

@@ -6,29 +6,31 @@ from collections.abc import Iterator
 from heapq import heappop
 
 from hocket.control import saved
-from hocket.control.controller import Controller, Excuse
+from hocket.control.controller import Bind, Controller, Excuse
 from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, Store
 from hocket.control.state import empty
 from hocket.model.capacity import Capacity
 from hocket.model.event import NodeJoined
-from hocket.policies.registry import BoundPolicy
+from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 
 
-def restore(journal: Store, policy: BoundPolicy, excuse: Excuse | None = None) -> Controller:
-    """The controller after the last cycle of its journal, which goes on to append to it.
+def restore(journal: Store, policy: BoundPolicy, excuse: Excuse | None = None, bind: Bind | None = None) -> Controller:
+    """The controller after the last cycle of its journal, which began with this policy, and goes on to append to it.
 
     It begins with the newest saved state that can be read, and does the cycles after it again as they were recorded:
     their facts are folded, their plans adopted and their actions written down as begun. Whoever restores a controller
     asks its executors what of that is true. With an `excuse` a policy that raises does not end it from then on.
     """
     last = journal.recover()
-    controller, begun = _begun(journal, policy, last)
+    controller, begun = _begun(journal, policy, last, bind)
     controller.next_timer_s()  # as its first self did after the cycle with which the state was saved
     number = begun
     for number, cycle in enumerate(journal.after(begun), begun + 1):
         try:
             again(controller, cycle)
+        except (UnknownPolicy, PolicyError) as error:
+            raise JournalError(f"journal '{journal.name}', cycle {number:,} at {cycle.at_s:g} s: {error}") from error
         except (AssertionError, LookupError, ValueError, StopIteration) as error:
             raise JournalError(
                 f"journal '{journal.name}', cycle {number:,} at {cycle.at_s:g} s: "
@@ -51,7 +53,7 @@ def again(controller: Controller, cycle: Cycle) -> None:
     controller.next_timer_s()  # drops timers that mean nothing any more
 
 
-def _begun(journal: Store, policy: BoundPolicy, last: int) -> tuple[Controller, int]:
+def _begun(journal: Store, policy: BoundPolicy, last: int, bind: Bind | None) -> tuple[Controller, int]:
     """A controller from the newest saved state that can be read, or from the beginning, and its cycle's number."""
     unwritten = _Unwritten(journal)
     for number, state in journal.saved():
@@ -60,11 +62,11 @@ def _begun(journal: Store, policy: BoundPolicy, last: int) -> tuple[Controller, 
                 f"journal '{journal.name}': a state was saved after cycle {number}, and its last cycle is {last}"
             )
         try:
-            return saved.decode(state, policy, unwritten), number
+            return saved.decode(state, policy, unwritten, bind), number
         except saved.UnreadableState:
             continue
     start = empty(journal.header.nodes, journal.header.seed)
-    return Controller(start, policy.decide, policy.order, unwritten, **policy.needs), 0
+    return Controller(start, policy.decide, policy.order, unwritten, **policy.needs, bind=bind), 0
 
 
 class _Unwritten:

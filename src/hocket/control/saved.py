@@ -16,10 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hocket import __version__
-from hocket.control.controller import Controller
+from hocket.control.controller import Bind, Controller
 from hocket.control.journal.error import one_line
 from hocket.control.ports import Journal
 from hocket.model.capacity import Capacity, Free, shape_of
+from hocket.model.event import PolicySet
 from hocket.model.job import Owner
 from hocket.model.partition import Holding, Partition
 from hocket.model.plan import Wake
@@ -27,7 +28,7 @@ from hocket.model.resources import Slice
 from hocket.model.snapshot import History, Snapshot, Usage
 from hocket.model.versioned import Entry, VersionedQueue, versioned
 from hocket.model.view import JobView, NodeView, Tenancy
-from hocket.policies.registry import BoundPolicy
+from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 
 FORMAT = 2  # to be raised when the meaning of a field changes; a change of their names or types is noticed anyway
 
@@ -74,6 +75,7 @@ class _Sealed(Struct, frozen=True, array_like=True):
     policy: str
     params: bytes
     state: msgspec.Raw
+    followed: PolicySet | None = None  # if it is not that of the journal's beginning
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -82,7 +84,7 @@ _STATE = msgspec.msgpack.Decoder(SavedState)
 
 
 def encode(controller: Controller, policy: BoundPolicy) -> bytes:
-    """The state of a controller that runs this policy, between two cycles. It forgets what means nothing any more."""
+    """The state of a controller that began with this policy, between two cycles. It forgets what means nothing more."""
     controller.forget_the_dead()
     state = controller.state
     saved = SavedState(
@@ -113,22 +115,27 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         controller.refused_plans,
         controller._judged_s,
     )
-    raw = msgspec.Raw(_ENCODER.encode(saved))
-    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), raw))
+    raw, now = msgspec.Raw(_ENCODER.encode(saved)), controller.followed
+    if now is not None and controller.bind is not None:
+        policy = controller.bind(now.policy, now.params)
+    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), raw, now))
 
 
-def decode(data: bytes, policy: BoundPolicy, journal: Journal) -> Controller:
-    """The controller as it was. Raises UnreadableState."""
+def decode(data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None = None) -> Controller:
+    """The controller as it was; it began with this policy. Raises UnreadableState."""
     try:
         sealed = _SEALED.decode(data)
+        if sealed.followed is not None and bind is not None:
+            policy = bind(sealed.followed.policy, sealed.followed.params)
         if sealed.form != _form():
             raise UnreadableState("it was saved by another version of hocket")
         if (sealed.policy, sealed.params) != (policy.policy.name, _params(policy)):
             raise UnreadableState(f"it was saved under policy '{sealed.policy}', or with other parameters")
         saved = _STATE.decode(sealed.state)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnknownPolicy, PolicyError) as error:
         raise UnreadableState(one_line(error)) from error
-    controller = Controller(_snapshot(saved), policy.decide, policy.order, journal, **policy.needs)
+    controller = Controller(_snapshot(saved), policy.decide, policy.order, journal, **policy.needs, bind=bind)
+    controller.followed = sealed.followed
     state = controller.state
     state.shifting, state.shift_s, state.followers = saved.shifting, saved.shift_s, saved.followers
     controller._timers, controller._judged_s = saved.timers, saved.judged_s

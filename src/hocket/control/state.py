@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Set
 from heapq import heappop, heappush
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 from msgspec.structs import force_setattr, replace
 
-from hocket.model.capacity import Capacity, shape_of
+from hocket.model.capacity import Capacity, Shape, shape_of
+from hocket.model.event import PolicySet
 from hocket.model.job import ONE_GPU, Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
+from hocket.model.plan import ALWAYS
 from hocket.model.resources import Node, Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of
-from hocket.model.versioned import OpenMap, OpenQueue, VersionedQueue, versioned
+from hocket.model.versioned import Entry, OpenMap, OpenQueue, VersionedQueue, versioned
 from hocket.model.view import JobState, JobView, NodeView, Tenancy
 
 # A policy's order: (view, now) → what to sort by. Jobs of equal rank stand in the order of their submission.
@@ -79,6 +82,7 @@ class State:
         "owners",
         "partitions",
         "placed",
+        "ruling",
         "seed",
         "shift_s",
         "shifting",
@@ -129,6 +133,7 @@ class State:
         self.submissions = base.submissions
         self.arrived = list(base.arrived)
         self.due = base.due
+        self.ruling: PolicySet | None = None  # to be followed before the next decision
         self.followers: dict[str, list[str]] = {}  # job → those held until it is over
         for view in self.jobs.live.values():
             if view.held:
@@ -361,10 +366,42 @@ class State:
     def set_owner(self, owner: Owner) -> None:
         """Give an owner a weight or quota. From the first on, usage is counted: quotas are held against it."""
         self.owners.put(owner.id, owner)
+        self._count_from_now_on()
+
+    def _count_from_now_on(self) -> None:
         if not self.counts:
             self.counts = True
             for partition in self.partitions.live.values():
                 self.count(partition, 1)
+
+    def follow(self, order: Order, learns: bool, shifts: Shifts | None, counts: bool) -> None:
+        """Another policy decides from now on: all jobs stand in its order, and what the last one noted is forgotten.
+
+        Whoever waits is as new to it as if just submitted. Who runs goes on until the policy says otherwise.
+        """
+        self.order, self.learns, self.shifts = order, learns, shifts
+        self.memo, self.wake, self.due, self.fell_to = None, ALWAYS, (), None
+        self.shifting, self.shift_s, self.foreseen = [], {}, {}
+        waiting: dict[Shape, list[Entry]] = {}
+        placed: list[Entry] = []
+        for job_id, old in self.jobs.items():
+            new = replace(old, memo=None, review_s=None, rank=())
+            force_setattr(new, "rank", order(new, self.now_s))  # Nobody has seen it yet.
+            self.jobs.put(job_id, new)
+            entry = (new.rank, new.number, job_id)
+            if new.partitions:
+                placed.append(entry)
+            elif not new.held:
+                waiting.setdefault(shape_of(new.job), []).append(entry)
+            if new.size and shifts is not None:
+                self.await_shift(new)
+        for entries in (placed, *waiting.values()):
+            entries.sort()
+        self.waiting = OpenQueue(waiting, sum(map(len, waiting.values())))
+        self.placed = OpenQueue({0: placed} if placed else {}, len(placed))
+        self.arrived = [entry[-1] for entry in sorted((e for es in waiting.values() for e in es), key=itemgetter(1))]
+        if counts:
+            self._count_from_now_on()
 
     def note_leaving(self, view: JobView) -> None:
         """Write down what the job's tenants hold in fact beyond what the plan gives them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -43,6 +44,13 @@ class OwnerSet(_Event, frozen=True, gc=False, tag=True):
     """An owner's weight or quota was set."""
 
     owner: Owner
+
+
+class PolicySet(_Event, frozen=True, gc=False, tag=True):
+    """From now on this policy decides, with these parameters."""
+
+    policy: str
+    params: dict[str, Any] = {}  # never edited
 
 
 class JobSubmitted(_Event, frozen=True, gc=False, tag=True):
@@ -182,6 +190,7 @@ Event = (
     NodeJoined
     | NodeLost
     | OwnerSet
+    | PolicySet
     | JobSubmitted
     | JobRefused
     | JobAsked

@@ -343,7 +343,8 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         heads = [
             (entries[0], bucket, entries)
             for bucket, entries in self.buckets().items()
-            if not (type(bucket) is int and bucket > largest and entries[0][0] >= unless_before) and bucket not in skip
+            if not (isinstance(bucket, int) and bucket > largest and entries[0][0] >= unless_before)
+            and bucket not in skip
         ]
         if not heads:
             return iter(())  # To make a generator takes longer than all before.

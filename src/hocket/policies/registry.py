@@ -193,6 +193,11 @@ def find(name: str) -> Policy:
     return known[name]
 
 
+def bind(name: str, settings: dict[str, Any]) -> BoundPolicy:
+    """The policy of that name with its parameters, as a journal has them."""
+    return find(name).bound(settings)
+
+
 def _scan(folders: tuple[str, ...]) -> None:
     package = importlib.import_module("hocket.policies")
     for module in pkgutil.walk_packages(package.__path__, "hocket.policies."):

@@ -30,6 +30,7 @@ from hocket.model.event import (
     NodeLost,
     OwnerSet,
     PhasesObserved,
+    PolicySet,
     ProgressReported,
 )
 from hocket.model.plan import Verdict
@@ -52,6 +53,10 @@ class Rebuilt(Struct, frozen=True):
     shared: dict[str, str]  # job → why its work rests on how the simulator slows companions down
     loss: float  # of the speed law
     loss_fitted: bool
+
+    def ruled(self, first: str) -> str:
+        """The policies that decided, one after another, of which this was the first."""
+        return " → ".join([first, *(c.policy for c in self.workload.changes if isinstance(c, PolicySet))])
 
 
 class WhatIf(Struct, frozen=True):
@@ -96,6 +101,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     switches = Switches(recorded.header) if is_live else None
     told: dict[str, _Told] = {}
     owners: list[OwnerSet] = []
+    policies: list[PolicySet] = []
     faults: list[Fault] = []
     losses: list[NodeLost] = []
     down: dict[str, float] = {}
@@ -118,6 +124,8 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
                     told[job].saved_s.append(event.at_s - told[job].submitted.costs.checkpoint_s)
                 case OwnerSet():
                     owners.append(event)
+                case PolicySet():
+                    policies.append(event)
                 case NodeLost():
                     down.setdefault(event.node, event.at_s)
                     losses.append(event)
@@ -156,7 +164,10 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         tuple(nodes.values()),
         tuple({event.owner.id: event.owner for event in owners if event.at_s <= zero_s}.values()),
         tuple(_after(fault, zero_s) for fault in faults if fault.at_s >= zero_s),
-        tuple(replace(event, at_s=event.at_s - zero_s) for event in owners if event.at_s > zero_s),
+        (
+            *(replace(event, at_s=event.at_s - zero_s) for event in owners if event.at_s > zero_s),
+            *(replace(event, at_s=max(0.0, event.at_s - zero_s)) for event in policies),
+        ),
     )
     return Rebuilt(workload, seen, unfinished, shared, loss, fitted is not None)
 
@@ -169,9 +180,12 @@ def _after(fault: Fault, zero_s: float) -> Fault:
     return Fault(fault.at_s - zero_s, fault.node, None if fault.back_s is None else fault.back_s - zero_s)
 
 
-def run_again(rebuilt: Rebuilt, policy: BoundPolicy, seed: int) -> WhatIf:
-    """Simulate the recorded workload under a policy."""
-    run = simulate(rebuilt.workload, rebuilt.workload.nodes, policy, seed=seed, beliefs=BeliefMode("learned"))
+def run_again(rebuilt: Rebuilt, policy: BoundPolicy, seed: int, as_set: bool = False) -> WhatIf:
+    """Simulate the recorded workload under a policy, to the end or until another was set then."""
+    workload = rebuilt.workload
+    if not as_set:
+        workload = replace(workload, changes=tuple(c for c in workload.changes if not isinstance(c, PolicySet)))
+    run = simulate(workload, workload.nodes, policy, seed=seed, beliefs=BeliefMode("learned"))
     accounted = account(run.journal.header, run.journal, is_cut=False)
     ran = Recorded(accounted, {node.id: node for node in rebuilt.workload.nodes})
     extrapolated = {}

@@ -20,9 +20,9 @@ from hocket.control.saver import Saver
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.spares import ResizeBy
-from hocket.model.event import Event
+from hocket.model.event import Event, PolicySet
 from hocket.model.snapshot import Snapshot
-from hocket.policies.registry import BoundPolicy
+from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind
 from hocket.service.catalogue import Catalogue
 from hocket.service.guard import guarded
 from hocket.service.shelf import Shelf
@@ -30,6 +30,7 @@ from hocket.service.shelf import Shelf
 _log = logging.getLogger("hocket")
 _SAID_AGAIN_S = 60.0  # what a policy raises, at the earliest
 _RETRY_S = 1.0  # after the journal could not be written
+DEFAULT_POLICY = "las"
 
 
 class Unavailable(RuntimeError):
@@ -42,23 +43,26 @@ class Engine:
     def __init__(
         self,
         store: str,
-        policy: BoundPolicy,
+        policy: BoundPolicy | None = None,
         *,
         lease_s: float = 15.0,
         seed: int = 0,
         catalogue: Path | None = None,
         resize_by: ResizeBy = ResizeBy.EARLY,
     ) -> None:
-        """Open the journal and restore; without a path for the catalogue, all of that is kept in memory."""
-        self.policy = guarded(policy, self._excuse)
-        self.journal = open_to_append(store, Header(policy.policy.name, policy.settings, (), seed, "live"))
-        recorded = self.journal.header
-        if recorded.policy != policy.policy.name or _plain(recorded.params) != _plain(policy.settings):
+        """Open the journal and restore; without a path for the catalogue, all of that is kept in memory.
+
+        Without a policy the last one goes on. Another, or other parameters, are followed from now on.
+        """
+        self._wanted = policy
+        first = policy if policy is not None else bind(DEFAULT_POLICY, {})
+        self.journal = open_to_append(store, Header(first.policy.name, first.settings, (), seed, "live"))
+        begun = self.journal.header
+        try:
+            self.policy = self._first = self._bind(begun.policy, begun.params)
+        except (UnknownPolicy, PolicyError) as error:
             self.journal.close()
-            raise JournalError(
-                f"journal '{self.journal.name}' was begun under policy '{recorded.policy}'{_with(recorded.params)}: "
-                f"go on with that, or begin another journal with --home or --store"
-            )
+            raise JournalError(f"journal '{self.journal.name}': {error}") from error
         self.catalogue = Catalogue.of(self.journal, None if catalogue is None else Shelf(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue
         self.sessions = Sessions(lease_s)
@@ -69,8 +73,9 @@ class Engine:
         self.over = Flag()
         self._controller = self._restored()
         self.executor = AgentExecutor(self._controller.state, self.sessions, resize_by=resize_by)
+        self._set_policy()
         self._show()
-        self._saver = Saver(self.journal, policy)
+        self._saver = Saver(self.journal, self._first)
         self._thread = Thread(target=self._run, name="controller", daemon=True)
 
     @property
@@ -94,10 +99,28 @@ class Engine:
         self.journal.close()
 
     def _restored(self) -> Controller:
-        controller = restore(self.journal, self.policy, self._excuse)
+        controller = restore(self.journal, self._first, self._excuse, self._bind)
         self._last = _Last(self.journal)
         controller.journal = self._last
         return controller
+
+    def _bind(self, name: str, settings: dict[str, Any]) -> BoundPolicy:
+        wanted = self._wanted  # It may be one that no registry knows.
+        if wanted is None or not _is_same(wanted, name, settings):
+            wanted = bind(name, settings)
+        return guarded(wanted, self._excuse)
+
+    def _set_policy(self) -> None:
+        """Have what decides from now on in the journal, if it is not what decided last."""
+        last = self._controller.followed
+        self.policy = self._first if last is None else self._bind(last.policy, last.params)
+        wanted = self._wanted
+        if wanted is None or _is_same(wanted, self.policy.policy.name, self.policy.settings):
+            return
+        name, settings = wanted.policy.name, wanted.settings
+        _log.info("policy '%s'%s decides from now on, not '%s'", name, _with(settings), self.policy.policy.name)
+        self.policy = self._bind(name, settings)
+        self.executor.post(lambda _state, now_s: [PolicySet(now_s, name, settings)])
 
     def _excuse(self, error: Exception) -> None:
         said, now_s = f"{type(error).__name__}: {error}", monotonic()
@@ -181,6 +204,7 @@ class Engine:
                 self.executor.refuse(Unavailable(self._down))
                 sleep(_RETRY_S)
         self.executor.resume(self._controller.state)
+        self._set_policy()
         self.sessions.end_all()
         in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.
         changed = [job_id for cycle in in_doubt for job_id in self._see(cycle)]
@@ -193,6 +217,10 @@ def _with(params: dict[str, Any]) -> str:
     """The parameters as a command line says them."""
     said = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in sorted(params.items()))
     return f" with {said}" if said else ""
+
+
+def _is_same(policy: BoundPolicy, name: str, settings: dict[str, Any]) -> bool:
+    return policy.policy.name == name and _plain(policy.settings) == _plain(settings)
 
 
 def _plain(params: dict[str, Any]) -> bytes:

@@ -32,7 +32,7 @@ class Up:
     def __init__(
         self,
         home: Home,
-        policy: BoundPolicy,
+        policy: BoundPolicy | None,
         store: str,
         *,
         listen: str = LOOPBACK,

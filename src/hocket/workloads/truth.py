@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hocket.model.curve import Beliefs, Curve
-from hocket.model.event import OwnerSet
+from hocket.model.event import OwnerSet, PolicySet
 from hocket.model.job import Job, Owner
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs
@@ -70,4 +70,4 @@ class Workload(Struct, frozen=True):
     nodes: tuple[Node, ...] = ()  # when the workload names its cluster
     owners: tuple[Owner, ...] = ()  # as they are at first
     faults: tuple[Fault, ...] = ()
-    owner_changes: tuple[OwnerSet, ...] = ()  # on the way
+    changes: tuple[OwnerSet | PolicySet, ...] = ()  # on the way

@@ -63,8 +63,8 @@ def kept(cycle: Cycle) -> Cycle:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(cycle), type=Cycle)
 
 
-# How policies are bound, what was measured, a memory of what was admitted, an index made when needed: not state.
-NOT_STATE = {"decide", "journal", "decision_s", "_fits", "order", "shifts", "learns", "holders"}
+# How policies are bound, what was measured, memories of what was admitted or reckoned, an index: not state.
+NOT_STATE = {"decide", "journal", "decision_s", "_fits", "order", "shifts", "learns", "holders", "bind", "foreseen"}
 OF_ONE_CYCLE = {"alarm", "epoch_ended", "fell_to", "freed", "judged", "timers"}  # forgotten when the next one begins
 
 

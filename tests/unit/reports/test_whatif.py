@@ -9,7 +9,7 @@ from hocket.control.ports import Cycle, Header
 from hocket.executors.simulated import Simulation, simulate
 from hocket.model.criterion import parse
 from hocket.model.curve import Beliefs, Curve, Point
-from hocket.model.event import JobEnded, JobStarted, JobSubmitted, OwnerSet, PhasesObserved
+from hocket.model.event import JobEnded, JobStarted, JobSubmitted, OwnerSet, PhasesObserved, PolicySet
 from hocket.model.job import Kind, Owner, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan
@@ -82,11 +82,23 @@ def test_quotas_that_were_set_on_the_way_are_set_again_when_they_were() -> None:
         submission(job(name, owner="ana"), at_s=60.0) for name in ("a", "b")
     ]
     changes = (OwnerSet(50.0, Owner("ana", max_gpus=1)), OwnerSet(150.0, Owner("ana")))
-    work = replace(workload(wide, *narrow, owners=[Owner("ana", 2.0)]), owner_changes=changes)
+    work = replace(workload(wide, *narrow, owners=[Owner("ana", 2.0)]), changes=changes)
     _run, then, rebuilt = recorded(work, cluster("1x2"))
     assert jcts(then) == {"wide": 100.0, "a": 140.0, "b": 190.0}  # The last began when the quota was lifted.
-    assert (rebuilt.workload.owners, rebuilt.workload.owner_changes) == (work.owners, changes)
+    assert (rebuilt.workload.owners, rebuilt.workload.changes) == (work.owners, changes)
     assert jcts(run_again(rebuilt, find("fifo").bound(), 0).account) == jcts(then)
+
+
+def test_a_policy_that_was_set_on_the_way_is_set_again_for_the_recorded_one_alone() -> None:
+    jobs = [submission(job(f"j{n}", deadline_s=900.0 - 10 * n), at_s=float(n), run_s=100.0 - n) for n in range(8)]
+    work = replace(workload(*jobs), changes=(PolicySet(150.0, "edf"),))
+    _run, then, rebuilt = recorded(work, cluster("1x2"))
+    assert rebuilt.workload.changes == work.changes
+    assert rebuilt.ruled("fifo") == "fifo → edf"
+    assert jcts(run_again(rebuilt, find("fifo").bound(), 0, as_set=True).account) == jcts(then)
+    to_the_end = run_again(rebuilt, find("fifo").bound(), 0)
+    assert [jcts(to_the_end.account)[f"j{n}"] for n in (2, 7)] == [196.0, 379.0], "two at a time, in order"
+    assert jcts(to_the_end.account) != jcts(then)
 
 
 def test_lost_nodes_are_lost_again_but_crashes_count_as_work() -> None:

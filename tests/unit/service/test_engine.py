@@ -5,8 +5,9 @@ import sqlite3
 import pytest
 
 from hocket.agent.protocol import Hello
-from hocket.control.journal import JournalError, JournalHeld
-from hocket.model.event import JobStarted, JobSubmitted
+from hocket.control.journal import JournalError, JournalHeld, SqliteJournal
+from hocket.control.replay import replay
+from hocket.model.event import JobStarted, JobSubmitted, PolicySet
 from hocket.model.job import Job
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
@@ -41,12 +42,58 @@ def test_a_second_engine_on_one_journal_is_refused(tmp_path):
         Engine(str(tmp_path / "journal.db"), find("las").bound())
 
 
-def test_another_policy_on_a_journal_is_refused(tmp_path):
+def decided_by(path, policy, *jobs):
+    """Who decides on a journal, once these jobs are submitted there too; and what the engine shows of that."""
+    engine = Engine(path, policy)
+    engine.start()
+    engine.executor.post(engine.executor.hello(Hello(Node("here", 1), "127.0.0.1"))).result(60)
+    for name in jobs:
+        submit(engine, name).result(60)
+    shown, followed = engine.policy, engine._controller.followed
+    live = [view.job.id for view in engine.snapshot.jobs.values()]
+    engine.close()
+    return shown.policy.name, shown.settings, followed, live
+
+
+def test_another_policy_on_a_journal_decides_from_then_on(tmp_path):
     path = str(tmp_path / "other.db")
-    Engine(path, find("las").bound()).close()
-    words = r"'las' with levels_gpu_s=\[[\d.,]+\], promote=0.0: go on with that, or begin .* with --home or --store"
-    with pytest.raises(JournalError, match=words):
-        Engine(path, find("fifo").bound())
+    assert decided_by(path, None, "a")[0] == "las", "as long as nobody says otherwise"
+    name, _settings, followed, live = decided_by(path, find("fifo").bound(), "b")
+    assert (name, followed.policy, live) == ("fifo", "fifo", ["a", "b"])
+    assert decided_by(path, None, "c")[::3] == ("fifo", ["a", "b", "c"]), "it goes on where it was"
+    rising = find("las").bound({"promote": 2.0})
+    assert decided_by(path, rising, "d")[:2] == ("las", rising.settings), "the same with other parameters is another"
+    assert decided_by(path, None)[:2] == ("las", rising.settings)
+    journal = SqliteJournal(tmp_path / "other.db")
+    cycles = list(journal)
+    assert [e.policy for c in cycles for e in c.events if isinstance(e, PolicySet)] == ["fifo", "las"], "each once"
+    assert replay(journal.header, cycles, find("las").bound()).difference is None
+    journal.close()
+
+
+@pytest.mark.slow
+def test_a_policy_that_could_not_be_written_down_is_set_as_soon_as_it_can(tmp_path):
+    path = tmp_path / "other.db"
+    Engine(str(path), find("las").bound()).close()
+    engine = Engine(str(path), find("fifo").bound())
+    in_the_way = sqlite3.connect(path, isolation_level=None)
+    in_the_way.execute("BEGIN IMMEDIATE")
+    engine.start()
+    with pytest.raises(Unavailable, match=r"other\.db"):
+        submit(engine, "during").result(120)
+    in_the_way.execute("ROLLBACK")
+    in_the_way.close()
+    submit(engine, "after").result(60)
+    assert engine._controller.followed.policy == "fifo"
+    engine.close()
+
+
+def test_a_journal_whose_policy_is_unknown_is_named(tmp_path):
+    path = str(tmp_path / "other.db")
+    Engine(path, Faulty().bound()).close()
+    with pytest.raises(JournalError, match=r"other\.db': policy 'faulty' is unknown"):
+        Engine(path)
+    Engine(path, Faulty().bound()).close()  # and nobody holds it
 
 
 def test_all_that_was_accepted_is_there_again(tmp_path):

@@ -69,7 +69,7 @@ class SimulatedExecutor:
         self._heap: list[tuple[float, int, int, Run | None, str | Event]] = []
         self._pushed = 0
         self._idle = 0
-        for change in workload.owner_changes:
+        for change in workload.changes:
             self._push(change.at_s, None, change)
         by_id = {node.id: node for node in nodes}
         for fault in workload.faults:

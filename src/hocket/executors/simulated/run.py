@@ -14,7 +14,7 @@ from hocket.executors.simulated.beliefs import BeliefMode
 from hocket.executors.simulated.executor import SimulatedExecutor
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
-from hocket.policies.registry import BoundPolicy
+from hocket.policies.registry import BoundPolicy, bind
 from hocket.workloads.truth import Workload
 
 
@@ -41,7 +41,7 @@ def simulate(
     """Run a workload to its end, or to `until_s`. What a policy raises has a note that says when."""
     if journal is None:
         journal = MemoryJournal(Header(policy.policy.name, policy.settings, tuple(nodes), seed, workload.name))
-    controller = Controller(empty(nodes, seed), policy.decide, policy.order, journal, **policy.needs)
+    controller = Controller(empty(nodes, seed), policy.decide, policy.order, journal, **policy.needs, bind=bind)
     executor = SimulatedExecutor(workload, nodes, seed=seed, beliefs=beliefs, noise=noise, until_s=until_s)
     try:
         run(controller, executor)
