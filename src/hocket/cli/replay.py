@@ -56,7 +56,7 @@ def replay(
         told = {"journal": str(journal), "policy": bound.policy.name, "params": bound.settings, "same": same}
         print(msgspec.json.encode(told | msgspec.to_builtins(found)).decode())
     else:
-        print(_told(found, bound))
+        print(_told(found))
     if found.difference is not None:
         raise typer.Exit(DIFFERENT)
 
@@ -95,8 +95,8 @@ def _watched(kept: object, bound: BoundPolicy) -> Replay:
         bar.stop()
 
 
-def _told(found: Replay, bound: BoundPolicy) -> str:
-    name = bound.policy.name
+def _told(found: Replay) -> str:
+    name = " → ".join(found.policies)
     if found.difference is None:
         return f"{_count(found.decisions, 'decision')}, all the same ({name}, {_count(found.cycles, 'cycle')})"
     differs = found.difference

@@ -45,6 +45,7 @@ class Replay(Struct, frozen=True):
     cycles: int
     decisions: int  # that were the same
     difference: Difference | None = None
+    policies: tuple[str, ...] = ()  # that decided, one after another
 
 
 class PolicyBrokeError(RuntimeError):
@@ -64,6 +65,7 @@ def replay(
     differing = _differing if is_recorded else _doing_other
     kept = _Last(header)
     asked: list[Snapshot] = []
+    followed = [policy.policy.name]
 
     def watched(bound: BoundPolicy) -> BoundPolicy:
         def decide(snapshot: Snapshot) -> Plan:
@@ -79,6 +81,7 @@ def replay(
         return replace(bound, decide=decide)
 
     def again(name: str, settings: dict[str, Any]) -> BoundPolicy:
+        followed.append(name)
         return watched(bind(name, settings))
 
     start, first = empty(header.nodes, header.seed), watched(policy)
@@ -102,11 +105,11 @@ def replay(
         if fields:
             snapshot = asked[0] if asked else controller.snapshot
             difference = Difference(n, recorded.at_s, fields, _side(snapshot, recorded), _side(snapshot, now))
-            return Replay(n, decisions, difference)
+            return Replay(n, decisions, difference, tuple(followed))
         decisions += recorded.plan is not None
         if n % 256 == 0:
             done(n)
-    return Replay(n, decisions)
+    return Replay(n, decisions, None, tuple(followed))
 
 
 def _say_nothing(_error: Exception) -> None:

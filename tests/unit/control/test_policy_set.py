@@ -71,7 +71,7 @@ def test_any_policy_goes_on_where_another_was(first: str, then: str) -> None:
     assert not any(c.refused for c in decided)
     found = replay(header(find(first).bound()), cycles, find(first).bound())
     assert found.difference is None
-    assert found.cycles == len(cycles)
+    assert (found.cycles, found.policies) == (len(cycles), (first, then))
 
 
 def test_it_is_followed_through_kills_from_cycles_and_from_saved_states(tmp_path: Path) -> None:
@@ -160,3 +160,4 @@ def test_a_replay_under_another_policy_keeps_that_one() -> None:
     found = replay(header(find("fifo").bound()), cycles, find("srtf").bound())
     assert found.difference is not None
     assert found.difference.at_s < SET_S
+    assert found.policies == ("srtf",)
