@@ -43,7 +43,9 @@ def test_a_recorded_journal_is_decided_as_it_was(name: str, tmp_path: Path) -> N
     found = replay(journal.header, journal, find(name).bound(journal.header.params))
     recorded = sum(1 for cycle in journal if cycle.plan is not None)
     journal.close()
-    assert found == Replay(found.cycles, recorded), "if the policy was changed on purpose: tests/replay/record.py"
+    assert found == Replay(found.cycles, recorded, None, (name,)), (
+        "if the policy was changed on purpose: tests/replay/record.py"
+    )
     assert recorded > 20
 
 
@@ -67,7 +69,8 @@ def ran(name: str, **settings: Any) -> tuple[MemoryJournal, BoundPolicy]:
 def test_every_policy_decides_again_as_it_did(name: str, beliefs: str) -> None:
     journal, bound = ran(name, beliefs=parse_beliefs(beliefs), noise=0.2, seed=3)
     found = replay(journal.header, journal, bound)
-    assert found == Replay(len(journal), sum(1 for cycle in journal if cycle.plan is not None))
+    decided = sum(1 for cycle in journal if cycle.plan is not None)
+    assert found == Replay(len(journal), decided, None, (name,))
     assert found.decisions > 20
 
 
