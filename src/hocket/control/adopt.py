@@ -12,7 +12,7 @@ from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, R
 from hocket.model.capacity import Capacity
 from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.plan import Plan
-from hocket.model.snapshot import in_the_way
+from hocket.model.snapshot import Leavers
 from hocket.model.view import Doing, JobState, JobView, Tenancy, Tier
 
 # Members of an enum cost a look-up each time; these stand on hot paths.
@@ -115,6 +115,7 @@ def carry_out(state: State, plan: Plan, capacity: Capacity) -> list[Action] | No
             state.count(old, -1)
         state.partitions.drop(old.id)
         actions.append(_pause(state, plan, view))
+    leavers = Leavers(state)
     for new, view in coming:
         pid, tenant = new.id, new.tenants[0]
         state.partitions.put(pid, new)
@@ -123,7 +124,7 @@ def carry_out(state: State, plan: Plan, capacity: Capacity) -> list[Action] | No
         job_id = tenant.job
         noted = replace(view, **_noted(plan, job_id)) if more else view
         reason = reasons.get(job_id, view.reason)
-        if going and in_the_way(state, "", new.slices):
+        if going and leavers.in_the_way("", new.slices):
             state.put_view(view, replace(noted, partitions=(pid,), reason=reason))
             state.unsettled += ((job_id, ""),)
             continue

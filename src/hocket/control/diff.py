@@ -6,11 +6,13 @@ unsettled and is looked at again when that has happened; until then its resource
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.partition import NOW, Boundary, Holding, Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
-from hocket.model.snapshot import Standing, in_the_way
+from hocket.model.snapshot import Leavers, Standing
 from hocket.model.view import Doing, JobView, Tenancy, Tier
 
 _NOTHING = Doing.NOTHING
@@ -24,6 +26,7 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
     takes: list[Action] = []
     settled: list[tuple[str, str]] = []
     stuck: dict[str, tuple[str, ...]] = {}  # tenants that run and cannot go where they shall → who is in their way
+    scene = _Scene(standing)
     for key in standing.unsettled:
         job_id, task = key
         view = standing.jobs.get(job_id)
@@ -48,9 +51,9 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
                     frees.append(Store(job_id, view.keep))
                 continue
             partition, tenant = wanted
-            if in_the_way(standing, f"{job_id}/{task}", partition.slices):
+            if scene.leavers.in_the_way(f"{job_id}/{task}", partition.slices):
                 is_new = view.job.warm and not view.preparing and Prepare(job_id) not in prepares
-                if is_new and _is_to_prepare(standing, view):
+                if is_new and scene.is_to_prepare(view):
                     prepares.append(Prepare(job_id))
             elif not view.preparing:
                 to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
@@ -60,7 +63,7 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
         if tenancy.doing is not _NOTHING:
             settled.append(key)  # Its end will be compared with the plan of that time.
             continue
-        _go_on(standing, view, tenancy, wanted, frees, takes, settled, stuck)
+        _go_on(scene, view, tenancy, wanted, frees, takes, settled, stuck)
     if len(stuck) > 1 and (knot := _knot(stuck)):
         # They wait for each other: one steps aside, and comes back when it can.
         job_id, _, task = knot.partition("/")
@@ -77,8 +80,49 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
     return prepares + frees + takes, settled
 
 
+class _Scene:
+    """What a diff asks about again and again, looked up once."""
+
+    __slots__ = ("_heirs", "leavers", "standing")
+
+    def __init__(self, standing: Standing) -> None:
+        self.standing = standing
+        self.leavers = Leavers(standing)
+        self._heirs: list[tuple[str, tuple[Slice, ...]]] | None = None  # jobs that are to prepare, and what for
+
+    def heirs_are_preparing(self, view: JobView, task: str) -> bool:
+        """True while someone who is promised what this tenant gives up still prepares: it works on until then."""
+        if self._heirs is None:
+            self._heirs = list(self._preparing())
+        if not self._heirs:
+            return False
+        left = self.standing.leaving.get(f"{view.job.id}/{task}")
+        if left is None:
+            return False
+        return any(heir != view.job.id and _touch(left, slices) for heir, slices in self._heirs)
+
+    def _preparing(self) -> Iterator[tuple[str, tuple[Slice, ...]]]:
+        for job_id, task in self.standing.unsettled:
+            heir = self.standing.jobs.get(job_id)
+            if heir is not None and heir.job.warm and self.is_to_prepare(heir):
+                wanted = _wanted(self.standing, heir, task)
+                if wanted is not None:
+                    yield job_id, wanted[0].slices
+
+    def is_to_prepare(self, view: JobView) -> bool:
+        """Does a warm job prepare before it starts? Not if one of its tasks is there, or can start now: it starts."""
+        if not view.job.warm or view.prepared or view.tenancies:
+            return False
+        if view.job.tasks is None or view.preparing:
+            return True
+        standing = self.standing
+        tasks = [task for job_id, task in standing.unsettled if job_id == view.job.id]
+        places = [(task, wanted[0].slices) for task in tasks if (wanted := _wanted(standing, view, task)) is not None]
+        return all(self.leavers.in_the_way(f"{view.job.id}/{task}", slices) for task, slices in places)
+
+
 def _go_on(
-    standing: Standing,
+    scene: _Scene,
     view: JobView,
     tenancy: Tenancy,
     wanted: tuple[Partition, Tenant] | None,
@@ -91,7 +135,7 @@ def _go_on(
     job_id, task, held = view.job.id, tenancy.task, tenancy.holding
     assert held is not None
     if wanted is None:
-        if not _heirs_are_preparing(standing, view, task):
+        if not scene.heirs_are_preparing(view, task):
             frees.append(Pause(job_id, task, view.keep, held.boundary))
         return
     partition, tenant = wanted
@@ -99,10 +143,10 @@ def _go_on(
     if same_place and tenant.replicas == held.replicas and tenant.boundary == held.boundary:
         settled.append((job_id, task))
         return
-    if _heirs_are_preparing(standing, view, task):
+    if scene.heirs_are_preparing(view, task):
         return
     has = held.slices if partition.id == held.partition else ()
-    if others := in_the_way(standing, f"{job_id}/{task}", partition.slices, has):
+    if others := scene.leavers.in_the_way(f"{job_id}/{task}", partition.slices, has):
         stuck[f"{job_id}/{task}"] = others
         return
     to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
@@ -138,38 +182,6 @@ def _wanted(standing: Standing, view: JobView, task: str) -> tuple[Partition, Te
             if tenant.job == job_id and tenant.task == task:
                 return partition, tenant
     return None
-
-
-def _heirs_are_preparing(standing: Standing, view: JobView, task: str) -> bool:
-    """True while someone who is promised what this tenant gives up still prepares: it works on until then."""
-    jobs = standing.jobs
-    for job_id, _task in standing.unsettled:
-        if (heir := jobs.get(job_id)) is not None and heir.job.warm:
-            break
-    else:
-        return False
-    left = standing.leaving.get(f"{view.job.id}/{task}")
-    if left is None:
-        return False
-    for job_id, heir_task in standing.unsettled:
-        heir = standing.jobs.get(job_id)
-        if heir is None or job_id == view.job.id or not _is_to_prepare(standing, heir):
-            continue
-        wanted = _wanted(standing, heir, heir_task)
-        if wanted is not None and _touch(left, wanted[0].slices):
-            return True
-    return False
-
-
-def _is_to_prepare(standing: Standing, view: JobView) -> bool:
-    """Does a warm job prepare before it starts? Not if one of its tasks is there, or can start now: that is a start."""
-    if not view.job.warm or view.prepared or view.tenancies:
-        return False
-    if view.job.tasks is None or view.preparing:
-        return True
-    tasks = [task for job_id, task in standing.unsettled if job_id == view.job.id]
-    places = [(task, wanted[0].slices) for task in tasks if (wanted := _wanted(standing, view, task)) is not None]
-    return all(in_the_way(standing, f"{view.job.id}/{task}", slices) for task, slices in places)
 
 
 def _touch(some: tuple[Slice, ...], others: tuple[Slice, ...]) -> bool:

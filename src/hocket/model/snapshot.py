@@ -119,13 +119,14 @@ class Snapshot(Struct, frozen=True):
     def promised(self) -> dict[str, tuple[str, ...]]:
         """Changes under way: partition → the tenants ("job/task") that still hold some of its resources."""
         found: dict[str, tuple[str, ...]] = {}
+        leavers = Leavers(self)
         for job, task in self.unsettled:
             view = self.jobs.get(job)
             for pid in view.partitions if view is not None else ():
                 partition = self.partitions[pid]
                 if not any(t.job == job and t.task == task for t in partition.tenants):
                     continue
-                if held_by := in_the_way(self, f"{job}/{task}", partition.slices):
+                if held_by := leavers.in_the_way(f"{job}/{task}", partition.slices):
                     found[pid] = held_by
         return found
 
@@ -145,48 +146,59 @@ class Standing(Protocol):
     def capacity(self) -> Capacity: ...
 
 
-def in_the_way(standing: Standing, me: str, slices: tuple[Slice, ...], held: tuple[Slice, ...] = ()) -> tuple[str, ...]:
-    """The tenants ("job/task") that are leaving and still hold what tenant `me` needs, beside what it has already.
+class Leavers:
+    """The tenants that are leaving, and what each still holds, by node; as they stand when they are first asked for."""
 
-    GPUs are told apart by name. Of other resources a node may have enough beside those who leave.
-    """
-    leaving = standing.leaving.data()
-    if not leaving:
-        return ()
-    found: dict[str, None] = {}
-    by_node = {wanted.node: wanted.gpus for wanted in slices}
-    for who, parts in leaving.items():
-        for part in parts:
-            gpus = by_node.get(part.node)
-            if gpus and who != me and (gpus is part.gpus or gpu_mask(gpus) & gpu_mask(part.gpus)):
-                found[who] = None
-    for wanted in slices:
-        if wanted.cores or wanted.mem_mib or wanted.net_mbps:
-            found |= dict.fromkeys(_beside(standing, leaving, me, wanted, held))
-    return tuple(found) if len(found) < 2 else tuple(sorted(found))
+    __slots__ = ("_by_node", "_standing")
 
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+        self._by_node: dict[str, list[tuple[str, Slice]]] | None = None
 
-def _beside(
-    standing: Standing, leaving: dict[str, tuple[Slice, ...]], me: str, wanted: Slice, held: tuple[Slice, ...]
-) -> set[str]:
-    """Those leaving a node without whom it has not enough of what comes in amounts."""
-    cores = mem_mib = net_mbps = 0.0
-    others = set()
-    for who, parts in leaving.items():
-        for part in parts:
-            if part.node == wanted.node and who != me:
+    def in_the_way(self, me: str, slices: tuple[Slice, ...], held: tuple[Slice, ...] = ()) -> tuple[str, ...]:
+        """Those ("job/task") that still hold what tenant `me` needs, beside what it has already.
+
+        GPUs are told apart by name. Of other resources a node may have enough beside those who leave.
+        """
+        by_node = self._by_node
+        if by_node is None:
+            by_node = self._by_node = {}
+            for who, parts in self._standing.leaving.data().items():
+                for part in parts:
+                    by_node.setdefault(part.node, []).append((who, part))
+        if not by_node:
+            return ()
+        found: dict[str, None] = {}
+        for wanted in slices:
+            there = by_node.get(wanted.node)
+            if there is None:
+                continue
+            gpus = wanted.gpus
+            for who, part in there:
+                if gpus and who != me and (gpus is part.gpus or gpu_mask(gpus) & gpu_mask(part.gpus)):
+                    found[who] = None
+            if wanted.cores or wanted.mem_mib or wanted.net_mbps:
+                found |= dict.fromkeys(self._beside(there, me, wanted, held))
+        return tuple(found) if len(found) < 2 else tuple(sorted(found))
+
+    def _beside(self, there: list[tuple[str, Slice]], me: str, wanted: Slice, held: tuple[Slice, ...]) -> Iterable[str]:
+        """Those leaving a node without whom it has not enough of what comes in amounts."""
+        cores = mem_mib = net_mbps = 0.0
+        others = set()
+        for who, part in there:
+            if who != me:
                 cores += part.cores
                 mem_mib += part.mem_mib
                 net_mbps += part.net_mbps
                 others.add(who)
-    has = next((part for part in held if part.node == wanted.node), _NOTHING)
-    free = standing.capacity[wanted.node]
-    short = (
-        (wanted.cores > has.cores and cores > free.cores)
-        or (wanted.mem_mib > has.mem_mib and mem_mib > free.mem_mib)
-        or (wanted.net_mbps > has.net_mbps and net_mbps > free.net_mbps)
-    )
-    return others if short else set()
+        has = next((part for part in held if part.node == wanted.node), _NOTHING)
+        free = self._standing.capacity[wanted.node]
+        short = (
+            (wanted.cores > has.cores and cores > free.cores)
+            or (wanted.mem_mib > has.mem_mib and mem_mib > free.mem_mib)
+            or (wanted.net_mbps > has.net_mbps and net_mbps > free.net_mbps)
+        )
+        return others if short else ()
 
 
 def demand_of(job: Job, task: str) -> Demand:
