@@ -1,20 +1,25 @@
 """EASY backfilling."""
 
 from collections.abc import Iterator
-from heapq import merge
+from heapq import heappop, heappush, merge
 from math import inf
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from hocket.model.capacity import Capacity, shape_of
+from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Slice, gpu_ids
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.believed import depends_on_place, end_s, left_s, pace_in, watch, watch_again
+from hocket.policies.brief import Brief
 from hocket.policies.draft import Draft
 from hocket.policies.registry import Params, policy
+from hocket.policies.spare import taken_out
+
+_FEW = 200  # jobs of a shape that are put in line one by one
+_ROUNDING_S = 1e-3
 
 
 class Backfill(Params, frozen=True):
@@ -45,13 +50,19 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     it can start soonest. A later job starts if it is believed to be done by then, or fits beside the reservation. A
     job without a belief counts as endless. Jobs that outlive a belief are believed to need as long again.
     """
+    with taken_out((Brief, snapshot.capacity.layout), Brief) as brief:
+        return _decide(snapshot, params, brief)
+
+
+def _decide(snapshot: Snapshot, params: Backfill, brief: Brief) -> Plan:
     draft, now_s = Draft(snapshot), snapshot.now_s
     watch_again(draft)
     head: JobView | None = None
     reservation: Reservation | None = None
     started: list[tuple[float, str]] = []  # by this draft: (believed end, job)
     passed_over = 0
-    for view in draft.candidates():
+    line = _Line(draft, brief)
+    for view in line:
         if params.depth and passed_over == params.depth:
             break
         if head is None:
@@ -61,7 +72,7 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
                 head = view
             continue
         if draft.capacity.place(view.job, view.job.sizes[0]) is None:
-            draft.pass_over(view)
+            line.close(view)
             passed_over += 1
             continue
         if reservation is None:  # Not before it is asked for: mostly nothing is free anyway.
@@ -77,9 +88,62 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
                 break
         else:
             passed_over += 1
+            shape = shape_of(view.job)
+            if not params.depth and all((shape, size) in reservation.crowded for size in view.job.sizes):
+                line.only_brief(view, reservation.at_s - now_s)
     if head is not None:
         draft.reasons["*"] = f"waits: '{head.job.id}' is first in line and must not be delayed"
     return draft.plan(Wake(freed_gpus=1 if head is not None or draft.over_quota else None, epoch=False))
+
+
+class _Line:
+    """Waiting jobs in the order of submission."""
+
+    def __init__(self, draft: Draft, brief: Brief) -> None:
+        self._draft = draft
+        self._brief = brief
+        self._followed = False
+        self._asked: set[Shape] = set()  # for those that are brief
+        self._closed: set[Shape] = set()
+        self._short: list[tuple[int, JobView]] = []  # of shapes that only some are left of; a heap
+
+    def __iter__(self) -> Iterator[JobView]:
+        others, short = self._draft.candidates(), self._short
+        view = next(others, None)
+        while view is not None or short:
+            if short and (view is None or short[0][0] < view.number):
+                brief = heappop(short)[1]
+                if shape_of(brief.job) not in self._closed and self._draft.admits(brief):
+                    yield brief
+            elif view is not None:
+                yield view
+                view = next(others, None)
+
+    def close(self, view: JobView) -> None:
+        """Leave the job waiting, and all others of its shape."""
+        self._draft.pass_over(view)
+        self._closed.add(shape_of(view.job))
+
+    def only_brief(self, view: JobView, within_s: float) -> None:
+        """Leave the job waiting, and of those behind it of its shape all that need longer than that, if they are many.
+
+        To find them one by one would take as long as the line is.
+        """
+        shape = shape_of(view.job)
+        if shape in self._asked:
+            return
+        self._asked.add(shape)
+        if not self._followed:
+            self._brief.follow(self._draft.snapshot)
+            self._followed = True
+        found = self._brief.within(shape, within_s + _ROUNDING_S, _FEW)
+        if found is None:
+            return
+        self._draft.pass_over(view)
+        jobs = self._draft.snapshot.jobs.data()
+        for _needs_s, number, job_id in found:
+            if number > view.number:
+                heappush(self._short, (number, jobs[job_id]))
 
 
 def _switch_s(view: JobView) -> float:

@@ -1,12 +1,19 @@
 """EASY backfilling: later jobs start early, and never delay the first in line."""
 
+from random import Random
+
+import pytest
 from msgspec.structs import replace
 
+from hocket.executors.simulated import simulate
 from hocket.model.action import Start
 from hocket.model.curve import Beliefs, Estimate
 from hocket.model.event import JobSubmitted
+from hocket.model.job import Owner
+from hocket.model.plan import Plan
 from hocket.model.resources import Node
-from hocket.policies import find
+from hocket.policies import backfill, find
+from hocket.policies.spare import forget
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness, simulated
 
@@ -113,3 +120,28 @@ def test_replicas_on_several_nodes_count_as_slow_as_they_are():
     assert started(together) == ["a", "b", "c"]
     apart = line(*events, JobSubmitted(2, job("c", 2), Beliefs(Estimate(90), 2, spread=0.5)), nodes="2x4")
     assert started(apart) == ["a", "b"]
+
+
+@pytest.mark.parametrize("few", [0, 3, 1_000_000])
+def test_whoever_is_brief_is_found_whether_looked_for_one_by_one_or_not(monkeypatch: pytest.MonkeyPatch, few: int):
+    """A long line with jobs of many sorts, so many that looking for the brief ones alone makes a difference."""
+    dice = Random(7)
+    sizes = [(1,), (1,), (2,), (1, 2), (4,)]
+    jobs = [
+        submission(
+            job(f"j{i}", *dice.choice(sizes), owner=dice.choice(("ana", "bob"))), i * 5.0, dice.lognormvariate(5, 1.5)
+        )
+        for i in range(300)
+    ]
+    work = workload(*jobs, owners=[Owner("bob", max_gpus=6)])
+
+    def plans() -> list[Plan | None]:
+        return [cycle.plan for cycle in simulate(work, cluster("2x4"), find("backfill").bound(), noise=0.3).journal]
+
+    monkeypatch.setattr(backfill, "_FEW", -1)  # None is ever looked for by what it needs.
+    one_by_one = plans()
+    assert sum("before" in reason for plan in one_by_one if plan for reason in plan.reasons.values()) > 20
+    monkeypatch.setattr(backfill, "_FEW", few)
+    assert plans() == one_by_one
+    forget()
+    assert plans() == one_by_one
