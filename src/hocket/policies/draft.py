@@ -77,6 +77,11 @@ class Draft:
         return started
 
     @property
+    def touched(self) -> Iterable[str]:
+        """The partitions that the draft adds, changes or drops."""
+        return (*self._put, *self._drop)
+
+    @property
     def paused(self) -> int:
         """How many partitions the draft drops: their jobs wait from now on."""
         return len(self._drop)

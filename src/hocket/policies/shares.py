@@ -16,6 +16,7 @@ from hocket.model.snapshot import NO_USE, Snapshot
 from hocket.model.versioned import Entry
 from hocket.model.view import JobView
 from hocket.policies.draft import Draft
+from hocket.policies.holdings import held_by
 
 Totals = tuple[float, float, float, float]  # GPUs, cores, MiB, Mbps; a resource of 0 does not count
 
@@ -178,26 +179,45 @@ def richer(draft: Draft, shares: Shares, view: JobView) -> Iterator[JobView]:
     mine, snapshot = shares.level(view.job.owner), draft.snapshot
     missing = view.job.sizes[0] * view.job.demand.gpus - draft.free_gpus
 
-    def last_to_go(victim: JobView) -> tuple[bool, int, int]:
-        gpus = draft.gpus_of(victim)
-        return gpus >= missing, -gpus if gpus >= missing else gpus, victim.number
-
     line = [(-level, owner) for owner in snapshot.usage if (level := shares.level(owner)) > mine]
     heapify(line)
-    jobs: dict[str, list[JobView]] = {}
+    jobs: dict[str, Iterator[JobView]] = {}
+    changed = _owners_of_changed(draft)
     while line:
         _level, owner = heappop(line)
         if owner not in jobs:
-            jobs[owner] = sorted((snapshot.jobs[e[-1]] for e in placed_of(snapshot, owner)), key=last_to_go)
-        left = jobs[owner]
-        while left:
-            victim = left.pop()
+            jobs[owner] = _first_to_go(draft, owner, missing, owner in changed)
+        for victim in jobs[owner]:
             size = draft.size_of(victim)
             if size and shares.level_with(victim.job, -size) > mine:
                 shares.add(victim.job, -size)
                 yield victim
                 heappush(line, (-shares.level(owner), owner))
                 break
+
+
+def _owners_of_changed(draft: Draft) -> set[str]:
+    """Whose placed jobs the draft gives something else, or nothing."""
+    present, jobs = draft.snapshot.partitions.data(), draft.snapshot.jobs.data()
+    return {jobs[t.job].job.owner for pid in draft.touched if pid in present for t in present[pid].tenants}
+
+
+def _first_to_go(draft: Draft, owner: str, missing: int, is_changed: bool) -> Iterator[JobView]:
+    """An owner's placed jobs: the smallest that alone has what is missing, …, the largest that has not, …."""
+    snapshot = draft.snapshot
+    known = None if is_changed else held_by(snapshot, owner)
+    if known is None:
+        views = [snapshot.jobs[entry[-1]] for entry in placed_of(snapshot, owner)]
+        known = sorted((draft.gpus_of(view), view.number, view.job.id) for view in views)
+    enough = bisect_left(known, (missing,))
+    at = enough
+    while at < len(known):  # Of those that have as many, the last submitted goes first.
+        end = bisect_left(known, (known[at][0] + 1,), at)
+        for i in range(end - 1, at - 1, -1):
+            yield snapshot.jobs[known[i][-1]]
+        at = end
+    for i in range(enough - 1, -1, -1):
+        yield snapshot.jobs[known[i][-1]]
 
 
 def displace_richer(
