@@ -72,10 +72,10 @@ class SavedState(Struct, frozen=True):
 
 class _Sealed(Struct, frozen=True, array_like=True):
     form: int  # which code can read the state
-    policy: str
+    policy: str  # with which the journal began
     params: bytes
     state: msgspec.Raw
-    followed: PolicySet | None = None  # if it is not that of the journal's beginning
+    followed: PolicySet | None = None  # since, if another was set
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -115,27 +115,27 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         controller.refused_plans,
         controller._judged_s,
     )
-    raw, now = msgspec.Raw(_ENCODER.encode(saved)), controller.followed
-    if now is not None and controller.bind is not None:
-        policy = controller.bind(now.policy, now.params)
-    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), raw, now))
+    raw = msgspec.Raw(_ENCODER.encode(saved))
+    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), raw, controller.followed))
 
 
 def decode(data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None = None) -> Controller:
     """The controller as it was; it began with this policy. Raises UnreadableState."""
     try:
         sealed = _SEALED.decode(data)
-        if sealed.followed is not None and bind is not None:
-            policy = bind(sealed.followed.policy, sealed.followed.params)
         if sealed.form != _form():
             raise UnreadableState("it was saved by another version of hocket")
         if (sealed.policy, sealed.params) != (policy.policy.name, _params(policy)):
-            raise UnreadableState(f"it was saved under policy '{sealed.policy}', or with other parameters")
+            raise UnreadableState(f"its journal was begun under policy '{sealed.policy}', or with other parameters")
+        if (now := sealed.followed) is not None:
+            if bind is None:
+                raise UnreadableState(f"it was saved under policy '{now.policy}'")
+            policy = bind(now.policy, now.params)
         saved = _STATE.decode(sealed.state)
     except (msgspec.MsgspecError, UnknownPolicy, PolicyError) as error:
         raise UnreadableState(one_line(error)) from error
     controller = Controller(_snapshot(saved), policy.decide, policy.order, journal, **policy.needs, bind=bind)
-    controller.followed = sealed.followed
+    controller.followed = now
     state = controller.state
     state.shifting, state.shift_s, state.followers = saved.shifting, saved.shift_s, saved.followers
     controller._timers, controller._judged_s = saved.timers, saved.judged_s

@@ -1,7 +1,7 @@
 """EASY backfilling."""
 
 from collections.abc import Iterator
-from heapq import heappop, heappush, merge
+from heapq import merge
 from math import inf
 from typing import Annotated
 
@@ -50,19 +50,14 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     it can start soonest. A later job starts if it is believed to be done by then, or fits beside the reservation. A
     job without a belief counts as endless. Jobs that outlive a belief are believed to need as long again.
     """
-    with taken_out((Brief, snapshot.capacity.layout), Brief) as brief:
-        return _decide(snapshot, params, brief)
-
-
-def _decide(snapshot: Snapshot, params: Backfill, brief: Brief) -> Plan:
     draft, now_s = Draft(snapshot), snapshot.now_s
     watch_again(draft)
     head: JobView | None = None
     reservation: Reservation | None = None
     started: list[tuple[float, str]] = []  # by this draft: (believed end, job)
     passed_over = 0
-    line = _Line(draft, brief)
-    for view in line:
+    thinned: set[Shape] = set()  # of which only those are looked at that are brief, unless they are many
+    for view in draft.in_line(draft.candidates(), lambda v: v.rank):
         if params.depth and passed_over == params.depth:
             break
         if head is None:
@@ -72,7 +67,7 @@ def _decide(snapshot: Snapshot, params: Backfill, brief: Brief) -> Plan:
                 head = view
             continue
         if draft.capacity.place(view.job, view.job.sizes[0]) is None:
-            line.close(view)
+            draft.pass_over(view)
             passed_over += 1
             continue
         if reservation is None:  # Not before it is asked for: mostly nothing is free anyway.
@@ -89,61 +84,30 @@ def _decide(snapshot: Snapshot, params: Backfill, brief: Brief) -> Plan:
         else:
             passed_over += 1
             shape = shape_of(view.job)
-            if not params.depth and all((shape, size) in reservation.crowded for size in view.job.sizes):
-                line.only_brief(view, reservation.at_s - now_s)
+            if params.depth or shape in thinned:
+                continue
+            if all((shape, size) in reservation.crowded for size in view.job.sizes):
+                thinned.add(shape)
+                _only_brief(draft, view, reservation.at_s - now_s)
     if head is not None:
         draft.reasons["*"] = f"waits: '{head.job.id}' is first in line and must not be delayed"
     return draft.plan(Wake(freed_gpus=1 if head is not None or draft.over_quota else None, epoch=False))
 
 
-class _Line:
-    """Waiting jobs in the order of submission."""
+def _only_brief(draft: Draft, view: JobView, within_s: float) -> None:
+    """Of those behind a job, and of its shape, let only those stand in line that need no longer than that.
 
-    def __init__(self, draft: Draft, brief: Brief) -> None:
-        self._draft = draft
-        self._brief = brief
-        self._followed = False
-        self._asked: set[Shape] = set()  # for those that are brief
-        self._closed: set[Shape] = set()
-        self._short: list[tuple[int, JobView]] = []  # of shapes that only some are left of; a heap
-
-    def __iter__(self) -> Iterator[JobView]:
-        others, short = self._draft.candidates(), self._short
-        view = next(others, None)
-        while view is not None or short:
-            if short and (view is None or short[0][0] < view.number):
-                brief = heappop(short)[1]
-                if shape_of(brief.job) not in self._closed and self._draft.admits(brief):
-                    yield brief
-            elif view is not None:
-                yield view
-                view = next(others, None)
-
-    def close(self, view: JobView) -> None:
-        """Leave the job waiting, and all others of its shape."""
-        self._draft.pass_over(view)
-        self._closed.add(shape_of(view.job))
-
-    def only_brief(self, view: JobView, within_s: float) -> None:
-        """Leave the job waiting, and of those behind it of its shape all that need longer than that, if they are many.
-
-        To find them one by one would take as long as the line is.
-        """
-        shape = shape_of(view.job)
-        if shape in self._asked:
-            return
-        self._asked.add(shape)
-        if not self._followed:
-            self._brief.follow(self._draft.snapshot)
-            self._followed = True
-        found = self._brief.within(shape, within_s + _ROUNDING_S, _FEW)
-        if found is None:
-            return
-        self._draft.pass_over(view)
-        jobs = self._draft.snapshot.jobs.data()
+    To find them one by one would take as long as the line is; so would it to put them there, if they are many.
+    """
+    snapshot = draft.snapshot
+    with taken_out((Brief, snapshot.capacity.layout), Brief) as brief:
+        brief.follow(snapshot)
+        found = brief.within(shape_of(view.job), within_s + _ROUNDING_S, _FEW)
+    if found is not None:
+        draft.pass_over(view)
         for _needs_s, number, job_id in found:
             if number > view.number:
-                heappush(self._short, (number, jobs[job_id]))
+                draft.stand_back(snapshot.jobs[job_id])
 
 
 def _switch_s(view: JobView) -> float:

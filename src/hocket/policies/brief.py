@@ -31,6 +31,8 @@ class Brief:
     def follow(self, snapshot: Snapshot) -> None:
         """Be the order of this snapshot's waiting jobs."""
         jobs = snapshot.jobs
+        if jobs is self._jobs:
+            return
         changed: Iterable[str] | None = jobs.changed_since(self._jobs) if self._jobs is not None else None
         self._jobs, views = jobs, jobs.data()
         if changed is None:
