@@ -84,7 +84,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--reasons", action="store_true", help="the words of the reasons count too")
     parser.add_argument("--policies", nargs="+", metavar="NAME", help="only these")
     chosen = parser.parse_args(arguments)
-    policies = chosen.policies or sorted(_printed("policies", "--json"))
+    policies = chosen.policies or [entry["name"] for entry in _printed("policies", "--json")["policies"]]
     found = digests(policies, chosen.reasons)
     if chosen.save is not None:
         chosen.save.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
