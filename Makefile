@@ -10,11 +10,11 @@ STAMP := $(VENV)/.installed
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml reproductions/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hocket needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@$(BIN)/python -m compileall -q src  # as pip does with all that it copies; some machines let no run write bytecode
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e reproductions
+	@$(BIN)/python -m compileall -q src reproductions/src  # as pip does with all that it copies; some machines let no run write bytecode
 	@touch $(STAMP)
 
 setup: $(STAMP) ## create .venv with .venv/bin/hocket
@@ -26,8 +26,8 @@ test: $(STAMP) ## run every test
 	$(BIN)/python -m pytest -n auto
 
 check: $(STAMP) ## lint, and type-check the pure layers strictly
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src reproductions tests benchmarks
+	$(BIN)/ruff format --check src reproductions tests benchmarks
 	$(BIN)/mypy
 
 bench: $(STAMP) ## benchmarks, ratios side by side (HOCKET_DATA=folder with real traces)

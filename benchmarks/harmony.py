@@ -28,9 +28,9 @@ from hocket.model.resources import Demand, Node
 from hocket.model.view import Costs
 from hocket.policies import find
 from hocket.reports.account import account
-from hocket.reproductions.harmony import many, quality, scheduling
-from hocket.reproductions.harmony_result import standing_still
 from hocket.workloads.truth import Submission, Truth, Workload
+from hocket_reproductions.harmony.measurements import many, quality, scheduling
+from hocket_reproductions.harmony.run_result import standing_still
 
 _SCALES = ((80, 100), (1_000, 1_000), (8_000, 10_000), (64_000, 64_000))
 

@@ -23,9 +23,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from hocket.pack import Pack, Training
-from hocket.runtimes.packing.measuring.setups import images
-from hocket.runtimes.packing.measuring.stepping import endless, settled
-from hocket.runtimes.packing.networks import NETWORKS, mlp3, small_cnn
+from hocket_reproductions.pack.measurements import endless, settled
+from hocket_reproductions.pack.networks import NETWORKS, mlp3, small_cnn
+from hocket_reproductions.pack.setups import images
 
 # -- CPU ----------------------------------------------------------------------------------------------------
 

@@ -17,11 +17,10 @@ from typing import Any
 
 import torch
 
-from hocket.runtimes.packing.measuring.memory_peaks import peak
-from hocket.runtimes.packing.measuring.processes import separately, service
-from hocket.runtimes.packing.measuring.setups import Setup
-from hocket.runtimes.packing.measuring.stepping import clock, in_turn_s, packed
-from hocket.runtimes.packing.networks import NETWORKS
+from hocket_reproductions.pack.measurements import clock, in_turn_s, packed, peak
+from hocket_reproductions.pack.networks import NETWORKS
+from hocket_reproductions.pack.separate_processes import separately, service
+from hocket_reproductions.pack.setups import Setup
 
 PAPERS = ("mobilenet-v2", "resnet-50", "densenet-121", "mlp-3")  # those whose goals are open first
 PARTS = ("sweeps", "exact", "agreement", "steps", "processes", "memory")  # by worth; the first three need Hocket
@@ -118,7 +117,7 @@ def tasks(parts: list[str], wanted: Wanted) -> Iterator[Task]:
 
 def sweeps(wanted: Wanted) -> Iterator[Task]:
     """Hyperband over Table 2.3's space, unpacked and eager against packed: whole studies."""
-    from hocket.reproductions.pack_sweep import UNITS
+    from hocket_reproductions.pack.cases import UNITS
 
     for name in (m for m in PAPERS if m in wanted.models):
         for policy in ("pack_gain", "pack_none"):
@@ -183,7 +182,7 @@ def _swept(
     wanted: Wanted, name: str, policy: str, until: float, *, small: bool = False, exact: bool = False, seed: int = 0
 ) -> dict[str, Any]:
     """One sweep; a small one keeps no journal."""
-    from hocket.reproductions.pack_sweep import study_of, swept
+    from hocket_reproductions.pack.cases import study_of, swept
 
     sizes = {"unit": 4, "resource": 9} if small else {"unit": wanted.unit, "resource": wanted.resource}
     if small and wanted.tiny:

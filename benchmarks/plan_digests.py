@@ -1,7 +1,7 @@
 """`python -m benchmarks.plan_digests --save FILE | --against FILE [--reasons]`: has any decision changed?
 
-Every policy decides on every workload below, through `hocket simulate --journal`. Two trees whose digests agree made the
-same plans at the same moments, whatever was renamed or rearranged between them. Reasons are words for people: they
+Every policy decides on every workload below, through `hocket simulate --journal`. Two trees whose digests agree made
+the same plans at the same moments, whatever was renamed or rearranged between them. Reasons are words for people: they
 count only with `--reasons`.
 """
 

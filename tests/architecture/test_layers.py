@@ -36,11 +36,10 @@ HEAVY = {
     "duckdb": ("runtimes/query",),
     "highspy": ("policies",),
     "kubernetes": ("executors/kubernetes",),
-    "matplotlib": ("reports", "reproductions"),
+    "matplotlib": ("reports",),
     "numba": ("policies", "estimators", "executors/simulated"),
     "numpy": (
         "reports",
-        "reproductions",
         "policies",
         "estimators",
         "runtimes",

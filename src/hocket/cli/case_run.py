@@ -7,8 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from hocket.reproductions import Case, find
-from hocket.reproductions.digests import our_sources
-from hocket.reproductions.kept import Made
+from hocket.reproductions.results_file import CaseResult, own_sources
 
 
 class CaseRun(Struct, frozen=True):
@@ -22,11 +21,11 @@ class CaseRun(Struct, frozen=True):
         """As a failure names it."""
         return f"case '{self.case.title}'"
 
-    def carry_out(self, began: Callable[[int], None], progressed: Callable[[int], None]) -> Made:
+    def carry_out(self, began: Callable[[int], None], progressed: Callable[[int], None]) -> CaseResult:
         """Play it. The sources may have changed since the command began: this process says which it runs."""
         from hocket.cli.refusal import refusing
 
         with refusing():
             chosen = find(self.reproduction)
-        sources = our_sources()
-        return Made(chosen.play(self.case, began, progressed), sources)
+        sources = own_sources(chosen)
+        return CaseResult(chosen.run(self.case, began, progressed), sources)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hocket.reproductions import Assumption, Case, Findings, Reproduction, Request
-    from hocket.reproductions.kept import Made
+    from hocket.reproductions.results_file import CaseResult
 
 _OTHERS = "made by other sources of hocket than are here, or do not say by which"
 
@@ -63,7 +63,7 @@ def reproduce(
     from hocket.cli.files import must_be_writable
     from hocket.cli.refusal import refusing
     from hocket.reproductions import find
-    from hocket.reproductions.reproduction import cases_of
+    from hocket.reproductions.results_file import cases_of
 
     if paper is None:
         _list()
@@ -78,8 +78,8 @@ def reproduce(
         cases = cases_of(chosen, request)  # What is wrong with it is said before anything runs.
     made = _made(chosen, cases, folder, resume=resume, workers=workers)
     results = [(case, found.result) for case, found in made]
-    findings = chosen.find(request, results)
-    others = _of_other_sources(found for _case, found in made)
+    findings = chosen.findings(request, results)
+    others = _of_other_sources(chosen, (found for _case, found in made))
     if others:
         remark = f"{others} of {len(made)} results were {_OTHERS}."
         findings = replace(findings, remarks=(*findings.remarks, remark))
@@ -114,19 +114,19 @@ def _request(chosen: Reproduction, seeds: int | None, profiles: Path | None, tra
 
 def _made(
     chosen: Reproduction, cases: Sequence[Case], folder: Path, *, resume: bool, workers: int
-) -> list[tuple[Case, Made]]:
+) -> list[tuple[Case, CaseResult]]:
     """Run what is not known yet, with a bar for each."""
     from hocket.cli.case_run import CaseRun
     from hocket.cli.crew import Begun, Done, Progressed, Report, cores, muster
     from hocket.cli.refusal import refusing
     from hocket.cli.watch import bars
-    from hocket.reproductions.kept import KeptResults
+    from hocket.reproductions.results_file import ResultsFile
 
     with refusing():
-        kept = KeptResults(folder / "results.jsonl", chosen, resume=resume)
+        kept = ResultsFile(folder / "results.jsonl", chosen, resume=resume)
     made = {n: found for n, case in enumerate(cases) if (found := kept.get(case)) is not None}
     missing = [n for n in range(len(cases)) if n not in made]
-    if others := _of_other_sources(made.values()):
+    if others := _of_other_sources(chosen, made.values()):
         typer.echo(f"hocket: {others} of {len(made)} results in {folder} were {_OTHERS}; they are kept", err=True)
     progress = bars(unit="")
     every = progress.add_task(f"{chosen.name}: all runs", total=len(cases), completed=len(cases) - len(missing))
@@ -155,11 +155,11 @@ def _made(
     return [(case, made[n]) for n, case in enumerate(cases)]
 
 
-def _of_other_sources(made: Iterable[Made]) -> int:
+def _of_other_sources(chosen: Reproduction, made: Iterable[CaseResult]) -> int:
     """How many were not made by the sources that this process runs."""
-    from hocket.reproductions.digests import our_sources
+    from hocket.reproductions.results_file import own_sources
 
-    ours = our_sources()  # As they are when this is first asked, before anything is run.
+    ours = own_sources(chosen)  # As they are when this is first asked, before anything is run.
     return sum(found.sources != ours for found in made)
 
 
@@ -168,12 +168,16 @@ def _list() -> None:
     from rich.table import Table
 
     from hocket.cli.console import console
-    from hocket.reproductions import reproductions
+    from hocket.cli.refusal import InputError
+    from hocket.reproductions.reproduction import INSTALL, reproductions
 
+    known = reproductions()
+    if not known:
+        raise InputError(f"no papers are installed; {INSTALL}")
     table = Table(box=SIMPLE_HEAD, header_style="bold")
     for title in ("paper", "what is run", "can use"):
         table.add_column(title, overflow="fold")
-    for r in reproductions().values():
+    for r in known.values():
         table.add_row(f"{r.name}", f"{r.summary} ({r.paper})", ", ".join(f"--{n}: {use}" for n, use in r.takes.items()))
     console().print(table)
 

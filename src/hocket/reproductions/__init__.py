@@ -1,7 +1,17 @@
-"""Papers' evaluations, run again: one module a paper, each with a `REPRODUCTION`. `hocket reproduce` shows them."""
+"""What `hocket reproduce` runs: evaluations of papers, which other packages bring along."""
 
-from hocket.reproductions.registry import UnknownReproduction, find, reproductions
-from hocket.reproductions.reproduction import Assumption, Case, Finding, Findings, Reproduction, Request
+from hocket.reproductions.reproduction import (
+    Assumption,
+    Case,
+    Finding,
+    Findings,
+    Reproduction,
+    Request,
+    Results,
+    UnknownReproduction,
+    find,
+    reproductions,
+)
 
 __all__ = [
     "Assumption",
@@ -10,6 +20,7 @@ __all__ = [
     "Findings",
     "Reproduction",
     "Request",
+    "Results",
     "UnknownReproduction",
     "find",
     "reproductions",

@@ -2,19 +2,22 @@
 
 A reproduction says beforehand what it assumes, runs its cases, each in a process of its own, and sets the paper's
 figures beside ours. Nothing in it is tuned towards the paper: assumptions come from the paper or from measurements.
+Papers are found through the entry-point group `hocket.reproductions`.
 """
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hocket.reports.spread import Spread
-from hocket.reproductions.digests import digest_of_file
 
 
 class Request(Struct, frozen=True):
@@ -66,7 +69,7 @@ class Findings(Struct, frozen=True):
 
 
 Results = Sequence[tuple[Case, Any]]  # every case with what its run gave
-Told = Callable[[int], None]
+Progress = Callable[[int], None]
 
 
 class Reproduction(Struct, frozen=True):
@@ -77,23 +80,59 @@ class Reproduction(Struct, frozen=True):
     summary: str
     assumptions: Callable[[Request], Sequence[Assumption]]
     cases: Callable[[Request], Sequence[Case]]  # in the order in which they are run; raises ValueError on bad input
-    play: Callable[[Case, Told, Told], Any]  # in a worker: told how many steps there are, and how many are done
-    result: Any  # the type of what `play` gives, which msgspec writes to a file and reads back
-    find: Callable[[Request, Results], Findings]
+    run: Callable[
+        [Case, Progress, Progress], Any
+    ]  # in a worker; reports how many steps there are, and how many are done
+    result: Any  # the type of what `run` returns, which msgspec writes to a file and reads back
+    findings: Callable[[Request, Results], Findings]
     draw: Callable[[Request, Results, Path], list[Path]]  # figures like the paper's, into a folder
     seeds: int = 10  # by default
-    one_at_a_time: bool = False  # its cases are measured by the clock, and disturb each other
+    one_at_a_time: bool = False  # its cases measure time, and would disturb each other
     takes: Mapping[str, str] = {}  # of `profiles` and `trace` those it can use, and what for
 
 
-def cases_of(chosen: Reproduction, request: Request) -> list[Case]:
-    """The cases of an evaluation, with what is in the files that they read. Raises ValueError on bad input."""
-    cases = chosen.cases(request)
-    paths = {name: path for name in chosen.takes if (path := getattr(request, name)) is not None}
-    digests = {name: digest_of_file(path) for name, path in paths.items()}
-    return [_with_digests(case, digests) for case in cases]
+# -- which papers there are ---------------------------------------------------------------------------------
+
+GROUP = "hocket.reproductions"
+PACKAGE = "hocket_reproductions"  # the papers of this project, a distribution of their own
+INSTALL = "`pip install 'hocket[reproduce]'` installs them"
 
 
-def _with_digests(case: Case, digests: Mapping[str, str]) -> Case:
-    read = {f"{name}_sha256": digest for name, digest in digests.items() if case.settings.get(name) is not None}
-    return replace(case, rests_on=case.rests_on | read)
+class UnknownReproduction(ValueError):
+    """There is no paper of that name, or no paper at all."""
+
+
+def reproductions() -> dict[str, Reproduction]:
+    """All papers that are installed, by name."""
+    found = [_loaded(entry) for entry in entry_points(group=GROUP)] or _importable()
+    return {r.name: r for r in sorted(found, key=lambda r: r.name)}
+
+
+def _loaded(entry: EntryPoint) -> Reproduction:
+    try:
+        paper: Reproduction = entry.load()
+    except Exception as error:
+        raise UnknownReproduction(f"paper '{entry.name}' ({entry.value}) does not load: {error}") from error
+    return paper
+
+
+def _importable() -> list[Reproduction]:
+    """Those of a checkout that is on the path, but not installed."""
+    try:
+        package = importlib.import_module(PACKAGE)
+    except ModuleNotFoundError:
+        return []
+    names = (f"{PACKAGE}.{module.name}" for module in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(name).REPRODUCTION for name in names]
+
+
+def find(name: str) -> Reproduction:
+    """The paper of that name."""
+    known = reproductions()
+    if not known:
+        raise UnknownReproduction(f"paper '{name}': no papers are installed; {INSTALL}")
+    if name not in known:
+        close = get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"; did you mean '{close[0]}'?" if close else f"; there are {', '.join(known)}"
+        raise UnknownReproduction(f"paper '{name}' is unknown{hint}")
+    return known[name]

@@ -12,8 +12,7 @@ from tests.unit.cli.typed import hocket
 import hocket.reproductions as reproductions
 from hocket.cli import case_run
 from hocket.reproductions import Case, Findings, Reproduction
-from hocket.reproductions.digests import our_sources
-from hocket.reproductions.kept import KeptResults, Made
+from hocket.reproductions.results_file import CaseResult, ResultsFile, own_sources
 
 CASES = [Case("mine", seed) for seed in range(3)]
 PAPER = Reproduction(
@@ -22,9 +21,9 @@ PAPER = Reproduction(
     "what",
     assumptions=lambda _request: (),
     cases=lambda _request: CASES,
-    play=lambda case, _began, _progressed: case.seed,
+    run=lambda case, _began, _progressed: case.seed,
     result=int,
-    find=lambda _request, results: Findings((), (f"{sum(result for _case, result in results)} in all",)),
+    findings=lambda _request, results: Findings((), (f"{sum(result for _case, result in results)} in all",)),
     draw=lambda *_args: [],
 )
 
@@ -37,16 +36,16 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def resumed(folder: Path, *sources: str) -> tuple[Any, dict[str, Any]]:
     """What the command says when it goes on with a result of each case, by these sources."""
-    with KeptResults(folder / "results.jsonl", PAPER, resume=False) as kept:
+    with ResultsFile(folder / "results.jsonl", PAPER, resume=False) as kept:
         for case, made_by in zip(CASES, sources, strict=True):
-            kept.add(case, Made(case.seed, made_by))
+            kept.add(case, CaseResult(case.seed, made_by))
     ran = hocket("reproduce", "paper", "--resume", "--out", str(folder))
     assert ran.exit_code == 0, ran.output
     return ran, json.loads((folder / "findings.json").read_text())
 
 
 def test_results_of_other_sources_are_kept_and_counted(tmp_path: Path) -> None:
-    ran, told = resumed(tmp_path, our_sources(), "others", "")
+    ran, told = resumed(tmp_path, own_sources(PAPER), "others", "")
     (line,) = [line for line in ran.stderr.splitlines() if "sources" in line]
     assert line.startswith("hocket: 2 of 3 results ")
     assert told["of_other_sources"] == 2
@@ -56,7 +55,7 @@ def test_results_of_other_sources_are_kept_and_counted(tmp_path: Path) -> None:
 
 
 def test_of_results_of_these_sources_nothing_is_said(tmp_path: Path) -> None:
-    ran, told = resumed(tmp_path, *[our_sources()] * 3)
+    ran, told = resumed(tmp_path, *[own_sources(PAPER)] * 3)
     assert "sources" not in ran.stderr
     assert told["of_other_sources"] == 0
     assert told["remarks"] == ["3 in all"]
@@ -64,4 +63,4 @@ def test_of_results_of_these_sources_nothing_is_said(tmp_path: Path) -> None:
 
 def test_a_worker_says_with_which_sources_it_played() -> None:
     made = case_run.CaseRun("paper", CASES[2]).carry_out(lambda _n: None, lambda _n: None)
-    assert made == Made(2, our_sources())
+    assert made == CaseResult(2, own_sources(PAPER))

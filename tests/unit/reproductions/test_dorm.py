@@ -8,10 +8,8 @@ from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
 from hocket.reproductions import Case, Request, find
-from hocket.reproductions.dorm import find as find_figures
-from hocket.reproductions.dorm import retold
-from hocket.reproductions.dorm_result import Moment, Played
 from hocket.testing.builders import cluster, job
+from hocket_reproductions.dorm import DormMoment, DormRun, compare_with_paper, retold
 
 NODES = cluster("2x4", cores=8.0, mem_mib=1000.0)
 ONE = job("a", 1, 2, cores=2, mem_mib=100)
@@ -46,7 +44,7 @@ def test_a_refused_plan_changes_nothing():
 
 
 def test_means_are_over_time_from_the_beginning():
-    played = Played((Moment(10.0, 1.0, 0.2, 0, 1, 0), Moment(30.0, 2.0, 0.4, 2, 1, 0)), {}, {}, 0)
+    played = DormRun((DormMoment(10.0, 1.0, 0.2, 0, 1, 0), DormMoment(30.0, 2.0, 0.4, 2, 1, 0)), {}, {}, 0)
     assert played.mean_utilisation(50.0) == pytest.approx((20 * 1 + 20 * 2) / 50)
     assert played.mean_utilisation(20.0) == pytest.approx(10 / 20)
     assert played.most_loss(20.0) == 0.2
@@ -55,12 +53,12 @@ def test_means_are_over_time_from_the_beginning():
 
 
 def run(use, jct_s):
-    return Played((Moment(0.0, use, use, 1, 1, 0),), {"lr-1": jct_s}, {"lr-1": jct_s}, 0)
+    return DormRun((DormMoment(0.0, use, use, 1, 1, 0),), {"lr-1": jct_s}, {"lr-1": jct_s}, 0)
 
 
 def test_figures_are_ratios_to_swarm_and_shortfalls_are_said():
     runs = {"dorm-1": run(2.0, 50.0), "dorm-2": run(2.0, 50.0), "dorm-3": run(0.5, 25.0), "swarm": run(1.0, 100.0)}
-    found = find_figures(Request((0,)), [(Case(label), played) for label, played in runs.items()])
+    found = compare_with_paper(Request((0,)), [(Case(label), played) for label, played in runs.items()])
     ours = {f.what: f.ours.mean for f in found.findings if f.ours is not None}
     assert ours["dorm-1, mean, relative to swarm"] == pytest.approx(2.0)
     assert ours["swarm's, relative to dorm-3's, mean over 24 hours"] == pytest.approx(2.0)
@@ -79,7 +77,7 @@ def test_every_approach_meets_the_same_applications():
 
 
 def test_a_run_of_the_baseline_ends_and_never_adjusts():
-    played = find("dorm").play(Case("swarm", 0, {"profiles": None}), lambda _n: None, lambda _n: None)
+    played = find("dorm").run(Case("swarm", 0, {"profiles": None}), lambda _n: None, lambda _n: None)
     assert played.unfinished == 0
     assert len(played.jct_s) == 50
     assert played.most_adjusted == 0

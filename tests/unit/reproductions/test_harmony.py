@@ -3,9 +3,10 @@ from pathlib import Path
 import pytest
 
 from hocket.reproductions import Request, find
-from hocket.reproductions.harmony import NAIVE_SAMPLES, quality, reloading, scheduling, wrong_phases
-from hocket.reproductions.harmony_result import Moment, Played
 from hocket.workloads.harmony import harmony_workload, settings, subset
+from hocket_reproductions.harmony.evaluation import NAIVE_SAMPLES
+from hocket_reproductions.harmony.measurements import quality, reloading, scheduling, wrong_phases
+from hocket_reproductions.harmony.run_result import HarmonyMoment, HarmonyRun
 
 HARMONY = find("harmony")
 REQUEST = Request((0, 1))
@@ -13,15 +14,17 @@ REQUEST = Request((0, 1))
 
 def played(case):
     if case.label == "measurements":
-        return Played(numbers={"quality_mean": 0.999, "work_s_80": 0.01, "kept_0.05": 0.99})
+        return HarmonyRun(numbers={"quality_mean": 0.999, "work_s_80": 0.01, "kept_0.05": 0.99})
     slow = 2.0 if case.label == "isolated" else 1.0
-    moments = (Moment(0.0, 0.5, 0.4, 10, 3), Moment(100.0, 0.0, 0.0, 0, 0))
-    return Played(100.0 * slow, (50.0 * slow, 70.0 * slow), moments=moments, errors=(0.02, -0.04), groups=((16, 4),))
+    moments = (HarmonyMoment(0.0, 0.5, 0.4, 10, 3), HarmonyMoment(100.0, 0.0, 0.0, 0, 0))
+    return HarmonyRun(
+        100.0 * slow, (50.0 * slow, 70.0 * slow), moments=moments, errors=(0.02, -0.04), groups=((16, 4),)
+    )
 
 
 def test_figures_of_the_paper_stand_beside_ours(tmp_path: Path):
     results = [(case, played(case)) for case in HARMONY.cases(REQUEST)]
-    found = {(f.group, f.what): f for f in HARMONY.find(REQUEST, results).findings}
+    found = {(f.group, f.what): f for f in HARMONY.findings(REQUEST, results).findings}
     ours = found["Figure 10, times faster than isolated", "harmony, makespan"]
     assert ours.paper == "1.60×"
     assert ours.ours is not None

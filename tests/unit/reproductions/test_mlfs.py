@@ -15,12 +15,12 @@ from hocket.policies import find as find_policy
 from hocket.reports.account import account
 from hocket.reports.summary import summarise
 from hocket.reproductions import Case, Request, find
-from hocket.reproductions.mlfs import APPROACHES, JOBS, SCHEDULERS, WITHOUT
-from hocket.reproductions.mlfs_findings import is_better, order
-from hocket.reproductions.mlfs_paper import METRICS, PARTS, RATIOS
-from hocket.reproductions.mlfs_result import Listener, dealt
 from hocket.testing.builders import job
 from hocket.workloads.mlfs import as_whole, mlfs_workload
+from hocket_reproductions.mlfs.evaluation import APPROACHES, JOBS, SCHEDULERS, WITHOUT
+from hocket_reproductions.mlfs.findings import is_better, order
+from hocket_reproductions.mlfs.paper_values import CONTRIBUTIONS, METRICS, RATIOS
+from hocket_reproductions.mlfs.run_result import RunStatistics, dealt
 
 MLFS = find("mlfs")
 PHILLY = "job_idx,submit_s,num_gpus,wall_run_s,vc\n" + "".join(
@@ -46,13 +46,13 @@ def results(trace):
         for label in APPROACHES:
             for jobs in (12, 20):
                 case = Case(label, seed, {"jobs": jobs})
-                found.append((case, MLFS.play(case, silent, silent)))
+                found.append((case, MLFS.run(case, silent, silent)))
     for label in SCHEDULERS:
         case = Case(label, 0, {"trace": trace, "k": 0.5})
-        found.append((case, MLFS.play(case, silent, silent)))
+        found.append((case, MLFS.run(case, silent, silent)))
     for label in ("mlf_h", "las"):
         case = Case(label, 0, {"trace": trace, "k": 2.0})
-        found.append((case, MLFS.play(case, silent, silent)))
+        found.append((case, MLFS.run(case, silent, silent)))
     return found
 
 
@@ -98,7 +98,7 @@ def test_the_listener_hears_what_the_account_of_the_journal_says(label):
         workload = replace(workload, submissions=tuple(map(as_whole, workload.submissions)))
     policy = find_policy(approach.policy).bound(approach.params)
     header = Header(policy.policy.name, policy.settings, workload.nodes, 3, workload.name)
-    journal, listener = MemoryJournal(header), Listener(header, graphs, uses)
+    journal, listener = MemoryJournal(header), RunStatistics(header, graphs, uses)
     simulate(workload, workload.nodes, policy, seed=3, beliefs=BeliefMode("noisy", 0.11), journal=journal)
     for cycle in journal:
         listener.append(cycle)
@@ -128,7 +128,7 @@ def on(gpu, *tenants):
 
 
 def heard(*cycles, use=1.0):
-    listener = Listener(Header("mlf_h"), {"j": GRAPH, "k": GRAPH}, {"j": use, "k": use})
+    listener = RunStatistics(Header("mlf_h"), {"j": GRAPH, "k": GRAPH}, {"j": use, "k": use})
     for cycle in cycles:
         listener.append(cycle)
     return listener.played()
@@ -196,17 +196,17 @@ def test_all_jobs_end_and_only_load_control_stops_any(results):
 
 def test_the_same_case_gives_the_same_result_but_for_times(results):
     case, played = results[0]
-    again = MLFS.play(case, silent, silent)
+    again = MLFS.run(case, silent, silent)
     same = {"decision_ms": 0.0, "cpu_s": 0.0, "peak_mib": 0.0}
     assert replace(again, **same) == replace(played, **same)
 
 
 def test_every_figure_of_the_paper_has_one_of_ours(results, trace):
-    found = MLFS.find(Request((0, 1), trace=trace), results)
+    found = MLFS.findings(Request((0, 1), trace=trace), results)
     groups = {f.group.split(",")[0].split("(")[0] for f in found.findings}
     assert {"Figure 4", "Figure 5", "Figure 6", "Figure 7", "Figure 8", "Figure 9"} <= groups
     said = {f.what: f for f in found.findings}
-    assert all(part.what in said for part in PARTS)
+    assert all(part.what in said for part in CONTRIBUTIONS)
     assert all(f"{r.ours} against {r.other}, {r.metric}" in said for r in RATIOS)
     for metric in METRICS:
         assert said[metric.name].remark.startswith("ours: ")
@@ -216,7 +216,7 @@ def test_every_figure_of_the_paper_has_one_of_ours(results, trace):
 
 
 def test_beside_the_trace_stands_what_the_paper_simulated(results, trace):
-    found = MLFS.find(Request((0, 1), trace=trace), results).findings
+    found = MLFS.findings(Request((0, 1), trace=trace), results).findings
     for where, field in (("80 GPUs", "paper"), ("the trace", "simulated")):
         said = {f.what: f for f in found if f.group.startswith(f"How much more or less, {where}, ")}
         assert len(said) == len(RATIOS)
@@ -245,7 +245,7 @@ def test_schedulers_that_chance_may_order_are_about_equal(results):
 
 
 def test_that_an_order_is_as_in_the_paper_is_said_with_what_counts_as_a_difference(results, trace):
-    remarks = MLFS.find(Request((0, 1), trace=trace), results).remarks
+    remarks = MLFS.findings(Request((0, 1), trace=trace), results).remarks
     same = [r for r in remarks if "no two schedulers" in r]
     assert same
     for remark in same:
@@ -260,6 +260,6 @@ def test_what_is_assumed_is_said_and_the_trace_is_named_without_its_folder(trace
 
 
 def test_each_part_can_be_left_out_of_mlf_h():
-    assert {p.without for p in PARTS} == {*WITHOUT, "mlf_h"}
+    assert {p.without for p in CONTRIBUTIONS} == {*WITHOUT, "mlf_h"}
     for approach in WITHOUT.values():
         assert find_policy("mlf_h").bound(approach.params).params != find_policy("mlf_h").bound().params

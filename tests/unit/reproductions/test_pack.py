@@ -9,39 +9,50 @@ from typer.testing import CliRunner
 
 from hocket.cli.main import app
 from hocket.reproductions import Case, Request, find
-from hocket.reproductions.pack import DIFFERENT, MODELS, POLICIES
-from hocket.reproductions.pack_measuring import FACTORS, Scale, compared, factor_rows
-from hocket.reproductions.pack_result import Measured, Peak, Step, Sweep, Switch
-from hocket.reproductions.pack_sweep import sweep_of
+from hocket_reproductions.pack.cases import (
+    FACTORS,
+    PackResult,
+    PeakMemory,
+    Scale,
+    StepTimes,
+    SweepResult,
+    SwitchTimes,
+    compared,
+    factor_rows,
+    sweep_of,
+)
+from hocket_reproductions.pack.evaluation import DIFFERENT, MODELS, POLICIES
 
 PACK = find("pack")
 REQUEST = Request((0,))
 
 
-def played(case: Case) -> Measured:
-    def step(models: tuple[str, ...], batches: tuple[int, ...], factors: dict[str, bool] | None = None) -> Step:
-        return Step(models, batches, factors or {}, 0.010, 0.004, "graph")
+def played(case: Case) -> PackResult:
+    def step(models: tuple[str, ...], batches: tuple[int, ...], factors: dict[str, bool] | None = None) -> StepTimes:
+        return StepTimes(models, batches, factors or {}, 0.010, 0.004, "graph")
 
     if case.label == "steps":
         model = case.settings["model"]
-        return Measured(
+        return PackResult(
             "a GPU", 224,
-            by_count=(step((model,) * 2, (32, 32)), Step((model,) * 4, (32,) * 4, error="out of memory")),
+            by_count=(step((model,) * 2, (32, 32)), StepTimes((model,) * 4, (32,) * 4, error="out of memory")),
             by_batch=(step((model,) * 2, (64, 64)),),
-            peaks=(Peak(1, 32, 105.0, 100.0), Peak(2, 32, 200.0, None)),
-            switch=Switch(312, 20.0, 9.0, 2.0, 8.0),
+            peaks=(PeakMemory(1, 32, 105.0, 100.0), PeakMemory(2, 32, 200.0, None)),
+            switch=SwitchTimes(312, 20.0, 9.0, 2.0, 8.0),
         )  # fmt: skip
     if case.label == "ablation":
         pair = tuple(case.settings["pair"])
         rows = [{"same model": pair[0] == pair[1], **row} for row in factor_rows(every=True)]
-        return Measured("a GPU", 224, ablation=tuple(step(pair, (32, 32), row) for row in rows))
+        return PackResult("a GPU", 224, ablation=tuple(step(pair, (32, 32), row) for row in rows))
     seconds = {"pack_none": 100.0}.get(case.settings["policy"], 10.0)
-    return Measured("a GPU", 32, sweep=Sweep(case.settings["policy"], seconds, 143, 1000, 8, 81, "trial 3", 0.5))
+    return PackResult(
+        "a GPU", 32, sweep=SweepResult(case.settings["policy"], seconds, 143, 1000, 8, 81, "trial 3", 0.5)
+    )
 
 
 def test_the_papers_figures_stand_beside_ours(tmp_path: Path) -> None:
     results = [(case, played(case)) for case in PACK.cases(REQUEST)]
-    found = {(f.group.split(",")[0], f.what): f for f in PACK.find(REQUEST, results).findings}
+    found = {(f.group.split(",")[0], f.what): f for f in PACK.findings(REQUEST, results).findings}
     saved = found["Figure 2.4a", "MLP-3 × 2"]
     assert saved.paper == "≤ 80 %"
     assert saved.ours is not None
@@ -76,7 +87,7 @@ def test_what_is_measured_by_the_clock_runs_one_at_a_time(tmp_path: Path) -> Non
 
 
 def test_two_models_are_measured_apart_and_packed() -> None:
-    from hocket.runtimes.packing.measuring.setups import Setup
+    from hocket_reproductions.pack.setups import Setup
 
     scale = Scale(8, (2,), (4,), (4,), 4, 0.01, every_factor := False)
     assert not every_factor

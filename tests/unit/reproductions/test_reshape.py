@@ -9,9 +9,8 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Slice
 from hocket.model.view import Costs
 from hocket.reproductions import Request, find
-from hocket.reproductions.reshape import POLICIES, retold
-from hocket.reproductions.reshape_result import Adjustment
 from hocket.testing.builders import job
+from hocket_reproductions.reshape import POLICIES, Adjustment, retold
 
 RESHAPE = find("reshape")
 
@@ -19,7 +18,7 @@ RESHAPE = find("reshape")
 @pytest.fixture(scope="module")
 def results():
     cases = [c for c in RESHAPE.cases(Request((0, 1))) if c.settings["workload"] in (2, 4)]
-    return [(case, RESHAPE.play(case, lambda _n: None, lambda _n: None)) for case in cases]
+    return [(case, RESHAPE.run(case, lambda _n: None, lambda _n: None)) for case in cases]
 
 
 def test_every_workload_is_run_under_every_approach_for_every_seed():
@@ -40,12 +39,12 @@ def test_all_jobs_end_and_only_our_approach_removes_gpus(results):
 
 def test_the_same_case_gives_the_same_result(results):
     case, played = results[0]
-    assert RESHAPE.play(case, lambda _n: None, lambda _n: None) == played
+    assert RESHAPE.run(case, lambda _n: None, lambda _n: None) == played
 
 
 def test_every_figure_of_the_paper_has_one_of_ours(results):
     whole = [*results, *((c, p) for c, p in _as_workloads(results, {2: (1,), 4: (3,)}))]
-    found = RESHAPE.find(Request((0, 1)), whole)
+    found = RESHAPE.findings(Request((0, 1)), whole)
     assert all(f.ours is not None and f.ours.runs == 2 for f in found.findings)
     assert any("fall short" in r or "assumed" in r for r in found.remarks)
 

@@ -17,9 +17,9 @@ from hocket.runtimes.packing import admission, choosing
 from hocket.runtimes.packing.certificate import compared, not_measured, ulps
 from hocket.runtimes.packing.choosing import LOOK_NOT_BEFORE, Chooser, Remembered
 from hocket.runtimes.packing.dry_run import need_of
-from hocket.runtimes.packing.networks import NETWORKS, mlp3
 from hocket.runtimes.packing.probing import LOOK, TIMED
 from hocket.runtimes.packing.ways.stack import NotStackable, plan_of
+from hocket_reproductions.pack.networks import NETWORKS, mlp3
 
 
 def packed(way: str, recipes: list[Recipe]) -> tuple[Pack, dict[str, Any]]:

@@ -1,0 +1,5 @@
+"""The evaluation of Harmony (ICDE'21), run again."""
+
+from hocket_reproductions.harmony.evaluation import REPRODUCTION
+
+__all__ = ["REPRODUCTION"]
