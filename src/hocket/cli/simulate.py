@@ -78,10 +78,9 @@ def simulate(
     if record is not None:
         from msgspec.structs import replace
 
-        from hocket.policies.settings import settings_in_full
         from hocket.reports.decisions import DecisionRecord
 
-        taken = DecisionRecord(replace(stage.header, params=settings_in_full(stage.policy)))
+        taken = DecisionRecord(replace(stage.header, params=stage.policy.settings_in_full))
         stage = replace(stage, policy=replace(stage.policy, decide=taken.watching(stage.policy.decide)))
     run = _played(stage, journal, None if taken is None or record is None else partial(taken.write, record))
     keep((stage, run))

@@ -1,6 +1,6 @@
 """One file a policy: a pure function from a snapshot to a plan."""
 
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import (
     BoundPolicy,
     LayerParams,

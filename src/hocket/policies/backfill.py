@@ -12,11 +12,11 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Slice, gpu_ids
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.believed import depends_on_place, end_s, left_s, pace_in, watch, watch_again
-from hocket.policies.brief import Brief
-from hocket.policies.draft import Draft
+from hocket.policies.kit.believed import depends_on_place, end_s, left_s, pace_in, watch, watch_again
+from hocket.policies.kit.decision_cache import borrow
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.waiting_by_run_time import Brief
 from hocket.policies.registry import Params, policy
-from hocket.policies.spare import taken_out
 
 _FEW = 200  # jobs of a shape that are put in line one by one
 _ROUNDING_S = 1e-3
@@ -100,7 +100,7 @@ def _only_brief(draft: Draft, view: JobView, within_s: float) -> None:
     To find them one by one would take as long as the line is; so would it to put them there, if they are many.
     """
     snapshot = draft.snapshot
-    with taken_out((Brief, snapshot.capacity.layout), Brief) as brief:
+    with borrow((Brief, snapshot.capacity.layout), Brief) as brief:
         brief.follow(snapshot)
         found = brief.within(shape_of(view.job), within_s + _ROUNDING_S, _FEW)
     if found is not None:

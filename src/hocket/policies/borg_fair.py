@@ -11,9 +11,9 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import NO_USE, Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.owner_shares import Lanes
 from hocket.policies.registry import Params, policy
-from hocket.policies.shares import Lanes
 
 
 class BorgFair(Params, frozen=True):

@@ -11,7 +11,7 @@ from hocket.model.criterion import Duration, RunTime, limit_of
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params, policy
 
 

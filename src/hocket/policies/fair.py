@@ -9,9 +9,9 @@ from hocket.model.capacity import Shape, shape_of
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.owner_shares import Lanes, Shares, displace_richer, placed_of, placed_s, serve
 from hocket.policies.registry import Params, policy
-from hocket.policies.shares import Lanes, Shares, displace_richer, placed_of, placed_s, serve
 
 _GPUS = (1.0, 0.0, 0.0, 0.0)  # a level is GPUs over weight
 

@@ -2,7 +2,7 @@
 
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params, policy
 
 

@@ -16,13 +16,13 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import VersionedMap
 from hocket.model.view import Doing, JobView
+from hocket.policies.kit.decision_cache import borrow
 from hocket.policies.registry import Params, policy
-from hocket.policies.spare import taken_out
 
 if TYPE_CHECKING:
+    from hocket.policies.kit.task_gangs import TaskGangs
     from hocket.policies.mlfs.seating import Tasks
     from hocket.policies.mlfs.shapes import Column
-    from hocket.policies.task_gangs import TaskGangs
 
 _ROUNDING = 1e-6
 
@@ -45,7 +45,7 @@ def decide(snapshot: Snapshot, params: Gandiva) -> Plan:
     size. Where the tasks on a GPU turn
     out to use more than they may, the one that uses least moves to the GPU that is used least.
     """
-    from hocket.policies.task_gangs import (
+    from hocket.policies.kit.task_gangs import (
         TaskGangs,
         mended,
         waiting,
@@ -125,7 +125,7 @@ class _Kin:
     def servers(self, jobs_size: int) -> set[str]:
         """Those with jobs of this size."""
         snapshot = self.draft.snapshot
-        with taken_out((_BySize, snapshot.capacity.layout), _BySize) as before:
+        with borrow((_BySize, snapshot.capacity.layout), _BySize) as before:
             before.follow(snapshot)
             return {*before.servers.get(jobs_size, ()), *self._new.get(jobs_size, ())}
 

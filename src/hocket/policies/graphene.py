@@ -56,12 +56,12 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
     Such troublesome tasks are placed while there is most room, each on the server whose free resources are most like
     what it needs. A job starts with all its tasks; nobody is paused. Jobs without tasks count as one.
     """
-    from hocket.policies.mlfs.kept import measured_factor
-    from hocket.policies.task_gangs import (
+    from hocket.policies.kit.task_gangs import (
         TaskGangs,
         mended,
         waiting,
     )  # They need NumPy, which no start-up shall pay for.
+    from hocket.policies.mlfs.kept import measured_factor
 
     draft = TaskGangs(snapshot, params.load)
 

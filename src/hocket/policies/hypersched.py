@@ -11,7 +11,7 @@ from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.edf import deadline_s
-from hocket.policies.gain_rounds import epochs_in, in_rounds, rank, trend_of, unknown
+from hocket.policies.kit.gain_rounds import epochs_in, in_rounds, rank, trend_of, unknown
 from hocket.policies.registry import Params, policy
 
 

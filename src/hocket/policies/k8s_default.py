@@ -2,8 +2,8 @@
 
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
-from hocket.policies.draft import Draft
-from hocket.policies.fixed_sizes import serve
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.fixed_sizes import serve
 from hocket.policies.registry import Params, policy
 
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params, policy
 
 _SLACK_GPU_S = 1e-3  # a review comes at the threshold, give or take a rounding

@@ -15,7 +15,7 @@ from hocket.model.partition import Partition
 from hocket.model.plan import Plan, Verdict
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.load_watch import LoadWatch, lacks, tasks_in, watching
+from hocket.policies.kit.load_watch import LoadWatch, lacks, tasks_in, watching
 from hocket.policies.registry import LayerParams, policy
 
 _LEVELS = list(Stop)  # from what ends least to what ends most

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
-from hocket.policies.predicted import Outlook, Predicting, begin_s, by_end, on, speed, work_s
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.predicted import Outlook, Predicting, begin_s, by_end, on, speed, work_s
 from hocket.policies.registry import policy
 
 

@@ -118,6 +118,13 @@ class BoundPolicy(Struct, frozen=True):
         settings: dict[str, Any] = msgspec.to_builtins(self.params)
         return settings
 
+    @property
+    def settings_in_full(self) -> dict[str, Any]:
+        """The parameters as plain data; those of a layer include all parameters of the policy inside it."""
+        if self.inner is None:
+            return self.settings
+        return self.settings | {"inner_params": self.inner.settings_in_full}
+
 
 def _bound(function: Callable[..., Any], params: Params) -> Callable[..., Any]:
     """The function with its last argument given."""

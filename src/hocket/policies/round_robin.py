@@ -9,7 +9,7 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params, policy
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.gain_rounds import epochs_in, in_rounds, rank_by_loss, trend_of, unknown
+from hocket.policies.kit.gain_rounds import epochs_in, in_rounds, rank_by_loss, trend_of, unknown
 from hocket.policies.registry import Params, policy
 
 

@@ -10,8 +10,8 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.believed import depends_on_place, end_s, left_s, pace_in, pace_now, watch, watch_again
-from hocket.policies.draft import Draft
+from hocket.policies.kit.believed import depends_on_place, end_s, left_s, pace_in, pace_now, watch, watch_again
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params, policy
 
 

@@ -8,8 +8,8 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
-from hocket.policies.fixed_sizes import serve
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.fixed_sizes import serve
 from hocket.policies.registry import Params, policy
 
 

@@ -33,7 +33,7 @@ from hocket.model.resources import Demand, Node
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import versioned
 from hocket.model.view import Costs, JobState
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import BoundPolicy
 from hocket.testing.harness import Harness
 from hocket.workloads.truth import Fault, Submission, Truth, Workload

@@ -12,7 +12,7 @@ from hocket.model.event import EpochEnded, JobEnded, JobResized, JobStarted, Job
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.policies import find
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.testing.builders import cluster, job, submitted
 from hocket.testing.harness import Harness
 

@@ -13,7 +13,7 @@ from hocket.model.job import Owner
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
 from hocket.policies import backfill, find
-from hocket.policies.spare import forget
+from hocket.policies.kit.decision_cache import clear
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness, simulated
 
@@ -143,5 +143,5 @@ def test_whoever_is_brief_is_found_whether_looked_for_one_by_one_or_not(monkeypa
     assert sum("before" in reason for plan in one_by_one if plan for reason in plan.reasons.values()) > 20
     monkeypatch.setattr(backfill, "_FEW", few)
     assert plans() == one_by_one
-    forget()
+    clear()
     assert plans() == one_by_one

@@ -16,7 +16,7 @@ from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Verdict
 from hocket.model.resources import Demand, Slice
 from hocket.policies import PolicyError, UnknownPolicy, find
-from hocket.policies.load_watch import LoadWatch, load
+from hocket.policies.kit.load_watch import LoadWatch, load
 from hocket.policies.mlfs_c import LoadControl, somebody_waits, verdict, with_leaps
 from hocket.reports.account import account
 from hocket.testing import laws

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from hocket.control.ports import Header
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.policies import find as find_policy
-from hocket.policies.settings import settings_in_full
 from hocket.reports.play import effort, few_collections
 from hocket.reproductions import Assumption, Case, Reproduction, Request
 from hocket.workloads.mlfs import COSTS, DEADLINE_H, EPOCHS, JITTER_S, USE, as_whole, mlfs_philly, mlfs_workload
@@ -80,7 +79,7 @@ def cases(request: Request) -> list[Case]:
 
 def _in_full(approach: Approach) -> dict[str, Any]:
     """An approach with all knobs of its policy, also those that it leaves as they are."""
-    params = settings_in_full(find_policy(approach.policy).bound(approach.params))
+    params = find_policy(approach.policy).bound(approach.params).settings_in_full
     return {"policy": approach.policy, "params": params, "whole": approach.whole}
 
 

@@ -12,7 +12,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.policies.dorm.optimise import Outcome, optimise
 from hocket.policies.dorm.problem import Allocation, Places, containers
 from hocket.policies.dorm.question import Question, question_of, signature
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params, policy
 
 # An application came or ended: nothing else changes the question.

@@ -14,7 +14,7 @@ from hocket.model.resources import RESOURCES, Demand, Node, Slice
 from hocket.model.snapshot import NO_USE, Snapshot
 from hocket.model.view import JobView
 from hocket.policies.dorm.problem import TOLERANCE, Application, Places, Problem, Vector
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 
 _CLOSE = 1e-6
 

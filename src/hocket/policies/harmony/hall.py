@@ -12,7 +12,7 @@ from hocket.model.partition import STEP, Partition, Sharing, Tenant
 from hocket.model.resources import Demand, Node
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 
 _CLOSE = 1e-6
 _MORE = 2.0  # how much of a machine stacked tenants may ask for together; memory: never

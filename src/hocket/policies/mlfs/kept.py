@@ -19,9 +19,9 @@ from hocket.model.partition import Partition
 from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.versioned import Entry, VersionedMap, VersionedQueue
 from hocket.model.view import JobView, Use
+from hocket.policies.kit.decision_cache import borrow
 from hocket.policies.mlfs.ground import ground_of, is_gpu
 from hocket.policies.mlfs.shapes import shape_key
-from hocket.policies.spare import taken_out
 
 if TYPE_CHECKING:
     from typing import Any
@@ -312,9 +312,9 @@ class OnGpus:
 
 def on_gpus(layout: Layout) -> AbstractContextManager[OnGpus]:
     """The columns of a cluster; as large as the cluster is."""
-    return taken_out((OnGpus, layout), partial(OnGpus, layout))
+    return borrow((OnGpus, layout), partial(OnGpus, layout))
 
 
 def rows(numbers: int) -> AbstractContextManager[Rows]:
     """The columns of queues."""
-    return taken_out((Rows, numbers), partial(Rows, numbers))
+    return borrow((Rows, numbers), partial(Rows, numbers))

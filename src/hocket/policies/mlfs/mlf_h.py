@@ -10,10 +10,10 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import RECENT_OBSERVATIONS, JobView
+from hocket.policies.kit.rounds import is_due, next_round_s, round_from
 from hocket.policies.mlfs.priority import Weights
 from hocket.policies.mlfs.queue import queue_rank
 from hocket.policies.registry import Params, policy
-from hocket.policies.rounds import is_due, next_round_s, round_from
 
 _LEAST_FLOOR_S = 1.0
 _FIRST_REVIEW_S = 60.0

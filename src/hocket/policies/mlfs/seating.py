@@ -15,7 +15,7 @@ from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.resources import Slice
 from hocket.model.snapshot import NO_USE, Snapshot, Usage
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.mlfs.board import Board, Undo, board_of, empty_board
 from hocket.policies.mlfs.ground import ground_of
 from hocket.policies.mlfs.hosts import Hosts

@@ -13,7 +13,7 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Demand, Node, Slice, gpu_ids
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params
 
 _CLOSE = 1e-6

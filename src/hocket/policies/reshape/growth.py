@@ -10,8 +10,8 @@ from hocket.model.capacity import Capacity
 from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
-from hocket.policies.predicted import SLOWEST, Outlook, on, speed
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.predicted import SLOWEST, Outlook, on, speed
 from hocket.policies.reshape.objective import Key, Objective
 
 _SLACK_S = 1e-6  # a gain below it is a rounding

@@ -11,8 +11,8 @@ from hocket.model.capacity import shape_of
 from hocket.model.partition import Partition
 from hocket.model.resources import Slice
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
-from hocket.policies.predicted import Outlook, begin_s, on, shrunk_s, slower, speed, work_s
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.predicted import Outlook, begin_s, on, shrunk_s, slower, speed, work_s
 from hocket.policies.reshape.objective import Key, Objective
 from hocket.policies.reshape.several import together
 

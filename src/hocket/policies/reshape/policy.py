@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
-from hocket.policies.draft import Draft
-from hocket.policies.predicted import Outlook, Predicting, by_end
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.predicted import Outlook, Predicting, by_end
 from hocket.policies.registry import policy
 from hocket.policies.reshape.growth import grow
 from hocket.policies.reshape.newcomers import serve

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from hocket.model.view import JobView
-from hocket.policies.predicted import shrunk_s, slower
+from hocket.policies.kit.predicted import shrunk_s, slower
 
 Shrunk = tuple[JobView, int, float, float]  # a job, its smaller size, its end then, and its end as it is
 

@@ -13,8 +13,8 @@ from hocket.executors.simulated import BeliefMode
 from hocket.executors.simulated.executor import SimulatedExecutor
 from hocket.model.versioned import OpenQueue
 from hocket.policies import find
+from hocket.policies.kit.decision_cache import clear
 from hocket.policies.mlfs.kept import OnGpus, Rows
-from hocket.policies.spare import forget
 from hocket.workloads.mlfs import mlfs_workload
 
 
@@ -47,18 +47,18 @@ def decided(workload, settings=None, each=lambda decide, snapshot: decide(snapsh
 def test_a_decision_is_the_same_with_and_without_what_is_kept(policy, settings):
     def twice(decide, snapshot):
         warm = decide(snapshot)
-        forget()
+        clear()
         assert decide(snapshot) == warm
         return warm
 
-    forget()
+    clear()
     _decide, made = decided(mlfs_workload(60, 10000.0, 3600.0, 1.0, seed=2), settings, twice, policy)
     assert sum(bool(plan.put) for _s, plan in made) > 20
 
 
 def test_a_decision_is_the_same_whatever_was_decided_before():
     decide, made = decided(mlfs_workload(40, 5000.0, 3600.0, 1.0, seed=4))
-    forget()
+    clear()
     for snapshot, plan in reversed(made):
         assert decide(snapshot) == plan
 

@@ -11,9 +11,9 @@ from hocket.control.state import State, empty
 from hocket.model.curve import Beliefs, Estimate
 from hocket.model.event import JobSubmitted
 from hocket.policies import find
+from hocket.policies.kit.decision_cache import clear
 from hocket.policies.mlfs.mlf_h import MlfH
 from hocket.policies.mlfs.queue import queue_of
-from hocket.policies.spare import forget
 from hocket.workloads.mlfs import mlfs_workload
 
 WEIGHTS = MlfH().weights
@@ -35,7 +35,7 @@ def everybody(queue, among):
 
 @pytest.fixture
 def snapshot():
-    forget()
+    clear()
     return waiting()
 
 

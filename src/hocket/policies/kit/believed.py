@@ -10,7 +10,7 @@ from math import inf
 
 from hocket.model.resources import Node
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 
 _GRACE_S = 60.0  # one that ends about when it was believed to is not looked at once more
 

@@ -15,8 +15,8 @@ from hocket.model.job import Job
 from hocket.model.snapshot import NO_USE, Snapshot
 from hocket.model.versioned import Entry
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
-from hocket.policies.holdings import held_by
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.placed_by_owner import held_by
 
 Totals = tuple[float, float, float, float]  # GPUs, cores, MiB, Mbps; a resource of 0 does not count
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hocket.model.capacity import Capacity
 from hocket.model.job import Job
 from hocket.model.view import JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 
 
 def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: str) -> str:

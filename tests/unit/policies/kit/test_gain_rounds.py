@@ -10,7 +10,7 @@ from hocket.model.criterion import parse
 from hocket.model.document import decode, encode, from_document, to_document
 from hocket.model.event import EpochEnded, JobEnded
 from hocket.policies import find
-from hocket.policies.gain_rounds import rank, trend, trend_of
+from hocket.policies.kit.gain_rounds import rank, trend, trend_of
 from hocket.policies.registry import Params
 from hocket.testing import laws
 from hocket.testing.builders import cluster, job, submission, submitted, workload

@@ -17,7 +17,7 @@ from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import VersionedMap
 from hocket.model.view import JobView
-from hocket.policies.spare import taken_out
+from hocket.policies.kit.decision_cache import borrow
 
 
 class LoadWatch:
@@ -99,7 +99,7 @@ class LoadWatch:
 @contextmanager
 def watching(snapshot: Snapshot) -> Iterator[LoadWatch]:
     """What there is to watch in a snapshot."""
-    with taken_out((LoadWatch, snapshot.capacity.layout), LoadWatch) as watch:
+    with borrow((LoadWatch, snapshot.capacity.layout), LoadWatch) as watch:
         watch.follow(snapshot)
         yield watch
 

@@ -19,9 +19,9 @@ from msgspec.structs import astuple
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import RECENT_OBSERVATIONS, JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.rounds import is_due, next_round_s, round_at
 from hocket.policies.registry import Params
-from hocket.policies.rounds import is_due, next_round_s, round_at
 
 Gain = Callable[[JobView, int], float]  # job, size → what it gains
 _SLACK_S = 1e-3  # times that jobs ran are sums

@@ -5,37 +5,37 @@ import threading
 
 import pytest
 
-from hocket.policies import spare
-from hocket.policies.spare import forget, taken_out
+from hocket.policies.kit import decision_cache
+from hocket.policies.kit.decision_cache import borrow, clear
 
 
 @pytest.fixture(autouse=True)
 def _nothing_kept():
-    forget()
+    clear()
     yield
-    forget()
+    clear()
 
 
 def test_what_was_put_back_is_found_again():
-    with taken_out("a", list) as first:
+    with borrow("a", list) as first:
         first.append(1)
-    with taken_out("a", list) as again, taken_out("a", list) as another:
+    with borrow("a", list) as again, borrow("a", list) as another:
         assert again is first
         assert another == [], "somebody works with the first"
 
 
 def test_what_broke_off_is_not_kept():
-    with pytest.raises(ZeroDivisionError), taken_out("a", list) as found:
+    with pytest.raises(ZeroDivisionError), borrow("a", list) as found:
         found.append(1 / 0)
-    with taken_out("a", list) as found:
+    with borrow("a", list) as found:
         assert found == []
 
 
 def test_few_are_kept_the_latest():
     for n in range(20):
-        with taken_out(n, list) as found:
+        with borrow(n, list) as found:
             found.append(n)
-    assert list(spare._spare) == list(range(12, 20))
+    assert list(decision_cache._kept) == list(range(12, 20))
 
 
 def test_threads_do_not_meet():
@@ -44,7 +44,7 @@ def test_threads_do_not_meet():
     def work(me):
         try:
             for n in range(4000):
-                with taken_out((n * me) % 40, set) as found:
+                with borrow((n * me) % 40, set) as found:
                     found.add(me)
                     assert me in found
         except BaseException as error:

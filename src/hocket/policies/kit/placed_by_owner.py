@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from hocket.model.partition import Partition
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import VersionedMap
-from hocket.policies.spare import taken_out
+from hocket.policies.kit.decision_cache import borrow
 
 Held = tuple[int, int, str]  # GPUs, number, job
 
 
 def held_by(snapshot: Snapshot, owner: str) -> list[Held] | None:
     """The owner's placed jobs; None if one of them has several partitions, which are not summed up here."""
-    with taken_out((_Holdings, snapshot.capacity.layout), _Holdings) as holdings:
+    with borrow((_Holdings, snapshot.capacity.layout), _Holdings) as holdings:
         holdings.follow(snapshot)
         return None if holdings.scattered[owner] else [*holdings.by_owner.get(owner, ())]
 

@@ -9,7 +9,7 @@ from hocket.model.criterion import parse
 from hocket.model.event import EpochEnded, JobEnded
 from hocket.model.job import Stop
 from hocket.policies import find
-from hocket.policies.load_watch import LoadWatch
+from hocket.policies.kit.load_watch import LoadWatch
 from hocket.testing import strategies as some
 from hocket.testing.builders import cluster, job, submitted
 from hocket.testing.harness import Harness

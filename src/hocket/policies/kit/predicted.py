@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.view import Doing, JobView
-from hocket.policies.draft import Draft
+from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params
 
 _NOTHING = Doing.NOTHING

@@ -13,7 +13,7 @@ from hocket.model.capacity import Shape, shape_of
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import VersionedMap
 from hocket.model.view import JobView
-from hocket.policies.believed import depends_on_place, left_s
+from hocket.policies.kit.believed import depends_on_place, left_s
 
 _Entry = tuple[float, int, str]  # what it needs, number, job
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.policies.rounds import is_due, is_round, next_round_s, round_at, round_from
+from hocket.policies.kit.rounds import is_due, is_round, next_round_s, round_at, round_from
 
 MOMENTS = st.floats(0, 1e8)
 LENGTHS = st.floats(0.01, 1e5)

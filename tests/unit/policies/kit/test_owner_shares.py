@@ -13,9 +13,10 @@ from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
 from hocket.model.snapshot import Snapshot
-from hocket.policies import find, shares
-from hocket.policies.holdings import held_by
-from hocket.policies.spare import forget
+from hocket.policies import find
+from hocket.policies.kit import owner_shares
+from hocket.policies.kit.decision_cache import clear
+from hocket.policies.kit.placed_by_owner import held_by
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness
 
@@ -43,8 +44,8 @@ def test_policies_decide_as_if_they_counted_anew(policy: str, monkeypatch: pytes
 
     kept = plans()
     assert sum(bool(plan.drop) for plan in kept if plan is not None) > 10, "some made way"
-    forget()
-    monkeypatch.setattr(shares, "held_by", lambda _snapshot, _owner: None)
+    clear()
+    monkeypatch.setattr(owner_shares, "held_by", lambda _snapshot, _owner: None)
     assert plans() == kept
 
 
@@ -63,6 +64,6 @@ def test_it_follows_what_comes_goes_and_is_shared() -> None:
         harness.tell(submitted(job(name, 2, owner=owner)))
         harness.settle()
         found = {who: held_by(harness.snapshot, who) for who in ("ana", "bob")}
-        forget()
+        clear()
         assert found == {who: held_by(harness.snapshot, who) for who in ("ana", "bob")}
     assert found == {"ana": [], "bob": [(2, 1, "b")]}

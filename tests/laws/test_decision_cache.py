@@ -12,8 +12,8 @@ from hocket.executors.simulated import simulate
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.policies import find, policies
+from hocket.policies.kit.decision_cache import clear
 from hocket.policies.registry import BoundPolicy
-from hocket.policies.spare import forget
 from hocket.workloads.cluster import parse_cluster
 from hocket.workloads.demo import demo
 from hocket.workloads.truth import Workload
@@ -44,5 +44,5 @@ def test_a_decision_rests_on_its_snapshot_alone(name: str) -> None:
     for snapshot, plan in some:
         assert encoded(decide(snapshot)) == encoded(plan), "asked after another"
     for snapshot, plan in some[: MOST // 4]:
-        forget()
+        clear()
         assert encoded(decide(snapshot)) == encoded(plan), "asked first"

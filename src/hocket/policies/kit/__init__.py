@@ -1,0 +1,1 @@
+"""What policies share, and what makes them fast."""
