@@ -11,9 +11,9 @@ from msgspec import Struct
 from hocket.control.controller import Controller
 from hocket.control.journal import SqliteJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.executors.simulated import simulate
 from hocket.model.job import Job
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
 from hocket.reports.account import account
 from hocket.reports.summary import summarise
@@ -61,7 +61,7 @@ def journalling(quick: bool) -> Journalling:
     bound, nodes = find("fifo").bound(), cluster("160x8")
     with tempfile.TemporaryDirectory(prefix="hocket-bench-") as folder:
         journal = SqliteJournal(Path(folder) / "journal.db", Header("fifo", nodes=tuple(nodes)))
-        controller = Controller(empty(nodes), bound.decide, bound.order, journal)
+        controller = Controller(empty_snapshot(nodes), bound.decide, bound.order, journal)
         began = perf_counter()
         for n in range(count):
             controller.cycle(float(n), [submitted(Job(f"j{n}"), float(n))])

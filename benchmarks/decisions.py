@@ -15,9 +15,9 @@ from benchmarks.machine import median
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.model.event import Event, JobEnded, JobSubmitted
 from hocket.model.job import Job
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies import BoundPolicy, policies
 from hocket.testing.builders import cluster, submitted
 from hocket.testing.harness import done
@@ -48,7 +48,7 @@ def decisions(quick: bool) -> list[Decisions]:
 def _decisions(bound: BoundPolicy, waiting: int, turns: int) -> Decisions:
     dice = Random("benchmarks")
     nodes = cluster("160x8")
-    controller = Controller(empty(nodes), bound.decide, bound.order, MemoryJournal(Header(bound.policy.name)))
+    controller = Controller(empty_snapshot(nodes), bound.decide, bound.order, MemoryJournal(Header(bound.policy.name)))
     made = 0
 
     def newcomer(at_s: float) -> JobSubmitted:

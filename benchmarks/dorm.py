@@ -24,13 +24,12 @@ from benchmarks.machine import Machine, machine
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.executors.simulated import simulate
 from hocket.model.event import Event, JobEnded, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Node
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies import find
 from hocket.policies.dorm.optimise import optimise
 from hocket.policies.dorm.policy import LEFT_OUT
@@ -179,7 +178,7 @@ def _play(
 ) -> None:
     """Fill the cluster, then let jobs come and go; what is seen before it is full does not count."""
     dice = Random("benchmarks/dorm")
-    controller = Controller(empty(nodes), watched, watched.bound.order, MemoryJournal(Header("dorm")))
+    controller = Controller(empty_snapshot(nodes), watched, watched.bound.order, MemoryJournal(Header("dorm")))
     names = (f"j{n}" for n in range(1_000_000))
 
     def cycle(at_s: float, events: Sequence[Event]) -> None:

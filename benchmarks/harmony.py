@@ -19,12 +19,12 @@ from benchmarks.machine import Machine, machine, median
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.executors.simulated import simulate
 from hocket.model.curve import Beliefs, Curve, Point
 from hocket.model.event import Event, JobEnded, JobSubmitted
 from hocket.model.job import Job, Kind
 from hocket.model.resources import Demand, Node
+from hocket.model.snapshot import empty_snapshot
 from hocket.model.view import Costs
 from hocket.policies import find
 from hocket.reports.account import account
@@ -82,7 +82,7 @@ def incremental(jobs: int, machines: int, turns: int) -> Incremental:
         took.append(process_time() - began)
         return plan
 
-    controller = Controller(empty(nodes), decide, bound.order, MemoryJournal(Header("harmony")))
+    controller = Controller(empty_snapshot(nodes), decide, bound.order, MemoryJournal(Header("harmony")))
     profiles = many(jobs + turns)
     sizes = tuple(range(1, 65))
 

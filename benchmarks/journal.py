@@ -21,12 +21,12 @@ import msgspec
 from msgspec import Struct
 
 from benchmarks.machine import Machine, machine
-from hocket.control import saved
+from hocket.control import saved_state
 from hocket.control.controller import Controller
 from hocket.control.journal import open_to_append
 from hocket.control.ports import Header, Store
 from hocket.control.restore import restore
-from hocket.control.saver import Saver
+from hocket.control.saved_state import StateSaver
 from hocket.executors.simulated import SimulatedExecutor
 from hocket.model.event import JobSubmitted
 from hocket.model.job import Job
@@ -210,7 +210,7 @@ def recovery(kind: str, store: str, policy: str, quick: bool) -> Recovery:
     journal = open_to_append(store, Header("unused"))
     controller = restore(journal, bound)
     began = perf_counter()
-    state = saved.encode(controller, bound)
+    state = saved_state.encode(controller, bound)
     journal.save(state)
     save_s = perf_counter() - began
     journal.close()
@@ -237,14 +237,14 @@ def long_history(path: Path, jobs: int) -> LongHistory:
     policy, nodes = find("las").bound(), tuple(cluster("8x8"))
     journal = open_to_append(path, Header("las", policy.settings, nodes))
     _unsynced(journal)
-    controller, saver = restore(journal, policy), Saver(journal, policy)
+    controller, saver = restore(journal, policy), StateSaver(journal, policy)
     executor = SimulatedExecutor(load(f"poisson?jobs={jobs}&gap=110&owners=15"), nodes)
     began, saving_s, saves = perf_counter(), 0.0, 0
     while (moment := executor.wait(controller.next_timer_s())) is not None:
         if actions := controller.cycle(*moment):
             executor.apply(actions)
         before = perf_counter()
-        if saver.cycled(controller, len(moment[1])):
+        if saver.after_cycle(controller, len(moment[1])):
             saves += 1
             saving_s += perf_counter() - before
     took_s = perf_counter() - began

@@ -21,12 +21,11 @@ from benchmarks.machine import Machine, machine, median
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.model.curve import Beliefs, Estimate
 from hocket.model.event import Event, JobEnded, JobSubmitted
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies import find
 from hocket.testing.harness import done
 from hocket.workloads.mlfs import mlfs_workload, servers
@@ -95,7 +94,7 @@ def measured(case: Case, policy: str, rounds: int) -> Decided:
 
     nodes, dice, coming = case.nodes, Random("benchmarks"), _coming(case.jobs)
     journal = MemoryJournal(Header(policy, nodes=nodes))
-    controller = Controller(empty(nodes), decide, bound.order, journal, **bound.needs)
+    controller = Controller(empty_snapshot(nodes), decide, bound.order, journal, **bound.needs)
 
     def cycle(at_s: float, *events: Event) -> None:
         actions = controller.cycle(at_s, events)

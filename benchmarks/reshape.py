@@ -21,13 +21,12 @@ from benchmarks.machine import Machine, machine, median
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.model.curve import Beliefs, Estimate
 from hocket.model.event import Event, JobEnded, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import Costs
 from hocket.policies import find
 from hocket.testing.harness import done
@@ -78,7 +77,7 @@ def measured(jobs: int, turns: int, one_node: bool, command: str) -> Measured:
     nodes = [Node(f"n{i}", 8, "v100" if i % 2 else "p100") for i in range(jobs * 3 // 8)]
     bound = find("reshape").bound()
     watch = _Watch(bound.decide)
-    controller = Controller(empty(nodes), watch, bound.order, MemoryJournal(Header("reshape")), **bound.needs)
+    controller = Controller(empty_snapshot(nodes), watch, bound.order, MemoryJournal(Header("reshape")), **bound.needs)
     made = 0
 
     def newcomer(at_s: float) -> JobSubmitted:

@@ -65,9 +65,7 @@ IMPURE_NAMES = {"input", "open", "print", "sys.exit", "sys.stdin", "sys.stdout",
 EXCEPTIONS = {
     "model/snapshot.py": {"random"},  # `dice()`, seeded by the run and the decision
     "control/controller.py": {"time"},  # how long a decision took; no decision sees it
-    "control/journal/forked.py": {"os"},  # what children must not keep
-    "control/journal/holder.py": {"datetime", "os", "socket"},  # who, where, since when
-    "control/journal/lock_file.py": {"os", "pathlib"},  # the effect itself
+    "control/journal/lock.py": {"datetime", "os", "pathlib", "socket"},  # the lock, and which process has it
     "control/journal/open.py": {"pathlib"},  # the effect itself
     "control/journal/postgresql.py": {"os", "time"},  # how long to wait for a server that is away
     "control/journal/sqlite.py": {"sqlite3", "pathlib"},  # the effect itself

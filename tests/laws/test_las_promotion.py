@@ -8,8 +8,8 @@ from tests.laws.test_policies import runs
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.executors.simulated import BeliefMode, SimulatedExecutor
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
 from hocket.testing import strategies as some
 
@@ -24,7 +24,9 @@ def test_whoever_has_starved_stands_on_the_top_level(policy, promote, data):
     nodes = data.draw(some.nodes())
     workload = data.draw(some.workloads(nodes))
     bound = find(policy).bound({"levels_gpu_s": [1, 10, 100], "promote": promote})
-    controller = Controller(empty(nodes), bound.decide, bound.order, MemoryJournal(Header(policy)), shifts=bound.shifts)
+    controller = Controller(
+        empty_snapshot(nodes), bound.decide, bound.order, MemoryJournal(Header(policy)), shifts=bound.shifts
+    )
     executor = SimulatedExecutor(workload, nodes, beliefs=BeliefMode("oracle"))
     while (moment := executor.wait(controller.next_timer_s())) is not None:
         executor.apply(controller.cycle(*moment))

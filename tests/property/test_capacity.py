@@ -53,7 +53,7 @@ def test_a_job_is_placed_exactly_when_it_fits(data):
     nodes, capacity, _held = data.draw(partly_taken())
     job = data.draw(some.jobs("new", nodes))
     size = data.draw(st.integers(1, 12))
-    free = [(node, f) for node, f in capacity if capacity.up >> capacity.layout.index[node.id] & 1]
+    free = [(node, f) for node, f in capacity if capacity.up >> capacity.layout.index_of(node.id) & 1]
     rooms = sorted((room(f, job.demand) for node, f in free if accepts(job, node)), reverse=True)
     fits = sum(rooms[: job.max_nodes or None]) >= size
     places = capacity.place(job, size)
@@ -87,7 +87,7 @@ def test_what_is_given_back_is_free_again_and_old_versions_stay(data):
         line.append(line[-1].give(slices))
     whole = Capacity.of(nodes)
     for node, free in line[-1]:
-        lost = not line[-1].up >> line[-1].layout.index[node.id] & 1
+        lost = not line[-1].up >> line[-1].layout.index_of(node.id) & 1
         assert free.gpus == (0 if lost else whole[node.id].gpus)
         assert free.cores == pytest.approx(0 if lost else node.cores)
     assert {node.id: free for node, free in capacity} == before
@@ -111,7 +111,7 @@ def test_nothing_is_taken_that_is_not_free(data):
         data.draw(st.sampled_from([0.0, 1001.0])),
     )
     free = capacity[node.id]
-    up = capacity.up >> capacity.layout.index[node.id] & 1
+    up = capacity.up >> capacity.layout.index_of(node.id) & 1
     fits = (
         up
         and len(set(part.gpus)) == len(part.gpus)

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Cycle
-from hocket.control.state import empty
 from hocket.model.event import TimePassed
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies import find
 from hocket.testing import laws
 from hocket.testing import strategies as some
@@ -44,7 +43,7 @@ def test_the_state_folded_again_from_the_journal_equals_the_live_one(data):
     kept = [msgspec.json.decode(msgspec.json.encode(c), type=Cycle) for c in harness.journal.cycles]
     live = harness.controller
     journal = MemoryJournal(harness.journal.header)
-    start = empty(cluster, live.state.seed)
+    start = empty_snapshot(cluster, live.state.seed)
     again = Controller(start, live.decide, live.state.order, journal, shifts=live.state.shifts)
     for cycle in kept:
         # The timers are the controller's own: they ring again by themselves.

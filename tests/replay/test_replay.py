@@ -14,12 +14,11 @@ from hocket.control.controller import Controller
 from hocket.control.journal import JournalError, MemoryJournal, SqliteJournal
 from hocket.control.ports import Cycle, Header
 from hocket.control.replay import PolicyBrokeError, Replay, encoded, replay
-from hocket.control.state import empty
 from hocket.executors.simulated import SimulatedExecutor, parse_beliefs, simulate
 from hocket.model.event import JobSubmitted
 from hocket.model.job import Job
 from hocket.model.plan import Plan
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import Costs
 from hocket.policies import find, policies
 from hocket.policies.registry import BoundPolicy
@@ -82,7 +81,7 @@ def ran_off_beat(name: str, seed: int) -> tuple[MemoryJournal, BoundPolicy]:
     submissions = tuple(replace(s, truth=replace(s.truth, costs=costs)) for s in whole.submissions)
     workload = Workload("demo", submissions, owners=whole.owners, faults=(Fault(4000.0, "n002", 6000.0),))
     journal = MemoryJournal(Header(name, bound.settings, tuple(nodes), seed))
-    controller = Controller(empty(nodes, seed), bound.decide, bound.order, journal, **bound.needs)
+    controller = Controller(empty_snapshot(nodes, seed), bound.decide, bound.order, journal, **bound.needs)
     executor = SimulatedExecutor(
         workload, nodes, seed=seed, beliefs=parse_beliefs("noisy:0.3"), noise=0.2, until_s=9000.0
     )

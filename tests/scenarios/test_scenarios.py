@@ -26,7 +26,6 @@ from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.control.replay import replay
-from hocket.control.state import empty
 from hocket.executors.simulated import SimulatedExecutor
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.criterion import parse
@@ -51,7 +50,7 @@ from hocket.model.job import Job, Owner
 from hocket.model.partition import Boundary, Holding, Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Node, Slice
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import Costs, Doing, Tier
 from hocket.policies.registry import Params, Policy
 from hocket.testing.invariants import broken_invariants
@@ -378,7 +377,7 @@ def tell(scenario: Scenario, costs: Costs | None = None) -> Telling:
     )
     script = Script(scenario)
     journal = MemoryJournal(Header("script", nodes=tuple(scenario.nodes)))
-    controller = Controller(empty(scenario.nodes), script.decide, by_submission, journal)
+    controller = Controller(empty_snapshot(scenario.nodes), script.decide, by_submission, journal)
     world, book = World(workload, scenario), Book(scenario.nodes)
     found = Telling([], [], journal, 0)
     while (moment := world.wait(controller.next_timer_s())) is not None:

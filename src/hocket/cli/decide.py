@@ -141,9 +141,8 @@ def _rebuilt(document: Document, name: str, bound: BoundPolicy) -> Snapshot:
 def _decided(snapshot: Snapshot, bound: BoundPolicy) -> dict[str, Any]:
     """The plan, what it changes, and what would be done about it now."""
     from hocket.control.adopt import adopt
-    from hocket.control.changes import changes
     from hocket.control.check import examine
-    from hocket.control.diff import diff
+    from hocket.control.diff import changes, diff
     from hocket.control.state import State
     from hocket.model.document import plain
 

@@ -9,13 +9,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.control.changes import changes
 from hocket.control.controller import Controller
+from hocket.control.diff import changes
 from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, Header
-from hocket.control.state import empty
 from hocket.model.plan import Plan
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind
 
 
@@ -84,7 +83,7 @@ def replay(
         followed.append(name)
         return watched(bind(name, settings))
 
-    start, first = empty(header.nodes, header.seed), watched(policy)
+    start, first = empty_snapshot(header.nodes, header.seed), watched(policy)
     controller = Controller(
         start, first.decide, first.order, kept, **first.needs, bind=again if is_recorded else None
     )  # fmt: skip

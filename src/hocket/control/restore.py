@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappop
 
-from hocket.control import saved
+from hocket.control import saved_state
 from hocket.control.controller import Bind, Controller, Excuse
 from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, Store
-from hocket.control.state import empty
 from hocket.model.capacity import Capacity
 from hocket.model.event import NodeJoined
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 
 
@@ -62,10 +62,10 @@ def _begun(journal: Store, policy: BoundPolicy, last: int, bind: Bind | None) ->
                 f"journal '{journal.name}': a state was saved after cycle {number}, and its last cycle is {last}"
             )
         try:
-            return saved.decode(state, policy, unwritten, bind), number
-        except saved.UnreadableState:
+            return saved_state.decode(state, policy, unwritten, bind), number
+        except saved_state.UnreadableState:
             continue
-    start = empty(journal.header.nodes, journal.header.seed)
+    start = empty_snapshot(journal.header.nodes, journal.header.seed)
     return Controller(start, policy.decide, policy.order, unwritten, **policy.needs, bind=bind), 0
 
 

@@ -6,7 +6,7 @@ Each field of `State` is open to change; a snapshot is their values at one momen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from heapq import heappop, heappush
 from math import inf
 from operator import itemgetter
@@ -14,15 +14,15 @@ from typing import Any
 
 from msgspec.structs import force_setattr, replace
 
-from hocket.model.capacity import Capacity, Shape, shape_of
+from hocket.model.capacity import shape_of
 from hocket.model.event import PolicySet
 from hocket.model.job import ONE_GPU, Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.plan import ALWAYS
-from hocket.model.resources import Node, Slice, gpu_ids, gpu_mask
-from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of
-from hocket.model.versioned import Entry, OpenMap, OpenQueue, VersionedQueue, versioned
-from hocket.model.view import JobState, JobView, NodeView, Tenancy
+from hocket.model.resources import Slice, gpu_ids, gpu_mask
+from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of, queues_of
+from hocket.model.versioned import OpenMap, OpenQueue
+from hocket.model.view import JobState, JobView, Tenancy
 
 # A policy's order: (view, now) → what to sort by. Jobs of equal rank stand in the order of their submission.
 Order = Callable[[JobView, float], tuple[Any, ...]]
@@ -32,26 +32,6 @@ Shifts = Callable[[JobView, float], float | None]
 # A member of an enum costs a look-up each time; this one stands on a hot path.
 _ALONE = Sharing.ALONE
 _NO_EDITS: dict[Any, Any] = {}
-
-
-def empty(nodes: Iterable[Node] = (), seed: int = 0) -> Snapshot:
-    """The state before anything happened."""
-    nodes = tuple(nodes)
-    return Snapshot(
-        now_s=0.0,
-        nodes=versioned((n.id, NodeView(n)) for n in nodes),
-        owners=versioned(),
-        usage=versioned(),
-        jobs=versioned(),
-        waiting=VersionedQueue({}),
-        placed=VersionedQueue({}),
-        partitions=versioned(),
-        leaving=versioned(),
-        unsettled=(),
-        capacity=Capacity.of(nodes),
-        history=versioned(),
-        seed=seed,
-    )
 
 
 class State:
@@ -382,24 +362,15 @@ class State:
         self.order, self.learns, self.shifts = order, learns, shifts
         self.memo, self.wake, self.due, self.fell_to = None, ALWAYS, (), None
         self.shifting, self.shift_s, self.foreseen = [], {}, {}
-        waiting: dict[Shape, list[Entry]] = {}
-        placed: list[Entry] = []
         for job_id, old in self.jobs.items():
             new = replace(old, memo=None, review_s=None, rank=())
             force_setattr(new, "rank", order(new, self.now_s))  # Nobody has seen it yet.
             self.jobs.put(job_id, new)
-            entry = (new.rank, new.number, job_id)
-            if new.partitions:
-                placed.append(entry)
-            elif not new.held:
-                waiting.setdefault(shape_of(new.job), []).append(entry)
             if new.size and shifts is not None:
                 self.await_shift(new)
-        for entries in (placed, *waiting.values()):
-            entries.sort()
-        self.waiting = OpenQueue(waiting, sum(map(len, waiting.values())))
-        self.placed = OpenQueue({0: placed} if placed else {}, len(placed))
-        self.arrived = [entry[-1] for entry in sorted((e for es in waiting.values() for e in es), key=itemgetter(1))]
+        waiting, placed = queues_of(self.jobs.live.values())
+        self.waiting, self.placed = OpenQueue.of(waiting), OpenQueue.of(placed)
+        self.arrived = [entry[-1] for entry in sorted(waiting, key=itemgetter(1))]
         if counts:
             self._count_from_now_on()
 

@@ -64,11 +64,10 @@ _NOWHERE = (-1, 0, 0)  # index, first GPU and bit of a node that is not there
 class Layout:
     """The nodes there are, lost ones included. Shared by all capacities over them."""
 
-    __slots__ = ("_eligible", "_totals", "all", "bits", "fitting", "gpus_only", "index", "nodes", "ones", "width")
+    __slots__ = ("_eligible", "_totals", "all", "bits", "fitting", "gpus_only", "nodes", "ones", "width")
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = tuple(nodes)
-        self.index = {node.id: i for i, node in enumerate(self.nodes)}
         self.all = (1 << len(self.nodes)) - 1
         self.width = max((n.gpus for n in self.nodes), default=0)  # bits for the GPUs of one node
         self.ones = (1 << self.width) - 1
@@ -78,6 +77,10 @@ class Layout:
         self.fitting: set[Shape] = set()  # what was found to fit these nodes with nothing on them
         self._eligible: dict[tuple[tuple[str, ...], float], int] = {((), 0.0): self.all}
         self._totals: dict[int, Demand] = {}
+
+    def index_of(self, node: str) -> int:
+        """The node's place in `nodes`."""
+        return self.bits[node][0]
 
     def eligible(self, job: Job) -> int:
         """The mask of the nodes whose GPUs the job accepts."""
@@ -149,7 +152,7 @@ class Capacity(Struct, eq=False):
         return Capacity(self.layout, self._mask, amounts, self._by_count, self.gpus, self.up)
 
     def __getitem__(self, node: str) -> Free:
-        return self._at(self.layout.index[node])
+        return self._at(self.layout.index_of(node))
 
     def __iter__(self) -> Iterator[tuple[Node, Free]]:
         for i, node in enumerate(self.layout.nodes):
@@ -256,12 +259,12 @@ class Capacity(Struct, eq=False):
 
     def lose(self, node: str) -> Capacity:
         """This capacity without a node. Its partitions must have given it back."""
-        i = self.layout.index[node]
+        i = self.layout.index_of(node)
         return self._with({i: Free(0, *_NOTHING)}, self.up & ~(1 << i))
 
     def regain(self, node: str) -> Capacity:
         """This capacity with a lost node back, empty."""
-        i = self.layout.index[node]
+        i = self.layout.index_of(node)
         return self._with({i: _whole(self.layout.nodes[i])}, self.up | 1 << i)
 
     def place(self, job: Job, size: int) -> Places | None:

@@ -9,16 +9,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hocket.model.capacity import Capacity, shape_of
+from hocket.model.capacity import Capacity, Shape
 from hocket.model.criterion import CriterionError, Goal, parse
 from hocket.model.curve import Beliefs, Curve
 from hocket.model.entries import Document, JobEntry, JobSpec
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.resources import Node, Slice
-from hocket.model.snapshot import History, Snapshot, usage_of
+from hocket.model.snapshot import History, Snapshot, queues_of, usage_of
 from hocket.model.validation import shown
-from hocket.model.versioned import Entry, VersionedMap, VersionedQueue, versioned
+from hocket.model.versioned import VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobState, JobView, NodeView, Observation, Tenancy, Tier
 
 Order: TypeAlias = Callable[[JobView, float], tuple[Any, ...]]
@@ -79,8 +79,7 @@ def from_document(document: Document, order: Order | None = None) -> Snapshot:
         versioned((o.id, o) for o in owners),
         versioned(usage_of(partitions, jobs).items()),
         jobs,
-        _queue([v for v in views if not v.partitions and not v.held], lambda v: shape_of(v.job)),
-        _queue([v for v in views if v.partitions], lambda _view: 0),
+        *_queues(views),
         versioned((p.id, p) for p in partitions),
         versioned(document.leaving.items()),
         document.unsettled,
@@ -311,13 +310,8 @@ def _capacity(nodes: VersionedMap[str, NodeView], partitions: tuple[Partition, .
     return capacity
 
 
-def _queue(views: list[JobView], bucket: Callable[[JobView], Any]) -> VersionedQueue[Any]:
-    buckets: dict[Any, list[Entry]] = {}
-    for view in views:
-        buckets.setdefault(bucket(view), []).append((view.rank, view.number, view.id))
+def _queues(views: list[JobView]) -> tuple[VersionedQueue[Shape], VersionedQueue[int]]:
     try:
-        for entries in buckets.values():
-            entries.sort()
+        return queues_of(views)
     except TypeError as error:
         raise DocumentError(f"snapshot: jobs: ranks must compare with each other, and {error}") from error
-    return VersionedQueue(buckets, len(views))

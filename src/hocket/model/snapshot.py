@@ -13,8 +13,8 @@ from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Plan, Wake
-from hocket.model.resources import Demand, Slice, gpu_mask
-from hocket.model.versioned import OpenMap, VersionedMap, VersionedQueue
+from hocket.model.resources import Demand, Node, Slice, gpu_mask
+from hocket.model.versioned import Entry, OpenMap, VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobView, NodeView
 
 
@@ -129,6 +129,45 @@ class Snapshot(Struct, frozen=True):
                 if held_by := leavers.in_the_way(f"{job}/{task}", partition.slices):
                     found[pid] = held_by
         return found
+
+
+def empty_snapshot(nodes: Iterable[Node] = (), seed: int = 0) -> Snapshot:
+    """The snapshot of a cluster before anything happened."""
+    nodes = tuple(nodes)
+    return Snapshot(
+        now_s=0.0,
+        nodes=versioned((n.id, NodeView(n)) for n in nodes),
+        owners=versioned(),
+        usage=versioned(),
+        jobs=versioned(),
+        waiting=VersionedQueue({}),
+        placed=VersionedQueue({}),
+        partitions=versioned(),
+        leaving=versioned(),
+        unsettled=(),
+        capacity=Capacity.of(nodes),
+        history=versioned(),
+        seed=seed,
+    )
+
+
+def entry_of(view: JobView) -> Entry:
+    """A job's entry in a queue: by rank, then in the order of submission."""
+    return (view.rank, view.number, view.job.id)
+
+
+def queues_of(views: Iterable[JobView]) -> tuple[VersionedQueue[Shape], VersionedQueue[int]]:
+    """The queues of the waiting and of the placed jobs. Held jobs are in neither."""
+    waiting: dict[Shape, list[Entry]] = {}
+    placed: dict[int, list[Entry]] = {}
+    for view in views:
+        if view.partitions:
+            placed.setdefault(0, []).append(entry_of(view))
+        elif not view.held:
+            waiting.setdefault(shape_of(view.job), []).append(entry_of(view))
+    for entries in (*waiting.values(), *placed.values()):
+        entries.sort()
+    return VersionedQueue(waiting, sum(map(len, waiting.values()))), VersionedQueue(placed, len(placed.get(0, ())))
 
 
 class Standing(Protocol):

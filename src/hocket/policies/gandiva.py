@@ -187,12 +187,12 @@ class _Kin:
     def places(self, job: Job) -> Places | None:
         """For a job without tasks, the fullest server with kin that has room for all of it."""
         capacity = self.draft.capacity
-        index, wanted = capacity.layout.index, job.sizes[0]
+        index_of, wanted = capacity.layout.index_of, job.sizes[0]
         eligible = capacity.up & (capacity.layout.eligible(job) if job.gpu_kinds or job.gpu_mem_mib else -1)
         rooms = [
-            (capacity[name].gpus.bit_count(), index[name])
+            (capacity[name].gpus.bit_count(), index_of(name))
             for name in self.servers(size(job))
-            if eligible >> index[name] & 1 and capacity[name].room(job.demand) >= wanted
+            if eligible >> index_of(name) & 1 and capacity[name].room(job.demand) >= wanted
         ]
         return ((min(rooms)[1], wanted),) if rooms else None
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Cycle, Header
-from hocket.control.state import State, empty
+from hocket.control.state import State
 from hocket.model.action import Move, Pause, Resize, Resume, Start
 from hocket.model.event import JobFailed, JobMoved, JobPaused, JobResized, JobStarted
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import find
 from hocket.reports.summary import quantile
 
@@ -23,7 +24,7 @@ class Switches:
 
     def __init__(self, header: Header) -> None:
         policy = find(header.policy).bound(header.params)
-        start = empty(header.nodes, header.seed)
+        start = empty_snapshot(header.nodes, header.seed)
         self._controller = Controller(start, policy.decide, policy.order, MemoryJournal(header), **policy.needs)
         self._begun: dict[tuple[str, str], float] = {}  # (job, what) → when an executor was told
         self.took_s: dict[str, list[float]] = {what: [] for what in DONE.values()}

@@ -16,7 +16,7 @@ from hocket.control.controller import Controller
 from hocket.control.journal import JournalError, JournalLost, open_to_append
 from hocket.control.ports import Cycle, Header, Store
 from hocket.control.restore import restore
-from hocket.control.saver import Saver
+from hocket.control.saved_state import StateSaver
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.spares import ResizeBy
@@ -75,7 +75,7 @@ class Engine:
         self.executor = AgentExecutor(self._controller.state, self.sessions, resize_by=resize_by)
         self._set_policy()
         self._show()
-        self._saver = Saver(self.journal, self._first)
+        self._saver = StateSaver(self.journal, self._first)
         self._thread = Thread(target=self._run, name="controller", daemon=True)
 
     @property
@@ -165,7 +165,7 @@ class Engine:
         self._show()
         self.executor.apply(actions)
         self.executor.settle(cycle.events)
-        if self._saver.cycled(controller, len(cycle.events)):
+        if self._saver.after_cycle(controller, len(cycle.events)):
             _log.debug("the state was saved")
         for tell in self.changed:
             tell(changed)

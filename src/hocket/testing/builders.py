@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hocket.control.fold import fold
-from hocket.control.state import State, empty
+from hocket.control.state import State
 from hocket.model.curve import NO_BELIEFS, Beliefs, Estimate
 from hocket.model.event import Event, JobSubmitted
 from hocket.model.job import Job, Owner
 from hocket.model.resources import Demand, Node
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import JobView
 from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
@@ -62,7 +62,7 @@ def snapshot(
     now_s: float | None = None,
 ) -> Snapshot:
     """What the real fold makes of these events."""
-    state = State(empty(nodes), order)
+    state = State(empty_snapshot(nodes), order)
     for event in events:
         fold(state, [event])
     if now_s is not None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header, Journal
-from hocket.control.state import Order, Shifts, empty
+from hocket.control.state import Order, Shifts
 from hocket.executors.simulated import BeliefMode, SimulatedExecutor
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
@@ -27,7 +27,7 @@ from hocket.model.event import (
 )
 from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Node
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import Doing
 from hocket.policies.registry import BoundPolicy
 from hocket.testing.invariants import broken_invariants
@@ -90,7 +90,7 @@ class Harness:
         self.pending: list[Action] = []
         self.journal = MemoryJournal(Header("test", nodes=tuple(nodes), seed=seed))
         self._decide, self._may_be_refused = decide, may_be_refused
-        self.controller = Controller(empty(nodes, seed), self._ask, order, self.journal, shifts=shifts)
+        self.controller = Controller(empty_snapshot(nodes, seed), self._ask, order, self.journal, shifts=shifts)
         self.now_s = 0.0
 
     @staticmethod
@@ -194,7 +194,7 @@ def simulated(
     """
     if journal is None:
         journal = MemoryJournal(Header(bound.policy.name, bound.settings, tuple(nodes), seed))
-    start = empty(nodes, seed)
+    start = empty_snapshot(nodes, seed)
     kind = _Eager if eager else Controller
     controller = kind(start, bound.decide, bound.order, journal, shifts=bound.shifts)
     executor = SimulatedExecutor(workload, nodes, seed=seed, beliefs=beliefs, noise=noise)

@@ -12,9 +12,9 @@ from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal, open_to_append
 from hocket.control.ports import Store
 from hocket.control.restore import restore
-from hocket.control.saver import Saver
-from hocket.control.state import empty
+from hocket.control.saved_state import StateSaver
 from hocket.model.resources import Node
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import find
 from hocket.tune.brackets import SEARCHES, Hyperband, Search
 from hocket.tune.definition import Definition, StudyError, check_name, header_of, refuse_another
@@ -192,12 +192,12 @@ class Study:
         return self
 
     @contextmanager
-    def _controller(self, node: Node, trials: Trials) -> Iterator[tuple[Controller, Saver | None]]:
+    def _controller(self, node: Node, trials: Trials) -> Iterator[tuple[Controller, StateSaver | None]]:
         """A new one, or as its journal has it; the trials are brought up to date."""
         policy, definition = self._policy, self.outcome.definition
         header = header_of(definition, policy, node)
         if self._folder is None:
-            start = empty((node,), definition.seed)
+            start = empty_snapshot((node,), definition.seed)
             yield Controller(start, policy.decide, policy.order, MemoryJournal(header), **policy.needs), None
             return
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -211,7 +211,7 @@ class Study:
                 trials.all.clear()
                 journal = open_to_append(self._folder / JOURNAL, header)
             refuse_another(str(self._folder), journal.header, header)
-            yield restore(journal, policy), Saver(journal, policy)
+            yield restore(journal, policy), StateSaver(journal, policy)
         finally:
             journal.close()
 

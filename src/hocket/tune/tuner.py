@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hocket.control.controller import Controller
-from hocket.control.saver import Saver
+from hocket.control.saved_state import StateSaver
 from hocket.estimators.packs import slowdown
 from hocket.executors.inprocess.workshop import ALONE_S, OTHERS, STEP_S, Stretch
 from hocket.model.curve import Beliefs, Curve, Point
@@ -41,7 +41,7 @@ class Tuner:
         trainer: Trainer,
         node: Node,
         now_s: Callable[[], float],
-        saver: Saver | None,
+        saver: StateSaver | None,
     ) -> None:
         self._definition, self._space, self._trials, self._sampler = definition, space, trials, sampler
         self._controller, self._executor, self._trainer = controller, executor, trainer
@@ -64,7 +64,7 @@ class Tuner:
             if events or submitted:
                 actions = controller.cycle(self._now_s(), [*events, *submitted])
                 if self._saver is not None:
-                    self._saver.cycled(controller, len(events) + len(submitted))
+                    self._saver.after_cycle(controller, len(events) + len(submitted))
                 self._clear_shelf(self._told)
                 executor.apply(actions)
             moment = executor.wait(controller.next_timer_s())

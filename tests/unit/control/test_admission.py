@@ -11,12 +11,12 @@ from hocket.control.admission import faults, refusal
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.model.capacity import Capacity
 from hocket.model.event import JobRefused, JobSubmitted, NodeJoined
 from hocket.model.job import Edge, Job, Task, TaskGraph
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Node
+from hocket.model.snapshot import empty_snapshot
 from hocket.model.versioned import versioned
 from hocket.model.view import JobView
 
@@ -206,7 +206,7 @@ def test_an_id_is_taken_while_its_job_lives() -> None:
 
 def controller() -> Controller:
     nodes = [Node("n0", 2)]
-    return Controller(empty(nodes), lambda _s: Plan(), lambda _v, _t: (), MemoryJournal(Header("none")))
+    return Controller(empty_snapshot(nodes), lambda _s: Plan(), lambda _v, _t: (), MemoryJournal(Header("none")))
 
 
 def test_a_refusal_is_a_fact_and_the_others_go_on() -> None:

@@ -7,13 +7,13 @@ from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.control.replay import PolicyBrokeError, replay
 from hocket.control.restore import again, restore
-from hocket.control.state import empty
 from hocket.model.action import Start
 from hocket.model.event import JobStarted, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Node, Slice
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import Params, Policy
 
 NODES = (Node("n0", 4),)
@@ -41,7 +41,7 @@ BRITTLE = Policy("brittle", brittle, Params, in_order, "", "", "").bound()
 
 
 def controller(journal, excuse=None):
-    return Controller(empty(NODES), BRITTLE.decide, BRITTLE.order, journal, excuse=excuse)
+    return Controller(empty_snapshot(NODES), BRITTLE.decide, BRITTLE.order, journal, excuse=excuse)
 
 
 def journal():
@@ -96,7 +96,7 @@ def test_it_is_asked_again_and_a_restored_controller_and_a_replay_agree():
 
 def test_a_replay_in_which_it_raises_where_it_had_decided_says_so():
     kept = journal()
-    calm = Controller(empty(NODES), lambda _snapshot: Plan(), BRITTLE.order, kept)
+    calm = Controller(empty_snapshot(NODES), lambda _snapshot: Plan(), BRITTLE.order, kept)
     calm.cycle(1.0, submitted("bad", at_s=1.0))
     with pytest.raises(PolicyBrokeError, match="a bug"):
         replay(kept.header, kept.cycles, BRITTLE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.control.changes import changes
+from hocket.control.diff import changes
 from hocket.model.document import from_document
 from hocket.model.example import training
 from hocket.model.partition import Partition, Sharing, Tenant

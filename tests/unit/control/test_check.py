@@ -9,13 +9,13 @@ import pytest
 from hocket.control.adopt import adopt, end_job
 from hocket.control.check import examine, violations
 from hocket.control.fold import fold
-from hocket.control.state import State, empty
+from hocket.control.state import State
 from hocket.model.event import JobSubmitted, OwnerSet
 from hocket.model.job import Job, Owner, Task, TaskGraph
 from hocket.model.partition import Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Wake
 from hocket.model.resources import Demand, Node, Slice
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import Tier
 
 NODES = (
@@ -47,7 +47,7 @@ SO = {"*": "so"}
 
 def planned(*put: Partition) -> Snapshot:
     """Partitions as planned, and nothing else."""
-    state = State(empty(NODES), lambda _view, _now_s: ())
+    state = State(empty_snapshot(NODES), lambda _view, _now_s: ())
     fold(state, [JobSubmitted(0.0, job) for job in JOBS])
     plan = Plan(put, reasons=SO)
     found, capacity = examine(state.snapshot(), plan)
@@ -61,7 +61,7 @@ def snapshot() -> Snapshot:
     """Job a runs on GPUs 0 and 1 of n; job over is being ended; the node lost is lost."""
     from hocket.model.event import NodeLost
 
-    state = State(empty(NODES), lambda _view, _now_s: ())
+    state = State(empty_snapshot(NODES), lambda _view, _now_s: ())
     fold(state, [OwnerSet(0.0, Owner("ana", max_gpus=3, max_cores=10.0, max_mem_mib=900.0, max_jobs=1))])
     for job in JOBS:
         fold(state, [JobSubmitted(0.0, job)])
@@ -316,7 +316,7 @@ def test_an_empty_plan_breaks_nothing(snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("sharing", [s for s in Sharing if s is not Sharing.ALONE])
 def test_a_tenant_that_may_be_joined_must_have_its_memory_too(sharing: Sharing) -> None:
-    state = State(empty([Node("n", 1, mem_mib=1000.0)]), lambda _view, _now_s: ())
+    state = State(empty_snapshot([Node("n", 1, mem_mib=1000.0)]), lambda _view, _now_s: ())
     fold(state, [JobSubmitted(0.0, Job("a", demand=Demand(1, mem_mib=999.0)))])
     world = state.snapshot()
     none = Partition("p", (Slice("n", (0,)),), (Tenant("a", (1,)),), sharing)

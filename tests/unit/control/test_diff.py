@@ -8,18 +8,19 @@ from hocket.control.adopt import adopt, issue
 from hocket.control.check import examine
 from hocket.control.diff import diff
 from hocket.control.fold import fold
-from hocket.control.state import State, empty
+from hocket.control.state import State
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import JobPaused, JobPrepared, JobStarted, JobSubmitted
 from hocket.model.job import ONE_GPU, Job, Task, TaskGraph
 from hocket.model.partition import EPOCH, Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Node, Slice
+from hocket.model.snapshot import empty_snapshot
 from hocket.model.view import Tier
 
 
 def state_of(*jobs: Job, nodes: int = 4, gpus: int = 2) -> State:
-    state = State(empty([Node(f"n{i}", gpus) for i in range(nodes)]), lambda _view, _now_s: ())
+    state = State(empty_snapshot([Node(f"n{i}", gpus) for i in range(nodes)]), lambda _view, _now_s: ())
     for job in jobs:
         fold(state, [JobSubmitted(0.0, job)])
     return state

@@ -150,7 +150,7 @@ def test_a_lock_file_that_was_left_behind_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / "j.db.lock").write_text("what is this?")
     journal = held(tmp_path / "j.db")
     (tmp_path / "j.db.lock").write_text("")
-    with pytest.raises(JournalError, match="held by another process that has not said who it is"):
+    with pytest.raises(JournalError, match="held by another process, which has not written its name yet"):
         held(tmp_path / "j.db")
     journal.close()
 

@@ -10,18 +10,17 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.control.test_restore import assert_equal, header, kept, world
 
-from hocket.control import saved
+from hocket.control import saved_state
 from hocket.control.controller import Controller
 from hocket.control.journal import JournalError, MemoryJournal, open_to_append
 from hocket.control.ports import Cycle, Header
 from hocket.control.replay import replay
 from hocket.control.restore import again, restore
-from hocket.control.saver import Saver
-from hocket.control.state import empty
+from hocket.control.saved_state import StateSaver
 from hocket.model.event import JobSubmitted, PolicySet
 from hocket.model.job import Job
 from hocket.model.plan import Plan
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies import find, policies
 from hocket.policies.registry import BoundPolicy, bind
 from hocket.testing.builders import cluster
@@ -33,7 +32,7 @@ SET_S = 5000.0  # while a node is lost
 
 
 def new(policy: BoundPolicy, journal: MemoryJournal) -> Controller:
-    start = empty(journal.header.nodes, journal.header.seed)
+    start = empty_snapshot(journal.header.nodes, journal.header.seed)
     return Controller(start, policy.decide, policy.order, journal, **policy.needs, bind=bind)
 
 
@@ -55,8 +54,8 @@ def lived(first: str, then: str) -> list[Cycle]:
             assert not broken_invariants(controller.snapshot)
             assert_equal(controller, restored)
         if len(journal) % 20 == 0:
-            state = saved.encode(controller, policy)
-            assert_equal(controller, saved.decode(state, policy, journal, bind), between=True)
+            state = saved_state.encode(controller, policy)
+            assert_equal(controller, saved_state.decode(state, policy, journal, bind), between=True)
         executor.apply(actions)
     assert controller.followed is not None
     assert (controller.followed.policy, controller.followed.params) == (then, settings)
@@ -78,19 +77,19 @@ def test_it_is_followed_through_kills_from_cycles_and_from_saved_states(tmp_path
     uninterrupted = lived("las", "fair")
     policy, path, executor = find("las").bound(), tmp_path / "j.db", world()
     journal = open_to_append(path, header(policy))
-    controller, saver = restore(journal, policy, bind=bind), Saver(journal, policy, events=20)
+    controller, saver = restore(journal, policy, bind=bind), StateSaver(journal, policy, events=20)
     followed = 0
     while (moment := executor.wait(controller.next_timer_s())) is not None:
         now_s, events = moment
         if not controller.followed and now_s >= SET_S:
             events = [*events, PolicySet(now_s, "fair", find("fair").bound().settings)]
         actions = controller.cycle(now_s, events)
-        saver.cycled(controller, len(events))
+        saver.after_cycle(controller, len(events))
         executor.apply(actions)
         if len(journal) % 25 == 0:
             journal.close()
             journal = open_to_append(path, header(policy))
-            controller, saver = restore(journal, policy, bind=bind), Saver(journal, policy, events=20)
+            controller, saver = restore(journal, policy, bind=bind), StateSaver(journal, policy, events=20)
             followed += controller.followed is not None
     assert followed > 3
     assert list(journal) == uninterrupted

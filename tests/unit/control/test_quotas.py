@@ -7,7 +7,7 @@ import pytest
 from hocket.control.adopt import adopt
 from hocket.control.check import examine, violations
 from hocket.control.fold import fold
-from hocket.control.state import State, empty
+from hocket.control.state import State
 from hocket.executors.simulated import simulate
 from hocket.model.action import Pause, Resume, Start
 from hocket.model.event import Event, JobEnded, JobRefused, NodeLost, OwnerSet
@@ -15,6 +15,7 @@ from hocket.model.job import Job, Owner, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
 from hocket.reports.play import _stuck
 from hocket.testing.builders import cluster, submission, submitted, workload
@@ -43,7 +44,7 @@ def adopted(state: State, plan: Plan) -> None:
 
 def two_jobs_at_most() -> State:
     """Job g of three tasks has a place, the third task on a node of its own."""
-    state = State(empty(cluster("2x4")), lambda _view, _now_s: ())
+    state = State(empty_snapshot(cluster("2x4")), lambda _view, _now_s: ())
     fold(state, [OwnerSet(0.0, Owner("ana", max_jobs=2))])
     for job in (graph("g", "a", "b", "c"), graph("h", "a"), graph("i", "a")):
         fold(state, [submitted(job)])

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hocket.control import saved
+from hocket.control import saved_state
 from hocket.control.controller import Controller
 from hocket.control.journal import JournalError, JournalLost, MemoryJournal, SqliteJournal, open_to_append
 from hocket.control.journal.stored import checksum
 from hocket.control.ports import Cycle, Header, Journal
 from hocket.control.restore import again, restore
-from hocket.control.saver import Saver
-from hocket.control.state import State, empty
+from hocket.control.saved_state import StateSaver
+from hocket.control.state import State
 from hocket.executors.simulated import SimulatedExecutor, parse_beliefs
 from hocket.model.capacity import Capacity
 from hocket.model.event import JobStarted, JobSubmitted, NodeJoined
@@ -27,7 +27,7 @@ from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import ALWAYS, Plan, Wake
 from hocket.model.resources import Node, Slice
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import JobState, JobView, Tier
 from hocket.policies import find, policies
 from hocket.policies.registry import BoundPolicy, Params, Policy
@@ -51,7 +51,7 @@ def world() -> SimulatedExecutor:
 
 
 def new(policy: BoundPolicy, journal: Journal, nodes: tuple[Node, ...] = NODES, seed: int = SEED) -> Controller:
-    return Controller(empty(nodes, seed), policy.decide, policy.order, journal, **policy.needs)
+    return Controller(empty_snapshot(nodes, seed), policy.decide, policy.order, journal, **policy.needs)
 
 
 def header(policy: BoundPolicy) -> Header:
@@ -131,18 +131,18 @@ def test_a_saved_state_is_the_live_one_and_decides_as_it_did(name: str) -> None:
     policy = find(name).bound()
     states: list[bytes] = []
     for live, journal in lived(policy):
-        states.append(saved.encode(live, policy))
+        states.append(saved_state.encode(live, policy))
         if len(states) % 20 == 0:
-            assert_equal(live, saved.decode(states[-1], policy, journal), between=True)
+            assert_equal(live, saved_state.decode(states[-1], policy, journal), between=True)
     for cut in range(5, len(states), 60):
         asks = MemoryJournal(journal.header)
-        one, other = saved.decode(states[cut], policy, asks), saved.decode(states[cut], policy, journal)
+        one, other = saved_state.decode(states[cut], policy, asks), saved_state.decode(states[cut], policy, journal)
         other.journal = MemoryJournal(journal.header)
         for cycle in journal.after(cut + 1):
             one.advance(cycle.at_s, cycle.events)
             assert asks.cycles[-1] == cycle, "decided as it was"
             again(other, cycle)
-        assert saved.encode(other, policy) == states[-1]
+        assert saved_state.encode(other, policy) == states[-1]
 
 
 @EVERY_POLICY
@@ -152,17 +152,17 @@ def test_a_run_whose_controller_is_killed_again_and_again_is_the_same_run(name: 
     path = tmp_path / "j.db"
     executor = world()  # which lives on
     journal = open_to_append(path, header(policy))
-    controller, saver = restore(journal, policy), Saver(journal, policy, events=20)
+    controller, saver = restore(journal, policy), StateSaver(journal, policy, events=20)
     kills = saves = 0
     while (moment := executor.wait(controller.next_timer_s())) is not None:
         actions = controller.cycle(*moment)
-        saves += saver.cycled(controller, len(moment[1]))
+        saves += saver.after_cycle(controller, len(moment[1]))
         if actions:
             executor.apply(actions)
         if len(journal) % 25 == 0:
             journal.close()
             journal = open_to_append(path, header(policy))
-            controller, saver = restore(journal, policy), Saver(journal, policy, events=20)
+            controller, saver = restore(journal, policy), StateSaver(journal, policy, events=20)
             kills += 1
     assert [kept(c) for c in uninterrupted] == list(journal)
     journal.close()
@@ -212,7 +212,7 @@ def test_drawn_histories_come_back_from_cycles_and_from_saved_states(data: st.Da
     nodes = data.draw(some.nodes())
     policy = data.draw(st.sampled_from([dice, find("las").bound(), find("fair").bound()]))
     harness = Anything(policy.decide, nodes, policy.order)
-    harness.controller = Controller(empty(nodes), harness._ask, policy.order, harness.journal, **policy.needs)
+    harness.controller = Controller(empty_snapshot(nodes), harness._ask, policy.order, harness.journal, **policy.needs)
     some.play(harness, data.draw(some.histories(nodes, 30)), nodes)
     journal = MemoryJournal(harness.journal.header)
     journal.extend([kept(cycle) for cycle in harness.journal])
@@ -220,7 +220,7 @@ def test_drawn_histories_come_back_from_cycles_and_from_saved_states(data: st.Da
     cut = data.draw(st.integers(0, len(journal)))
     for number, cycle in enumerate(journal, 1):
         if number - 1 == cut:
-            controller = saved.decode(saved.encode(controller, policy), policy, journal)
+            controller = saved_state.decode(saved_state.encode(controller, policy), policy, journal)
         controller.journal = MemoryJournal(journal.header)
         again(controller, cycle)
     assert_equal(harness.controller, controller, between=True)
@@ -241,7 +241,7 @@ def queued(
     for n in range(len(journal) + 1, len(journal) + batches + 1):
         controller.cycle(float(n), [submitted(Job(f"j{n}-{i}"), float(n)) for i in range(20)])
         if n in saves:
-            journal.save(saved.encode(controller, policy))
+            journal.save(saved_state.encode(controller, policy))
     controller.next_timer_s()
     journal.close()
     return controller
@@ -315,10 +315,10 @@ def test_a_state_of_another_policy_or_with_other_parameters_is_passed_over(tmp_p
 
 def test_a_state_of_other_code_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queued(tmp_path / "j.db", saves=(8,))
-    saved._form.cache_clear()
-    monkeypatch.setattr(saved, "FORMAT", saved.FORMAT + 1)
+    saved_state._form.cache_clear()
+    monkeypatch.setattr(saved_state, "FORMAT", saved_state.FORMAT + 1)
     assert restored_after(tmp_path / "j.db")[0] == 0
-    saved._form.cache_clear()
+    saved_state._form.cache_clear()
 
 
 def test_an_empty_journal_is_a_new_controller(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_nodes_that_joined_are_known_for_submissions_to_come(tmp_path: Path) -> 
         controller.cycle(2.0, [submitted(Job(f"j{save}", sizes=(2,)), 2.0)])
         (event,) = list(journal)[-1].events
         assert isinstance(event, JobSubmitted), "not refused"
-        journal.save(saved.encode(controller, FIFO))
+        journal.save(saved_state.encode(controller, FIFO))
     journal.close()
 
 
@@ -398,41 +398,41 @@ def test_after_a_failed_append_a_restore_is_as_if_the_cycle_had_never_been(tmp_p
 
 def test_a_saver_saves_every_so_many_events_and_with_the_first_cycle_after_a_restore(tmp_path: Path) -> None:
     journal = open_to_append(tmp_path / "j.db", header(FIFO))
-    controller, saver = restore(journal, FIFO), Saver(journal, FIFO, events=5)
+    controller, saver = restore(journal, FIFO), StateSaver(journal, FIFO, events=5)
     done = []
     for n in range(1, 12):
         controller.cycle(float(n), [])
-        done.append(saver.cycled(controller, 2))
+        done.append(saver.after_cycle(controller, 2))
     assert [n for n, did in enumerate(done, 1) if did] == [3, 6, 9]
     assert [number for number, _state in journal.saved()] == [9, 6]
-    assert Saver(journal, FIFO).cycled(controller, 1)
+    assert StateSaver(journal, FIFO).after_cycle(controller, 1)
     journal.close()
 
 
 def test_the_more_jobs_there_are_the_more_seldom_they_are_saved(tmp_path: Path) -> None:
     journal = open_to_append(tmp_path / "j.db", header(FIFO))
-    controller, saver = restore(journal, FIFO), Saver(journal, FIFO, events=5)
+    controller, saver = restore(journal, FIFO), StateSaver(journal, FIFO, events=5)
     controller.cycle(1.0, [submitted(Job(f"j{i}"), 1.0) for i in range(50)])
-    assert not saver.cycled(controller, 50)
-    assert not saver.cycled(controller, 49)
-    assert saver.cycled(controller, 1)
+    assert not saver.after_cycle(controller, 50)
+    assert not saver.after_cycle(controller, 49)
+    assert saver.after_cycle(controller, 1)
     journal.close()
 
 
 def test_a_state_that_cannot_be_saved_stops_nothing(tmp_path: Path) -> None:
     journal = open_to_append(tmp_path / "j.db", header(FIFO))
     assert isinstance(journal, SqliteJournal)
-    controller, saver = restore(journal, FIFO), Saver(journal, FIFO, events=1)
+    controller, saver = restore(journal, FIFO), StateSaver(journal, FIFO, events=1)
     controller.cycle(1.0, [submitted(Job(f"j{i}", command=("x" * 900,)), 1.0) for i in range(100)])
     (pages,) = journal._open().execute("PRAGMA page_count").fetchone()
     journal._open().execute(f"PRAGMA max_page_count = {pages + 3}")
-    assert not saver.cycled(controller, 1000)
+    assert not saver.after_cycle(controller, 1000)
     assert saver.trouble == f"journal '{journal.path}' cannot be written: database or disk is full"
     controller.cycle(2.0, [])
     journal._open().execute("PRAGMA max_page_count = 100000")
-    assert saver.cycled(controller, 1000)
+    assert saver.after_cycle(controller, 1000)
     assert saver.trouble == ""
     journal._open().execute("UPDATE writer SET epoch = 99")
     with pytest.raises(JournalLost):
-        saver.cycled(controller, 1000)
+        saver.after_cycle(controller, 1000)
     journal.close()

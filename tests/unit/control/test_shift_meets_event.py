@@ -6,11 +6,11 @@ from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.control.replay import replay
-from hocket.control.state import empty
 from hocket.model.action import Pause, Start
 from hocket.model.event import EpochEnded, JobEnded, JobResized, JobStarted, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.resources import Node
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
 from hocket.policies.kit.draft import Draft
 from hocket.testing.builders import cluster, job, submitted
@@ -20,7 +20,7 @@ from hocket.testing.harness import Harness
 @pytest.mark.parametrize("reports", [True, False])
 def test_whoever_falls_behind_one_that_waits_is_noticed_though_an_event_ranked_it_first(reports):
     policy = find("las").bound({"levels_gpu_s": [10.0]})
-    start = empty((Node("n", 1),), 0)
+    start = empty_snapshot((Node("n", 1),), 0)
     controller = Controller(start, policy.decide, policy.order, MemoryJournal(Header("las")), **policy.needs)
     (begun,) = controller.cycle(0.0, [JobSubmitted(0.0, Job("a"))])
     assert isinstance(begun, Start)
@@ -48,7 +48,7 @@ def test_a_job_that_sinks_makes_way_though_it_reports_in_that_very_moment(policy
 
 def test_a_moment_foreseen_for_a_job_that_is_over_wakes_nobody():
     policy = find("las").bound({"levels_gpu_s": [10.0]})
-    start = empty((Node("n", 2),), 0)
+    start = empty_snapshot((Node("n", 2),), 0)
     controller = Controller(start, policy.decide, policy.order, MemoryJournal(Header("las")), **policy.needs)
     controller.cycle(0.0, [JobSubmitted(0.0, Job("a"))])
     controller.cycle(2.0, [JobStarted(0.0, "a"), JobSubmitted(2.0, Job("b"))])
@@ -63,7 +63,7 @@ def test_whether_somebody_asks_for_the_next_moment_changes_no_decision(waits):
     """A live controller does so after each cycle, a replay never; a start that took its time left a moment behind."""
     policy = find("las").bound({"levels_gpu_s": [10.0]})
     journal = MemoryJournal(Header("las", nodes=(Node("n", 2),)))
-    controller = Controller(empty(journal.header.nodes), policy.decide, policy.order, journal, **policy.needs)
+    controller = Controller(empty_snapshot(journal.header.nodes), policy.decide, policy.order, journal, **policy.needs)
 
     def cycle(*events):
         if waits:
@@ -93,7 +93,9 @@ def test_a_job_that_is_resized_twice_in_an_instant_falls_when_its_present_gpus_l
         return draft.plan()
 
     nodes = (Node("n", 4),)
-    controller = Controller(empty(nodes), decide, las.order, MemoryJournal(Header("las", nodes=nodes)), **las.needs)
+    controller = Controller(
+        empty_snapshot(nodes), decide, las.order, MemoryJournal(Header("las", nodes=nodes)), **las.needs
+    )
     controller.cycle(0.0, [JobSubmitted(0.0, Job("a", sizes=(1, 4)))])
     controller.cycle(10.0, [JobStarted(10.0, "a")])
     controller.cycle(20.0, [EpochEnded(20.0, "a", 1, {})])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hocket.control import saved
+from hocket.control import saved_state
 from hocket.model.action import End
 from hocket.model.criterion import parse
 from hocket.model.event import EpochEnded, JobAsked, JobEnded, JobSubmitted, Wish
@@ -58,11 +58,11 @@ def test_a_moment_that_time_out_of_work_puts_off_is_waited_for_anew(harness):
 
 def test_of_jobs_that_are_over_no_moment_is_saved(harness):
     start(harness, Job("stays", criterion=parse("acc >= 99% within 20d")))  # Its moment comes first.
-    before = len(saved.encode(harness.controller, POLICY))
+    before = len(saved_state.encode(harness.controller, POLICY))
     for n in range(200):
         start(harness, Job(f"j{n}", criterion=parse("acc >= 99% within 30d")), NOW_S + n)
         harness.tell(JobEnded(NOW_S + n, f"j{n}"))
-    assert len(saved.encode(harness.controller, POLICY)) < before + 1000
+    assert len(saved_state.encode(harness.controller, POLICY)) < before + 1000
     assert timers(harness) == 1
 
 
@@ -70,7 +70,7 @@ def test_a_name_that_is_used_again_is_waited_for_again(harness):
     job = Job("a", criterion=parse("acc >= 99% within 100s"))
     start(harness, job, 0.0)
     harness.tell(JobEnded(0.0, "a"))
-    saved.encode(harness.controller, POLICY)
+    saved_state.encode(harness.controller, POLICY)
     for between in (Job("a"), job):
         start(harness, job, 0.0)
         assert harness.controller.next_timer_s() == 100.0

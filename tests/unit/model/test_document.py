@@ -16,12 +16,11 @@ from msgspec.structs import replace
 from hocket.control.controller import Controller, run
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.executors.simulated import SimulatedExecutor
 from hocket.model.document import DocumentError, decode, encode, from_document, schema, to_document
 from hocket.model.example import example, queries, training
 from hocket.model.plan import Plan
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies import policies
 from hocket.testing.invariants import broken_invariants
 from hocket.workloads.cluster import parse_cluster
@@ -45,7 +44,7 @@ def asked(name: str) -> list[tuple[Snapshot, Plan]]:
         found.append((snapshot, plan))
         return plan
 
-    controller = Controller(empty(nodes), decide, bound.order, MemoryJournal(Header(name)))
+    controller = Controller(empty_snapshot(nodes), decide, bound.order, MemoryJournal(Header(name)))
     run(controller, SimulatedExecutor(workload, nodes, until_s=12_000.0))
     return found[:: max(1, len(found) // 12)]
 

@@ -5,10 +5,10 @@ import pytest
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.executors.simulated import BeliefMode, SimulatedExecutor
 from hocket.model import Beliefs, Curve, Estimate, Node, Point
 from hocket.model.event import JobEnded, JobSubmitted
+from hocket.model.snapshot import empty_snapshot
 from hocket.model.view import Costs
 from hocket.policies import PolicyError, find
 from hocket.testing.builders import cluster, job, submission, workload
@@ -108,7 +108,9 @@ def test_time_spent_on_a_resize_is_no_progress():
 def test_who_knows_all_speeds_and_costs_knows_at_every_moment_how_much_is_done(name, early):
     made, bound = reshape_workload(1, early=early), find(name).bound()
     work_s = {s.job.id: s.truth.run_s for s in made.submissions}
-    controller = Controller(empty(made.nodes), bound.decide, bound.order, MemoryJournal(Header(name)), **bound.needs)
+    controller = Controller(
+        empty_snapshot(made.nodes), bound.decide, bound.order, MemoryJournal(Header(name)), **bound.needs
+    )
     executor = SimulatedExecutor(made, made.nodes, beliefs=BeliefMode("oracle"))
     resized = 0
     while (moment := executor.wait(controller.next_timer_s())) is not None:

@@ -3,10 +3,10 @@
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.model.event import JobAsked, JobEnded, JobPaused, JobStarted, JobSubmitted, NodeJoined, Wish
 from hocket.model.job import Job
 from hocket.model.resources import Node
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
 from hocket.reports.switches import Switches
 
@@ -15,7 +15,7 @@ def test_they_are_counted_from_the_action_that_could_be_begun_to_its_event():
     policy = find("fifo").bound()
     header = Header("fifo")
     journal = MemoryJournal(header)
-    controller = Controller(empty((), 0), policy.decide, policy.order, journal, **policy.needs)
+    controller = Controller(empty_snapshot((), 0), policy.decide, policy.order, journal, **policy.needs)
     for at_s, event in (
         (0.0, NodeJoined(0.0, Node("n", 1))),
         (10.0, JobSubmitted(10.0, Job("a"))),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hocket.control.journal.error import JournalError, JournalHeld, JournalLost
 from hocket.control.journal.memory import MemoryJournal
 from hocket.control.journal.open import open_to_append, open_to_read
 from hocket.control.journal.sqlite import SqliteJournal
+from hocket.control.journal.stored import JournalError, JournalHeld, JournalLost
 
 __all__ = [
     "JournalError",

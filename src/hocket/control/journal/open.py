@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hocket.control.journal.error import JournalError, one_line
 from hocket.control.journal.sqlite import SqliteJournal
+from hocket.control.journal.stored import JournalError, one_line
 from hocket.control.ports import Header, Store
 
 if TYPE_CHECKING:

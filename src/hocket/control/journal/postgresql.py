@@ -11,10 +11,17 @@ import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from hocket.control.journal import holder
-from hocket.control.journal.error import JournalError, JournalHeld, JournalLost, one_line
-from hocket.control.journal.forked import not_for_children
-from hocket.control.journal.stored import PAGE, STATES, Row, StoredJournal
+from hocket.control.journal.lock import close_in_children, describe_holder, this_process
+from hocket.control.journal.stored import (
+    PAGE,
+    STATES,
+    JournalError,
+    JournalHeld,
+    JournalLost,
+    Row,
+    StoredJournal,
+    one_line,
+)
 from hocket.control.ports import Header
 
 _SCHEMA = """
@@ -88,7 +95,7 @@ class PostgresqlJournal(StoredJournal):
                 self._hold(self._db)
                 self._epoch = self._raise_epoch(self._db)
                 self._last = self._newest()
-            not_for_children(self)
+            close_in_children(self)
         except psycopg.Error as error:
             self.close()
             raise JournalError(f"journal '{self.name}' cannot be opened: {one_line(error)}") from error
@@ -128,7 +135,7 @@ class PostgresqlJournal(StoredJournal):
                 is_held = self._try_lock(db)
                 epoch, kept = _one(db, "SELECT epoch, holder FROM hocket_writer")
                 if epoch != self._epoch:
-                    raise self._lose(f"it was taken over by {holder.named(kept)}")
+                    raise self._lose(f"it was taken over by {describe_holder(kept)}")
                 if not is_held:
                     raise psycopg.OperationalError("the server still keeps the lock for the session that was lost")
         except BaseException:
@@ -141,15 +148,14 @@ class PostgresqlJournal(StoredJournal):
         while not self._try_lock(db):
             if monotonic() > until_s:
                 (kept,) = _one(db, "SELECT holder FROM hocket_writer")
-                raise JournalHeld(f"journal '{self.name}' is held by {holder.named(kept)}; one controller at a time")
+                raise JournalHeld(f"journal '{self.name}' is held by {describe_holder(kept)}; one controller at a time")
             sleep(_RETRY_S)
 
     def _try_lock(self, db: Connection) -> bool:
         return _one(db, "SELECT pg_try_advisory_lock(%s + 'hocket_cycle'::regclass::oid::bigint)", _LOCK) == (True,)
 
     def _raise_epoch(self, db: Connection) -> int:
-        me = holder.encode(holder.this_process())
-        (epoch,) = _one(db, "UPDATE hocket_writer SET epoch = epoch + 1, holder = %b RETURNING epoch", me)
+        (epoch,) = _one(db, "UPDATE hocket_writer SET epoch = epoch + 1, holder = %b RETURNING epoch", this_process())
         return int(epoch)
 
     def _begin(self, db: Connection, header: Header, goes_on: bool) -> None:
@@ -204,7 +210,7 @@ class PostgresqlJournal(StoredJournal):
 
     def _taken_over(self, db: Connection) -> JournalLost:
         row = db.execute("SELECT holder FROM hocket_writer").fetchone()
-        return self._lose(f"it was taken over by {holder.named(row[0] if row is not None else b'')}")
+        return self._lose(f"it was taken over by {describe_holder(row[0] if row is not None else b'')}")
 
     def _page(self, first: int) -> list[Row]:
         select = "SELECT n, value, crc FROM hocket_cycle WHERE n >= %s ORDER BY n LIMIT %s"

@@ -9,10 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from hocket.control.journal import holder
-from hocket.control.journal.error import JournalError, JournalHeld, one_line
-from hocket.control.journal.lock_file import LockFile, Taken
-from hocket.control.journal.stored import CHECKSUMS, PAGE, STATES, Row, StoredJournal
+from hocket.control.journal.lock import AlreadyLocked, LockFile, describe_holder, this_process
+from hocket.control.journal.stored import (
+    CHECKSUMS,
+    PAGE,
+    STATES,
+    JournalError,
+    JournalHeld,
+    Row,
+    StoredJournal,
+    one_line,
+)
 from hocket.control.ports import Header
 
 _SCHEMA = (
@@ -76,7 +83,7 @@ class SqliteJournal(StoredJournal):
         beside = self.path.resolve()
         try:
             self._lock = LockFile(beside.with_name(f"{beside.name}.lock"))
-        except Taken as error:
+        except AlreadyLocked as error:
             raise JournalHeld(f"journal '{self.name}' is held by {error}; one controller at a time") from error
         except OSError as error:
             raise JournalError(f"journal '{self.name}' cannot be opened: its lock: {one_line(error)}") from error
@@ -107,7 +114,7 @@ class SqliteJournal(StoredJournal):
                     db.execute(statement)
                 db.execute("INSERT INTO header VALUES (?)", (msgspec.json.encode(header),))
             self.header = self._read_header(db)
-            db.execute("UPDATE writer SET epoch = epoch + 1, holder = ?", (holder.encode(holder.this_process()),))
+            db.execute("UPDATE writer SET epoch = epoch + 1, holder = ?", (this_process(),))
             (self._epoch,) = db.execute("SELECT epoch FROM writer").fetchone()
         self._file = self.path.stat()
         self._last = self._newest()
@@ -134,7 +141,7 @@ class SqliteJournal(StoredJournal):
         with self._trouble("written"), self._transaction(self._open()) as db:
             epoch, kept = db.execute("SELECT epoch, holder FROM writer").fetchone() or (0, b"")
             if epoch != self._epoch:
-                raise self._lose(f"it was taken over by {holder.named(kept)}")
+                raise self._lose(f"it was taken over by {describe_holder(kept)}")
             yield db
 
     def _require_file(self) -> None:

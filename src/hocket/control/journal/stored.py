@@ -8,7 +8,6 @@ from zlib import crc32
 
 import msgspec
 
-from hocket.control.journal.error import JournalError, JournalLost, one_line
 from hocket.control.ports import FORMAT, Cycle, Header
 
 Row = tuple[int, bytes, int | None]  # number, value, checksum; those of format 1 have none
@@ -25,6 +24,23 @@ _DECODER = msgspec.msgpack.Decoder(Cycle)
 def checksum(number: int, value: bytes) -> int:
     """Of a row. The number is in it, so that rows cannot change places unnoticed."""
     return crc32(value, number & 0xFFFFFFFF)
+
+
+class JournalError(ValueError):
+    """A journal that cannot be read or written; the message names the store."""
+
+
+class JournalHeld(JournalError):
+    """Another controller appends to this journal; the message says which, and since when."""
+
+
+class JournalLost(JournalError):
+    """Another controller has taken the journal over, or its file is gone; nothing can be appended any more."""
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of a library says, on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 class StoredJournal(ABC):

@@ -9,11 +9,10 @@ from msgspec import Struct
 from hocket.control.controller import Controller, run
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header, Journal
-from hocket.control.state import empty
 from hocket.executors.simulated.beliefs import BeliefMode
 from hocket.executors.simulated.executor import SimulatedExecutor
 from hocket.model.resources import Node
-from hocket.model.snapshot import Snapshot
+from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies.registry import BoundPolicy, bind
 from hocket.workloads.truth import Workload
 
@@ -41,7 +40,9 @@ def simulate(
     """Run a workload to its end, or to `until_s`. What a policy raises has a note that says when."""
     if journal is None:
         journal = MemoryJournal(Header(policy.policy.name, policy.settings, tuple(nodes), seed, workload.name))
-    controller = Controller(empty(nodes, seed), policy.decide, policy.order, journal, **policy.needs, bind=bind)
+    controller = Controller(
+        empty_snapshot(nodes, seed), policy.decide, policy.order, journal, **policy.needs, bind=bind
+    )
     executor = SimulatedExecutor(workload, nodes, seed=seed, beliefs=beliefs, noise=noise, until_s=until_s)
     try:
         run(controller, executor)

@@ -409,8 +409,8 @@ class Draft:
 
     def _near(self, job: Job, old: Partition, size: int) -> tuple[tuple[int, int], ...] | None:
         """As many replicas as fit on the old nodes, fullest first, else wherever they fit."""
-        index = self.capacity.layout.index
-        rooms = [(index[s.node], self.capacity[s.node].room(job.demand)) for s in old.slices]
+        index_of = self.capacity.layout.index_of
+        rooms = [(index_of(s.node), self.capacity[s.node].room(job.demand)) for s in old.slices]
         held = dict(zip((s.node for s in old.slices), old.tenants[0].replicas, strict=True))
         rooms.sort(key=lambda r: -held[self.capacity.layout.nodes[r[0]].id])
         places, missing = [], size

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from hocket.control.state import empty
 from hocket.model.resources import Node
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies.mlfs.board import Board, board_of
 from hocket.policies.mlfs.ground import ground_of
 from hocket.policies.mlfs.hosts import Hosts
@@ -14,7 +14,7 @@ LIMIT = 0.9
 
 
 def board(*nodes):
-    return board_of(empty(nodes), LIMIT).board
+    return board_of(empty_snapshot(nodes), LIMIT).board
 
 
 def needs(gpu, cores=0.0, mem_mib=0.0, net_mbps=0.0):
@@ -86,7 +86,7 @@ def test_no_more_tasks_fit_than_are_said_to(seed):
 def test_what_fitted_nowhere_on_another_board_is_looked_for_where_room_grew(seed):
     dice = np.random.default_rng(seed)
     nodes = [server("n0"), server("n1", 3), server("n2")]
-    state = empty(nodes)
+    state = empty_snapshot(nodes)
     older, now = board_of(state, LIMIT).board, board_of(state, LIMIT).board
     seated = filled(np.random.default_rng(seed), older, KINDS, 60)
     assert seated == filled(np.random.default_rng(seed), now, KINDS, 60)
@@ -229,7 +229,7 @@ def test_without_an_overloaded_gpu_any_task_of_the_server_may_leave():
 
 
 def test_the_ideal_mover_has_most_of_what_is_overloaded_and_least_of_the_rest():
-    has = ground_of(empty([server("n0")]).capacity.layout).has[0]
+    has = ground_of(empty_snapshot([server("n0")]).capacity.layout).has[0]
     # Of GPU 0.25 and 0.2, of cores 0.5 and 0.0625 of the server: a is off by 0.4375, b by 0.05.
     tasks = [on_server("a", 0, needs(0.5, cores=8.0)), on_server("b", 0, needs(0.4, cores=1.0))]
     assert nearest(has, tasks, [True, False, False, False]) == 1
@@ -237,6 +237,6 @@ def test_the_ideal_mover_has_most_of_what_is_overloaded_and_least_of_the_rest():
 
 
 def test_a_task_that_exchanges_data_with_others_of_the_server_stays_rather():
-    has = ground_of(empty([server("n0")]).capacity.layout).has[0]
+    has = ground_of(empty_snapshot([server("n0")]).capacity.layout).has[0]
     tasks = [on_server("a", 0, needs(0.5), traffic_mib=80.0), on_server("b", 0, needs(0.5), traffic_mib=10.0)]
     assert nearest(has, tasks, [True, False, False, False]) == 1

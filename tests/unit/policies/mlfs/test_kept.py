@@ -8,9 +8,9 @@ import pytest
 from hocket.control.controller import Controller, run
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.executors.simulated import BeliefMode
 from hocket.executors.simulated.executor import SimulatedExecutor
+from hocket.model.snapshot import empty_snapshot
 from hocket.model.versioned import OpenQueue
 from hocket.policies import find
 from hocket.policies.kit.decision_cache import clear
@@ -27,7 +27,11 @@ def decided(workload, settings=None, each=lambda decide, snapshot: decide(snapsh
         return made[-1][1]
 
     controller = Controller(
-        empty(workload.nodes), decide, bound.order, MemoryJournal(Header(policy, nodes=workload.nodes)), **bound.needs
+        empty_snapshot(workload.nodes),
+        decide,
+        bound.order,
+        MemoryJournal(Header(policy, nodes=workload.nodes)),
+        **bound.needs,
     )
     run(controller, SimulatedExecutor(workload, workload.nodes, beliefs=BeliefMode("noisy", 0.11)))
     return bound.decide, made

@@ -7,11 +7,11 @@ from hocket.control.controller import Controller
 from hocket.control.controller import run as cycles
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
-from hocket.control.state import empty
 from hocket.executors.simulated import SimulatedExecutor, simulate
 from hocket.model.event import JobEnded, JobMoved, JobStarted, NodeJoined, NodeLost, OwnerSet, ProgressReported
 from hocket.model.job import Edge, Job, Owner, Task, TaskGraph
 from hocket.model.resources import Demand, Node
+from hocket.model.snapshot import empty_snapshot
 from hocket.model.view import Use
 from hocket.policies import find
 from hocket.policies.mlfs.priority import loss_ratio
@@ -410,7 +410,7 @@ def test_decisions_on_partitioned_jobs_keep_the_laws():
         asked.append(snapshot)
         return policy.decide(snapshot)
 
-    controller = Controller(empty(nodes), decide, policy.order, MemoryJournal(Header("mlf_h")), **policy.needs)
+    controller = Controller(empty_snapshot(nodes), decide, policy.order, MemoryJournal(Header("mlf_h")), **policy.needs)
     cycles(controller, SimulatedExecutor(mlfs_workload(20, 3600.0, 900.0, 1.0), nodes))
     assert len(asked) > 50
     for snapshot in asked[:: len(asked) // 12]:

@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from hocket.control.fold import fold
-from hocket.control.state import State, empty
+from hocket.control.state import State
 from hocket.model.curve import Beliefs, Estimate
 from hocket.model.event import JobSubmitted
+from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
 from hocket.policies.kit.decision_cache import clear
 from hocket.policies.mlfs.mlf_h import MlfH
@@ -22,7 +23,7 @@ WEIGHTS = MlfH().weights
 def waiting(jobs=200, seed=1):
     """A snapshot in which these wait, submitted over a month."""
     workload = mlfs_workload(jobs, 30 * 86400.0, 3600.0, 1.0, seed=seed)
-    state = State(empty(workload.nodes), find("mlf_h").bound({}).order)
+    state = State(empty_snapshot(workload.nodes), find("mlf_h").bound({}).order)
     for n, submission in enumerate(workload.submissions):
         beliefs = Beliefs(run_s=Estimate(1000.0 * n, 0.0)) if n % 4 else Beliefs()
         fold(state, [JobSubmitted(submission.at_s, submission.job, beliefs)])

@@ -6,8 +6,8 @@ anew. Sums of floats come out a little different then, and ranks are those of an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
+from math import inf
 from typing import Any
 from zlib import crc32
 
@@ -17,20 +17,22 @@ from msgspec.structs import replace
 
 from hocket import __version__
 from hocket.control.controller import Bind, Controller
-from hocket.control.journal.error import one_line
-from hocket.control.ports import Journal
-from hocket.model.capacity import Capacity, Free, shape_of
+from hocket.control.journal import JournalError, JournalLost
+from hocket.control.journal.stored import one_line
+from hocket.control.ports import Journal, Store
+from hocket.model.capacity import Capacity, Free
 from hocket.model.event import PolicySet
 from hocket.model.job import Owner
 from hocket.model.partition import Holding, Partition
 from hocket.model.plan import Wake
 from hocket.model.resources import Slice
-from hocket.model.snapshot import History, Snapshot, Usage
-from hocket.model.versioned import Entry, VersionedQueue, versioned
+from hocket.model.snapshot import History, Snapshot, Usage, queues_of
+from hocket.model.versioned import versioned
 from hocket.model.view import JobView, NodeView, Tenancy
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 
 FORMAT = 2  # to be raised when the meaning of a field changes; a change of their names or types is noticed anyway
+_EVENTS_PER_JOB = 2  # between two saved states, for each live job
 
 Times = list[tuple[float, str]]  # (when, job), a heap
 
@@ -47,8 +49,6 @@ class SavedState(Struct, frozen=True):
     owners: list[Owner]
     usage: dict[str, Usage]
     jobs: list[JobView]
-    waiting: list[str]  # ids of those in the queue; the order follows from their ranks
-    placed: list[str]
     partitions: list[Partition]
     leaving: dict[str, tuple[Slice, ...]]
     unsettled: tuple[tuple[str, str], ...]
@@ -93,8 +93,6 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         state.owners.values(),
         state.usage.live,
         state.jobs.values(),
-        [entry[-1] for entry in state.waiting.seal()],
-        [entry[-1] for entry in state.placed.seal()],
         state.partitions.values(),
         state.leaving.live,
         state.unsettled,
@@ -163,8 +161,7 @@ def _snapshot(saved: SavedState) -> Snapshot:
         versioned((o.id, o) for o in saved.owners),
         versioned(saved.usage.items()),
         versioned(views.items()),
-        _queue([views[job_id] for job_id in saved.waiting], lambda v: shape_of(v.job)),
-        _queue([views[job_id] for job_id in saved.placed], lambda _view: 0),
+        *queues_of(views.values()),
         versioned(partitions.items()),
         versioned(saved.leaving.items()),
         saved.unsettled,
@@ -209,15 +206,35 @@ def _shared(holding: Holding, partitions: dict[str, Partition]) -> Holding:
     return replace(holding, slices=partition.slices)
 
 
-def _queue(views: list[JobView], bucket: Callable[[JobView], Any]) -> VersionedQueue[Any]:
-    buckets: dict[Any, list[Entry]] = {}
-    for view in views:
-        buckets.setdefault(bucket(view), []).append((view.rank, view.number, view.id))
-    for entries in buckets.values():
-        entries.sort()
-    return VersionedQueue(buckets, len(views))
-
-
 def _frozen(value: Any) -> Any:
     """Ranks and keys are tuples all through, or they would not compare."""
     return tuple(_frozen(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+class StateSaver:
+    """Saves a controller's state into its journal every so many events: a restore never has many events to fold.
+
+    The larger of `events` and two for each live job, for saving costs more with more jobs.
+    """
+
+    def __init__(self, journal: Store, policy: BoundPolicy, events: int = 10_000) -> None:
+        self.trouble = ""  # why the last attempt failed; the next restore takes longer, and nothing else is lost
+        self._journal, self._policy, self._events = journal, policy, events
+        # A journal does not say how many events lie after its last state: one that goes on saves with its first cycle.
+        self._since = inf if len(journal) else 0.0
+
+    def after_cycle(self, controller: Controller, events: int) -> bool:
+        """Count a cycle with so many events, which is in the journal. True if the state was saved."""
+        self._since += events
+        if self._since < max(self._events, _EVENTS_PER_JOB * len(controller.state.jobs.live)):
+            return False
+        self._since = 0.0
+        try:
+            self._journal.save(encode(controller, self._policy))
+        except JournalLost:
+            raise
+        except JournalError as error:
+            self.trouble = str(error)
+            return False
+        self.trouble = ""
+        return True
