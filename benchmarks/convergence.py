@@ -29,7 +29,7 @@ from benchmarks.machine import Machine, machine
 from hocket.estimators import convergence
 from hocket.estimators.convergence import ENOUGH, EQUAL, FAMILIES, Outlook, learned, outlook
 from hocket.policies.mlfs_c import with_leaps
-from hocket.reports.sheets import drawing, save
+from hocket.reports.figure_style import drawing, save
 from hocket.workloads.learning import read_curves
 from hocket.workloads.rules import Number
 
@@ -92,7 +92,7 @@ class Tally(Struct, frozen=True):
 
     model: str
     leaps: float
-    goals_reached: int  # of the cases, those whose goal is reached if nobody stops them
+    goals_reached: int  # of the cases, those whose goal is reached if they are not stopped
     false_stops: int  # of these
     goals_missed: int
     stops: int  # of these: rightly
@@ -213,7 +213,7 @@ def held_out(curves: Sequence[Measurement], model: str, also: str = "") -> list[
 
 
 def risks(made: Sequence[Case], leaps: float, confidence: float) -> dict[str, float]:
-    """By model: of its goals that are reached if nobody stops it, the share that was given up."""
+    """By model: of its goals that are reached if it is not stopped, the share that was given up."""
     found: dict[str, list[bool]] = {}
     for case in made:
         if case.reached:

@@ -62,7 +62,7 @@ class _Watch:
 
     def __init__(self, decide: Callable[[Snapshot], Plan]) -> None:
         self._decide = decide
-        self.took: list[tuple[bool, int, float]] = []  # somebody came, jobs that run, seconds
+        self.took: list[tuple[bool, int, float]] = []  # whether a job arrived, jobs that run, seconds
 
     def __call__(self, snapshot: Snapshot) -> Plan:
         began = process_time()

@@ -43,7 +43,7 @@ class Idle(Struct, frozen=True):
     """Sidecars whose jobs sleep. They look for progress in what jobs print, as is the default."""
 
     sidecars: int
-    pss_mib: float  # of one, with what it shares divided among those who share it
+    pss_mib: float  # of one, shared memory divided among the processes that share it
     rss_mib: float
     private_mib: float
     watched_s: float

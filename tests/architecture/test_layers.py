@@ -116,6 +116,16 @@ def test_every_folder_is_a_layer() -> None:
     assert {layer_of(path) for path in FILES} <= known, "a new folder needs a place among the rows"
 
 
+def test_hocket_does_not_import_the_papers_that_are_a_package_of_their_own() -> None:
+    wrong = [
+        f"{relative(path)}:{line}: {module}"
+        for path in FILES
+        for line, module in imports(path)
+        if module.split(".")[0] == "hocket_reproductions"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_imports_point_down_only() -> None:
     wrong = []
     for path in FILES:

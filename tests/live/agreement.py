@@ -24,7 +24,7 @@ from hocket.model.event import (
 from hocket.model.resources import Node
 from hocket.model.view import Costs
 from hocket.policies.registry import find
-from hocket.reports.switches import DONE, Switches
+from hocket.reports.switch_times import DONE, SwitchTimes
 from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
 TIE_S = 0.5  # what is not further apart than this, live and simulated, may come in either order
@@ -81,16 +81,16 @@ class _Run:
 
 def told(header: Header, cycles: Iterable[Cycle]) -> Story:
     """Fold a journal again, as it was decided, and look on."""
-    switches = Switches(header)
+    switches = SwitchTimes(header)
     listener = _Listener(list(header.nodes))
     for cycle in cycles:
         held = _sizes(switches)
-        switches.see(cycle)
+        switches.add(cycle)
         listener.hear(cycle, held, _sizes(switches))
     return listener.story(switches.took_s)
 
 
-def _sizes(switches: Switches) -> dict[str, int]:
+def _sizes(switches: SwitchTimes) -> dict[str, int]:
     return {job_id: view.size for job_id, view in switches.state.jobs.items() if view.size}
 
 

@@ -22,9 +22,8 @@ from hocket.model.resources import Demand, Node
 from hocket.policies import find as find_policy
 from hocket.policies.dorm.fair_shares import fair_shares
 from hocket.reports.account import account
-from hocket.reports.palette import colour, dash
-from hocket.reports.sheets import drawing, save
-from hocket.reports.spread import spread
+from hocket.reports.figure_style import colour, dash, drawing, save
+from hocket.reports.mean_interval import mean_interval
 from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
 from hocket.workloads.dorm import COSTS, GAP_S, MEDIAN_S, SIGMA, SWARM, TYPES, dorm_workload
 from hocket.workloads.gavel import read_gavel
@@ -183,7 +182,7 @@ def compare_with_paper(_request: Request, results: Results) -> Findings:
     findings: list[Finding] = []
 
     def add(group: str, what: str, paper: str, values: Iterable[float], unit: str = "") -> None:
-        findings.append(Finding(what, paper, spread(list(values)), unit, group=group))
+        findings.append(Finding(what, paper, mean_interval(list(values)), unit, group=group))
 
     for label, factor in UTILISATION.items():
         both = zip(runs[label], swarm, strict=True)
@@ -227,7 +226,7 @@ def _remarks(findings: Sequence[Finding], results: Results) -> Iterable[str]:
         yield f"{left} applications did not end; they are in no speed-up."
     yield (
         "P2's limit is ⌈θ1·2m⌉, which is 1 for θ1 = 0.1 and 2 for 0.2 with three resources. When P2 has no solution, "
-        "all stay as they are, so the loss can be above the limit until somebody ends."
+        "all stay as they are, so the loss can be above the limit until an application ends."
     )
     yield "The sharing overhead of Figure 9(b) is not measured again: what a kill and resume costs was taken from it."
 
@@ -290,7 +289,7 @@ def _speed_ups(axes: Axes, runs: dict[str, list[DormRun]]) -> None:
     width = 0.8 / len(labels)
     for n, label in enumerate(labels):
         found = [
-            spread(
+            mean_interval(
                 [
                     theirs.jct_s[job] / ours.jct_s[job]
                     for ours, theirs in zip(runs[label], runs[BASELINE], strict=True)
@@ -337,7 +336,7 @@ def assumptions(request: Request) -> list[Assumption]:
             "Figure 9(b): two kills and resumes are 5 % of 3 h, so 270 s each; the split is ours",
         ),
         Assumption(
-            "Swarm", "8, 8, 4, 2, 2, 2, 3 containers by type; who does not fit waits, and others may overtake",
+            "Swarm", "8, 8, 4, 2, 2, 2, 3 containers by type; what does not fit waits, and others may overtake",
             "section V-A; the order is ours",
         ),
         Assumption(

@@ -23,9 +23,8 @@ from hocket.model.event import JobEnded, JobResized, JobStarted, JobSubmitted
 from hocket.model.partition import Partition
 from hocket.policies import find as find_policy
 from hocket.reports.account import account
-from hocket.reports.palette import colour, dash
-from hocket.reports.sheets import drawing, save
-from hocket.reports.spread import spread
+from hocket.reports.figure_style import colour, dash, drawing, save
+from hocket.reports.mean_interval import mean_interval
 from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
 from hocket.workloads.gavel import GavelSpeeds, read_gavel
 from hocket.workloads.reshape import COSTS, JOB_SETS, KINDS, OVER_S, REPORTS, SIZES, SPEED, WORKLOADS, reshape_workload
@@ -158,7 +157,7 @@ def _with_profile(submission: Submission, seed: int) -> Submission:
 
 
 def retold(cycles: Iterable[Cycle]) -> tuple[tuple[ReshapeMoment, ...], tuple[Adjustment, ...]]:
-    """The run over time: who waits and runs by plan, on how many GPUs; and every resize with what it cost."""
+    """The run over time: jobs that wait and run by plan, on how many GPUs; and every resize with its cost."""
     live: dict[str, JobSubmitted] = {}
     planned: dict[str, Partition] = {}
     held: dict[str, Partition] = {}
@@ -215,24 +214,26 @@ def compare_with_paper(_request: Request, results: Results) -> Findings:
             for number in WORKLOADS:
                 ours = [100 * (1 - value(played[OURS, number, s]) / value(played[other, number, s])) for s in seeds]
                 what = f"workload {number}, against {other}"
-                findings.append(Finding(what, f"{percent[number - 1]} %", spread(ours), "%", group=title))
+                findings.append(Finding(what, f"{percent[number - 1]} %", mean_interval(ours), "%", group=title))
     for label, shares in OVERHEAD.items():
         for number in WORKLOADS:
             ours = [100 * played[label, number, s].overhead for s in seeds]
             findings.append(
                 Finding(
-                    f"workload {number}, {label}", f"{shares[number - 1]:g} %", spread(ours), "%",
+                    f"workload {number}, {label}", f"{shares[number - 1]:g} %", mean_interval(ours), "%",
                     group="Table VIII, time spent on adding and removing GPUs, of all run time",
                 )
             )  # fmt: skip
     for label, pending in PENDING.items():
         waits = [float(played[label, 1, s].pending_at_last) for s in seeds]
         findings.append(
-            Finding(label, str(pending), spread(waits), group="Figure 8, jobs pending when workload one's last comes")
+            Finding(
+                label, str(pending), mean_interval(waits), group="Figure 8, jobs pending when workload one's last comes"
+            )
         )
     for label, count in ADDED.items():
         runs = [played[label, 1, s] for s in seeds]
-        added, removed = spread([float(r.added) for r in runs]), spread([float(r.removed) for r in runs])
+        added, removed = mean_interval([float(r.added) for r in runs]), mean_interval([float(r.removed) for r in runs])
         findings.append(Finding(f"{label}, added", str(count), added, group=_EVENTS))
         findings.append(Finding(f"{label}, removed", "0" if label == TERMINATION else "", removed, group=_EVENTS))
     return Findings(tuple(findings), tuple(_remarks(findings, results)))
@@ -311,7 +312,7 @@ def _bars(axes: Axes, runs: Runs, labels: Sequence[str], title: str, value: Call
     numbers = sorted({number for _label, number in runs})
     width = 0.8 / len(labels)
     for n, label in enumerate(labels):
-        found = [spread([value(p) / _HOUR_S for p in runs[label, number]]) for number in numbers]
+        found = [mean_interval([value(p) / _HOUR_S for p in runs[label, number]]) for number in numbers]
         axes.bar(
             [i + (n - (len(labels) - 1) / 2) * width for i in range(len(numbers))],
             [s.mean if s is not None else 0.0 for s in found],
@@ -406,11 +407,12 @@ def assumptions(request: Request) -> list[Assumption]:
             "ours: the paper shows no accuracy curve",
         ),
         Assumption(
-            "default scheduler", "a random size; whoever fits starts, out of order; changes nothing", "sections V, VI"
+            "default scheduler", "a random size; a job that fits starts, out of order; sizes stay",
+            "sections V, VI",
         ),
         Assumption(
             "termination",
-            "one GPU to begin with, then a size more for whoever gains most by each GPU, a restart included",
+            "one GPU to begin with, then the next size for the job that gains most by each GPU, a restart included",
             "section V; Optimus",
         ),
     ]  # fmt: skip

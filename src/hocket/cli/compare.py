@@ -25,7 +25,7 @@ from hocket.cli.options import (
 
 if TYPE_CHECKING:
     from hocket.cli.scenario_run import ScenarioRun
-    from hocket.reports.outcome import Outcome
+    from hocket.reports.comparison import ComparedRun
 
 
 def compare(
@@ -88,7 +88,7 @@ def compare(
     exit_if_stuck(outcomes)
 
 
-def carried_out(assignments: Sequence[ScenarioRun], workers: int = 0) -> list[Outcome]:
+def carried_out(assignments: Sequence[ScenarioRun], workers: int = 0) -> list[ComparedRun]:
     """Run them all, with a bar for each on a terminal."""
     from hocket.cli.crew import Begun, Progressed, Report, cores, muster
     from hocket.cli.watch import bars
@@ -112,7 +112,7 @@ def carried_out(assignments: Sequence[ScenarioRun], workers: int = 0) -> list[Ou
         return muster(assignments, workers or cores(), heard)
 
 
-def print_comparison(outcomes: Sequence[Outcome], drawn: Sequence[Path]) -> None:
+def print_comparison(outcomes: Sequence[ComparedRun], drawn: Sequence[Path]) -> None:
     """The table, and where the figures are."""
     from hocket.cli.console import console
     from hocket.reports.table import comparison_table
@@ -126,7 +126,7 @@ def print_comparison(outcomes: Sequence[Outcome], drawn: Sequence[Path]) -> None
         page.print(f"plots in {drawn[0].parent}", markup=False, highlight=False, soft_wrap=True)
 
 
-def exit_if_stuck(outcomes: Sequence[Outcome]) -> None:
+def exit_if_stuck(outcomes: Sequence[ComparedRun]) -> None:
     """Say why jobs were left unfinished, or all refused."""
     from hocket.cli.refusal import UNFINISHED, all_refused
 
@@ -144,11 +144,11 @@ def exit_if_stuck(outcomes: Sequence[Outcome]) -> None:
         raise typer.Exit(UNFINISHED)
 
 
-def _told(workload: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _told(workload: str, outcomes: Sequence[ComparedRun]) -> dict[str, Any]:
     """Every run, and for every policy the mean of each number over its seeds with its 95 % interval."""
-    from hocket.reports.spread import spread
+    from hocket.reports.mean_interval import mean_interval
 
-    groups: dict[str, list[Outcome]] = {}
+    groups: dict[str, list[ComparedRun]] = {}
     for o in outcomes:
         groups.setdefault(o.label, []).append(o)
     means = {}
@@ -159,7 +159,7 @@ def _told(workload: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 continue
             values = [v for o in runs if _is_number(v := getattr(o.summary, name))]
             if values:
-                numbers[name] = spread(values)
+                numbers[name] = mean_interval(values)
         means[label] = numbers
     return {
         "workload": workload,

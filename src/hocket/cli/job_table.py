@@ -120,9 +120,9 @@ def spans(indices: Sequence[int]) -> str:
 
 
 def _time(time_s: float) -> str:
-    from hocket.reports.duration import spoken
+    from hocket.reports.formatting import format_duration
 
-    return spoken(time_s) if time_s >= 0.05 else "–"
+    return format_duration(time_s) if time_s >= 0.05 else "–"
 
 
 def _epoch(row: Row) -> str:

@@ -216,15 +216,15 @@ def show(
 
 
 def _written(finding: Any) -> str:
-    from hocket.reports.duration import digits
+    from hocket.reports.formatting import format_number
 
     ours = finding.ours
     if ours is None:
         return "–"
     unit = finding.unit if finding.unit in ("×", "") else f" {finding.unit}"
     if ours.half_width is None:
-        return f"{digits(ours.mean)}{unit}"
-    return f"{digits(ours.mean)} ± {digits(ours.half_width)}{unit}"
+        return f"{format_number(ours.mean)}{unit}"
+    return f"{format_number(ours.mean)} ± {format_number(ours.half_width)}{unit}"
 
 
 def _told(

@@ -12,7 +12,7 @@ from msgspec import Struct
 from hocket.cli.quantities import BadValue, seconds
 from hocket.executors.simulated import parse_beliefs
 from hocket.policies.registry import BoundPolicy, find
-from hocket.reports.play import Stage
+from hocket.reports.simulation import SimulationSetup
 from hocket.workloads import (
     WorkloadError,
     check_faults,
@@ -41,7 +41,7 @@ class Scenario(Struct, frozen=True):
     until: str | None = None  # seconds, or a time such as 8h
 
 
-def staged(scenario: Scenario) -> Stage:
+def staged(scenario: Scenario) -> SimulationSetup:
     """Read and check everything. Raises ValueError, UnknownPolicy or OSError, each with a line for the user."""
     policy = bound_policy(scenario.policy, scenario.params)
     beliefs = parse_beliefs(scenario.beliefs)
@@ -60,7 +60,7 @@ def staged(scenario: Scenario) -> Stage:
     if costs is not None:
         workload = with_switching(workload, costs)
     check_faults(workload, nodes)
-    return Stage(workload, nodes, policy, scenario.seed, beliefs, scenario.noise, until_s)
+    return SimulationSetup(workload, nodes, policy, scenario.seed, beliefs, scenario.noise, until_s)
 
 
 def _until_s(text: str) -> float:

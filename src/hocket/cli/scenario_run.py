@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hocket.cli.scenario import Scenario
-from hocket.reports.outcome import Outcome
+from hocket.reports.comparison import ComparedRun
 
 _EVERY_S = 0.25
 
@@ -24,20 +24,20 @@ class ScenarioRun(Struct, frozen=True):
         """As a failure names it."""
         return f"policy '{self.scenario.policy}'"
 
-    def carry_out(self, began: Callable[[int], None], progressed: Callable[[int], None]) -> Outcome:
+    def carry_out(self, began: Callable[[int], None], progressed: Callable[[int], None]) -> ComparedRun:
         """Play it; a step is a job that is over."""
         from hocket.cli.policy_fault import blaming
         from hocket.cli.refusal import refusing
         from hocket.cli.scenario import staged
         from hocket.cli.watch import every
         from hocket.control.journal import MemoryJournal
-        from hocket.reports.outcome import outcome
-        from hocket.reports.play import ended_in, play
+        from hocket.reports.comparison import compared_run
+        from hocket.reports.simulation import ended_in, run_simulation
 
         with refusing():
-            stage = staged(self.scenario)
-        began(len(stage.workload.submissions))
-        journal = MemoryJournal(stage.header)
+            setup = staged(self.scenario)
+        began(len(setup.workload.submissions))
+        journal = MemoryJournal(setup.header)
         counted = ended = 0
 
         def tell() -> None:
@@ -47,10 +47,10 @@ class ScenarioRun(Struct, frozen=True):
             counted = now
             progressed(ended)
 
-        with every(_EVERY_S, tell), blaming(stage.policy):
-            run = play(stage, journal)
+        with every(_EVERY_S, tell), blaming(setup.policy):
+            run = run_simulation(setup, journal)
         if self.plots is not None:
             from hocket.reports.plots import plot_run
 
             plot_run(run.account, Path(self.plots))
-        return outcome(self.scenario.policy, run.account, run.summary, run.stuck)
+        return compared_run(self.scenario.policy, run.account, run.summary, run.stuck)

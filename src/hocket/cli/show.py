@@ -43,7 +43,7 @@ def _print(found: dict[str, Any]) -> None:
     from hocket.cli.job_table import bar_of, devices, one_line, styled_state
     from hocket.cli.times import clock
     from hocket.cli.towards import metric_shown
-    from hocket.reports.duration import spoken
+    from hocket.reports.formatting import format_duration
 
     page = console()
     row = row_in(found)
@@ -59,8 +59,8 @@ def _print(found: dict[str, Any]) -> None:
     say("submitted", clock(row.submitted_s))
     say("started", clock(row.started_s) if row.started_s is not None else "")
     say("ended", clock(row.ended_s) if row.ended_s is not None else "")
-    say("waited", spoken(row.waited_s))
-    say("ran", spoken(row.ran_s) if row.ran_s else "")
+    say("waited", format_duration(row.waited_s))
+    say("ran", format_duration(row.ran_s) if row.ran_s else "")
     say("attempts", row.attempts)
     say("failures", found.get("failures"))
     if row.until:
@@ -123,7 +123,7 @@ def _print_attempts(found: list[dict[str, Any]], page: Any) -> None:
 
     from hocket.cli.job_table import one_line
     from hocket.cli.times import clock
-    from hocket.reports.duration import spoken
+    from hocket.reports.formatting import format_duration
 
     if not found:
         return
@@ -132,7 +132,7 @@ def _print_attempts(found: list[dict[str, Any]], page: Any) -> None:
     for a in found[-_ATTEMPTS:]:
         started_s, ended_s = a.get("started_s"), a.get("ended_s")
         began = clock(started_s) if started_s is not None else "never ran"
-        ran = f" for {spoken(ended_s - started_s)}" if started_s is not None and ended_s is not None else ""
+        ran = f" for {format_duration(ended_s - started_s)}" if started_s is not None and ended_s is not None else ""
         where = f"on {', '.join(a.get('nodes') or [])} at size {a.get('size', 0)}"
         line = f"{a.get('number', 0):<4g} {began:9} {where}{ran}: {a.get('how') or 'runs'}"
         page.print(Text(one_line(line)), soft_wrap=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hocket.control.ports import Cycle
-    from hocket.reports.play import Run, Stage
+    from hocket.reports.simulation import FinishedSimulation, SimulationSetup
 
 
 def simulate(
@@ -73,17 +73,17 @@ def simulate(
         scenario = Scenario(
             workload, policy, tuple(param or ()), cluster, seed, beliefs, noise, switching, speeds, until
         )
-        stage = staged(scenario)
+        setup = staged(scenario)
     taken = None
     if record is not None:
         from msgspec.structs import replace
 
-        from hocket.reports.decisions import DecisionRecord
+        from hocket.reports.decision_record import DecisionRecord
 
-        taken = DecisionRecord(replace(stage.header, params=stage.policy.settings_in_full))
-        stage = replace(stage, policy=replace(stage.policy, decide=taken.watching(stage.policy.decide)))
-    run = _played(stage, journal, None if taken is None or record is None else partial(taken.write, record))
-    keep((stage, run))
+        taken = DecisionRecord(replace(setup.header, params=setup.policy.settings_in_full))
+        setup = replace(setup, policy=replace(setup.policy, decide=taken.watching(setup.policy.decide)))
+    run = _played(setup, journal, None if taken is None or record is None else partial(taken.write, record))
+    keep((setup, run))
     if jobs_csv is not None:
         from hocket.cli.files import whole
         from hocket.reports.jobs_csv import write_jobs
@@ -105,7 +105,9 @@ def simulate(
         raise typer.Exit(UNFINISHED)
 
 
-def _played(stage: Stage, path: Path | None, record: Callable[[Iterable[Cycle]], object] | None) -> Run:
+def _played(
+    setup: SimulationSetup, path: Path | None, record: Callable[[Iterable[Cycle]], object] | None
+) -> FinishedSimulation:
     """Run it. What was decided until Ctrl-C is recorded, too."""
     from contextlib import nullcontext
 
@@ -114,10 +116,10 @@ def _played(stage: Stage, path: Path | None, record: Callable[[Iterable[Cycle]],
     from hocket.cli.refusal import refusing
     from hocket.cli.watch import watching
     from hocket.control.journal import MemoryJournal
-    from hocket.reports.play import ended_in, play
+    from hocket.reports.simulation import ended_in, run_simulation
 
     with refusing():
-        kept = Recording(path, stage.header) if path is not None else MemoryJournal(stage.header)
+        kept = Recording(path, setup.header) if path is not None else MemoryJournal(setup.header)
     counted = ended = 0
 
     def count() -> int:
@@ -127,14 +129,14 @@ def _played(stage: Stage, path: Path | None, record: Callable[[Iterable[Cycle]],
         counted = now
         return ended
 
-    what = f"{stage.policy.policy.name} · {stage.workload.name}"
+    what = f"{setup.policy.policy.name} · {setup.workload.name}"
     with (
         kept if isinstance(kept, Recording) else nullcontext(),
-        watching(what, len(stage.workload.submissions), count),
-        blaming(stage.policy),
+        watching(what, len(setup.workload.submissions), count),
+        blaming(setup.policy),
     ):
         try:
-            run = play(stage, kept)
+            run = run_simulation(setup, kept)
         except KeyboardInterrupt:
             if record is not None:
                 record(kept)
@@ -144,7 +146,7 @@ def _played(stage: Stage, path: Path | None, record: Callable[[Iterable[Cycle]],
     return run
 
 
-def _print(run: Run, drawn: list[Path], as_json: bool) -> None:
+def _print(run: FinishedSimulation, drawn: list[Path], as_json: bool) -> None:
     if as_json:
         import msgspec
 

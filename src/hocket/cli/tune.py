@@ -142,22 +142,22 @@ def _run(study: Study) -> Outcome:
 def _drawn(outcome: Outcome, folder: Path | None) -> list[Path]:
     if folder is None:
         return []
-    from hocket.reports.study_plots import plot_study
+    from hocket.reports.study_report import plot_study
 
     return plot_study(outcome, folder)
 
 
 def _show(outcome: Outcome, folder: Path, drawn: list[Path], as_json: bool) -> None:
-    from hocket.reports.study_summary import told
+    from hocket.reports.study_report import study_as_dict
 
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode(told(outcome)).decode())
+        print(msgspec.json.encode(study_as_dict(outcome)).decode())
         return
     from hocket.cli.console import console
-    from hocket.reports.duration import digits, spoken
-    from hocket.reports.study_table import rung_table, trial_table
+    from hocket.reports.formatting import format_duration, format_number
+    from hocket.reports.study_report import rung_table, trial_table
 
     page = console()
 
@@ -166,11 +166,14 @@ def _show(outcome: Outcome, folder: Path, drawn: list[Path], as_json: bool) -> N
 
     page.print(rung_table(outcome))
     page.print(trial_table(outcome))
-    numbers = told(outcome)
+    numbers = study_as_dict(outcome)
     failed = f", {numbers['failed']} failed" if numbers["failed"] else ""
-    packs = f", {digits(numbers['models_in_a_pack'])} models in a pack" if numbers["models_in_a_pack"] else ""
-    gain = f", {digits(numbers['gain'])} times as fast as in turn" if numbers["gain"] else ""
-    say(f"{numbers['trials']} trials{failed}, {outcome.steps:,} steps in {spoken(outcome.seconds)}{packs}{gain}")
+    packs = f", {format_number(numbers['models_in_a_pack'])} models in a pack" if numbers["models_in_a_pack"] else ""
+    gain = f", {format_number(numbers['gain'])} times as fast as in turn" if numbers["gain"] else ""
+    say(
+        f"{numbers['trials']} trials{failed}, {outcome.steps:,} steps "
+        f"in {format_duration(outcome.seconds)}{packs}{gain}"
+    )
     for number, reason in list(numbers["failures"].items())[:3]:
         say(f"trial {number} failed: {reason}")
     best, result = outcome.best, outcome.best_result
@@ -178,7 +181,8 @@ def _show(outcome: Outcome, folder: Path, drawn: list[Path], as_json: bool) -> N
         metric = outcome.definition.metric
         values = ", ".join(f"{name} {value}" for name, value in best.config.items())
         say(
-            f"best: {metric} {digits(result.metrics[metric])} after {result.units} units, trial {best.number}: {values}"
+            f"best: {metric} {format_number(result.metrics[metric])} after {result.units} units, "
+            f"trial {best.number}: {values}"
         )
     elif numbers["failed"]:
         say("all trials failed: the same command begins anew")

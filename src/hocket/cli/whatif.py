@@ -38,7 +38,7 @@ def whatif(
     from hocket.cli.watch import bars
     from hocket.control.journal import SqliteJournal
     from hocket.reports.account import account
-    from hocket.reports.play import few_collections
+    from hocket.reports.simulation import rare_garbage_collection
     from hocket.reports.summary import summarise
     from hocket.reports.whatif import band, rebuild, run_again
 
@@ -53,7 +53,7 @@ def whatif(
         if not recorded.jobs:
             raise InputError(f"journal '{journal}' records no job: there is nothing to run again")
         rebuilt = rebuild(recorded, cycles)
-    with few_collections(), bars() as progress:
+    with rare_garbage_collection(), bars() as progress:
         task = progress.add_task("running again", total=1 + len(policies))
         with blaming(same):
             again = run_again(rebuilt, same, header.seed, as_set=True)
@@ -85,7 +85,7 @@ def whatif(
 
 def _print(recorded: Account, again: WhatIf, others: dict[str, WhatIf], rebuilt: Rebuilt, compared: Band) -> None:
     from hocket.cli.console import console
-    from hocket.reports.outcome import outcome
+    from hocket.reports.comparison import compared_run
     from hocket.reports.summary import summarise
     from hocket.reports.table import comparison_table
     from hocket.reports.whatif import band, names
@@ -93,9 +93,9 @@ def _print(recorded: Account, again: WhatIf, others: dict[str, WhatIf], rebuilt:
     page = console()
     policy = rebuilt.ruled(recorded.header.policy)
     rows = [
-        outcome(f"{policy}, recorded", recorded, summarise(recorded)),
-        outcome(f"{policy}, run again", again.account, again.summary),
-        *(outcome(f"{name}, what if", o.account, o.summary) for name, o in others.items()),
+        compared_run(f"{policy}, recorded", recorded, summarise(recorded)),
+        compared_run(f"{policy}, run again", again.account, again.summary),
+        *(compared_run(f"{name}, what if", o.account, o.summary) for name, o in others.items()),
     ]
     accounts = [recorded, again.account, *(o.account for o in others.values())]
     relative = {row.label: band(recorded, other).times for row, other in zip(rows, accounts, strict=True)}

@@ -27,7 +27,7 @@ def _print(job: str, told: dict[str, Any]) -> None:
     from hocket.cli.console import console
     from hocket.cli.job_table import one_line, styled_state
     from hocket.cli.times import clock
-    from hocket.reports.duration import spoken
+    from hocket.reports.formatting import format_duration
 
     page = console()
 
@@ -41,7 +41,7 @@ def _print(job: str, told: dict[str, Any]) -> None:
         say(Text(f"waits for  {one_line(str(told['waits_for']))}"))
     expected_s = told.get("expected_s")
     if isinstance(expected_s, int | float):
-        say(Text(f"expected   in about {spoken(expected_s)}"))
+        say(Text(f"expected   in about {format_duration(expected_s)}"))
     elif told.get("waits_for") and state != "held":  # What holds it is no matter of room.
         say(Text("expected   nobody can tell: nothing is known of how long those that run will take"))
     past = told.get("past") or []

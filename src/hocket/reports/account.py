@@ -1,4 +1,4 @@
-"""One pass over a journal: who held what from when to when, and how each job ended.
+"""One pass over a journal: what each job held from when to when, and how each job ended.
 
 Everything rests on events and plans, so a simulated and a live journal are read alike. Actions are not in a journal,
 hence two readings:
@@ -12,14 +12,14 @@ hence two readings:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
 from msgspec import Struct
 
 from hocket.control.ports import Cycle, Header
-from hocket.model.criterion import RunTime
+from hocket.model.criterion import Criterion, RunTime, judge
 from hocket.model.event import (
     EpochEnded,
     Event,
@@ -41,7 +41,6 @@ from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Verdict
 from hocket.model.resources import Node, Slice
 from hocket.model.view import NO_COSTS, Costs
-from hocket.reports.goals import deadline_met, goal_met, sought
 
 
 class JobRecord(Struct, frozen=True, gc=False):
@@ -79,7 +78,7 @@ class Span(Struct, frozen=True, gc=False):
     trains: bool = True  # else it started, or was about to leave
 
 
-class Counts(Struct, frozen=True):
+class EventCounts(Struct, frozen=True):
     """How often things happened."""
 
     pauses: int = 0
@@ -98,7 +97,7 @@ class Account(Struct, frozen=True):
     spans: tuple[Span, ...]  # in the order in which they ended
     refusals: tuple[tuple[str, str], ...]  # (job, reason)
     capacity: tuple[tuple[float, tuple[Node, ...]], ...]  # (from when, nodes that are up)
-    counts: Counts
+    counts: EventCounts
     began_s: float  # first submission
     until_s: float  # end of the last job, or the journal's last moment while jobs are unfinished
 
@@ -144,7 +143,7 @@ def account(header: Header, cycles: Iterable[Cycle], is_cut: bool | None = None)
     """What the cycles of a journal amount to.
 
     `is_cut` says that unfinished jobs would have gone on: their deadlines and goals are open. Else they are stuck for
-    good, and meet none. Where nobody says it, a live journal counts as cut, and a simulated one if a job ran at its
+    good, and meet none. Where that is not stated, a live journal counts as cut, and a simulated one if a job ran at its
     end: played to its end, it would have no such job.
     """
     book = _Book(header)
@@ -159,7 +158,7 @@ class _Book:
         self.header = header
         self.live: dict[str, _Live] = {}
         self.dropped: dict[str, float] = {}  # partition → when a plan last dropped it
-        self.sharers: dict[str, list[tuple[_Live, _Tenant]]] = {}  # shared partition → who held it last
+        self.sharers: dict[str, list[tuple[_Live, _Tenant]]] = {}  # shared partition → the tenants that held it last
         self.records: list[JobRecord | None] = []
         self.spans: list[Span] = []
         self.refusals: list[tuple[str, str]] = []
@@ -321,7 +320,7 @@ class _Book:
             self.sharers[partition.id] = [(job, tenant) for job, tenant, _held in holders.values()]
         for job, tenant, held in holders.values():
             self._write(job, tenant, now_s)
-            # The newest version names all who share it; other slices than those it has, a tenant gets by being resized.
+            # The newest version names all tenants; a tenant gets other slices only by a resize.
             if tenant.planned is partition and (held.slices == partition.slices or len(held.tenants) == 1):
                 tenant.held = partition
             tenant.share = 1 / len(holders)
@@ -433,13 +432,13 @@ class _Book:
             tuple(self.spans),
             tuple(self.refusals),
             tuple(self.capacity),
-            Counts(self.pauses, self.resizes, self.moves, self.failures, self.plans, self.refused),
+            EventCounts(self.pauses, self.resizes, self.moves, self.failures, self.plans, self.refused),
             began_s=min((r.submitted_s for r in jobs), default=0.0),
             until_s=now_s if self.live or not jobs else self.ended_s,
         )
 
     def _runs(self) -> bool:
-        """Does anybody hold anything?"""
+        """Whether any job holds anything."""
         return any(t.held is not None for job in self.live.values() for t in (job, *(job.tasks or {}).values()))
 
 
@@ -490,3 +489,39 @@ def _observe(live: _Live, event: EpochEnded | ProgressReported) -> None:
     if live.history is None:
         live.history = []
     live.history.append((event.epoch, event.metrics[criterion.metric]))
+
+
+def sought(job: Job) -> Criterion | None:
+    """What it is judged by: its criterion, else its target."""
+    return job.target if job.criterion is None else job.criterion
+
+
+def deadline_met(
+    job: Job, submitted_s: float, ended_s: float | None, verdict: str, goes_on_s: float | None
+) -> bool | None:
+    """Whether it ended by its deadline and did not fail; None if it has none, or if that is not decided yet.
+
+    `goes_on_s` is the present of a job that may still end: it is undecided until its deadline has passed. None for one
+    that is over, or stuck for good: that one never meets its deadline.
+    """
+    if job.deadline_s is None:
+        return None
+    if goes_on_s is not None and goes_on_s - submitted_s < job.deadline_s:
+        return None
+    return ended_s is not None and verdict != Verdict.FAILED and ended_s - submitted_s <= job.deadline_s
+
+
+def goal_met(
+    job: Job, verdict: str, history: Sequence[tuple[int, float]] | None, epoch: int, after_s: float, goes_on: bool
+) -> bool | None:
+    """By verdict, or by its last report: a job may end by itself in the moment in which it gets there.
+
+    One that goes on may report better and worse yet: it is undecided (None) until the limit of its goal has passed.
+    """
+    criterion = sought(job)
+    if criterion is None or isinstance(criterion, RunTime):
+        return None
+    if verdict == Verdict.ATTAINED:
+        return True
+    found = judge(criterion, history or (), epoch, after_s)
+    return None if goes_on and found != "missed" else found == "attained"

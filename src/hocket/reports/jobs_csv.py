@@ -1,4 +1,4 @@
-"""The table of jobs, a row each, for whoever wants to compute more."""
+"""The jobs of a run as CSV, one row a job: what `hocket simulate --jobs-csv` writes."""
 
 from __future__ import annotations
 

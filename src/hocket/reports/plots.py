@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hocket.reports.account import Account
-from hocket.reports.duration import spoken, unit_for
-from hocket.reports.gantt import Chart, chart
-from hocket.reports.outcome import Outcome
-from hocket.reports.palette import colour, dash, ink_on
-from hocket.reports.series import Series, jct_curve, series
-from hocket.reports.sheets import drawing, save
-from hocket.reports.spread import spread
+from msgspec import Struct
+
+from hocket.model.resources import Node
+from hocket.reports.account import Account, Span
+from hocket.reports.comparison import ComparedRun, TimeSeries, jct_curve, time_series
+from hocket.reports.figure_style import colour, dash, drawing, ink_on, save
+from hocket.reports.formatting import axis_unit, format_duration
+from hocket.reports.mean_interval import mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ _LABELLED_JOBS = 80  # beyond these, names in bars would be noise
 
 def plot_run(account: Account, folder: Path) -> list[Path]:
     """Draw a run: job completion times, utilisation, queue and Gantt chart. Returns the files."""
-    over_time = series(account)
+    over_time = time_series(account)
     title = f"{account.header.policy} · {_shortened(account.header.workload)}"
     draw: dict[str, tuple[tuple[float, float], Callable[[Axes], None]]] = {
         "jct": ((6.4, 3.8), lambda axes: _jct(axes, [(account.header.policy, jct_curve(account))])),
@@ -45,9 +45,9 @@ def plot_run(account: Account, folder: Path) -> list[Path]:
     return files
 
 
-def plot_comparison(outcomes: Sequence[Outcome], folder: Path) -> list[Path]:
+def plot_comparison(outcomes: Sequence[ComparedRun], folder: Path) -> list[Path]:
     """Draw several policies over each other in one figure; runs of one label are seeds of one policy."""
-    groups: dict[str, list[Outcome]] = {}
+    groups: dict[str, list[ComparedRun]] = {}
     for o in outcomes:
         groups.setdefault(o.label, []).append(o)
     firsts = [runs[0] for runs in groups.values()]
@@ -99,7 +99,7 @@ def _mark_quantiles(axes: Axes, curve: Sequence[tuple[float, float]]) -> None:
         time_s = next(t for t, s in curve if s >= share)
         axes.plot([max(time_s, 1.0)], [share], "o", color="#333333", markersize=4)
         axes.annotate(
-            f"{name} {spoken(time_s)}",
+            f"{name} {format_duration(time_s)}",
             (max(time_s, 1.0), share),
             (-5, 6),
             textcoords="offset points",
@@ -107,7 +107,7 @@ def _mark_quantiles(axes: Axes, curve: Sequence[tuple[float, float]]) -> None:
         )
 
 
-def _utilisation(axes: Axes, over_time: Series) -> None:
+def _utilisation(axes: Axes, over_time: TimeSeries) -> None:
     for n, (resource, values) in enumerate(over_time.utilisation.items()):
         times = _times(axes, over_time, len(values))
         axes.stairs(values, times, color=colour(n), linewidth=1.4, label=_RESOURCE_NAMES[resource])
@@ -122,7 +122,7 @@ def _utilisation(axes: Axes, over_time: Series) -> None:
         axes.legend(loc="upper right", ncols=len(names))
 
 
-def _queue(axes: Axes, over_time: Series) -> None:
+def _queue(axes: Axes, over_time: TimeSeries) -> None:
     times = _times(axes, over_time, len(over_time.running))
     if over_time.running:
         axes.stairs(over_time.running, times, color=colour(0), label="running", linewidth=1.4)
@@ -134,12 +134,13 @@ def _queue(axes: Axes, over_time: Series) -> None:
     axes.set_ylabel("jobs")
 
 
-def _mean_jcts(axes: Axes, groups: dict[str, list[Outcome]]) -> None:
+def _mean_jcts(axes: Axes, groups: dict[str, list[ComparedRun]]) -> None:
     spreads = [
-        spread([o.summary.jct_mean_s for o in runs if o.summary.jct_mean_s is not None]) for runs in groups.values()
+        mean_interval([o.summary.jct_mean_s for o in runs if o.summary.jct_mean_s is not None])
+        for runs in groups.values()
     ]
     means = [s.mean if s is not None else 0.0 for s in spreads]
-    unit, unit_s = unit_for(3 * max(means, default=0.0))
+    unit, unit_s = axis_unit(3 * max(means, default=0.0))
     rows = range(len(means))
     axes.barh(rows, [m / unit_s for m in means], color=[colour(n) for n in rows], height=0.65)
     for n, s in enumerate(spreads):
@@ -147,7 +148,9 @@ def _mean_jcts(axes: Axes, groups: dict[str, list[Outcome]]) -> None:
             axes.errorbar([s.mean / unit_s], [n], xerr=[s.half_width / unit_s], color="#333333", capsize=3, lw=1)
         if s is not None:
             right = (s.mean + (s.half_width or 0.0)) / unit_s
-            axes.annotate(spoken(s.mean), (right, n), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
+            axes.annotate(
+                format_duration(s.mean), (right, n), (4, 0), textcoords="offset points", va="center", fontsize=8.5
+            )
     axes.set_yticks(rows, list(groups))
     axes.invert_yaxis()
     axes.margins(x=0.14)
@@ -157,9 +160,9 @@ def _mean_jcts(axes: Axes, groups: dict[str, list[Outcome]]) -> None:
     axes.set_xlabel(unit)
 
 
-def _over_time(axes: Axes, outcomes: Sequence[Outcome], resource: str, what: str) -> None:
+def _over_time(axes: Axes, outcomes: Sequence[ComparedRun], resource: str, what: str) -> None:
     longest_s = max((o.series.interval_s * len(o.series.running) for o in outcomes), default=0.0)
-    unit, unit_s = unit_for(longest_s)
+    unit, unit_s = axis_unit(longest_s)
     for n, o in enumerate(outcomes):
         values = _coarser(o.series.utilisation.get(resource, ()) if what == "utilisation" else o.series.waiting)
         times = [i * o.series.interval_s * _COARSER / unit_s for i in range(len(values) + 1)]
@@ -199,7 +202,7 @@ def _gantt(figure: Callable[[tuple[float, float]], Figure], account: Account, sh
     rows = len(shown.rows)
     sheet = figure((10.5, min(max(1.6 + 0.17 * rows, 2.6), 11.0)))
     axes = sheet.add_subplot()
-    unit, unit_s = unit_for(account.makespan_s)
+    unit, unit_s = axis_unit(account.makespan_s)
     boxes = []
     for bar in shown.bars:
         left, right = ((t - account.began_s) / unit_s for t in (bar.since_s, bar.until_s))
@@ -248,8 +251,8 @@ def _name_bars(axes: Axes, account: Account, shown: Chart, unit_s: float) -> Non
 # -- axes ----------------------------------------------------------------------------------------------------
 
 
-def _times(axes: Axes, over_time: Series, intervals: int) -> list[float]:
-    unit, unit_s = unit_for(over_time.interval_s * intervals)
+def _times(axes: Axes, over_time: TimeSeries, intervals: int) -> list[float]:
+    unit, unit_s = axis_unit(over_time.interval_s * intervals)
     axes.set_xlabel(f"time since the first submission ({unit})")
     axes.set_xlim(0, over_time.interval_s * intervals / unit_s or 1)
     return [i * over_time.interval_s / unit_s for i in range(intervals + 1)]
@@ -277,7 +280,7 @@ def _label_log_times(axes: Axes) -> None:
         axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _shown_resource(outcomes: Sequence[Outcome]) -> str:
+def _shown_resource(outcomes: Sequence[ComparedRun]) -> str:
     """The first resource that the cluster has."""
     return next((r for o in outcomes for r in o.series.utilisation), "gpus")
 
@@ -287,3 +290,98 @@ def _shortened(workload: str) -> str:
     reader, colon, path = workload.rpartition(":")
     name = f"{reader}{colon}{path.rsplit('/', 1)[-1]}"
     return name if len(name) <= 42 else f"{name[:41]}…"
+
+
+MAX_ROWS = 64
+MAX_BARS = 6000
+
+
+class Bar(Struct, frozen=True, gc=False):
+    """A job on a row: a GPU, or a node that has none. Of a shared row a bar takes a part of the height."""
+
+    row: int
+    job: int  # its number
+    since_s: float
+    until_s: float
+    low: float = 0.0  # from 0 to 1 within the row
+    high: float = 1.0
+
+
+class Chart(Struct, frozen=True):
+    """Rows from top to bottom, and the bars on them."""
+
+    rows: tuple[str, ...]
+    groups: tuple[int, ...]  # by row: the number of its node, for lines between nodes
+    bars: tuple[Bar, ...]
+    hidden_rows: int = 0
+    hidden_bars: int = 0  # too short to see, where there are too many
+
+
+def chart(account: Account, max_rows: int = MAX_ROWS, max_bars: int = MAX_BARS) -> Chart:
+    """The chart of a run. Of too many rows, nodes evenly spread over the cluster are shown."""
+    nodes = list({n.id: n for _since, nodes in account.capacity for n in nodes}.values())
+    shown = _shown(nodes, max_rows)
+    rows: list[str] = []
+    groups: list[int] = []
+    first: dict[str, int] = {}
+    for number, node in enumerate(shown):
+        first[node.id] = len(rows)
+        names = [f"{node.id}:{g}" for g in range(node.gpus)] or [node.id]
+        rows += names[:max_rows]
+        groups += [number] * len(names[:max_rows])
+    has_gpus = {n.id for n in shown if n.gpus}
+    bars: list[Bar] = []
+    lanes: dict[str, list[Span]] = {}
+    for span in account.spans:
+        for part in span.partition.slices:
+            if part.node not in first:
+                continue
+            if part.node not in has_gpus:
+                lanes.setdefault(part.node, []).append(span)
+                continue
+            low, high = _part(span, account.jobs[span.job].job.id)
+            for gpu in part.gpus:
+                if gpu < max_rows:
+                    row = first[part.node] + gpu
+                    bars.append(Bar(row, span.job, span.since_s, span.until_s, low, high))
+    for node_id, spans in lanes.items():
+        bars += _in_lanes(first[node_id], spans)
+    every = sum(max(n.gpus, 1) for n in nodes)
+    kept = _longest(bars, max_bars)
+    return Chart(tuple(rows), tuple(groups), tuple(kept), every - len(rows), len(bars) - len(kept))
+
+
+def _shown(nodes: Sequence[Node], max_rows: int) -> list[Node]:
+    rows = sum(max(n.gpus, 1) for n in nodes)
+    if rows <= max_rows:
+        return list(nodes)
+    room = max(1, max_rows * len(nodes) // rows)
+    return [nodes[i * len(nodes) // room] for i in range(room)]
+
+
+def _part(span: Span, job_id: str) -> tuple[float, float]:
+    """Where in a shared row the tenant stands: in the order in which the partition names its tenants."""
+    tenants = span.partition.tenants
+    if span.share == 1.0 or len(tenants) == 1:
+        return 0.0, 1.0
+    at = next((i for i, t in enumerate(tenants) if t.job == job_id and t.task == span.task), 0)
+    return at / len(tenants), (at + 1) / len(tenants)
+
+
+def _in_lanes(row: int, spans: list[Span]) -> list[Bar]:
+    """Tenants of a node without GPUs, each in the first lane that is free."""
+    ends: list[float] = []
+    placed: list[tuple[int, Span]] = []
+    for span in sorted(spans, key=lambda s: (s.since_s, s.job)):
+        lane = next((i for i, end_s in enumerate(ends) if end_s <= span.since_s), len(ends))
+        ends[lane : lane + 1] = [span.until_s]
+        placed.append((lane, span))
+    n = len(ends)
+    return [Bar(row, s.job, s.since_s, s.until_s, lane / n, (lane + 1) / n) for lane, s in placed]
+
+
+def _longest(bars: list[Bar], most: int) -> list[Bar]:
+    if len(bars) <= most:
+        return bars
+    shortest_s = sorted((b.until_s - b.since_s for b in bars), reverse=True)[most]
+    return [b for b in bars if b.until_s - b.since_s > shortest_s]

@@ -17,7 +17,7 @@ from hocket.reports.account import Account
 from hocket.reports.fairness import fairness_loss, total, vector_of
 
 
-class Effort(Struct, frozen=True):
+class ProcessCost(Struct, frozen=True):
     """What a run cost the process that made it."""
 
     cpu_s: float = 0.0  # of the whole process
@@ -61,7 +61,7 @@ class Summary(Struct, frozen=True):
 
 
 def summarise(
-    account: Account, decision_s: Sequence[float] = (), effort: Effort = Effort(), beliefs: str = ""
+    account: Account, decision_s: Sequence[float] = (), effort: ProcessCost = ProcessCost(), beliefs: str = ""
 ) -> Summary:
     """The numbers of one run."""
     header, counts = account.header, account.counts

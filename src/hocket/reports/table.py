@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hocket.reports.duration import digits, spoken
-from hocket.reports.outcome import Outcome
-from hocket.reports.spread import Spread, spread
+from hocket.reports.comparison import ComparedRun
+from hocket.reports.formatting import format_duration, format_number
+from hocket.reports.mean_interval import MeanInterval, mean_interval
 from hocket.reports.summary import Summary
 
 if TYPE_CHECKING:
@@ -34,24 +34,24 @@ def _percent(share: float) -> str:
 
 
 def _count(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else digits(value)
+    return f"{value:,.0f}" if value == int(value) else format_number(value)
 
 
 COLUMNS = (
-    Column("mean JCT", lambda s: s.jct_mean_s, spoken, min, of_all_jobs=True),
-    Column("p50", lambda s: s.jct_p50_s, spoken, min, of_all_jobs=True),
-    Column("p99", lambda s: s.jct_p99_s, spoken, min, of_all_jobs=True),
-    Column("mean wait", lambda s: s.wait_mean_s, spoken, min, of_all_jobs=True),
-    Column("makespan", lambda s: s.makespan_s, spoken, min, of_all_jobs=True),
+    Column("mean JCT", lambda s: s.jct_mean_s, format_duration, min, of_all_jobs=True),
+    Column("p50", lambda s: s.jct_p50_s, format_duration, min, of_all_jobs=True),
+    Column("p99", lambda s: s.jct_p99_s, format_duration, min, of_all_jobs=True),
+    Column("mean wait", lambda s: s.wait_mean_s, format_duration, min, of_all_jobs=True),
+    Column("makespan", lambda s: s.makespan_s, format_duration, min, of_all_jobs=True),
     Column("utilis.", lambda s: next(iter(s.utilisation.values()), None), _percent, max),
-    Column("unfair", lambda s: s.fairness_loss, digits, min),
+    Column("unfair", lambda s: s.fairness_loss, format_number, min),
     Column("deadlines", lambda s: s.deadlines_met, _percent, max, always=False),
     Column("goals", lambda s: s.accuracies_met, _percent, max, always=False),
     Column("changes", lambda s: float(s.adjustments), _count, min, always=False),
     Column("overhead", lambda s: s.overhead_share, _percent, min, always=False),
     Column("failed", lambda s: float(s.failed), _count, min, always=False),
     Column("unfinished", lambda s: float(s.unfinished), _count, min, always=False),
-    Column("CPU", lambda s: s.cpu_s, spoken, always=False),
+    Column("CPU", lambda s: s.cpu_s, format_duration, always=False),
 )
 # What a narrow terminal does without, first to go first.
 _SPARED = (
@@ -61,7 +61,7 @@ _SPARED = (
 
 
 def comparison_table(
-    outcomes: Sequence[Outcome], width: int = 200, relative: Mapping[str, float | None] | None = None
+    outcomes: Sequence[ComparedRun], width: int = 200, relative: Mapping[str, float | None] | None = None
 ) -> Table:
     """A row a policy; runs of one label are seeds of one policy, of which mean and 95 % interval are shown.
 
@@ -105,7 +105,7 @@ def comparison_table(
     for label, row in cells.items():
         texts = []
         for column, value, top in zip(columns, row, best, strict=True):
-            # One who is alone has nobody to be better than.
+            # A single run is not compared with anything.
             is_best = value is not None and value.mean == top and len(cells) > 1 and _may_be_best(column, label, stuck)
             text = _written(column, value) + ("*" if is_best else " ")
             texts.append(Text(text, style="bold green" if is_best else ""))
@@ -137,14 +137,15 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
     utilisation = ", ".join(f"{_RESOURCE_NAMES[r]} {_percent(u)}" for r, u in s.utilisation.items())
     lines = [
         ("jobs", f"{s.jobs:,}: {', '.join(ended)}"),
-        ("makespan", spoken(s.makespan_s)),
+        ("makespan", format_duration(s.makespan_s)),
         (
             "job completion time",
-            f"mean {spoken(s.jct_mean_s)}, p50 {spoken(s.jct_p50_s)}, p99 {spoken(s.jct_p99_s)}",
+            f"mean {format_duration(s.jct_mean_s)}, p50 {format_duration(s.jct_p50_s)}, "
+            f"p99 {format_duration(s.jct_p99_s)}",
         ),
-        ("mean wait", spoken(s.wait_mean_s)),
+        ("mean wait", format_duration(s.wait_mean_s)),
         ("utilisation", utilisation or "–"),
-        ("fairness loss", digits(s.fairness_loss)),
+        ("fairness loss", format_number(s.fairness_loss)),
     ]
     if s.deadlines_met is not None:
         lines.append(("deadlines met", _percent(s.deadlines_met)))
@@ -154,19 +155,19 @@ def _lines(s: Summary) -> list[tuple[str, str]]:
     lines.append(("overhead", f"{_percent(s.overhead_share)} of the time that jobs held resources"))
     decided = f"{s.decisions:,}"
     if s.decision_ms_mean is not None and s.decision_ms_p99 is not None:
-        decided += f" in {digits(s.decision_ms_mean)} ms on average, p99 {digits(s.decision_ms_p99)} ms"
+        decided += f" in {format_number(s.decision_ms_mean)} ms on average, p99 {format_number(s.decision_ms_p99)} ms"
     lines.append(("decisions", decided))
     if s.refused_plans:
         lines.append(("refused plans", f"{s.refused_plans:,}"))
     if s.beliefs:
         lines.append(("beliefs", s.beliefs))
     if s.cpu_s:
-        speed = f", {digits(s.jobs / s.cpu_s)} jobs per CPU-second"
-        lines.append(("cost", f"{digits(s.cpu_s)} CPU-s{speed}, {digits(s.peak_rss_mib)} MiB at most"))
+        speed = f", {format_number(s.jobs / s.cpu_s)} jobs per CPU-second"
+        lines.append(("cost", f"{format_number(s.cpu_s)} CPU-s{speed}, {format_number(s.peak_rss_mib)} MiB at most"))
     return lines
 
 
-def _title(outcomes: Sequence[Outcome]) -> str:
+def _title(outcomes: Sequence[ComparedRun]) -> str:
     if not outcomes:
         return ""
     s = outcomes[0].summary
@@ -184,11 +185,11 @@ def _width(columns: Sequence[Column], groups: dict[str, list[Summary]]) -> int:
     return wide
 
 
-def _spread(column: Column, runs: Sequence[Summary]) -> Spread | None:
-    return spread([v for s in runs if (v := column.value(s)) is not None])
+def _spread(column: Column, runs: Sequence[Summary]) -> MeanInterval | None:
+    return mean_interval([v for s in runs if (v := column.value(s)) is not None])
 
 
-def _best(column: Column, values: Mapping[str, Spread | None], stuck: Set[str]) -> float | None:
+def _best(column: Column, values: Mapping[str, MeanInterval | None], stuck: Set[str]) -> float | None:
     means = {label: v.mean for label, v in values.items() if v is not None}
     able = [mean for label, mean in means.items() if _may_be_best(column, label, stuck)]
     return column.best(able) if column.best is not None and able and len(set(means.values())) > 1 else None
@@ -198,7 +199,7 @@ def _may_be_best(column: Column, label: str, stuck: Set[str]) -> bool:
     return not column.of_all_jobs or label not in stuck
 
 
-def _written(column: Column, value: Spread | None) -> str:
+def _written(column: Column, value: MeanInterval | None) -> str:
     if value is None:
         return "–"
     text = column.written(value.mean)
@@ -208,7 +209,7 @@ def _written(column: Column, value: Spread | None) -> str:
     return text
 
 
-def _ratio(value: Spread | None, first: Spread | None) -> str:
+def _ratio(value: MeanInterval | None, first: MeanInterval | None) -> str:
     return _times(value.mean / first.mean if value is not None and first is not None and first.mean else None)
 
 

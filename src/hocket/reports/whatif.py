@@ -1,6 +1,6 @@
 """Your own history under another policy: the truth about recorded jobs, as far as a journal tells it.
 
-What a job did is its work: its time at the sizes it ran at, and beside others what that was alone (`solo_work.py`).
+What a job did is its work: its time at the sizes it ran at, and beside others what that was alone (`work_alone.py`).
 Sizes it never ran at come from a fitted law, jobs that had not ended from what similar ones took. All three are named.
 Lost nodes are lost again, so what a job lost with one is no work of it. Crashes are not played again: what a job did
 over after one counts as its work.
@@ -38,9 +38,9 @@ from hocket.model.snapshot import demand_of
 from hocket.model.view import Costs
 from hocket.policies.registry import BoundPolicy
 from hocket.reports.account import Account, JobRecord, Span, account
-from hocket.reports.solo_work import Place, Recorded, Work
 from hocket.reports.summary import Summary, quantile, summarise
-from hocket.reports.switches import Switches
+from hocket.reports.switch_times import SwitchTimes
+from hocket.reports.work_alone import Place, RecordedSpans, Work
 from hocket.workloads.truth import Fault, Submission, Truth, Workload
 
 
@@ -98,7 +98,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     """The truth about the jobs of a journal, as far as it tells. A live one is told from its first submission on."""
     nodes = {node.id: node for node in recorded.header.nodes}
     is_live = not nodes
-    switches = Switches(recorded.header) if is_live else None
+    switches = SwitchTimes(recorded.header) if is_live else None
     told: dict[str, _Told] = {}
     owners: list[OwnerSet] = []
     policies: list[PolicySet] = []
@@ -107,7 +107,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     down: dict[str, float] = {}
     for cycle in cycles:
         if switches is not None:
-            switches.see(cycle)
+            switches.add(cycle)
         for event in cycle.events:
             match event:
                 case JobSubmitted():
@@ -138,7 +138,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     faults += [Fault(at_s, node) for node, at_s in down.items()]
     zero_s = recorded.began_s if is_live else 0.0
     costs = _measured(switches) if switches is not None else None
-    ran = Recorded(recorded, nodes)
+    ran = RecordedSpans(recorded, nodes)
     of = [told[r.job.id] for r in recorded.jobs]
     rates = [_epoch_rates(of[n].epochs, ran, n, of[n].submitted.beliefs) for n in range(len(of))]
     fitted = speed.fit_loss(rates)
@@ -172,7 +172,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     return Rebuilt(workload, seen, unfinished, shared, loss, fitted is not None)
 
 
-def _measured(switches: Switches) -> Costs:
+def _measured(switches: SwitchTimes) -> Costs:
     return Costs(start_s=switches.median_s("start") or 0.0, stop_s=switches.median_s("pause") or 0.0)
 
 
@@ -187,7 +187,7 @@ def run_again(rebuilt: Rebuilt, policy: BoundPolicy, seed: int, as_set: bool = F
         workload = replace(workload, changes=tuple(c for c in workload.changes if not isinstance(c, PolicySet)))
     run = simulate(workload, workload.nodes, policy, seed=seed, beliefs=BeliefMode("learned"))
     accounted = account(run.journal.header, run.journal, is_cut=False)
-    ran = Recorded(accounted, {node.id: node for node in rebuilt.workload.nodes})
+    ran = RecordedSpans(accounted, {node.id: node for node in rebuilt.workload.nodes})
     extrapolated = {}
     for number, spans in ran.spans.items():
         job_id = ran.jobs[number].id
@@ -211,7 +211,7 @@ def band(recorded: Account, again: Account) -> Band:
     )
 
 
-def _epoch_rates(epochs: Sequence[EpochEnded], ran: Recorded, number: int, beliefs: Beliefs) -> dict[int, float]:
+def _epoch_rates(epochs: Sequence[EpochEnded], ran: RecordedSpans, number: int, beliefs: Beliefs) -> dict[int, float]:
     """Epochs a second at each size, from pairs of epochs within one span that it had to itself."""
     if len(epochs) < 2:
         return {}
@@ -227,7 +227,7 @@ def _epoch_rates(epochs: Sequence[EpochEnded], ran: Recorded, number: int, belie
     return {size: count / time_s for size, (count, time_s) in done.items() if count > 0}
 
 
-def _note_losses(losses: Iterable[NodeLost], ran: Recorded, told: Sequence[_Told]) -> None:
+def _note_losses(losses: Iterable[NodeLost], ran: RecordedSpans, told: Sequence[_Told]) -> None:
     """Note when each job did what it lost with a node: since its state was last kept, or since it lost it before.
 
     A job may keep its state by itself: it did if it went on from a later epoch.
@@ -274,7 +274,7 @@ def _typical_run_s(recorded: Account, works: Sequence[Work]) -> float | None:
 
 
 def _behaviour(
-    record: JobRecord, told: _Told, ran: Recorded, number: int, rates: Mapping[int, float], loss: float
+    record: JobRecord, told: _Told, ran: RecordedSpans, number: int, rates: Mapping[int, float], loss: float
 ) -> Truth:
     """How fast a job is, and what it reports; all but its work."""
     job, beliefs, epochs = record.job, told.submitted.beliefs, told.epochs
@@ -309,7 +309,7 @@ def _reported(epochs: Sequence[EpochEnded], metric: str) -> Curve | None:
     return Curve(tuple(Point(float(n), v) for n, v in sorted(points.items()))) if points else None
 
 
-def _phases(told: _Told, ran: Recorded, number: int, reference: int) -> tuple[float, float] | None:
+def _phases(told: _Told, ran: RecordedSpans, number: int, reference: int) -> tuple[float, float] | None:
     """COMP and COMM of an iteration at the reference size, as they were measured or believed beforehand."""
     beliefs = told.submitted.beliefs
     comps, comms = [], []

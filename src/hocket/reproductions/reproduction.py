@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hocket.reports.spread import Spread
+from hocket.reports.mean_interval import MeanInterval
 
 
 class Request(Struct, frozen=True):
@@ -55,7 +55,7 @@ class Finding(Struct, frozen=True):
 
     what: str
     paper: str  # as the paper says it: "2.55×", "≤ 1.5", "–" where it gives none
-    ours: Spread | None
+    ours: MeanInterval | None
     unit: str = ""  # "×", "%", "s", "ms"; of `ours`
     remark: str = ""  # why it differs, or how it was measured
     group: str = ""  # figures under one heading stand together: "Figure 6, utilisation"

@@ -1,6 +1,6 @@
 """Named values with rules: a CSV row, a TOML table or the options of a spec, read in one way.
 
-A reader asks for what it knows and then calls `finish`, which refuses what nobody asked for. So the known
+A reader reads the names it knows and then calls `finish`, which refuses all others. So the known
 names are exactly those that have a meaning, and no list of them can go stale.
 """
 
@@ -148,7 +148,7 @@ class Fields:
         return [Fields(v, place(n)) for n, v in enumerate(value, 1)]
 
     def finish(self) -> None:
-        """Refuse what nobody asked for."""
+        """Refuse names that were never read."""
         for name in self._values:
             if name not in self._asked:
                 hint = did_you_mean(name, self._asked)

@@ -19,7 +19,7 @@ def read_bytes(path: str) -> bytes:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise WorkloadError(f"{plain(path)}: the file must be readable: {reason}") from None
-    except (ValueError, RuntimeError) as error:  # a NUL in the path, or a home that nobody has
+    except (ValueError, RuntimeError) as error:  # a NUL in the path, or the home of an unknown user
         raise WorkloadError(f"{plain(path)}: the path must name a file: {error}") from None
     if packed[:2] == _GZIP:
         data = _unpacked(path, packed)

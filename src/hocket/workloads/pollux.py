@@ -5,7 +5,7 @@ Columns: `workload`, `name` (the job's id), `time` (seconds), `application`, `nu
 **The files hold no run times; ours are an assumption.** Pollux puts each application into a class of total
 GPU time: small up to 1 GPU-hour, medium 1 to 10, large 10 to 100, extra-large 100 to 1,000. We give every job
 of a class the same GPU time, the geometric middle of the class (half of the bound for the small one), divided
-by `num_replicas`. So sizes and magnitudes are the paper's; single run times are nobody's measurement.
+by `num_replicas`. So sizes and magnitudes are the paper's; single run times were not measured.
 """
 
 from __future__ import annotations

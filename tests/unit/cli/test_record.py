@@ -8,7 +8,7 @@ from tests.unit.cli.typed import hocket
 
 from hocket.control.ports import Header
 from hocket.policies import find
-from hocket.reports.decisions import DecisionRecord
+from hocket.reports.decision_record import DecisionRecord
 
 STOPPED = ("early-stopped", "attained", "hopeless")
 

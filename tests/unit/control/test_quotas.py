@@ -17,7 +17,7 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
 from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
-from hocket.reports.play import _stuck
+from hocket.reports.simulation import _stuck
 from hocket.testing.builders import cluster, submission, submitted, workload
 from hocket.testing.harness import Harness, simulated
 from hocket.testing.invariants import broken_invariants

@@ -9,7 +9,7 @@ import pytest
 from hocket.executors.simulated import Simulation, simulate
 from hocket.policies.registry import find
 from hocket.reports.account import Account, account
-from hocket.reports.series import series
+from hocket.reports.comparison import time_series
 from hocket.reports.summary import summarise, utilisation
 from hocket.workloads import load
 
@@ -51,7 +51,7 @@ def test_every_job_of_the_workload_is_accounted_for(run: tuple[Simulation, Accou
 
 def test_the_mean_of_the_series_is_the_utilisation(run: tuple[Simulation, Account]) -> None:
     _simulation, accounted = run
-    over_time = series(accounted, 50)
+    over_time = time_series(accounted, 50)
     for resource, share in utilisation(accounted).items():
         values = over_time.utilisation[resource]
         assert len(values) == 50
@@ -60,7 +60,7 @@ def test_the_mean_of_the_series_is_the_utilisation(run: tuple[Simulation, Accoun
 
 def test_the_queue_adds_up_to_the_time_that_jobs_waited(run: tuple[Simulation, Account]) -> None:
     _simulation, accounted = run
-    over_time = series(accounted, 50)
+    over_time = time_series(accounted, 50)
     waited_s = sum(r.waited_s for r in accounted.jobs)
     ran_s = sum(r.ran_s for r in accounted.jobs)
     assert sum(over_time.waiting) * over_time.interval_s == pytest.approx(waited_s)

@@ -14,10 +14,9 @@ from hocket.model.job import Job
 from hocket.model.resources import Demand, Node
 from hocket.policies.registry import find
 from hocket.reports.account import Account, account
-from hocket.reports.duration import digits, spoken, unit_for
-from hocket.reports.gantt import chart
-from hocket.reports.outcome import Outcome, outcome
-from hocket.reports.plots import plot_comparison, plot_run
+from hocket.reports.comparison import ComparedRun, compared_run
+from hocket.reports.formatting import axis_unit, format_duration, format_number
+from hocket.reports.plots import chart, plot_comparison, plot_run
 from hocket.reports.summary import summarise
 from hocket.reports.table import comparison_table, summary_table
 from hocket.workloads import Submission, Truth, Workload, load
@@ -28,12 +27,12 @@ def run(workload: Workload, policy: str = "fifo") -> Account:
     return account(simulation.journal.header, simulation.journal)
 
 
-def compared(*policies: str, seeds: int = 1) -> list[Outcome]:
+def compared(*policies: str, seeds: int = 1) -> list[ComparedRun]:
     outcomes = []
     for policy in policies:
         for seed in range(seeds):
             accounted = run(load("demo", seed=seed), policy)
-            outcomes.append(outcome(policy, accounted, summarise(accounted)))
+            outcomes.append(compared_run(policy, accounted, summarise(accounted)))
     return outcomes
 
 
@@ -126,10 +125,10 @@ def test_one_summary_names_its_numbers(demo: Account) -> None:
 
 
 def test_times_are_spoken_in_three_digits() -> None:
-    assert [spoken(s) for s in (0.0, 0.5, 59.0, 90.0, 5400.0, 86400.0 * 40.5)] == [
+    assert [format_duration(s) for s in (0.0, 0.5, 59.0, 90.0, 5400.0, 86400.0 * 40.5)] == [
         *("0 s", "0.5 s", "59 s", "1.50 min", "1.50 h", "40.5 d"),
     ]
-    assert spoken(None) == "–"
-    assert digits(12345.6) == "12,346"
-    assert unit_for(7200.0) == ("minutes", 60.0)
-    assert unit_for(4 * 86400.0) == ("days", 86400.0)
+    assert format_duration(None) == "–"
+    assert format_number(12345.6) == "12,346"
+    assert axis_unit(7200.0) == ("minutes", 60.0)
+    assert axis_unit(4 * 86400.0) == ("days", 86400.0)

@@ -17,8 +17,8 @@ from hocket.model.resources import Demand, Node, Slice
 from hocket.model.view import Costs
 from hocket.policies.registry import find
 from hocket.reports.account import Account, account
-from hocket.reports.solo_work import Place
 from hocket.reports.whatif import Rebuilt, band, names, rebuild, run_again
+from hocket.reports.work_alone import Place
 from hocket.testing.builders import cluster, job, submission, workload
 from hocket.workloads import load
 from hocket.workloads.truth import Fault, Workload

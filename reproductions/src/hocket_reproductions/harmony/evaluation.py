@@ -14,7 +14,7 @@ from hocket.executors.simulated import memory, phases, simulate
 from hocket.executors.simulated.beliefs import parse_beliefs
 from hocket.policies import find as find_policy
 from hocket.reports.account import account
-from hocket.reports.spread import Spread, spread
+from hocket.reports.mean_interval import MeanInterval, mean_interval
 from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
 from hocket.workloads import harmony as jobs
 from hocket.workloads.philly import read_philly
@@ -74,7 +74,7 @@ def run_case(case: Case, began: Callable[[int], None], progressed: Callable[[int
     arrivals_s: tuple[float, ...] = ()
     if "trace" in case.settings:
         arrivals_s = _windows(case.settings["trace"])[case.settings["window"]]
-    # Naive runs are samples of one workload: their seed decides who meets whom.
+    # Naive runs are samples of one workload: their seed decides which jobs share machines.
     workload = jobs.harmony_workload(
         case.settings.get("which", "all"), case.settings.get("gap_s", 0.0), 0 if case.label == NAIVE else case.seed,
         arrivals_s, rests_s=60.0, spills=case.label not in (TURNS, GROUPS),
@@ -139,8 +139,8 @@ def _faster(
     """An approach against isolated, on the same jobs: mean JCT and makespan."""
     others, mine = runs[ISOLATED, key if (ISOLATED, key) in runs else ""], runs[label, key]
     pairs = [(mine[s], others.get(s) or others[0]) for s in mine]
-    jct = spread([b.jct_mean_s / a.jct_mean_s for a, b in pairs])
-    makespan = spread([b.makespan_s / a.makespan_s for a, b in pairs])
+    jct = mean_interval([b.jct_mean_s / a.jct_mean_s for a, b in pairs])
+    makespan = mean_interval([b.makespan_s / a.makespan_s for a, b in pairs])
     yield Finding(f"{what}, mean JCT", papers[0], jct, "×", remark, group)
     yield Finding(f"{what}, makespan", papers[1], makespan, "×", remark, group)
 
@@ -152,8 +152,8 @@ def _speed_ups(runs: Runs) -> Iterable[Finding]:
     yield from _faster(runs, PAPER, group, "Algorithm 1 as printed", ("–", "–"), "variant=paper")
     yield from _faster(runs, NAIVE, group, "naive, mean", ("1.11×", "1.09×"), f"{NAIVE_SAMPLES} samples")
     isolated_s, sampled_s = runs[ISOLATED, ""][0].jct_mean_s, [p.jct_mean_s for p in runs[NAIVE, ""].values()]
-    yield Finding("naive, best, mean JCT", "–", Spread(isolated_s / min(sampled_s)), "×", group=group)
-    yield Finding("naive, worst, mean JCT", "< 1×", Spread(isolated_s / max(sampled_s)), "×", group=group)
+    yield Finding("naive, best, mean JCT", "–", MeanInterval(isolated_s / min(sampled_s)), "×", group=group)
+    yield Finding("naive, worst, mean JCT", "< 1×", MeanInterval(isolated_s / max(sampled_s)), "×", group=group)
 
 
 def _ablation(runs: Runs) -> Iterable[Finding]:
@@ -170,15 +170,15 @@ def _utilisation(runs: Runs) -> Iterable[Finding]:
     group, mine = "Figure 11, mean utilisation", list(runs[OURS, ""].values())
     for label, papers in ((OURS, ("93.2 %", "83.1 %")), (ISOLATED, ("–", "–"))):
         for paper, of, what in zip(papers, ("cpu", "net"), ("CPU", "network"), strict=True):
-            ours = spread([100 * p.mean(of) for p in runs[label, ""].values()])
+            ours = mean_interval([100 * p.mean(of) for p in runs[label, ""].values()])
             yield Finding(f"{label}, {what}", paper, ours, "%", group=group)
-    yield Finding("jobs at once", "27.2", spread([p.mean("jobs") for p in mine]), group=group)
-    yield Finding("groups at once", "6.7", spread([p.mean("groups") for p in mine]), group=group)
-    moved = spread([100 * p.moved_share for p in mine])
+    yield Finding("jobs at once", "27.2", mean_interval([p.mean("jobs") for p in mine]), group=group)
+    yield Finding("groups at once", "6.7", mean_interval([p.mean("groups") for p in mine]), group=group)
+    moved = mean_interval([100 * p.moved_share for p in mine])
     yield Finding("migrations, of machine time", "< 2 %", moved, "%", group=group)
-    at_most = spread([100 * p.moved_at_most for p in mine])
+    at_most = mean_interval([100 * p.moved_at_most for p in mine])
     yield Finding("the same if companions stood still too", "–", at_most, "%", group=group)
-    yield Finding("CPU time of the simulation", "–", spread([p.cpu_s for p in mine]), "s", group=group)
+    yield Finding("CPU time of the simulation", "–", mean_interval([p.cpu_s for p in mine]), "s", group=group)
 
 
 def _groups(runs: Runs) -> Iterable[Finding]:
@@ -189,7 +189,7 @@ def _groups(runs: Runs) -> Iterable[Finding]:
     ):
         formed = [g for p in runs[OURS, key].values() for g in p.groups]
         for n, unit in enumerate(("machines", "jobs")) if formed else ():
-            mean = Spread(sum(g[n] for g in formed) / len(formed))
+            mean = MeanInterval(sum(g[n] for g in formed) / len(formed))
             yield Finding(f"{what}, {unit} a group", "–", mean, group="Figure 12")
 
 
@@ -213,10 +213,10 @@ def _told_wrong(runs: Runs, numbers: dict[str, float]) -> Iterable[Finding]:
         paper = "> 90 %" if error <= 0.075 else "–"
         for what, of in (("makespan", "makespan_s"), ("mean JCT", "jct_mean_s")):
             share = [100 * getattr(right[s], of) / getattr(noisy[s], of) for s in right]
-            yield Finding(f"speed-up at {error:.0%} error, {what}", paper, spread(share), "%", group=group)
+            yield Finding(f"speed-up at {error:.0%} error, {what}", paper, mean_interval(share), "%", group=group)
         if (kept := numbers.get(f"kept_{error:g}")) is not None:
             what = f"work done a second at {error:.0%} error, all grouped at once"
-            yield Finding(what, "–", Spread(100 * kept), "%", group=group)
+            yield Finding(what, "–", MeanInterval(100 * kept), "%", group=group)
 
 
 def _prediction(runs: Runs) -> Iterable[Finding]:
@@ -227,8 +227,8 @@ def _prediction(runs: Runs) -> Iterable[Finding]:
         errors = sorted(map(abs, all_errors))
         if errors:
             p95, remark = errors[int(0.95 * (len(errors) - 1))], f"{len(errors)} groups"
-            yield Finding(f"{what}, mean", "< 5 %", Spread(100 * sum(errors) / len(errors)), "%", remark, group)
-            yield Finding(f"{what}, 95th percentile", "< 5 %", Spread(100 * p95), "%", group=group)
+            yield Finding(f"{what}, mean", "< 5 %", MeanInterval(100 * sum(errors) / len(errors)), "%", remark, group)
+            yield Finding(f"{what}, 95th percentile", "< 5 %", MeanInterval(100 * p95), "%", group=group)
 
 
 def _measurements(numbers: dict[str, float]) -> list[Finding]:
@@ -257,7 +257,7 @@ def _measurements(numbers: dict[str, float]) -> list[Finding]:
         (spill, "… round with adaptive α", "44.3 s", 1, "half_adaptive_s", "s"),
     ]
     return [
-        Finding(what, paper, Spread(scale * numbers[name]), unit, group=heading)
+        Finding(what, paper, MeanInterval(scale * numbers[name]), unit, group=heading)
         for heading, what, paper, scale, name, unit in rows
         if name in numbers
     ]

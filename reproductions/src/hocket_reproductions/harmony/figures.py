@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hocket.reports.palette import colour
-from hocket.reports.sheets import drawing, save
+from hocket.reports.figure_style import colour, drawing, save
 from hocket.reproductions import Request, Results
 from hocket_reproductions.harmony.run_result import HarmonyRun
 

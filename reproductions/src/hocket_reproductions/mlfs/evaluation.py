@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from hocket.control.ports import Header
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.policies import find as find_policy
-from hocket.reports.play import effort, few_collections
+from hocket.reports.simulation import process_cost, rare_garbage_collection
 from hocket.reproductions import Assumption, Case, Reproduction, Request
 from hocket.workloads.mlfs import COSTS, DEADLINE_H, EPOCHS, JITTER_S, USE, as_whole, mlfs_philly, mlfs_workload
 from hocket.workloads.philly import read_philly
@@ -96,11 +96,11 @@ def run_case(case: Case, began: Callable[[int], None], progressed: Callable[[int
     header = Header(policy.policy.name, policy.settings, workload.nodes, case.seed, workload.name)
     statistics = RunStatistics(header, graphs, uses, progressed)
     start_s = time.process_time()
-    with few_collections():
+    with rare_garbage_collection():
         ran = simulate(workload, workload.nodes, policy, seed=case.seed, beliefs=BELIEFS, journal=statistics)
     took_s = time.process_time() - start_s
     progressed(len(workload.submissions))
-    return statistics.played(ran.decision_s, round(took_s, 3), round(effort().peak_rss_mib, 1))
+    return statistics.played(ran.decision_s, round(took_s, 3), round(process_cost().peak_rss_mib, 1))
 
 
 def _workload(case: Case) -> Workload:

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hocket.reports.palette import colour, dash
-from hocket.reports.sheets import drawing, save
-from hocket.reports.spread import spread
+from hocket.reports.figure_style import colour, dash, drawing, save
+from hocket.reports.mean_interval import mean_interval
 from hocket.reproductions import Request, Results
 from hocket_reproductions.mlfs.findings import Runs, by_jobs, by_times
 from hocket_reproductions.mlfs.paper_values import CONTRIBUTIONS, METRICS, Contribution, Metric
@@ -106,7 +105,7 @@ def _line(
     axes: Axes, sizes: Sequence[float], runs: Sequence[Sequence[MlfsRun]], value: Callable[[MlfsRun], float], n: int,
     label: str,
 ) -> None:  # fmt: skip
-    found = [spread([value(p) for p in several]) for several in runs]
+    found = [mean_interval([value(p) for p in several]) for several in runs]
     axes.errorbar(
         list(sizes), [s.mean if s is not None else 0.0 for s in found],
         yerr=[(s.half_width or 0.0) if s is not None else 0.0 for s in found],

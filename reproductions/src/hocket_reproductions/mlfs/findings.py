@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from hocket.reports.duration import digits
-from hocket.reports.spread import Spread, spread
+from hocket.reports.formatting import format_number
+from hocket.reports.mean_interval import MeanInterval, mean_interval
 from hocket.reproductions import Finding, Findings, Request, Results
 from hocket_reproductions.mlfs.paper_values import CONTRIBUTIONS, METRICS, RATIOS, Metric
 from hocket_reproductions.mlfs.run_result import MlfsRun
@@ -68,7 +68,7 @@ def _panels(where: str, runs: dict[float, Runs]) -> Iterator[Finding]:
         for label, played in runs[at].items():
             if label.startswith("without"):
                 continue
-            ours = spread([metric.value(p) for p in played])
+            ours = mean_interval([metric.value(p) for p in played])
             others = "; ".join(
                 f"{_size(n)} {_mean(metric, found[label])}" for n, found in runs.items() if n != at and label in found
             )
@@ -77,7 +77,7 @@ def _panels(where: str, runs: dict[float, Runs]) -> Iterator[Finding]:
 
 
 def _mean(metric: Metric, played: Sequence[MlfsRun]) -> str:
-    return digits(sum(metric.value(p) for p in played) / len(played))
+    return format_number(sum(metric.value(p) for p in played) / len(played))
 
 
 # -- orders -------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def order(metric: Metric, runs: Runs, labels: Sequence[str]) -> str:
 def is_better(metric: Metric, a: Sequence[MlfsRun], b: Sequence[MlfsRun]) -> bool:
     """Is the first better, by more than chance? Seeds are paired; a single one must differ by a few percent."""
     gaps = [(metric.value(y) - metric.value(x)) * (1 if metric.less else -1) for x, y in zip(a, b, strict=False)]
-    found = spread(gaps)
+    found = mean_interval(gaps)
     if found is None:
         return False
     if found.half_width is None:
@@ -158,7 +158,7 @@ def _ratios(small: dict[float, Runs], large: dict[float, Runs]) -> Iterator[Find
                 remark = "the paper's by its other ratios" if ratio.derived and paper else ""
                 what = f"{ratio.ours} against {ratio.other}, {ratio.metric}"
                 group = f"How much more or less, {where}, {_size(at)}"
-                yield Finding(what, paper, spread(values), "%", remark, group)
+                yield Finding(what, paper, mean_interval(values), "%", remark, group)
 
 
 def _gains(ours: Sequence[MlfsRun], others: Sequence[MlfsRun], value: object) -> list[float]:
@@ -171,8 +171,8 @@ def _parts(runs: dict[float, Runs]) -> Iterator[Finding]:
         return
     at = _shown(runs)
     for part in CONTRIBUTIONS:
-        by_size: dict[float, Spread | None] = {
-            n: spread(_gains(found[part.with_it], found[part.without], part.value))
+        by_size: dict[float, MeanInterval | None] = {
+            n: mean_interval(_gains(found[part.with_it], found[part.without], part.value))
             for n, found in runs.items()
             if part.with_it in found and part.without in found
         }
@@ -186,7 +186,7 @@ def _goals(runs: dict[float, Runs]) -> Iterator[Finding]:
     for at, found in runs.items():
         if "mlfs_c" in found and "mlf_h" in found:
             pairs = zip(found["mlfs_c"], found["mlf_h"], strict=False)
-            more = spread([float(a.goals - b.goals) for a, b in pairs])
+            more = mean_interval([float(a.goals - b.goals) for a, b in pairs])
             yield Finding(
                 f"goals reached with load control less those without, {_size(at)}", "", more, "",
                 f"of {found['mlf_h'][0].jobs:,} a seed", "Load control",
@@ -238,7 +238,7 @@ _REASONS = (
     Reason(
         _ACCURACIES, _WHOLE, _TASKS,
         "The first epochs bring most: schedulers that pause give every newcomer its first ones, where those that place "
-        "tasks pause nobody, so that who waits has learned nothing.",
+        "tasks never pause one, so that a waiting job has learned nothing.",
     ),
     Reason(
         _TIMES, _TASKS | _WHOLE, {"hypersched"},
@@ -252,7 +252,7 @@ _REASONS = (
     ),
     Reason(
         _TIMES | _ACCURACIES, _TASKS | _WHOLE, {"gandiva"},
-        "gandiva lets nobody overtake: who needs many GPUs holds up all that come after.",
+        "gandiva never lets a job overtake another: one that needs many GPUs holds up all that come after.",
     ),
     Reason(
         _TIMES, _TASKS, _WHOLE,
@@ -260,7 +260,7 @@ _REASONS = (
     ),
     Reason(
         _TIMES, {"tiresias", "hypersched", "slaq"}, _TASKS,
-        "Schedulers that pause let newcomers in at once; those that place tasks pause nobody.",
+        "Schedulers that pause let newcomers in at once; those that place tasks never pause a job.",
     ),
     Reason(
         _TIMES, _WHOLE, _TASKS,

@@ -2,7 +2,7 @@
 
 A table of a hundred thousand jobs has millions of cycles, of which the paper's figures need a few sums. Data that
 tasks exchange count where the plan has them on different servers, once an epoch. The state of a task that moves is not
-counted: nobody knows how large it is.
+counted: its size is not known.
 """
 
 from __future__ import annotations

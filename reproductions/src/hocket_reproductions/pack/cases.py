@@ -203,7 +203,7 @@ def study_of(
     model: str, policy: str, seed: int, *, exact: bool = False, unit: int = 0, resource: int = 0,
     folder: Path | None = None,
 ) -> Study:  # fmt: skip
-    """The sweep, ready to run. Unpacked, models are trained as everybody does: eagerly, in turn."""
+    """The sweep, ready to run. Unpacked, models are trained as usual: eagerly, one after another."""
     from hocket_reproductions.pack import search_space
     from hocket_reproductions.pack.measurements import device_here
 
@@ -253,7 +253,7 @@ def sweep_of(
 def swept(study: Study, seconds: float) -> SweepResult:
     """What came of a sweep that took so long."""
     best, result, of = study.best, study.best_result, study.outcome.definition
-    winner = f"trial {best.number}" if best is not None else "nobody"
+    winner = f"trial {best.number}" if best is not None else "none"
     value = result.metrics["value"] if result is not None else float("nan")
     resource = of.most_steps // of.unit_steps
     policy = study.outcome.policy

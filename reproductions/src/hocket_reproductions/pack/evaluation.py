@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 
-from hocket.reports.spread import Spread, spread
+from hocket.reports.mean_interval import MeanInterval, mean_interval
 from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
 from hocket_reproductions.pack.cases import (
     FACTORS,
@@ -121,7 +121,7 @@ def _saved(what: str, paper: str, rows: Sequence[StepTimes], group: str) -> Find
         return Finding(what, paper, None, remark=rows[0].error, group=group)
     first = good[0]
     remark = f"{_ms(first.sequential_s)} → {_ms(first.packed_s)} ms, {first.way}"
-    return Finding(what, paper, spread([100 * row.improvement for row in good]), "%", remark, group)
+    return Finding(what, paper, mean_interval([100 * row.improvement for row in good]), "%", remark, group)
 
 
 def _ms(seconds: float) -> str:
@@ -135,12 +135,12 @@ def _memory(steps: dict[str, list[PackResult]]) -> Iterable[Finding]:
             what = f"{MODELS[model]}{' × 2, packed' if peak.models > 1 else ''}, batch {peak.batch}"
             if peak.seen_mib is None:
                 yield Finding(
-                    what, "–", Spread(peak.predicted_mib), "MiB", "predicted only: no allocator to ask", group
+                    what, "–", MeanInterval(peak.predicted_mib), "MiB", "predicted only: no allocator to ask", group
                 )
             else:
                 error = peak.predicted_mib / peak.seen_mib - 1
                 said = f"predicted {peak.predicted_mib:.0f} MiB beforehand ({error:+.1%})"
-                yield Finding(what, "–", Spread(peak.seen_mib), "MiB", said, group)
+                yield Finding(what, "–", MeanInterval(peak.seen_mib), "MiB", said, group)
 
 
 def _switching(steps: dict[str, list[PackResult]]) -> Iterable[Finding]:
@@ -158,7 +158,9 @@ def _switching(steps: dict[str, list[PackResult]]) -> Iterable[Finding]:
         )
         for what, paper, ours in rows:
             said = epoch if paper else "loading, probe and checkpoints included"
-            yield Finding(f"{MODELS[model]}, {what}", f"{paper} s" if paper else "–", spread(ours), "s", said, group)
+            yield Finding(
+                f"{MODELS[model]}, {what}", f"{paper} s" if paper else "–", mean_interval(ours), "s", said, group
+            )
 
 
 def _ablation(runs: Sequence[PackResult]) -> Iterable[Finding]:
@@ -173,9 +175,9 @@ def _ablation(runs: Sequence[PackResult]) -> Iterable[Finding]:
                 factor if level else factor.replace("same", "different") if factor != "preprocess" else "no preprocess"
             )
             paper = "> 0 %, always" if (factor, level) in (("same data", True), ("same batch", True)) else "–"
-            yield Finding(name, paper, spread([100 * row.improvement for row in some]), "%", said, group)
+            yield Finding(name, paper, mean_interval([100 * row.improvement for row in some]), "%", said, group)
     if errors := sum(bool(row.error) for run in runs for row in run.ablation):
-        yield Finding("configurations that did not run", "–", Spread(errors), group=group)
+        yield Finding("configurations that did not run", "–", MeanInterval(errors), group=group)
 
 
 def _hyperband(results: Results) -> Iterable[Finding]:
@@ -199,13 +201,15 @@ def _hyperband(results: Results) -> Iterable[Finding]:
             if policy != "pack_none":
                 said += f"; the same winner in {agree} of {len(runs)}"
             paper = f"{papers[policy]} s" if policy in papers else "–"
-            yield Finding(f"{MODELS[model]}, {policy}", paper, spread([r.seconds for r in runs]), "s", said, group)
+            yield Finding(
+                f"{MODELS[model]}, {policy}", paper, mean_interval([r.seconds for r in runs]), "s", said, group
+            )
         best = [
             (min(sweeps[model, p][k].seconds for p in POLICIES if len(sweeps.get((model, p), [])) > k), one.seconds)
             for k, one in enumerate(first)
         ]
         ours = [none / fastest for fastest, none in best]
-        yield Finding(f"{MODELS[model]}, speed-up", SPEED_UP[model], spread(ours), "×", "the fastest", group)
+        yield Finding(f"{MODELS[model]}, speed-up", SPEED_UP[model], mean_interval(ours), "×", "the fastest", group)
 
 
 def _remarks(results: Results) -> Iterable[str]:

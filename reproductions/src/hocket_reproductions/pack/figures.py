@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hocket.reports.palette import colour
-from hocket.reports.sheets import drawing, save
+from hocket.reports.figure_style import colour, drawing, save
 from hocket.reproductions import Request, Results
 from hocket_reproductions.pack.cases import PackResult, StepTimes
 

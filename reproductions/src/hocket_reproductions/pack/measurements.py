@@ -53,7 +53,7 @@ def clean(device: str) -> None:
 
 
 def clock(device: str) -> Callable[[], float]:
-    """Seconds on a GPU; on a CPU those of one thread's own work, whoever else is at work there."""
+    """Seconds on a GPU; on a CPU the CPU time of this process, which other processes do not disturb."""
     return time.perf_counter if device == "cuda" else time.process_time
 
 
@@ -80,7 +80,7 @@ def timed(step: Callable[[], None], device: str, budget_s: float) -> float:
 
 
 class Alone:
-    """One model as everybody trains it. Without preprocessing, one batch stands ready and is copied in each step."""
+    """One model, trained by a plain PyTorch loop. Without preprocessing, one ready batch is copied in each step."""
 
     def __init__(self, setup: Setup, device: str, seed: int = 0) -> None:
         self.model = setup.model(seed).to(device)

@@ -66,7 +66,7 @@ def warm_up(device: str, examples: int) -> None:
 
 @torch.no_grad()
 def held_out_loss(module: nn.Module, _config: Mapping[str, Any]) -> float:
-    """The mean loss over images that nobody was trained on."""
+    """The mean loss over images that no model was trained on."""
     images, classes = _held_out(str(next(module.parameters()).device))
     return float(functional.cross_entropy(module(images), classes))
 

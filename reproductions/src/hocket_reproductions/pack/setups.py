@@ -50,12 +50,12 @@ class Setup:
         return found
 
     def loader(self) -> DataLoader[Any]:
-        """Its data in an order that is the same for all who read it."""
+        """Its data, in the same order for every reader."""
         rolls = torch.Generator().manual_seed(1)
         return DataLoader(self.dataset(), self.batch, shuffle=True, drop_last=True, generator=rolls)
 
     def dataset(self) -> Dataset[Any]:
-        """Generated images, the same object for all who ask for the same."""
+        """Generated images; equal setups share one object."""
         examples = max(self.examples, self.batch)
         if self.preprocess:
             return jpegs(self.size, examples, self.data)

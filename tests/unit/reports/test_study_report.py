@@ -1,4 +1,4 @@
-"""What is told of a study: numbers, tables and figures, from the outcome alone."""
+"""What is reported of a study: numbers, tables and figures, from the outcome alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from hocket.control.ports import Header
-from hocket.reports.study_plots import plot_study
-from hocket.reports.study_summary import gains, told
-from hocket.reports.study_table import rung_table, trial_table
+from hocket.reports.study_report import pack_speedups, plot_study, rung_table, study_as_dict, trial_table
 from hocket.tune.brackets import SuccessiveHalving
 from hocket.tune.definition import Definition
 from hocket.tune.outcome import Outcome
@@ -41,13 +39,13 @@ def three() -> Outcome:
 
 
 def test_a_gain_is_the_models_in_turn_by_their_common_step(three: Outcome) -> None:
-    (found,) = gains(three)
+    (found,) = pack_speedups(three)
     assert (found.trial, found.models) == (0, 4)
     assert found.gain == pytest.approx(4 * 0.002 / 0.004)
 
 
 def test_the_numbers_are_those_of_the_trials(three: Outcome) -> None:
-    numbers = told(three)
+    numbers = study_as_dict(three)
     assert (numbers["trials"], numbers["failed"], numbers["steps"], numbers["seconds"]) == (3, 1, 40, 12.5)
     assert numbers["best"]["config"] == {"rate": 0.1, "kind": "sgd"}
     assert numbers["best"]["units"] == 3

@@ -1,20 +1,131 @@
-"""Figures of a study: how trials fared by bracket, which values did well, and what packs gained."""
+"""A hyperparameter study as `hocket tune` reports it: JSON, tables and plots."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hocket.reports.palette import colour
-from hocket.reports.sheets import drawing, save
-from hocket.reports.study_summary import gains
+import msgspec
+from msgspec import Struct
+
+from hocket.executors.inprocess.workshop import ALONE_S, OTHERS, STEP_S
+from hocket.reports.figure_style import colour, drawing, save
+from hocket.reports.formatting import format_number
 from hocket.tune.outcome import Outcome
 from hocket.tune.space import LogUniform
+from hocket.tune.trials import Result, Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from rich.table import Table
+
+_SHOWN = 10  # trials in a table
+
+
+class PackSpeedup(Struct, frozen=True):
+    """How many times as fast a pack trained as its models one after another, over one stretch of training."""
+
+    trial: int
+    models: float
+    gain: float
+
+
+def pack_speedups(outcome: Outcome) -> Iterator[PackSpeedup]:
+    """For every stretch whose models were also measured one after another."""
+    for trial in outcome.trials:
+        for result in trial.results:
+            metrics = result.metrics
+            if metrics.get(STEP_S) and metrics.get(ALONE_S):
+                models = metrics[OTHERS] + 1
+                yield PackSpeedup(trial.number, models, metrics[ALONE_S] * models / metrics[STEP_S])
+
+
+def study_as_dict(outcome: Outcome) -> dict[str, Any]:
+    """All of it as plain data."""
+    of, best, result = outcome.definition, outcome.best, outcome.best_result
+    found = list(pack_speedups(outcome))
+    return {
+        "study": of.name,
+        "search": msgspec.to_builtins(of.search),
+        "unit_steps": of.unit_steps,
+        "policy": outcome.policy,
+        "device": of.device,
+        "seed": of.seed,
+        "metric": of.metric,
+        "goal": of.goal,
+        "trials": len(outcome.trials),
+        "failed": sum(bool(t.failed) for t in outcome.trials),
+        "steps": outcome.steps,
+        "seconds": outcome.seconds,
+        "models_in_a_pack": _mean([_models(r) for t in outcome.trials for r in t.results]),
+        "gain": _mean([g.gain for g in found]),
+        "best": None if best is None or result is None else _trial(best, result),
+        "results": [_trial(t, r) for t in outcome.trials for r in t.results],
+        "failures": {t.number: t.failed for t in outcome.trials if t.failed},
+    }
+
+
+def _trial(trial: Trial, result: Result) -> dict[str, Any]:
+    return {"trial": trial.number, "config": trial.config, "units": result.units, "metrics": result.metrics}
+
+
+def _models(result: Result) -> float:
+    return result.metrics.get(OTHERS, 0.0) + 1
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def rung_table(outcome: Outcome) -> Table:
+    """Of each rung: how many trials, how far, how many failed, and the best value."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    of, found = outcome.definition, outcome.found
+    table = Table(box=SIMPLE_HEAD, header_style="bold")
+    for title in ("bracket", "units", "trials", "failed", f"best {of.metric}", "trial"):
+        table.add_column(title, justify="right")
+    for number, bracket in enumerate(outcome.brackets):
+        for rung in bracket.rungs:
+            there = [t for n in bracket.numbers if (t := found.all.get(n)) is not None and t.asked >= rung.units]
+            ranked = found.ranked([t.number for t in there], rung.units)
+            best = found.all[ranked[0]].result_at(rung.units) if ranked else None
+            failed = sum(bool(t.failed) and t.asked == rung.units for t in there)
+            table.add_row(
+                str(number), str(rung.units), str(len(there)), str(failed or ""),
+                format_number(best.metrics[of.metric]) if best is not None else "–", str(ranked[0]) if ranked else "–",
+            )  # fmt: skip
+    return table
+
+
+def trial_table(outcome: Outcome) -> Table:
+    """The best trials, each at its best."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    of, found = outcome.definition, outcome.found
+    table = Table(box=SIMPLE_HEAD, header_style="bold")
+    names = list(dict.fromkeys(name for t in outcome.trials for name in t.config))
+    for title in ("trial", of.metric, "units", *names):
+        table.add_column(title, justify="right")
+
+    def best_of(trial: Trial) -> float:
+        return min(found.scores(trial).values())
+
+    for trial in sorted((t for t in outcome.trials if t.results), key=lambda t: (best_of(t), t.number))[:_SHOWN]:
+        result = min(trial.results, key=lambda r: (found.score(r), r.units))
+        values = [_written(trial.config[n]) if n in trial.config else "" for n in names]
+        row = [str(trial.number), format_number(result.metrics[of.metric]), str(result.units), *values]
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _written(value: object) -> str:
+    return format_number(value) if isinstance(value, float) else str(value)
 
 
 def plot_study(outcome: Outcome, folder: Path) -> list[Path]:
@@ -109,7 +220,7 @@ def _is_log(outcome: Outcome, name: str) -> bool:
 
 def _gains(axes: Axes, outcome: Outcome) -> None:
     """Each stretch of training by the models in its pack: how many times as fast as in turn."""
-    found = list(gains(outcome))
+    found = list(pack_speedups(outcome))
     axes.set_title("What packs gained", loc="left")
     axes.set_xlabel("models in the pack, on average")
     axes.set_ylabel("times as fast as in turn")

@@ -1,4 +1,4 @@
-"""One simulation, played to its end and accounted for."""
+"""Run one simulation and summarise it: what `simulate`, `compare` and `whatif` share."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from hocket.model.event import JobEnded, JobRefused
 from hocket.model.resources import Node
 from hocket.policies.registry import BoundPolicy
 from hocket.reports.account import Account, account
-from hocket.reports.summary import Effort, Summary, summarise
+from hocket.reports.summary import ProcessCost, Summary, summarise
 from hocket.workloads import Workload
 
 _SHOWN_STUCK = 3  # reasons of unfinished jobs
-_IN_TASKS = "it is cut into tasks, and the policy placed none of anybody's: most know whole jobs only"
+_IN_TASKS = "it consists of tasks, and the policy never placed a task: most policies place whole jobs only"
 
 
-class Stage(Struct, frozen=True):
-    """One run, read and checked."""
+class SimulationSetup(Struct, frozen=True):
+    """All inputs of one run, read and checked."""
 
     workload: Workload
     nodes: tuple[Node, ...]
@@ -42,50 +42,50 @@ class Stage(Struct, frozen=True):
         return Header(self.policy.policy.name, self.policy.settings, self.nodes, self.seed, self.workload.name)
 
 
-class Run(Struct, frozen=True):
-    """One run, over."""
+class FinishedSimulation(Struct, frozen=True):
+    """One run and what its journal says."""
 
     simulation: Simulation
     account: Account
     summary: Summary
-    stuck: tuple[str, ...] = ()  # why the first unfinished jobs do not go on
+    stuck: tuple[str, ...] = ()  # why the first unfinished jobs do not progress
 
 
-def play(stage: Stage, journal: Journal) -> Run:
+def run_simulation(setup: SimulationSetup, journal: Journal) -> FinishedSimulation:
     """Simulate, and account for it."""
-    with few_collections():
+    with rare_garbage_collection():
         simulation = simulate(
-            stage.workload,
-            stage.nodes,
-            stage.policy,
-            seed=stage.seed,
-            beliefs=stage.beliefs,
-            noise=stage.noise,
-            until_s=stage.until_s,
+            setup.workload,
+            setup.nodes,
+            setup.policy,
+            seed=setup.seed,
+            beliefs=setup.beliefs,
+            noise=setup.noise,
+            until_s=setup.until_s,
             journal=journal,
         )
-        accounted = account(journal.header, journal, is_cut=stage.until_s is not None)
-        summary = summarise(accounted, simulation.decision_s, beliefs=str(stage.beliefs))
+        accounted = account(journal.header, journal, is_cut=setup.until_s is not None)
+        summary = summarise(accounted, simulation.decision_s, beliefs=str(setup.beliefs))
     # Last of all, for the account is a part of the cost.
-    cost = effort()
+    cost = process_cost()
     summary = replace(summary, cpu_s=cost.cpu_s, peak_rss_mib=cost.peak_rss_mib)
-    stuck = _stuck(simulation) if summary.unfinished and stage.until_s is None else ()
-    return Run(simulation, accounted, summary, stuck)
+    stuck = _stuck(simulation) if summary.unfinished and setup.until_s is None else ()
+    return FinishedSimulation(simulation, accounted, summary, stuck)
 
 
-def effort() -> Effort:
+def process_cost() -> ProcessCost:
     """What this process has cost so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Linux counts in KiB, macOS in bytes.
-    return Effort(time.process_time(), peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
+    return ProcessCost(time.process_time(), peak / (1 << 20 if sys.platform == "darwin" else 1 << 10))
 
 
 @contextmanager
-def few_collections() -> Iterator[None]:
-    """Let Python look for cycles rarely.
+def rare_garbage_collection() -> Iterator[None]:
+    """Let Python's garbage collector run rarely.
 
-    A run makes millions of values that refer to no cycle and live as long as the journal: going through them again
-    and again finds nothing. A policy that makes cycles of its own is still cleaned up after, only later.
+    A run makes millions of values that are in no reference cycle and live as long as the journal: searching them again
+    and again finds nothing. Cycles that a policy makes are still collected, only later.
     """
     before = gc.get_threshold()
     gc.freeze()
@@ -93,7 +93,7 @@ def few_collections() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.freeze()  # All there is counts as old from now on: to go through it once more would find nothing either.
+        gc.freeze()  # Everything counts as old from now on, so the next collection does not search it again.
         gc.unfreeze()
         gc.set_threshold(*before)
 
@@ -110,7 +110,7 @@ def ended_in(cycles: Sequence[object], since: int, until: int) -> int:
 
 
 def _stuck(simulation: Simulation) -> tuple[str, ...]:
-    """Why the first unfinished jobs do not go on, in the policy's own words."""
+    """Why the first unfinished jobs do not progress, in the policy's own words."""
     views = simulation.final.jobs.values()
     of_all = ""
     for cycle in reversed(list(simulation.journal)):

@@ -41,8 +41,8 @@ class Work(Struct, frozen=True):
     rests_on: str = ""  # the model, if any of it was done beside others
 
 
-class Recorded:
-    """The spans of an account, by job and by who shared them."""
+class RecordedSpans:
+    """The spans of an account, by job and by the jobs that shared them."""
 
     def __init__(self, accounted: Account, nodes: Mapping[str, Node]) -> None:
         self.jobs: list[Job] = [r.job for r in accounted.jobs]
@@ -69,7 +69,7 @@ class Recorded:
         return Holding(partition.id, partition.slices, replicas)
 
     def beside(self, span: Span) -> Sequence[Span]:
-        """All who shared the partition then, itself among them."""
+        """All spans that shared the partition then, this one included."""
         return self._beside.get(id(span)) or (span,)
 
     def speed(self, span: Span, truths: Mapping[int, Truth]) -> float:
@@ -140,7 +140,7 @@ def _sharers(spans: Sequence[Span]) -> dict[int, list[Span]]:
             found.setdefault(id(span), {}).setdefault((other.job, other.task), other)
             found.setdefault(id(other), {}).setdefault((span.job, span.task), span)
         active[span.partition.id] = [*here, span]
-    return {key: [tenants[who] for who in sorted(tenants)] for key, tenants in found.items()}
+    return {span: [tenants[key] for key in sorted(tenants)] for span, tenants in found.items()}
 
 
 def _kept_s(since_s: float, until_s: float, lost: Sequence[tuple[float, float]]) -> float:

@@ -19,14 +19,14 @@ BEGUN: dict[type, str] = {Start: "start", Resume: "start", Pause: "pause", Resiz
 DONE: dict[type, str] = {JobStarted: "start", JobPaused: "pause", JobResized: "resize", JobMoved: "move"}
 
 
-class Switches:
-    """Listens to the cycles of a journal, from the first one on. Raises UnknownPolicy if its policy is gone."""
+class SwitchTimes:
+    """Reads the cycles of a journal from the first one on. Raises UnknownPolicy if its policy is not installed."""
 
     def __init__(self, header: Header) -> None:
         policy = find(header.policy).bound(header.params)
         start = empty_snapshot(header.nodes, header.seed)
         self._controller = Controller(start, policy.decide, policy.order, MemoryJournal(header), **policy.needs)
-        self._begun: dict[tuple[str, str], float] = {}  # (job, what) → when an executor was told
+        self._begun: dict[tuple[str, str], float] = {}  # (job, kind of change) → when the action was sent
         self.took_s: dict[str, list[float]] = {what: [] for what in DONE.values()}
 
     @property
@@ -34,7 +34,7 @@ class Switches:
         """The state after the last cycle."""
         return self._controller.state
 
-    def see(self, cycle: Cycle) -> None:
+    def add(self, cycle: Cycle) -> None:
         """Take in a cycle."""
         for event in cycle.events:
             if isinstance(event, JobFailed):
@@ -49,5 +49,5 @@ class Switches:
                 self._begun[action.job, begins] = cycle.at_s
 
     def median_s(self, what: str) -> float | None:
-        """Of all that did that; None if nobody did."""
+        """The median time of all changes of this kind; None if there were none."""
         return quantile(sorted(self.took_s[what]), 0.5)

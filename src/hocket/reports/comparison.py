@@ -1,4 +1,4 @@
-"""How a run went over time, in as many equal intervals as a plot can show."""
+"""One run in a comparison: summary, completion times and time series, small enough to send between processes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from msgspec import Struct
 from hocket.model.resources import RESOURCES
 from hocket.reports.account import Account, Span
 from hocket.reports.fairness import Vector, total, vector_of
-from hocket.reports.summary import quantile
+from hocket.reports.summary import Summary, quantile
 
 INTERVALS = 300
 
 
-class Series(Struct, frozen=True):
+class TimeSeries(Struct, frozen=True):
     """Means over equal intervals of the makespan."""
 
     interval_s: float  # the first begins with the first submission
@@ -25,11 +25,11 @@ class Series(Struct, frozen=True):
     running: tuple[float, ...]  # jobs that hold something
 
 
-def series(account: Account, intervals: int = INTERVALS) -> Series:
+def time_series(account: Account, intervals: int = INTERVALS) -> TimeSeries:
     """Utilisation and queue over time."""
     began_s, interval_s = account.began_s, account.makespan_s / intervals
     if interval_s <= 0:
-        return Series(0.0, {}, (), ())
+        return TimeSeries(0.0, {}, (), ())
     live, running = _Means(began_s, interval_s, intervals), _Means(began_s, interval_s, intervals)
     for record in account.jobs:
         live.add(record.submitted_s, account.until_s if record.ended_s is None else record.ended_s)
@@ -46,7 +46,7 @@ def series(account: Account, intervals: int = INTERVALS) -> Series:
     for since_s, until_s in _busy(account.spans):
         running.add(since_s, until_s)
     runs = running.values()
-    return Series(
+    return TimeSeries(
         interval_s,
         {
             name: tuple(h / t if t else 0.0 for h, t in zip(h.values(), t.values(), strict=True))
@@ -122,3 +122,20 @@ def _busy(spans: Iterable[Span]) -> Iterable[tuple[float, float]]:
                 since_s = span.since_s
             until_s = max(until_s, span.until_s)
         yield since_s, until_s
+
+
+class ComparedRun(Struct, frozen=True):
+    """A run in a comparison."""
+
+    label: str  # the policy, with its parameters where they were given
+    summary: Summary
+    jct_curve: tuple[tuple[float, float], ...]  # (seconds, share of jobs)
+    series: TimeSeries
+    stuck: tuple[str, ...] = ()  # why the first unfinished jobs do not go on
+    refused: str = ""  # why the first job was that was not let in
+
+
+def compared_run(label: str, account: Account, summary: Summary, stuck: tuple[str, ...] = ()) -> ComparedRun:
+    """The run behind an account."""
+    refused = next((reason or job_id for job_id, reason in account.refusals), "")
+    return ComparedRun(label, summary, jct_curve(account), time_series(account), stuck, refused)

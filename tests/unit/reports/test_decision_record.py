@@ -18,8 +18,7 @@ from hocket.model.resources import Demand, Slice
 from hocket.model.view import RECENT_OBSERVATIONS, JobView, Observation, Use
 from hocket.policies import find
 from hocket.policies.mlfs.board import board_of
-from hocket.reports.decisions import DecisionRecord, _losses
-from hocket.reports.fates import UNKNOWN, fates
+from hocket.reports.decision_record import UNKNOWN, DecisionRecord, _losses, job_outcomes
 from hocket.testing.builders import cluster, submitted
 from hocket.testing.harness import Harness, simulated
 from hocket.workloads.mlfs import mlfs_workload
@@ -241,7 +240,7 @@ def ran(*reports, deadline_s=None, ended_s=None, verdict="finished"):
     if ended_s is not None:
         events.append(JobEnded(ended_s, "j", verdict))
     header = Header("fifo", nodes=tuple(cluster("1x1")))
-    return fates(header, [Cycle(n, (event,)) for n, event in enumerate(events)])["j", 0.0]
+    return job_outcomes(header, [Cycle(n, (event,)) for n, event in enumerate(events)])["j", 0.0]
 
 
 def test_the_outcome_of_a_job_is_recorded():

@@ -8,7 +8,7 @@ from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
-from hocket.reports.switches import Switches
+from hocket.reports.switch_times import SwitchTimes
 
 
 def test_they_are_counted_from_the_action_that_could_be_begun_to_its_event():
@@ -27,9 +27,9 @@ def test_they_are_counted_from_the_action_that_could_be_begun_to_its_event():
         (30.0, JobEnded(30.0, "b")),
     ):
         controller.cycle(at_s, [event])
-    switches = Switches(header)
+    switches = SwitchTimes(header)
     for cycle in journal:
-        switches.see(cycle)
+        switches.add(cycle)
     assert switches.took_s == {"start": [2.0, 1.0], "pause": [5.0], "resize": [], "move": []}
     assert switches.median_s("pause") == 5.0
     assert switches.median_s("move") is None

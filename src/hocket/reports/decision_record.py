@@ -21,14 +21,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from hocket.control.ports import Cycle, Header
+from hocket.model.criterion import Goal
+from hocket.model.event import EpochEnded, JobSubmitted, ProgressReported
+from hocket.model.job import Job
 from hocket.model.measured import measured_share
 from hocket.model.partition import Partition
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.view import JobView, Use
-from hocket.reports.fates import LOSS, Fate, fates
+from hocket.reports.account import account
 
 MOST_WAITING = 64  # jobs of a decision's queue that get a row, though nothing changes for them
 ROW = (
@@ -165,8 +169,8 @@ class DecisionRecord:
         """
         import numpy as np
 
-        known = fates(self.header, journal)
-        ended = [known.get((name, submitted_s), Fate()) for name, submitted_s, _model in self._names.values()]
+        known = job_outcomes(self.header, journal)
+        ended = [known.get((name, submitted_s), JobOutcome()) for name, submitted_s, _model in self._names.values()]
         jobs = table(self._jobs, JOB)
         jobs |= {
             "id": np.array([name for name, _submitted_s, _model in self._names.values()]),
@@ -312,3 +316,78 @@ def _compact(column: Any) -> Any:
     if len(column) and np.isfinite(column).all() and (column == np.round(column)).all() and abs(column).max() < 2**31:
         return column.astype(np.int32)
     return column if np.nanmax(abs(column), initial=0.0) > 1e5 else column.astype(np.float32)
+
+
+LOSS = "loss"  # the metric that says how much there is left to learn
+UNKNOWN = -1  # in place of no and yes, 0 and 1: there is no deadline or goal, or the job is not over
+
+
+class JobOutcome(Struct, frozen=True, gc=False):
+    """How a job ended. The best are of its goal's metric; all values are NaN where it reported none."""
+
+    ended_s: float = nan
+    verdict: str = ""  # empty while it is unfinished
+    deadline_met: int = UNKNOWN
+    goal_met: int = UNKNOWN
+    best: float = nan
+    best_by_deadline: float = nan
+    first_loss: float = nan
+
+
+class _Reported(Struct, gc=False):
+    job: Job
+    submitted_s: float
+    best: float = nan
+    by_deadline: float = nan
+    first_loss: float = nan
+
+
+def job_outcomes(header: Header, cycles: Iterable[Cycle]) -> dict[tuple[str, float], JobOutcome]:
+    """By a job's id and when it was submitted, for an id may be used again."""
+    kept = list(cycles)
+    reported = _reported(kept)
+    found = {}
+    for record in account(header, kept).jobs:
+        key = (record.job.id, record.submitted_s)
+        seen = reported.get(key)
+        values = (nan, nan, nan) if seen is None else (seen.best, seen.by_deadline, seen.first_loss)
+        over = record.ended_s is not None
+        found[key] = JobOutcome(
+            nan if record.ended_s is None else record.ended_s,
+            record.verdict,
+            _yes(record.deadline_met) if over else UNKNOWN,
+            _yes(record.goal_met) if over else UNKNOWN,
+            *values,
+        )
+    return found
+
+
+def _reported(cycles: list[Cycle]) -> dict[tuple[str, float], _Reported]:
+    found: dict[tuple[str, float], _Reported] = {}
+    live: dict[str, _Reported] = {}
+    for cycle in cycles:
+        for event in cycle.events:
+            if isinstance(event, JobSubmitted):
+                new = live[event.job.id] = _Reported(event.job, event.at_s)
+                found[event.job.id, event.at_s] = new
+            elif isinstance(event, EpochEnded | ProgressReported) and (seen := live.get(event.job)) is not None:
+                if not isfinite(seen.first_loss) and isfinite(loss := event.metrics.get(LOSS, nan)):
+                    seen.first_loss = loss
+                goal = seen.job.goal
+                value = nan if goal is None else event.metrics.get(goal.metric, nan)
+                if goal is not None and isfinite(value):
+                    seen.best = _better(goal, seen.best, value)
+                    deadline_s = seen.job.deadline_s
+                    if deadline_s is None or event.at_s - seen.submitted_s <= deadline_s:
+                        seen.by_deadline = seen.best
+    return found
+
+
+def _better(goal: Goal, best: float, value: float) -> float:
+    if not isfinite(best):
+        return value
+    return max(best, value) if goal.relation == ">=" else min(best, value)
+
+
+def _yes(met: bool | None) -> int:
+    return UNKNOWN if met is None else int(met)

@@ -16,7 +16,7 @@ _T95 = {
 }  # fmt: skip
 
 
-class Spread(Struct, frozen=True):
+class MeanInterval(Struct, frozen=True):
     """A mean, and the half width of its 95 % interval; None for a single run."""
 
     mean: float
@@ -24,14 +24,14 @@ class Spread(Struct, frozen=True):
     runs: int = 1
 
 
-def spread(values: Sequence[float]) -> Spread | None:
+def mean_interval(values: Sequence[float]) -> MeanInterval | None:
     """Mean and 95 % interval, by Student's t; None of no values."""
     n = len(values)
     if not n:
         return None
     mean = sum(values) / n
     if n == 1:
-        return Spread(mean)
+        return MeanInterval(mean)
     deviation = sqrt(sum((v - mean) ** 2 for v in values) / (n - 1))
     t = _T95[max(df for df in _T95 if df < n)]
-    return Spread(mean, t * deviation / sqrt(n), n)
+    return MeanInterval(mean, t * deviation / sqrt(n), n)
