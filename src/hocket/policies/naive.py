@@ -1,4 +1,4 @@
-"""Naive co-location: so many jobs on the same machines, whichever they are. What Harmony is compared with."""
+"""Naive co-location: jobs share machines at random. A basewaiting of Harmony."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hocket.model.partition import Sharing
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.harmony.hall import Hall, fitting, groupable
+from hocket.policies.kit.group_draft import GroupDraft, fitting, groupable
 from hocket.policies.registry import Params, policy
 
 _MIX = 2654435761  # Knuth's multiplier: neighbouring numbers end up far apart
@@ -25,61 +25,61 @@ class Naive(Params, frozen=True):
 @policy(
     "naive",
     params=Naive,
-    paper="the baseline of Harmony, ICDE'21; after Gandiva",
+    paper="the basewaiting of Harmony, ICDE'21; after Gandiva",
     reads_beliefs=False,
     reads_usage=False,
 )
 def decide(snapshot: Snapshot, params: Naive) -> Plan:
-    """Parameter-server jobs are put together at random, and nobody coordinates them; other jobs run alone.
+    """Parameter-server jobs share machines at random, and their phases are not coordinated; other jobs run alone.
 
-    A job that ends is replaced by any that waits and whose data has room. The seed of a run decides who meets whom:
-    many seeds are a sample of all co-locations.
+    A job that ends is replaced by any waiting job whose data has room. The seed of a run decides which jobs meet: many
+    seeds are a sample of all co-locations.
     """
     sharing = Sharing.INTERLEAVED if params.coordinated else Sharing.STACKED
-    hall = Hall(snapshot, sharing)
+    draft = GroupDraft(snapshot, sharing)
     machines = [v.node for v in snapshot.nodes.values() if v.up]
-    line: list[JobView] = []
-    for view in hall.candidates():
+    waiting: list[JobView] = []
+    for view in draft.candidates():
         if groupable(view.job, machines):
-            line.append(view)
-        elif not hall.start(view, "starts: alone, for it takes no turns"):
-            hall.pass_over(view)
-    line.sort(key=lambda v: (_lot(v.number, snapshot.seed), v.number))
+            waiting.append(view)
+        elif not draft.start(view, "starts alone: it cannot share a group"):
+            draft.pass_over(view)
+    waiting.sort(key=lambda v: (_random_order(v.number, snapshot.seed), v.number))
     groups = [p for p in snapshot.partitions.data().values() if p.sharing is sharing]
     groups.sort(key=lambda p: min(snapshot.jobs[t.job].number for t in p.tenants))
     for partition in groups:
-        if len(partition.tenants) < params.together and line:
+        if len(partition.tenants) < params.together and waiting:
             there = [snapshot.jobs[t.job] for t in partition.tenants]
-            hall.dissolve(partition.id)
+            draft.dissolve(partition.id)
             missing = params.together - len(there)
-            beside = fitting(line, len(partition.slices) - sum(v.job.sizes[0] for v in there), missing)
-            seated = hall.form(partition.id, [s.node for s in partition.slices], [*there, *beside])
-            line = _left(hall, line, seated, "starts: beside any others")
-    free = hall.free_machines()
-    while line and free:
-        together = fitting(line, len(free), params.together)
+            others = fitting(waiting, len(partition.slices) - sum(v.job.sizes[0] for v in there), missing)
+            placed = draft.form(partition.id, [s.node for s in partition.slices], [*there, *others])
+            waiting = _still_waiting(draft, waiting, placed, "starts: beside jobs chosen at random")
+    free = draft.free_machines()
+    while waiting and free:
+        together = fitting(waiting, len(free), params.together)
         wanted = max(min(len(free), params.machines), sum(v.job.sizes[0] for v in together))
         nodes = free if len(free) < 2 * wanted else free[:wanted]
-        seated = hall.form(hall.new_id(), nodes, together)
-        if not seated:
+        placed = draft.form(draft.new_id(), nodes, together)
+        if not placed:
             break
-        line = _left(hall, line, seated, "starts: with any others")
+        waiting = _still_waiting(draft, waiting, placed, "starts: with jobs chosen at random")
         free = free[len(nodes) :]
-    for view in line:
-        hall.reasons[view.job.id] = "waits: the machines are taken, by as many jobs as may share them"
-    at_s = snapshot.now_s if hall.freed and hall.free_machines() and snapshot.waiting.count > len(line) else None
-    return hall.plan(Wake(freed_gpus=1, epoch=False, at_s=at_s))
+    for view in waiting:
+        draft.reasons[view.job.id] = "waits: every machine has as many jobs as may share it"
+    at_s = snapshot.now_s if draft.freed and draft.free_machines() and snapshot.waiting.count > len(waiting) else None
+    return draft.plan(Wake(freed_gpus=1, epoch=False, at_s=at_s))
 
 
-def _left(hall: Hall, line: list[JobView], seated: tuple[JobView, ...], why: str) -> list[JobView]:
-    for view in seated:
-        if view in line:
-            hall.reasons[view.job.id] = why
-    return [v for v in line if v not in seated]
+def _still_waiting(draft: GroupDraft, waiting: list[JobView], placed: tuple[JobView, ...], why: str) -> list[JobView]:
+    for view in placed:
+        if view in waiting:
+            draft.reasons[view.job.id] = why
+    return [v for v in waiting if v not in placed]
 
 
-def _lot(number: int, seed: int) -> int:
-    """A number by lot: the same for a job all along, another under another seed."""
+def _random_order(number: int, seed: int) -> int:
+    """A pseudo-random number that depends on the job and the seed alone."""
     x = (number + 1) * _MIX + (seed + 1) * 40503
     x ^= x >> 15
     return (x * _MIX) >> 7 & 0xFFFFFFFF

@@ -9,9 +9,9 @@ from time import process_time
 
 from hocket.executors.simulated import memory, phases
 from hocket.model.phases import Profile
-from hocket.policies.harmony.knobs import Harmony
+from hocket.policies.harmony.algorithm_1 import as_printed
 from hocket.policies.harmony.oracle import exhaustive
-from hocket.policies.harmony.paper import as_printed
+from hocket.policies.harmony.policy import Harmony
 from hocket.policies.harmony.schedule import Grouping, Terms, schedule, use_of
 from hocket.workloads import harmony as jobs
 

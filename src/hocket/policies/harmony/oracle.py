@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from hocket.model.phases import Profile
-from hocket.policies.harmony import kernel
+from hocket.policies.harmony import search_kernel
 from hocket.policies.harmony.schedule import NO_GROUPS, TERMS, Grouping, Terms
 
 MOST_JOBS, MOST_MACHINES = 8, 12  # beyond, it takes minutes
@@ -34,7 +34,7 @@ def exhaustive(
         for m in range(max(needs[j] for j in members), machines + 1):
             longest = max(comp[j] / m + comm[j] for j in members)
             sums = sum(comp[j] for j in members), sum(comm[j] for j in members)
-            value[mask, m] = kernel.value_of(*sums, longest, float(m), terms.weights)
+            value[mask, m] = search_kernel.value_of(*sums, longest, float(m), terms.weights)
 
     @cache
     def best(left: int, free: int) -> _Best:

@@ -1,7 +1,4 @@
-"""Who may take the place of a job that left a group, how far a regrouping should reach, and what it may cost.
-
-Pure choices; the plan is written elsewhere.
-"""
+"""Which jobs may replace one that left a group, how many groups a regrouping involves, and what it may cost."""
 
 from __future__ import annotations
 
@@ -11,14 +8,14 @@ from hocket.model.phases import Profile
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 
-_PUNCTUAL_S = 1e-3  # whoever asked to be asked then is asked then, give or take so much
-_LOOKED_AT = 200  # jobs that wait, for a bundle
-_TO_BEGIN_WITH_S = 1800.0  # of machine time for migrations there is so much when nothing was saved up yet
-_SAVED_UP_S = 6 * 3600.0  # … and at most
+_PUNCTUAL_S = 1e-3  # a wake-up may come this much early
+_LOOKED_AT = 200  # waiting jobs, for a bundle
+_INITIAL_BUDGET_S = 1800.0  # the migration budget is that of so much time at first …
+_LARGEST_BUDGET_S = 6 * 3600.0  # … and of so much at most
 
 
 def substitutes(comp: float, comm: float, machines: int, waiting: Sequence[Profile], within: float) -> tuple[int, ...]:
-    """Of those who wait, one that is like whoever left, else a bundle that is; empty if there is none.
+    """Of the waiting jobs, one that is like the job that left, else a bundle that is; empty if there is none.
 
     Alike are the iteration time and the share of COMP in it, each within a share of the other's.
     """
@@ -38,7 +35,7 @@ def substitutes(comp: float, comm: float, machines: int, waiting: Sequence[Profi
         if alike(comp_s, comm_s):
             return (i,)
     small = [i for i, (c, n) in enumerate(times[:_LOOKED_AT]) if c + n < wanted_s]
-    # A bundle grows from each in turn, by whoever then comes closest.
+    # A bundle grows from each in turn, by the job that then comes closest.
     for first in small:
         bundle, comp_s, comm_s = [first], *times[first]
         while comp_s + comm_s < wanted_s * (1 - within):
@@ -68,31 +65,31 @@ def widths(groups: int, jobs_of: Callable[[int], int], most_jobs: int) -> Iterat
 
 
 def overdue(view: JobView, now_s: float, patience_s: float) -> bool:
-    """Has the job waited long enough?"""
+    """Has the job waited for its patience?"""
     return view.waited_at(now_s) >= patience_s - _PUNCTUAL_S
 
 
 def next_overdue_s(waiting: Sequence[JobView], now_s: float, patience_s: float) -> float | None:
-    """When the patience of the next of those who wait is over; None if it is for all of them."""
+    """When the next waiting job is overdue; None if all are."""
     waited_s = [s for v in waiting if (s := v.waited_at(now_s)) < patience_s - _PUNCTUAL_S]
     return now_s + patience_s - max(waited_s) if waited_s else None
 
 
 def budget_s(snapshot: Snapshot, share: float) -> float:
-    """A share of all machine time, as far as it was not spent, saved up for so long at most."""
+    """Machine time that migrations may take now: a share of all machine time, less what was spent."""
     rate = share * len(snapshot.nodes)
-    since_s, left_s = snapshot.memo if snapshot.memo is not None else (snapshot.now_s, rate * _TO_BEGIN_WITH_S)
-    return float(min(rate * _SAVED_UP_S, left_s + rate * (snapshot.now_s - since_s)))
+    since_s, left_s = snapshot.memo if snapshot.memo is not None else (snapshot.now_s, rate * _INITIAL_BUDGET_S)
+    return float(min(rate * _LARGEST_BUDGET_S, left_s + rate * (snapshot.now_s - since_s)))
 
 
-def standing_still_s(
+def migration_s(
     old: Mapping[str, Sequence[JobView]],
     machines: Mapping[str, int],
     new: Sequence[Sequence[JobView]],
     on: Sequence[int],
 ) -> float:
-    """Machine time that a regrouping takes: of whoever moves or pauses, the part of its machines that it has."""
-    part: dict[str, float] = {}  # machines of each job that stays where it is, or moves
+    """Machine time that a regrouping takes: each job that moves or pauses idles its part of its group's machines."""
+    part: dict[str, float] = {}  # job → its part of the machines of its new group
     stays: set[str] = set()
     for views, m, name in zip(new, on, names_for(new, old), strict=True):
         part.update({v.job.id: m / len(views) for v in views})
@@ -121,6 +118,6 @@ def names_for(new: Sequence[Sequence[JobView]], old: Mapping[str, Sequence[JobVi
         if names[i] is None and pid not in taken:
             names[i] = pid
             taken.add(pid)
-    # Machines of the others stay together too.
+    # Other new groups take over the machines of other old ones.
     left = [pid for pid in order if pid not in taken]
     return [name if name is not None else (left.pop(0) if left else None) for name in names]

@@ -1,4 +1,4 @@
-"""Algorithm 1, improved: which jobs run, in which groups, on how many machines; as printed it is in `paper.py`.
+"""Algorithm 1, improved: which jobs run, in which groups, on how many machines; as printed it is in `algorithm_1.py`.
 
 Jobs come in a list, and a prefix of it, or some of that, runs: of groupings that are worth as much as the best, give
 or take `fewer`, the one with the fewest jobs. For each prefix that is looked at, several numbers of groups are tried,
@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 
 from hocket.model.phases import Profile
-from hocket.policies.harmony import kernel
-from hocket.policies.harmony.columns import Groups, Jobs, Weights
+from hocket.policies.harmony import search_kernel
+from hocket.policies.harmony.search_kernel import Groups, Jobs, ResourceWeights
 
 _SMALL = 8  # jobs up to which every prefix and every number of groups is tried
 _AROUND = (1.0, 0.9)  # of the number of groups at which COMP and COMM balance
@@ -42,7 +42,7 @@ NO_GROUPS = Grouping((), (), 0.0)
 class Terms(Struct, frozen=True):
     """What counts as better."""
 
-    weights: Weights = Weights(0.6, 0.4)
+    weights: ResourceWeights = ResourceWeights(0.6, 0.4)
     fewer: float = 0.003  # of the utilisation, given up for fewer jobs at once
 
     @property
@@ -93,7 +93,7 @@ class _Search:
         import numpy as np
 
         self.jobs, self.machines, self.terms, self.wanted = jobs, machines, terms, wanted
-        self.kernel = kernel.compiled()
+        self.kernel = search_kernel.compiled()
         n, most = len(jobs.comp), max(1, min(len(jobs.comp), machines))
         by_job = [np.full(n, -1, dtype=np.int64) for _ in range(3)]
         by_group = [np.zeros(most, dtype=np.int64 if i < 5 else np.float64) for i in range(8)]
@@ -143,7 +143,7 @@ class _Search:
         return {j: at for jobs in alike.values() for j, at in zip((j for j in jobs if j in chosen), jobs, strict=False)}
 
     def _by_work(self, prefixes: Iterable[int]) -> Iterable[Grouping]:
-        """The best for each prefix: many groups first, for when fewer cannot be worth as much, nobody need look."""
+        """The best for each prefix: many groups first, until fewer cannot be worth as much."""
         best = {0: NO_GROUPS}
         trials = [(-groups, prefix) for prefix in prefixes if prefix >= _SMALL for groups in self._numbers(prefix)]
         heapify(trials)
@@ -181,13 +181,13 @@ class _Search:
                 if not found.groups:  # What they need at least is more than there is: fewer groups need less.
                     groups = max(1, int(groups * _LESS))
             if (not few and best.use < good - _CLOSE) or best.use >= good:
-                break  # Another number would not make the difference.
+                break  # Another number would hardly change it.
         return best
 
     def _numbers(self, prefix: int) -> list[int]:
         """Numbers of groups around that at which COMP and COMM balance when all have equally many machines."""
         most, balanced = min(prefix, self.machines), self._balanced(prefix)
-        # Where nothing tells that another number would not make the difference, few are tried.
+        # Unbounded, there is no telling when to stop: few are tried.
         shares = _AROUND + _WIDER if prefix <= _FEW else _AROUND if self.terms.bounded else _AROUND[:1]
         return list(dict.fromkeys(min(most, max(1, round(balanced * share))) for share in shares))
 
@@ -237,11 +237,13 @@ class _Search:
         return Grouping(tuple(j for j, _m in kept), tuple(m for _j, m in kept), value / self.machines)
 
 
-def use_of(jobs: Sequence[Profile], grouping: Grouping, machines: int, weights: Weights = TERMS.weights) -> float:
+def use_of(
+    jobs: Sequence[Profile], grouping: Grouping, machines: int, weights: ResourceWeights = TERMS.weights
+) -> float:
     """The weighted utilisation of a grouping, counted from nothing but the equations."""
     total = 0.0
     for members, m in zip(grouping.groups, grouping.machines, strict=True):
         comp, comm = sum(jobs[j].comp_machine_s for j in members), sum(jobs[j].comm_s for j in members)
         longest: Any = max(jobs[j].iteration_s(m) for j in members)
-        total += kernel.value_of(comp, comm, longest, float(m), weights)
+        total += search_kernel.value_of(comp, comm, longest, float(m), weights)
     return total / machines

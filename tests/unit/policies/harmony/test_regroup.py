@@ -1,8 +1,8 @@
 from msgspec.structs import replace
 
 from hocket.model.job import Kind
-from hocket.policies.harmony.hall import fitting
 from hocket.policies.harmony.regroup import budget_s, next_overdue_s, overdue, widths
+from hocket.policies.kit.group_draft import fitting
 from hocket.testing.builders import cluster, job, snapshot, submitted
 
 

@@ -3,10 +3,10 @@ import random
 import pytest
 
 from hocket.model.phases import Profile
-from hocket.policies.harmony.columns import Weights
+from hocket.policies.harmony.algorithm_1 import as_printed
 from hocket.policies.harmony.oracle import exhaustive
-from hocket.policies.harmony.paper import as_printed
 from hocket.policies.harmony.schedule import Terms, schedule, use_of
+from hocket.policies.harmony.search_kernel import ResourceWeights
 
 
 def some_jobs(dice, n):
@@ -95,12 +95,12 @@ def test_odd_jobs_get_a_sensible_grouping(jobs, machines):
 def test_jobs_that_only_communicate_are_apart_where_links_have_a_price():
     network = [Profile(0.1, 10.0)] * 6
     assert len(schedule(network, 60).groups) < 6  # Equation 4 does not care whose link it is.
-    assert len(schedule(network, 60, Terms(Weights(0.6, 0.4, price=10.0))).groups) == 6
+    assert len(schedule(network, 60, Terms(ResourceWeights(0.6, 0.4, price=10.0))).groups) == 6
 
 
 def test_barriers_keep_a_job_that_only_communicates_off_machines_that_others_use():
     jobs = [Profile(0.1, 10.0), Profile(2000.0, 10.0)]
-    found = schedule(jobs, 20, Terms(Weights(0.6, 0.4, price=10.0, barrier=0.1)))
+    found = schedule(jobs, 20, Terms(ResourceWeights(0.6, 0.4, price=10.0, barrier=0.1)))
     machines = dict(zip(found.groups, found.machines, strict=True))
     assert machines[(0,)] == 1
     assert machines[(1,)] == 19
@@ -120,7 +120,7 @@ def test_nothing_to_group_gives_nothing():
 def test_no_grouping_is_worth_more_than_all_machines_that_compute_and_all_links_that_are_busy():
     dice = random.Random(11)
     for n in (9, 30, 90):
-        jobs, weights = some_jobs(dice, n), Weights(0.6, 0.4, link=0.9, price=3.0, barrier=0.02)
+        jobs, weights = some_jobs(dice, n), ResourceWeights(0.6, 0.4, link=0.9, price=3.0, barrier=0.02)
         found = schedule(jobs, 40, Terms(weights))
         assert found.groups
         assert found.use == pytest.approx(use_of(jobs, found, 40, weights), abs=1e-9)
@@ -131,7 +131,7 @@ def test_what_is_wanted_changes_only_answers_that_are_worth_less():
     dice = random.Random(12)
     refused = 0
     for _ in range(20):
-        jobs, terms = some_jobs(dice, dice.randint(9, 40)), Terms(Weights(0.6, 0.4, price=3.0), fewer=0.05)
+        jobs, terms = some_jobs(dice, dice.randint(9, 40)), Terms(ResourceWeights(0.6, 0.4, price=3.0), fewer=0.05)
         best = schedule(jobs, 20, terms)
         assert schedule(jobs, 20, terms, wanted=0.98 * best.use) == best
         missed = schedule(jobs, 20, terms, wanted=1.2 * best.use)

@@ -1,17 +1,16 @@
-"""The hot part of grouping: jobs in groups, machines to groups, and local search over both; all in flat arrays.
+"""The inner loop of Algorithm 1: deal jobs to groups, allot machines, and improve both by local search.
 
-Plain Python that numba turns into machine code when it is first needed; the result is kept on disk. A group's value is
-its machines times its utilisation (equations 1 and 3), so the cluster's utilisation is the sum of values over machines;
-where links have a price of their own, it is the work that gets done in a second.
+Jobs and groups are flat arrays. numba compiles these functions when they are first needed, and caches that on disk.
+
+A group's value is its machines times its utilisation (equations 1 and 3), so the cluster's utilisation is the sum of
+values over machines; where links have a price of their own, it is the work that gets done in a second.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import log
-from typing import Any
-
-from hocket.policies.harmony.columns import Array, Change, Groups, Jobs, Side, Weights
+from typing import Any, NamedTuple
 
 _KEEP, _SWAP, _OVER, _BACK, _DROP_A, _DROP_B = 0, 1, 2, 3, 4, 5  # what may happen to a pair of groups
 _ALL_SPLITS = 12  # machines of a pair up to which every split is tried
@@ -25,6 +24,66 @@ _CALLEES_FIRST = (
     "_leaving", "_swapping", "_pair", "_apply", "_allot", "_deal", "_transfer", "_exchange", "climb", "group_jobs",
 )  # fmt: skip
 _INLINED = ("_side", "_leaving", "_swapping")  # A call would cost more than what they do.
+
+Array = Any  # of numbers; NumPy's stubs do not reach into compiled code
+
+
+class Jobs(NamedTuple):
+    """The jobs to be grouped."""
+
+    comp: Array  # COMP of an iteration, in machine-seconds
+    comm: Array  # COMM of an iteration, in seconds
+    least: Array  # machines it needs at least
+
+
+class ResourceWeights(NamedTuple):
+    """What the use of each resource counts, and how much longer rounds are than equation 1 has them."""
+
+    cpu: float
+    net: float
+    link: float = 1.0  # share of a COMM in which it keeps the link busy: others use the rest
+    price: float = 0.0  # machines that a busy link counts for; 0: as many as its group has (equation 4)
+    barrier: float = 0.0  # a job waits for its slowest machine: so much longer, for each e-fold of machines
+
+
+class Groups(NamedTuple):
+    """The groups, as doubly linked lists of jobs; -1 stands for none."""
+
+    group: Array  # by job; -1: it waits
+    after: Array
+    before: Array
+    head: Array  # by group, from here on
+    count: Array
+    machines: Array
+    changed: Array  # how many changes there were in all when it last changed …
+    asked: Array  # … and when no waiting job was of use to it
+    comp: Array  # sums over its jobs
+    comm: Array
+    value: Array
+    looked_at: Array  # by pairs of groups, where these are few: changes when nothing helped them
+
+
+class PairSide(NamedTuple):
+    """One group of a pair, as it would be on so many machines."""
+
+    group: int
+    machines: int
+    longest: float  # iteration, the job that has it, and the longest of the others
+    longest_job: int
+    next_longest: float
+    fits: bool
+    value: float
+    slow: float  # what barriers on so many machines slow it down by
+
+
+class PairChange(NamedTuple):
+    """What may happen to a pair of groups, a and b."""
+
+    gain: float
+    kind: int  # -1: nothing
+    i: int  # the job that leaves a, or -1
+    k: int  # the job that leaves b, or -1
+    machines: int  # of a, then
 
 
 @lru_cache(maxsize=1)
@@ -41,17 +100,17 @@ def compiled() -> Any:
     return module
 
 
-def value_of(sc: float, sn: float, longest: float, m: float, w: Weights) -> float:
+def value_of(sc: float, sn: float, longest: float, m: float, w: ResourceWeights) -> float:
     """Machines times utilisation of a group with these sums of COMP and COMM and this longest iteration."""
     return _worth(sc, sn, longest, m, _slowed(m, w), w)
 
 
-def _slowed(m: float, w: Weights) -> float:
+def _slowed(m: float, w: ResourceWeights) -> float:
     """How much longer the slowest of so many machines takes than one."""
     return 1.0 + w.barrier * log(m) if w.barrier > 0.0 else 1.0
 
 
-def _worth(sc: float, sn: float, longest: float, m: float, slow: float, w: Weights) -> float:
+def _worth(sc: float, sn: float, longest: float, m: float, slow: float, w: ResourceWeights) -> float:
     """The value of a group on so many machines, where what these slow it down by is known already."""
     t = sc / m
     if w.link * sn > t:
@@ -92,22 +151,22 @@ def _unlink(j: int, jobs: Jobs, s: Groups) -> None:
 
 
 def _longest_two(g: int, m: float, jobs: Jobs, s: Groups) -> tuple[float, int, float]:
-    """The longest iteration in a group, whose it is, and the longest of the others."""
-    one, who, two = 0.0, -1, 0.0
+    """The longest iteration in a group, the job that has it, and the longest of the others."""
+    one, longest_job, two = 0.0, -1, 0.0
     j = s.head[g]
     while j >= 0:
         t = jobs.comp[j] / m + jobs.comm[j]
         if t > one:
             two = one
             one = t
-            who = j
+            longest_job = j
         elif t > two:
             two = t
         j = s.after[j]
-    return one, who, two
+    return one, longest_job, two
 
 
-def _group_value(g: int, m: int, jobs: Jobs, s: Groups, w: Weights) -> float:
+def _group_value(g: int, m: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> float:
     sc, sn, longest = 0.0, 0.0, 0.0
     j = s.head[g]
     while j >= 0:
@@ -122,13 +181,13 @@ def _group_value(g: int, m: int, jobs: Jobs, s: Groups, w: Weights) -> float:
     return value_of(sc, sn, longest, m, w)
 
 
-def _side(g: int, m: int, need: int, jobs: Jobs, s: Groups, w: Weights) -> Side:
+def _side(g: int, m: int, need: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> PairSide:
     """A group as it would be on so many machines."""
-    longest, who, next_longest = _longest_two(g, m, jobs, s)
+    longest, longest_job, next_longest = _longest_two(g, m, jobs, s)
     fits = need <= m  # careful: a leaver with the largest need would loosen it
     slow = _slowed(m, w)
     value = _worth(s.comp[g], s.comm[g], longest, m, slow, w) if fits else 0.0
-    return Side(g, m, longest, who, next_longest, fits, value, slow)
+    return PairSide(g, m, longest, longest_job, next_longest, fits, value, slow)
 
 
 def _largest(g: int, jobs: Jobs, s: Groups) -> tuple[float, float, int]:
@@ -141,7 +200,9 @@ def _largest(g: int, jobs: Jobs, s: Groups) -> tuple[float, float, int]:
     return comp, comm, least
 
 
-def _most(one: Side, out: tuple[float, float, int], new: tuple[float, float, int], s: Groups, w: Weights) -> float:
+def _most(
+    one: PairSide, out: tuple[float, float, int], new: tuple[float, float, int], s: Groups, w: ResourceWeights
+) -> float:
     """What a group on so many machines is worth at most, when one leaves it or one comes, or both."""
     m, comp, comm = one.machines, s.comp[one.group], s.comm[one.group]
     links = w.price if w.price > 0.0 else m
@@ -153,9 +214,9 @@ def _most(one: Side, out: tuple[float, float, int], new: tuple[float, float, int
 
 
 def _leaving(
-    one: Side, other: Side, drop: int, over: int, now: float, best: Change, jobs: Jobs, s: Groups, w: Weights,
-    drops: bool,
-) -> Change:  # fmt: skip
+    one: PairSide, other: PairSide, drop: int, over: int, now: float, best: PairChange, jobs: Jobs, s: Groups,
+    w: ResourceWeights, drops: bool,
+) -> PairChange:  # fmt: skip
     """The best of the changes in which one job leaves a group, for nowhere or for the other group."""
     g, h, m = one.group, other.group, one.machines
     if s.count[g] < 2:
@@ -163,23 +224,30 @@ def _leaving(
     ma = m if drop == _DROP_A else other.machines
     i = s.head[g]
     while i >= 0:
-        rest = one.next_longest if i == one.who else one.longest
+        rest = one.next_longest if i == one.longest_job else one.longest
         left = _worth(s.comp[g] - jobs.comp[i], s.comm[g] - jobs.comm[i], rest, m, one.slow, w) if one.fits else 0.0
         a, b = (i, -1) if drop == _DROP_A else (-1, i)
         if drops and left + other.value - now > best.gain - _BETTER / 2:  # as good with fewer jobs is better
-            best = Change(left + other.value - now + _BETTER, drop, a, b, ma)
+            best = PairChange(left + other.value - now + _BETTER, drop, a, b, ma)
         if other.fits and jobs.least[i] <= other.machines:
             longest = max(other.longest, jobs.comp[i] / other.machines + jobs.comm[i])
             joined = _worth(s.comp[h] + jobs.comp[i], s.comm[h] + jobs.comm[i], longest, other.machines, other.slow, w)
             if left + joined - now > best.gain:
-                best = Change(left + joined - now, over, a, b, ma)
+                best = PairChange(left + joined - now, over, a, b, ma)
         i = s.after[i]
     return best
 
 
 def _swapping(
-    one: Side, other: Side, stride: int, now: float, best: Change, jobs: Jobs, s: Groups, w: Weights
-) -> Change:
+    one: PairSide,
+    other: PairSide,
+    stride: int,
+    now: float,
+    best: PairChange,
+    jobs: Jobs,
+    s: Groups,
+    w: ResourceWeights,
+) -> PairChange:
     """The best swap of two jobs; of large groups only every so manieth is looked at."""
     if not (one.fits and other.fits):
         return best
@@ -189,20 +257,20 @@ def _swapping(
     at = 0
     while i >= 0:
         if at % stride == 0 and jobs.least[i] <= mb:
-            rest_a = one.next_longest if i == one.who else one.longest
+            rest_a = one.next_longest if i == one.longest_job else one.longest
             there = jobs.comp[i] / mb + jobs.comm[i]
             k = s.head[b]
             bt = 0
             while k >= 0:
                 if bt % stride == 0 and jobs.least[k] <= ma:
-                    rest_b = other.next_longest if k == other.who else other.longest
+                    rest_b = other.next_longest if k == other.longest_job else other.longest
                     comp, comm = jobs.comp[k] - jobs.comp[i], jobs.comm[k] - jobs.comm[i]
                     longest = max(rest_a, jobs.comp[k] / ma + jobs.comm[k])
                     gain = _worth(s.comp[a] + comp, s.comm[a] + comm, longest, ma, one.slow, w) - now
                     if gain + most_b > best.gain:
                         gain += _worth(s.comp[b] - comp, s.comm[b] - comm, max(rest_b, there), mb, other.slow, w)
                         if gain > best.gain:
-                            best = Change(gain, _SWAP, i, k, ma)
+                            best = PairChange(gain, _SWAP, i, k, ma)
                 bt += 1
                 k = s.after[k]
         at += 1
@@ -210,11 +278,11 @@ def _swapping(
     return best
 
 
-def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> Change:
+def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: ResourceWeights, drops: bool) -> PairChange:
     """The best change to two groups and their machines."""
     total = s.machines[a] + s.machines[b]
     now = s.value[a] + s.value[b]
-    best = Change(_BETTER, -1, -1, -1, s.machines[a])
+    best = PairChange(_BETTER, -1, -1, -1, s.machines[a])
     if not drops and w.price > 0.0 and now >= _CLOSE * (w.cpu * total + 2.0 * w.net * w.price):
         return best
     if total <= _ALL_SPLITS:
@@ -231,23 +299,23 @@ def _pair(a: int, b: int, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> Cha
             continue
         one, other = _side(a, ma, in_a[2], jobs, s, w), _side(b, total - ma, in_b[2], jobs, s, w)
         if _most(one, in_a, in_b, s, w) + _most(other, in_b, in_a, s, w) + _BETTER <= now + best.gain:
-            continue  # Whoever comes and goes: with this split it does not get better.
+            continue  # No change can make this split better than the best so far.
         if ma != s.machines[a] and one.value + other.value - now > best.gain:
-            best = Change(one.value + other.value - now, _KEEP, -1, -1, ma)
+            best = PairChange(one.value + other.value - now, _KEEP, -1, -1, ma)
         best = _leaving(one, other, _DROP_A, _OVER, now, best, jobs, s, w, drops)
         best = _swapping(one, other, stride, now, best, jobs, s, w)
         best = _leaving(other, one, _DROP_B, _BACK, now, best, jobs, s, w, drops)
-    if s.count[a] == 1:  # It alone may join the other, which then has the machines of both.
+    if s.count[a] == 1:  # Its only job may join the other, which then has the machines of both.
         i = s.head[a]
-        longest, _who, _two = _longest_two(b, total, jobs, s)
+        longest, _job, _two = _longest_two(b, total, jobs, s)
         longest = max(longest, jobs.comp[i] / total + jobs.comm[i])
         gain = value_of(s.comp[b] + jobs.comp[i], s.comm[b] + jobs.comm[i], longest, total, w) - now
         if max(jobs.least[i], in_b[2]) <= total and gain > best.gain:
-            best = Change(gain, _OVER, i, -1, 0)
+            best = PairChange(gain, _OVER, i, -1, 0)
     return best
 
 
-def _apply(a: int, b: int, change: Change, jobs: Jobs, s: Groups, w: Weights) -> None:
+def _apply(a: int, b: int, change: PairChange, jobs: Jobs, s: Groups, w: ResourceWeights) -> None:
     total = s.machines[a] + s.machines[b]
     i, k, kind = change.i, change.k, change.kind
     if i >= 0:
@@ -330,7 +398,7 @@ def _allot(groups: int, machines: int, jobs: Jobs, s: Groups) -> bool:
     return True
 
 
-def _transfer(groups: int, sweeps: int, jobs: Jobs, s: Groups, w: Weights) -> None:
+def _transfer(groups: int, sweeps: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> None:
     """Single machines go from where they are missed least to where they help most; all pairs of one sweep at once."""
     loss = s.value[:groups] * 0.0
     gain = s.value[:groups] * 0.0
@@ -367,11 +435,11 @@ def _transfer(groups: int, sweeps: int, jobs: Jobs, s: Groups, w: Weights) -> No
             return
 
 
-def _exchange(g: int, jobs: Jobs, s: Groups, w: Weights) -> bool:
-    """The best change of a group with those who wait: one leaves, one joins, or both; False if none helps."""
+def _exchange(g: int, jobs: Jobs, s: Groups, w: ResourceWeights) -> bool:
+    """Make the best change of a group with waiting jobs: one leaves, one joins, or both; False if none helps."""
     m = s.machines[g]
     slow = _slowed(m, w)
-    one, who, two = _longest_two(g, m, jobs, s)
+    one, longest_job, two = _longest_two(g, m, jobs, s)
     best, goes, comes = _BETTER, -1, -1
     cramped = 0  # jobs that need more machines than the group has
     i = s.head[g]
@@ -379,7 +447,7 @@ def _exchange(g: int, jobs: Jobs, s: Groups, w: Weights) -> bool:
         cramped += jobs.least[i] > m
         i = s.after[i]
     i = s.head[g]
-    leaver = -1  # first nobody leaves, then each in turn
+    leaver = -1  # first none, then each job in turn
     while True:
         comp, comm, rest = s.comp[g], s.comm[g], one
         if cramped - (leaver >= 0 and jobs.least[leaver] > m) > 0:
@@ -389,7 +457,7 @@ def _exchange(g: int, jobs: Jobs, s: Groups, w: Weights) -> bool:
             i = s.after[i]
             continue
         if leaver >= 0:
-            comp, comm, rest = comp - jobs.comp[leaver], comm - jobs.comm[leaver], two if leaver == who else one
+            comp, comm, rest = comp - jobs.comp[leaver], comm - jobs.comm[leaver], two if leaver == longest_job else one
             if s.count[g] > 1:
                 gain = _worth(comp, comm, rest, m, slow, w) - s.value[g]
                 if gain > best - _BETTER * 1.5:  # as good with fewer jobs is better
@@ -414,16 +482,24 @@ def _exchange(g: int, jobs: Jobs, s: Groups, w: Weights) -> bool:
     return True
 
 
-def climb(groups: int, rounds: int, near: int, enough: float, jobs: Jobs, s: Groups, w: Weights, drops: bool) -> None:
+def climb(
+    groups: int,
+    rounds: int,
+    near: int,
+    enough: float,
+    jobs: Jobs,
+    s: Groups,
+    w: ResourceWeights,
+    drops: bool,
+) -> None:
     """Change pairs of groups for the better: each with `near` others, for so many rounds, or until it is enough.
 
     Changes are counted, so that nothing is looked at again where nothing has changed since.
     """
     dice = 12345
     total = s.value[:groups].sum()
-    changes = queue_changed = (
-        0  # so many changes there were, and so many when the last job joined or left those who wait
-    )
+    changes = 0
+    queue_changed = 0  # the number of changes when a job last joined or left those that wait
     thorough = near >= groups - 1
     for r in range(rounds):
         changed = False
@@ -456,7 +532,7 @@ def climb(groups: int, rounds: int, near: int, enough: float, jobs: Jobs, s: Gro
                         queue_changed = changes
                 elif thorough:
                     s.looked_at[a * groups + b] = changes
-                    if s.count[b] > 1:  # One that is alone may join the other, with its machines; else they are alike.
+                    if s.count[b] > 1:  # Unless one has a single job, (a, b) and (b, a) are alike.
                         s.looked_at[b * groups + a] = changes
         if drops:
             for g in range(groups):
@@ -475,7 +551,7 @@ def climb(groups: int, rounds: int, near: int, enough: float, jobs: Jobs, s: Gro
 
 def group_jobs(
     jobs: Jobs, order: Array, groups: int, machines: int, rounds: int, near: int, enough: float, drops: bool,
-    s: Groups, w: Weights,
+    s: Groups, w: ResourceWeights,
 ) -> float:  # fmt: skip
     """Group the jobs of `order` into so many groups on so many machines; the sum of values, or -1 if they cannot."""
     s.group[:] = -1

@@ -1,4 +1,4 @@
-"""A plan for groups being written: whole machines, and jobs that are seated on them."""
+"""A draft of a plan in which groups of jobs share whole machines."""
 
 from __future__ import annotations
 
@@ -14,27 +14,21 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
 
-_CLOSE = 1e-6
-_MORE = 2.0  # how much of a machine stacked tenants may ask for together; memory: never
+_TOLERANCE = 1e-6
+_OVERCOMMIT = 2.0  # how much of a machine stacked jobs may ask for together; memory is never overcommitted
 
 
-class Hall(Draft):
+class GroupDraft(Draft):
     """A draft that also forms groups: partitions of whole machines whose tenants share them in one way."""
 
-    __slots__ = ("_formed", "_in_groups", "_sharing", "freed")
+    __slots__ = ("_grouped_machines", "_new_groups", "_sharing", "freed")
 
     def __init__(self, snapshot: Snapshot, sharing: Sharing = Sharing.INTERLEAVED) -> None:
         super().__init__(snapshot)
         self._sharing = sharing
-        self._formed = 0
-        self._in_groups = sum(
-            len(p.slices) for p in snapshot.partitions.data().values() if p.sharing is sharing
-        )  # machines, as the draft stands
-        self.freed = False  # somebody else may want what a group gave up
-
-    def node(self, node_id: str) -> Node:
-        """A machine by its name."""
-        return self.snapshot.nodes[node_id].node
+        self._new_groups = 0
+        self._grouped_machines = sum(len(p.slices) for p in snapshot.partitions.data().values() if p.sharing is sharing)
+        self.freed = False  # whether a group gave machines up, even if another has them by now
 
     def group(self, pid: str) -> Partition | None:
         """A group as the draft stands."""
@@ -43,112 +37,104 @@ class Hall(Draft):
         return self._put.get(pid) or self.snapshot.partitions.get(pid)
 
     def new_id(self) -> str:
-        """A name for a group that nothing has had before."""
+        """An unused name for a group."""
         while True:
-            self._formed += 1
-            name = f"g{self.snapshot.decision}.{self._formed}"
+            self._new_groups += 1
+            name = f"g{self.snapshot.decision}.{self._new_groups}"
             if name not in self.snapshot.partitions and name not in self._put and name not in self.snapshot.jobs:
                 return name
 
     def free_machines(self) -> list[str]:
-        """Machines of which nobody has anything, in the order of the cluster."""
+        """Machines that are entirely free, in the order of the cluster."""
         if self.full:
             return []
         capacity = self.capacity
         up = capacity.up
-        return [n.id for i, (n, free) in enumerate(capacity) if up >> i & 1 and _whole(n, free)]
+        return [n.id for i, (n, free) in enumerate(capacity) if up >> i & 1 and _is_free(n, free)]
 
     @property
     def full(self) -> bool:
         """Do groups have every machine there is?"""
-        return self._in_groups == self.snapshot.capacity.up.bit_count()
+        return self._grouped_machines == self.snapshot.capacity.up.bit_count()
 
     def dissolve(self, pid: str) -> Partition:
-        """Take a group apart; its machines are free in this draft."""
+        """Dissolve a group; its machines are free in this draft."""
         partition = self.group(pid)
         assert partition is not None
         for tenant in partition.tenants:
-            self._note(tenant, -1)
+            self._book_tenant(tenant, -1)
         self.capacity = self.capacity.give(partition.slices)
         self._put.pop(pid, None)
         if pid in self.snapshot.partitions:
             self._drop[pid] = None
-        self._in_groups -= len(partition.slices)
+        self._grouped_machines -= len(partition.slices)
         self.freed = True
         return partition
 
-    def form(
-        self, pid: str, nodes: Sequence[str], views: Iterable[JobView], most: int = 1 << 30
-    ) -> tuple[JobView, ...]:
-        """Give machines to a group of these jobs; those who can be seated on them, so many at most, perhaps nobody."""
-        machines = [self.node(n) for n in nodes]
-        room = [rooms(n, self._sharing) for n in machines]
+    def form(self, pid: str, nodes: Sequence[str], views: Iterable[JobView]) -> tuple[JobView, ...]:
+        """Give whole machines to a group of those of these jobs that fit, which are returned; without any, no group."""
+        machines = [self.snapshot.nodes[n].node for n in nodes]
+        room = [_room(n, self._sharing) for n in machines]
         tenants: list[Tenant] = []
-        seated: list[JobView] = []
+        placed: list[JobView] = []
         for view in views:
-            if len(seated) == most:
-                break
-            replicas = seats(view.job, machines, room)
+            replicas = _replicas(view.job, machines, room)
             if replicas is None or (self._limited and not self.within_quota(view.job, sum(replicas))):
                 continue
             tenant = Tenant(view.job.id, replicas, "", STEP)
-            room = [less(r, view.job.demand) if n else r for r, n in zip(room, replicas, strict=True)]
-            self._note(tenant, 1)
+            room = [_less(r, view.job.demand) if n else r for r, n in zip(room, replicas, strict=True)]
+            self._book_tenant(tenant, 1)
             tenants.append(tenant)
-            seated.append(view)
+            placed.append(view)
         if not tenants:
             return ()
         slices = tuple(n.whole() for n in machines)
         new = Partition(pid, slices, tuple(tenants), self._sharing)
         self.capacity = self.capacity.take(slices)
-        self._in_groups += len(slices)
+        self._grouped_machines += len(slices)
         self._drop.pop(pid, None)
         if self.snapshot.partitions.get(pid) == new:
             self._put.pop(pid, None)
         else:
             self._put[pid] = new
-        return tuple(seated)
+        return tuple(placed)
 
-    def changes(self, pid: str) -> bool:
-        """Does the draft change this group?"""
-        return pid in self._put or pid in self._drop
-
-    def _note(self, tenant: Tenant, sign: int) -> None:
+    def _book_tenant(self, tenant: Tenant, sign: int) -> None:
         if self._limited:
             self._book(self.snapshot.jobs[tenant.job].job, sum(tenant.replicas), sign)
 
 
-def _whole(node: Node, free: Free) -> bool:
+def _is_free(node: Node, free: Free) -> bool:
     return (
         free.gpus == (1 << node.gpus) - 1
-        and free.cores >= node.cores - _CLOSE
-        and free.mem_mib >= node.mem_mib - _CLOSE
-        and free.net_mbps >= node.net_mbps - _CLOSE
+        and free.cores >= node.cores - _TOLERANCE
+        and free.mem_mib >= node.mem_mib - _TOLERANCE
+        and free.net_mbps >= node.net_mbps - _TOLERANCE
     )
 
 
-def accepts(job: Job, node: Node) -> bool:
+def _accepts(job: Job, node: Node) -> bool:
     """May one replica of the job have this machine?"""
     demand = job.demand
     return (
         demand.gpus <= node.gpus
-        and demand.cores <= node.cores + _CLOSE
-        and demand.mem_mib <= node.mem_mib + _CLOSE
-        and demand.net_mbps <= node.net_mbps + _CLOSE
+        and demand.cores <= node.cores + _TOLERANCE
+        and demand.mem_mib <= node.mem_mib + _TOLERANCE
+        and demand.net_mbps <= node.net_mbps + _TOLERANCE
         and node.gpu_mem_mib >= job.gpu_mem_mib
         and (not job.gpu_kinds or node.gpu_kind in job.gpu_kinds)
     )
 
 
-def rooms(node: Node, sharing: Sharing) -> Demand:
-    """What the tenants of a machine may ask for together: memory always, the rest where nobody coordinates them."""
+def _room(node: Node, sharing: Sharing) -> Demand:
+    """What the jobs on a machine may ask for together. Where their phases take turns, only memory is limited."""
     if sharing is not Sharing.STACKED:
         return Demand(1 << 30, inf, node.mem_mib, inf)
-    return Demand(int(_MORE * node.gpus), _MORE * node.cores, node.mem_mib, _MORE * node.net_mbps)
+    return Demand(int(_OVERCOMMIT * node.gpus), _OVERCOMMIT * node.cores, node.mem_mib, _OVERCOMMIT * node.net_mbps)
 
 
-def less(room: Demand, demand: Demand) -> Demand:
-    """What is left of it beside one replica more."""
+def _less(room: Demand, demand: Demand) -> Demand:
+    """What one more replica leaves of it."""
     return Demand(
         room.gpus - demand.gpus, room.cores - demand.cores, room.mem_mib - demand.mem_mib,
         room.net_mbps - demand.net_mbps,
@@ -158,15 +144,15 @@ def less(room: Demand, demand: Demand) -> Demand:
 def _within(demand: Demand, room: Demand) -> bool:
     return (
         demand.gpus <= room.gpus
-        and demand.cores <= room.cores + _CLOSE
-        and demand.mem_mib <= room.mem_mib + _CLOSE
-        and demand.net_mbps <= room.net_mbps + _CLOSE
+        and demand.cores <= room.cores + _TOLERANCE
+        and demand.mem_mib <= room.mem_mib + _TOLERANCE
+        and demand.net_mbps <= room.net_mbps + _TOLERANCE
     )
 
 
-def seats(job: Job, machines: Sequence[Node], room: Sequence[Demand]) -> tuple[int, ...] | None:
+def _replicas(job: Job, machines: Sequence[Node], room: Sequence[Demand]) -> tuple[int, ...] | None:
     """One replica on each machine that takes one, as many as the job's largest size that fits; None if none does."""
-    places = [i for i, node in enumerate(machines) if accepts(job, node) and _within(job.demand, room[i])]
+    places = [i for i, node in enumerate(machines) if _accepts(job, node) and _within(job.demand, room[i])]
     most = min(len(places), job.max_nodes) if job.max_nodes else len(places)
     at = bisect_right(job.sizes, most)
     if not at:
@@ -176,7 +162,7 @@ def seats(job: Job, machines: Sequence[Node], room: Sequence[Demand]) -> tuple[i
 
 
 def fitting(views: Iterable[JobView], machines: int, most: int = 1 << 30) -> list[JobView]:
-    """Those, in turn, whose data has room on so many machines beside that of the others, by what each needs alone."""
+    """The first of these jobs that fit so many machines together if each has its smallest size for itself."""
     chosen: list[JobView] = []
     for view in views:
         if len(chosen) < most and view.job.sizes[0] <= machines:
@@ -186,14 +172,14 @@ def fitting(views: Iterable[JobView], machines: int, most: int = 1 << 30) -> lis
 
 
 def groupable(job: Job, machines: Iterable[Node]) -> bool:
-    """Can the job spread one replica on each of as many machines as it needs at least? Others run alone."""
+    """Can the job share a group: a parameter-server job with one replica a machine, on enough of these machines?"""
     if job.kind is not Kind.PARAMETER_SERVER or job.tasks is not None:
         return False
     if job.max_nodes and job.max_nodes < job.sizes[0]:
         return False
     missing = job.sizes[0]
     for node in machines:
-        if accepts(job, node):
+        if _accepts(job, node):
             missing -= 1
             if not missing:
                 return True
