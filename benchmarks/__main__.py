@@ -9,15 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from benchmarks import page
-from benchmarks.afterwards import Journalling, Summing, journalling, summing
-from benchmarks.decisions import Decisions, decisions
-from benchmarks.machine import Compiled, Machine, machine
-from benchmarks.simulator import Growth, Speed, growth, speeds
-from benchmarks.start_up import StartUp, start_up
-from benchmarks.traces import trace
+from benchmarks.controller import Decisions, Journalling, Summing, decisions, journalling, summing
+from benchmarks.machine import Compiled, Machine, machine, table
+from benchmarks.simulator import Growth, Speed, StartUp, growth, speeds, start_up, trace
 
-PARTS = ("simulator", "decisions", "afterwards")  # start-up is always measured
+PARTS = ("simulator", "decisions", "summary")  # start-up is always measured
 
 
 class Measured(Struct, frozen=True):
@@ -42,7 +38,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     chosen = parser.parse_args(arguments)
     found = measured(chosen.quick, chosen.only, " ".join(["python -m benchmarks", *arguments]))
-    print(msgspec.json.encode(found).decode() if chosen.json else page.text(found))
+    print(msgspec.json.encode(found).decode() if chosen.json else text(found))
 
 
 def measured(quick: bool, parts: tuple[str, ...], command: str) -> Measured:
@@ -63,10 +59,99 @@ def measured(quick: bool, parts: tuple[str, ...], command: str) -> Measured:
     if "decisions" in parts:
         say("decisions")
         found["decisions"] = decisions(quick)
-    if "afterwards" in parts:
+    if "summary" in parts:
         say("summary and journal")
         found["summing"], found["journalling"] = summing(quick), journalling(quick)
     return Measured(command, here, chosen.shown, beginning, **found)
+
+
+def text(m: Measured) -> str:
+    """The measurements as tables."""
+    here = m.machine
+    lines = [
+        f"{m.command}",
+        f"{here.date}, {here.cores} cores, {here.memory_gib:g} GiB, Python {here.python}; "
+        f"load average {here.load:g} when it began",
+        f"trace: {m.trace}",
+        "peers' figures are those of the project's design notes, section 8; they are not run again here",
+        "",
+        "START-UP (CPU-seconds of the whole process, bytecode compiled beforehand)",
+    ]
+    s = m.start_up
+    lines += table(
+        ("command", "CPU-s", "× bare python", "goal"),
+        [
+            ("python -c pass", f"{s.python_s:.3f}", "1.0", ""),
+            ("hocket --help", f"{s.help_s:.3f}", f"{s.help_ratio:.1f}", f"{s.goal_help_s:g}"),
+            ("hocket simulate, one job", f"{s.one_job_s:.3f}", f"{s.one_job_s / s.python_s:.1f}", ""),
+        ],
+    )
+    if m.speeds:
+        lines += ["", "SIMULATOR (jobs per CPU-second of the whole process)"]
+        lines += table(
+            ("policy", "cluster", "jobs", "finished", "CPU-s", "jobs/CPU-s", "best peer", "× peer", "goal", "MiB"),
+            [
+                (
+                    v.policy, v.cluster, f"{v.jobs:,}", f"{v.finished:,}", f"{v.cpu_s:.2f}", f"{v.jobs_per_cpu_s:,.0f}",
+                    f"{v.best_peer} {v.best_peer_jobs_per_cpu_s:g}", f"{v.ratio:.1f}", f"{v.goal_jobs_per_cpu_s:,}",
+                    f"{v.peak_mib:.0f}",
+                )
+                for v in m.speeds
+            ],
+        )  # fmt: skip
+        lines += [f"  {v.command}" for v in m.speeds]
+    if m.growth:
+        lines += ["", "GROWTH (CPU-µs per job; net: less the CPU time of the same trace with one job)"]
+        lines += table(
+            ("what", "jobs", "µs/job", "net µs/job", "net, × the fewer"),
+            [
+                (
+                    g.what,
+                    f"{g.jobs[0]:,} → {g.jobs[1]:,}",
+                    f"{g.cpu_us_per_job[0]:.0f} → {g.cpu_us_per_job[1]:.0f}",
+                    f"{g.net_us_per_job[0]:.0f} → {g.net_us_per_job[1]:.0f}",
+                    f"{g.ratio:.2f}",
+                )
+                for g in m.growth
+            ],
+        )
+    if m.decisions:
+        lines += [
+            "",
+            "DECISIONS (ms of wall time; a full 160x8 cluster; each cycle one job ends and one comes)",
+            *_decisions(m.decisions),
+        ]
+    if m.summing is not None and m.journalling is not None:
+        a, j = m.summing, m.journalling
+        lines += ["", f"SUMMARY (CPU-seconds, {a.jobs:,} generated jobs, las, 160x8)"]
+        lines += table(
+            ("simulate", "account", "summarise", "account and summary of all"),
+            [(f"{a.simulate_s:.2f}", f"{a.account_s:.2f}", f"{a.summarise_s:.2f}", f"{a.share:.0%}")],
+        )
+        lines += ["", "JOURNAL ON DISK (submissions per second through the controller, each synced; no service)"]
+        lines += table(
+            ("submissions", "per second", "Kueue's admissions", "×"),
+            [(f"{j.submissions:,}", f"{j.per_s:,.0f}", "43", f"{j.ratio:.0f}")],
+        )
+    return "\n".join(lines)
+
+
+def _decisions(found: list[Decisions]) -> list[str]:
+    return table(
+        ("policy", "waiting", "asked", "median", "p99", "whole cycle", "× MLFS (40 ms)"),
+        [
+            (
+                d.policy,
+                f"{d.waiting:,}",
+                f"{d.asked:,}",
+                f"{d.decision_ms:.3f}",
+                f"{d.decision_p99_ms:.3f}",
+                f"{d.cycle_ms:.3f}",
+                "" if d.ratio is None else f"{d.ratio:,.0f}",
+            )
+            for d in found
+        ],
+    )
 
 
 def say(part: str) -> None:

@@ -9,8 +9,8 @@ A second table sets it for each model by the other models alone, and so that wha
 more than allowed: the least value at which the shares of reachable goals that were given up, summed over the other
 models with 1 for the one to come, are at most 1 - confidence of all models (conformal risk control, Angelopoulos et
 al., 2022). For 95 % that takes 19 models; with fewer it never stops. `--shipped` takes the weights that are shipped,
-for curves that had no part in them (`benchmarks.fresh_curves`). `--plot FOLDER` draws the calibration, `--json` prints
-one object.
+for curves that had no part in them (`benchmarks.learning_curves`). `--plot FOLDER` draws the calibration, `--json`
+prints one object.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from hocket.estimators import convergence
 from hocket.estimators.convergence import ENOUGH, EQUAL, FAMILIES, Outlook, learned, outlook
 from hocket.policies.mlfs_c import with_leaps
 from hocket.reports.figure_style import drawing, save
-from hocket.workloads.learning import read_curves
-from hocket.workloads.rules import Number
+from hocket.workloads.fields import Number
+from hocket.workloads.learning_curves import read_curves
 
 GOALS = (0.8, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.4)  # of the way from its first value to its best
 LEAPS = (0.0, 0.05, 0.1, 0.2)

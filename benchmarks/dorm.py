@@ -147,24 +147,24 @@ _GOALS = {200: "0.5 s, 1 %", 1000: "1 s, 1 %", 20: "150 ms, 1 %"}
 def all_different(steps: int) -> Row:
     """50 applications, no two of which demand the same, on servers of five kinds."""
     watched = Watched()
-    dice = Random("benchmarks/mixed")
+    rng = Random("benchmarks/mixed")
     nodes = [
-        Node(f"n{j:03d}", j % 5 // 3, cores=float(8 + 8 * (j % 4)), mem_mib=1024.0 * dice.choice((32, 64, 128)))
+        Node(f"n{j:03d}", j % 5 // 3, cores=float(8 + 8 * (j % 4)), mem_mib=1024.0 * rng.choice((32, 64, 128)))
         for j in range(20)
     ]
     _play(watched, nodes, _unlike_any, 50, 1, steps, fill=50)
     return watched.row("50 x 20, every demand different", "3 s, gap said")
 
 
-def _of_table_two(name: str, dice: Random) -> Job:
-    kind = dice.choices(TYPES, [t.number for t in TYPES])[0]
+def _of_table_two(name: str, rng: Random) -> Job:
+    kind = rng.choices(TYPES, [t.number for t in TYPES])[0]
     return Job(name, demand=kind.demand, sizes=kind.sizes, weight=float(kind.weight))
 
 
-def _unlike_any(name: str, dice: Random) -> Job:
-    demand = Demand(int(dice.random() < 0.1), round(dice.uniform(0.5, 4.0), 2), round(dice.uniform(512, 12_288)))
-    sizes = tuple(range(1, dice.choice((4, 8, 16, 32)) + 1))
-    return Job(name, demand=demand, sizes=sizes, weight=float(dice.choice((1, 1, 2, 4))))
+def _unlike_any(name: str, rng: Random) -> Job:
+    demand = Demand(int(rng.random() < 0.1), round(rng.uniform(0.5, 4.0), 2), round(rng.uniform(512, 12_288)))
+    sizes = tuple(range(1, rng.choice((4, 8, 16, 32)) + 1))
+    return Job(name, demand=demand, sizes=sizes, weight=float(rng.choice((1, 1, 2, 4))))
 
 
 def _play(
@@ -177,7 +177,7 @@ def _play(
     fill: int,
 ) -> None:
     """Fill the cluster, then let jobs come and go; what is seen before it is full does not count."""
-    dice = Random("benchmarks/dorm")
+    rng = Random("benchmarks/dorm")
     controller = Controller(empty_snapshot(nodes), watched, watched.bound.order, MemoryJournal(Header("dorm")))
     names = (f"j{n}" for n in range(1_000_000))
 
@@ -188,7 +188,7 @@ def _play(
 
     def arrivals(at_s: float, count: int = at_a_time) -> Iterator[Event]:
         for _ in range(count):
-            yield JobSubmitted(at_s, draw(next(names), dice))
+            yield JobSubmitted(at_s, draw(next(names), rng))
 
     now_s = 0.0
     watched.looks = False
@@ -202,7 +202,7 @@ def _play(
         if len(controller.snapshot.jobs) < jobs:
             cycle(now_s, list(arrivals(now_s)))
         else:
-            cycle(now_s, [JobEnded(now_s, job) for job in dice.sample(running, at_a_time)])
+            cycle(now_s, [JobEnded(now_s, job) for job in rng.sample(running, at_a_time)])
 
 
 def main(arguments: list[str]) -> None:

@@ -100,14 +100,14 @@ def incremental(jobs: int, machines: int, turns: int) -> Incremental:
             actions = controller.cycle(at_s, [done(a, at_s) for a in actions])
 
     cycle(0.0, *(newcomer(n, 0.0) for n in range(jobs)))
-    dice = Random("benchmarks")
+    rng = Random("benchmarks")
     arrivals: list[float] = []
     finishes: list[float] = []
     for turn in range(turns):
         running = [v.job.id for v in controller.snapshot.jobs.values() if v.size]
         for events, times in (
             ([newcomer(jobs + turn, 10.0 + turn)], arrivals),
-            ([JobEnded(10.5 + turn, dice.choice(running))], finishes),
+            ([JobEnded(10.5 + turn, rng.choice(running))], finishes),
         ):
             took.clear()
             cycle(events[0].at_s, *events)
@@ -129,11 +129,11 @@ class Day(Struct, frozen=True):
 
 def day(hours: float) -> Day:
     """100 machines loaded to about 80 %, jobs of 20 iterations, 13 s to migrate: does it keep changing its mind?"""
-    dice = Random("harmony/day")
+    rng = Random("harmony/day")
     nodes = [Node(f"m{i:03}", cores=8.0, mem_mib=32_000.0, net_mbps=1100.0) for i in range(100)]
     submissions = []
     for n in range(round(60 * hours)):
-        comp_s, comm_s = dice.uniform(100, 400) / 16, dice.uniform(5, 20)
+        comp_s, comm_s = rng.uniform(100, 400) / 16, rng.uniform(5, 20)
         job = Job(f"j{n}", kind=Kind.PARAMETER_SERVER, demand=Demand(cores=8.0), sizes=tuple(range(1, 101)))
         costs = Costs(start_s=10.0, checkpoint_s=3.0)
         truth = Truth(20 * (comp_s + comm_s), 16, comp_s=comp_s, comm_s=comm_s, costs=costs)

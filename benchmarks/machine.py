@@ -1,4 +1,4 @@
-"""Where and when it was measured, and what a process costs."""
+"""What all benchmarks need: where and when it was measured, what a process costs, and a table of numbers."""
 
 from __future__ import annotations
 
@@ -74,3 +74,12 @@ class Compiled:
 def median(values: Sequence[float]) -> float:
     """The middle one, the upper of two."""
     return sorted(values)[len(values) // 2]
+
+
+def table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """Columns as wide as they need to be; the first to the left, the others to the right."""
+    wide = [max(len(row[i]) for row in [titles, *rows]) for i in range(len(titles))]
+    return [
+        "  " + "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, wide, strict=True)))
+        for row in [titles, *rows]
+    ]

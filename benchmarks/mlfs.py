@@ -92,7 +92,7 @@ def measured(case: Case, policy: str, rounds: int) -> Decided:
         took.append(process_time() - began)
         return plan
 
-    nodes, dice, coming = case.nodes, Random("benchmarks"), _coming(case.jobs)
+    nodes, rng, coming = case.nodes, Random("benchmarks"), _coming(case.jobs)
     journal = MemoryJournal(Header(policy, nodes=nodes))
     controller = Controller(empty_snapshot(nodes), decide, bound.order, journal, **bound.needs)
 
@@ -110,7 +110,7 @@ def measured(case: Case, policy: str, rounds: int) -> Decided:
             took.clear()
             cycles_s = 0.0
         began = process_time()
-        cycle(now_s, JobEnded(now_s, dice.choice(running)), _submitted(next(coming), now_s))
+        cycle(now_s, JobEnded(now_s, rng.choice(running)), _submitted(next(coming), now_s))
         cycles_s += process_time() - began
     views = controller.snapshot.jobs.values()
     took_ms = sorted(s * 1e3 for s in took)

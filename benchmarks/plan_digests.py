@@ -124,16 +124,16 @@ def _digest(policy: str, case: str, reasons: bool) -> str:
 
 
 def _quotas() -> str:
-    dice = Random(1)
+    rng = Random(1)
     jobs = []
     for n in range(60):
-        gpus = dice.choice((1, 2, 4))
+        gpus = rng.choice((1, 2, 4))
         jobs.append(
             JOB.format(
-                n=n, owner=dice.choice("abc"), submit_s=round(n * 110 + dice.random() * 60, 1), gpus=gpus,
-                sizes=sorted({1, 2, gpus}), run_s=round(300 + dice.random() * 3000, 1), goal=dice.choice((70, 90, 95)),
-                within=dice.choice((1, 4)), deadline_s=round(3600 + dice.random() * 9000, 1),
-                priority=dice.choice((0, 0, 1)), urgency=dice.choice((0, 5, 9)), warm=dice.choice(("true", "false")),
+                n=n, owner=rng.choice("abc"), submit_s=round(n * 110 + rng.random() * 60, 1), gpus=gpus,
+                sizes=sorted({1, 2, gpus}), run_s=round(300 + rng.random() * 3000, 1), goal=rng.choice((70, 90, 95)),
+                within=rng.choice((1, 4)), deadline_s=round(3600 + rng.random() * 9000, 1),
+                priority=rng.choice((0, 0, 1)), urgency=rng.choice((0, 5, 9)), warm=rng.choice(("true", "false")),
                 model=n % 5,
             )
         )  # fmt: skip

@@ -30,7 +30,7 @@ from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import Costs
 from hocket.policies import find
 from hocket.testing.harness import done
-from hocket.workloads.scaling import USUAL_LAW
+from hocket.workloads.speed import USUAL_LAW
 
 GOAL_MS = 10.0
 SIZES = (1, 2, 4, 8)
@@ -73,7 +73,7 @@ class _Watch:
 
 def measured(jobs: int, turns: int, one_node: bool, command: str) -> Measured:
     """Fill a cluster with so many jobs, and let turns go by."""
-    dice = Random("benchmarks")
+    rng = Random("benchmarks")
     nodes = [Node(f"n{i}", 8, "v100" if i % 2 else "p100") for i in range(jobs * 3 // 8)]
     bound = find("reshape").bound()
     watch = _Watch(bound.decide)
@@ -83,8 +83,8 @@ def measured(jobs: int, turns: int, one_node: bool, command: str) -> Measured:
     def newcomer(at_s: float) -> JobSubmitted:
         nonlocal made
         made += 1
-        job = Job(f"j{made}", sizes=SIZES, max_nodes=1 if one_node else 0, warm=dice.random() < 0.5)
-        run_s = dice.lognormvariate(log(40_000.0), 1.0)
+        job = Job(f"j{made}", sizes=SIZES, max_nodes=1 if one_node else 0, warm=rng.random() < 0.5)
+        run_s = rng.lognormvariate(log(40_000.0), 1.0)
         beliefs = Beliefs(Estimate(run_s), 1, USUAL_LAW.curve(SIZES, 1), KINDS, 0.9)
         return JobSubmitted(at_s, job, beliefs, Costs(60.0, 20.0, 5.0, 2.0))
 
@@ -105,7 +105,7 @@ def measured(jobs: int, turns: int, one_node: bool, command: str) -> Measured:
         events: list[Event] = []
         if turn % 3:
             running = [v.job.id for v in controller.snapshot.jobs.values() if v.size]
-            events.append(JobEnded(now_s, dice.choice(running)))
+            events.append(JobEnded(now_s, rng.choice(running)))
         if turn % 3 != 1:
             events.append(newcomer(now_s))
         cycle(now_s, *events)

@@ -1,13 +1,14 @@
-"""Jobs per CPU-second of a whole `hocket simulate --json` process, reading the trace and the summary included."""
+"""Start-up time, and jobs per CPU-second of a whole `hocket simulate --json` process, trace and summary included."""
 
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 from msgspec import Struct
 
-from benchmarks.machine import Compiled
-from benchmarks.traces import GENERATED, Trace
+from benchmarks.machine import ROOT, Compiled, median
 
 # Jobs per CPU-second of other simulators, each on traces of its own: from the project's design notes, section 8.
 # They are not run again here, so a ratio says how many times, not how much to the last digit.
@@ -93,3 +94,58 @@ def _growth(what: str, few: int, few_s: float, many: int, many_s: float, one_s: 
     gross = (few_s / few * 1e6, many_s / many * 1e6)
     net = (max(few_s - one_s, 0.0) / few * 1e6, max(many_s - one_s, 0.0) / many * 1e6)
     return Growth(what, (few, many), gross, net, net[1] / net[0] if net[0] else 0.0)
+
+
+PHILLY = Path("philly") / "philly_jobs.csv.gz"
+# Arrivals 5 s apart load 160x8 to about 91 % and 309x8 to about 47 %, as the real table does.
+GENERATED = "poisson?jobs={jobs}&gap=5.05&owners=15"
+
+
+class Trace(Struct, frozen=True):
+    """A trace that can be taken whole or in part."""
+
+    spec: str  # with {jobs} for a number of jobs, or the whole
+    part: str
+    jobs: int
+    shown: str  # as a reader can type it
+    is_real: bool = True
+
+    def first(self, jobs: int) -> str:
+        """The spec of its first jobs."""
+        return self.part.format(jobs=jobs)
+
+
+def trace(quick: bool) -> Trace:
+    """The trace to measure on."""
+    path = Path(os.environ.get("HOCKET_DATA") or ROOT.parent / "shared" / "data") / PHILLY
+    if path.is_file():
+        spec, shown = f"philly:{path}", f"philly:$HOCKET_DATA/{PHILLY.as_posix()}"
+        part = "?first={jobs}"
+        if quick:
+            return Trace(f"{spec}?first=2000", spec + part, 2000, f"{shown}?first=2000")
+        return Trace(spec, spec + part, 111_549, shown)
+    jobs = 2000 if quick else 100_000
+    spec = GENERATED.format(jobs=jobs)
+    return Trace(spec, GENERATED, jobs, spec, is_real=False)
+
+
+class StartUp(Struct, frozen=True):
+    """Medians of several runs, with bytecode compiled beforehand as after an installation."""
+
+    python_s: float  # an interpreter that does nothing
+    help_s: float
+    one_job_s: float  # a simulation of one job: what every simulation pays once
+    help_ratio: float  # to the bare interpreter
+    goal_help_s: float = 0.4
+
+
+def start_up(quick: bool, python: Compiled) -> StartUp:
+    """CPU-seconds of whole processes."""
+    times = 1 if quick else 7
+
+    def cost(*arguments: str) -> float:
+        return median([python.cost(*arguments).cpu_s for _ in range(times)])
+
+    bare_s, help_s = cost("-c", "pass"), cost("-m", "hocket", "--help")
+    one_s = cost("-m", "hocket", "simulate", "burst?jobs=1", "--cluster", "1x8", "--policy", "fifo", "--json")
+    return StartUp(bare_s, help_s, one_s, help_s / bare_s if bare_s else 0.0)

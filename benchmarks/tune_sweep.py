@@ -25,10 +25,10 @@ class Sweep(Struct, frozen=True):
 
 
 def _pictures() -> tuple[TensorDataset, torch.Tensor, torch.Tensor]:
-    dice = torch.Generator().manual_seed(0)
-    labels = torch.randint(10, (1800,), generator=dice)
-    patterns = torch.rand(10, 64, generator=dice)
-    x = (patterns[labels] + 0.9 * torch.randn(1800, 64, generator=dice)).clamp(0, 1)
+    rng = torch.Generator().manual_seed(0)
+    labels = torch.randint(10, (1800,), generator=rng)
+    patterns = torch.rand(10, 64, generator=rng)
+    x = (patterns[labels] + 0.9 * torch.randn(1800, 64, generator=rng)).clamp(0, 1)
     return TensorDataset(x[:1300], labels[:1300]), x[1300:], labels[1300:]
 
 

@@ -19,7 +19,7 @@ from hocket.workloads import (
     parse_speeds,
     parse_switching,
 )
-from hocket.workloads.table import _by_csv, _regular
+from hocket.workloads.csv_table import _by_csv, _regular
 
 VALID = {
     "philly": (b"job_idx,submit_s,num_gpus,wall_run_s,vc\n0,0,1,3613033,\n1,266,8,0,6214e9\n2,266.5,2,10,11cb48\n"),

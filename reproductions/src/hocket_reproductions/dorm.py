@@ -27,7 +27,7 @@ from hocket.reports.mean_interval import mean_interval
 from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
 from hocket.workloads.dorm import COSTS, GAP_S, MEDIAN_S, SIGMA, SWARM, TYPES, dorm_workload
 from hocket.workloads.gavel import read_gavel
-from hocket.workloads.scaling import USUAL_LAW
+from hocket.workloads.speed import USUAL_LAW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

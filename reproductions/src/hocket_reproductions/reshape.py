@@ -148,10 +148,10 @@ def _with_profile(submission: Submission, seed: int) -> Submission:
     truth, goal = submission.truth, submission.job.criterion
     assert truth.quality is not None
     assert isinstance(goal, Goal)
-    dice = Random(f"{seed}/profile/{submission.job.id}")
+    rng = Random(f"{seed}/profile/{submission.job.id}")
     known = Beliefs(None, truth.reference_size, truth.speed, truth.kinds, truth.spread)
     for epoch in range(1, PROFILED + 1):
-        seen = truth.quality.at(epoch).mean * (1 + dice.gauss(0.0, PROFILE_ERROR))
+        seen = truth.quality.at(epoch).mean * (1 + rng.gauss(0.0, PROFILE_ERROR))
         known = refitted(known, goal, epoch, seen, truth.run_s * epoch / truth.epochs)
     return replace(submission, beliefs=known)
 

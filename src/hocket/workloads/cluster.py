@@ -17,9 +17,8 @@ from msgspec.structs import replace
 
 from hocket.model.resources import MAX_GPUS, Node
 from hocket.workloads.errors import WorkloadError, shown
-from hocket.workloads.fields import Fields
-from hocket.workloads.rules import NAME, TEXT, Number, Whole
-from hocket.workloads.toml_document import Document, read_toml
+from hocket.workloads.fields import NAME, TEXT, Fields, Number, Whole
+from hocket.workloads.toml_document import TomlDocument, read_toml
 
 MAX_NODES = 100_000
 MAX_BITS = 1_000_000  # nodes times the GPUs of the largest: what is free is a number so long, copied with every change
@@ -57,7 +56,7 @@ def read_cluster(path: str) -> tuple[Node, ...]:
     return nodes
 
 
-def nodes_of(document: Document) -> tuple[Node, ...]:
+def nodes_of(document: TomlDocument) -> tuple[Node, ...]:
     """The nodes that a document names, by [[nodes]] or by `cluster`; none if it names none."""
     tables = document.tables("nodes", "node")
     text = document.root.raw("cluster")

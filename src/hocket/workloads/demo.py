@@ -15,8 +15,8 @@ from hocket.model.criterion import parse
 from hocket.model.job import Job, Owner
 from hocket.model.view import Costs
 from hocket.workloads.cluster import parse_cluster
-from hocket.workloads.quality import saturating
-from hocket.workloads.scaling import ScalingLaw
+from hocket.workloads.learning_curves import saturating
+from hocket.workloads.speed import ScalingLaw
 from hocket.workloads.truth import Submission, Truth, Workload
 
 CLUSTER = "4x4"
@@ -54,17 +54,17 @@ FAMILIES = (
 
 def demo(seed: int = 0) -> Workload:
     """61 jobs over six hours."""
-    dice = Random(f"{seed}/demo")
+    rng = Random(f"{seed}/demo")
     submissions = [
-        _submission(f"{family.model}-{n + 1}", family, dice) for family in FAMILIES for n in range(family.jobs)
+        _submission(f"{family.model}-{n + 1}", family, rng) for family in FAMILIES for n in range(family.jobs)
     ]
     return Workload("demo", tuple(sorted(submissions, key=lambda s: s.at_s)), parse_cluster(CLUSTER), OWNERS)
 
 
-def _submission(job_id: str, family: Family, dice: Random) -> Submission:
-    at_s = round(dice.random() * OVER_S, 1)
-    run_s = round(dice.lognormvariate(log(family.median_s), 0.4), 1)
-    final = family.final + dice.uniform(-0.01, 0.01)
+def _submission(job_id: str, family: Family, rng: Random) -> Submission:
+    at_s = round(rng.random() * OVER_S, 1)
+    run_s = round(rng.lognormvariate(log(family.median_s), 0.4), 1)
+    final = family.final + rng.uniform(-0.01, 0.01)
     job = Job(
         job_id,
         family.owner,

@@ -27,7 +27,7 @@ from hocket.model.job import Job
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Costs
 from hocket.workloads.gavel import GavelSpeeds
-from hocket.workloads.scaling import USUAL_LAW
+from hocket.workloads.speed import USUAL_LAW
 from hocket.workloads.truth import Submission, Truth, Workload
 
 SERVERS = 20
@@ -84,19 +84,19 @@ def dorm_cluster(servers: int = SERVERS) -> tuple[Node, ...]:
 
 def dorm_workload(seed: int = 0, profiles: GavelSpeeds | None = None) -> Workload:
     """50 applications, mean gap 20 minutes."""
-    dice = Random(f"{seed}/dorm")
+    rng = Random(f"{seed}/dorm")
     order = [(kind, n) for kind in TYPES for n in range(kind.number)]
-    dice.shuffle(order)
+    rng.shuffle(order)
     at_s, submissions = 0.0, []
     for kind, n in order:
-        submissions.append(_submission(kind, n, at_s, dice, profiles))
-        at_s = round(at_s + dice.expovariate(1 / GAP_S), 1)
+        submissions.append(_submission(kind, n, at_s, rng, profiles))
+        at_s = round(at_s + rng.expovariate(1 / GAP_S), 1)
     return Workload("dorm", tuple(submissions), dorm_cluster())
 
 
-def _submission(kind: ApplicationType, n: int, at_s: float, dice: Random, profiles: GavelSpeeds | None) -> Submission:
+def _submission(kind: ApplicationType, n: int, at_s: float, rng: Random, profiles: GavelSpeeds | None) -> Submission:
     job = Job(f"{kind.name}-{n + 1}", kind.name, demand=kind.demand, sizes=kind.sizes, weight=float(kind.weight))
-    run_s = round(dice.lognormvariate(log(MEDIAN_S), SIGMA), 1)
+    run_s = round(rng.lognormvariate(log(MEDIAN_S), SIGMA), 1)
     speed = USUAL_LAW.curve(kind.sizes, kind.swarm) if profiles is None else _measured(kind, job, profiles)
     return Submission(at_s, replace(job, model=kind.name), Truth(run_s, kind.swarm, speed, costs=COSTS))
 

@@ -21,15 +21,15 @@ from msgspec.structs import replace
 from hocket.model.curve import Curve, Point
 from hocket.model.job import Job
 from hocket.workloads.errors import WorkloadError, did_you_mean, plain, shown
+from hocket.workloads.fields import BrokenRuleError, Number
 from hocket.workloads.files import read_bytes
-from hocket.workloads.rules import BrokenRuleError, Number
 from hocket.workloads.truth import Submission, Truth, Workload
 
 _KEY = re.compile(r"\('(.{1,200})', ([0-9]{1,4})\)")
 _APART = "_unconsolidated"
 
 
-class Profile(Struct, frozen=True):
+class GavelProfile(Struct, frozen=True):
     """One job type: kind → GPUs → steps/s, on one node (`together`) and over several (`apart`)."""
 
     name: str
@@ -81,18 +81,18 @@ class GavelSpeeds(Struct, frozen=True):
     """Profiles by name, and the GPU kind on which traces' run times are taken to be measured."""
 
     path: str
-    profiles: dict[str, Profile]  # those measured on the reference kind, at least one
-    parallel: tuple[Profile, ...]  # those measured on several GPUs too; all, when none was
+    profiles: dict[str, GavelProfile]  # those measured on the reference kind, at least one
+    parallel: tuple[GavelProfile, ...]  # those measured on several GPUs too; all, when none was
     reference_kind: str = "v100"
 
-    def profile(self, name: str) -> Profile:
+    def profile(self, name: str) -> GavelProfile:
         """The job type of that name."""
         if name not in self.profiles:
             hint = did_you_mean(name, self.profiles)
             raise WorkloadError(f"{plain(self.path)}: there must be a job type {shown(name)}{hint}")
         return self.profiles[name]
 
-    def pairing(self, job: Job, seed: int) -> Profile | None:
+    def pairing(self, job: Job, seed: int) -> GavelProfile | None:
         """The type a job gets: that of its model's name, else one by seed and id; none without GPUs."""
         if not job.demand.gpus:
             return None
@@ -149,7 +149,7 @@ def read_gavel(path: str, reference_kind: str = "v100") -> GavelSpeeds:
                 side = apart if kind.endswith(_APART) else together
                 side.setdefault(name, {}).setdefault(kind.removesuffix(_APART), {})[gpus] = steps_per_s
     profiles = {
-        name: Profile(name, by_kind, apart.get(name, {}))
+        name: GavelProfile(name, by_kind, apart.get(name, {}))
         for name, by_kind in together.items()
         if reference_kind in by_kind
     }

@@ -18,11 +18,10 @@ from msgspec import Struct
 from hocket.model.criterion import Goal
 from hocket.model.job import Job
 from hocket.workloads.errors import shown
-from hocket.workloads.fields import Fields
-from hocket.workloads.quality import saturating
-from hocket.workloads.rules import TEXT, BrokenRuleError, Number, Seconds, Whole
-from hocket.workloads.scaling import USUAL_LAW
+from hocket.workloads.fields import TEXT, BrokenRuleError, Fields, Number, Seconds, Whole
+from hocket.workloads.learning_curves import saturating
 from hocket.workloads.selection import elastic_sizes
+from hocket.workloads.speed import USUAL_LAW
 from hocket.workloads.submission import only
 from hocket.workloads.truth import Submission, Truth, Workload
 
@@ -32,7 +31,7 @@ SHARE = Number(high=1.0)
 MAX_JOBS = 2_000_000
 
 
-class Recipe(Struct, frozen=True):
+class GeneratorOptions(Struct, frozen=True):
     """What generated jobs are like."""
 
     jobs: int = 200
@@ -46,42 +45,42 @@ class Recipe(Struct, frozen=True):
     goals: float = 0.0  # share of jobs that end at an accuracy; about one in six of these never gets there
 
 
-def poisson(recipe: Recipe, gap_s: float, seed: int = 0) -> Workload:
+def poisson(wanted: GeneratorOptions, gap_s: float, seed: int = 0) -> Workload:
     """Independent arrivals, `gap_s` apart on average."""
-    dice = Random(f"{seed}/arrivals")
-    gaps = (dice.expovariate(1.0) * gap_s for _ in range(recipe.jobs))
-    return _workload("poisson", recipe, list(accumulate(gaps)), seed)
+    rng = Random(f"{seed}/arrivals")
+    gaps = (rng.expovariate(1.0) * gap_s for _ in range(wanted.jobs))
+    return _workload("poisson", wanted, list(accumulate(gaps)), seed)
 
 
-def window(recipe: Recipe, over_s: float, seed: int = 0) -> Workload:
+def window(wanted: GeneratorOptions, over_s: float, seed: int = 0) -> Workload:
     """Exponential gaps, stretched so that the first job comes at 0 and the last at `over_s`."""
-    dice = Random(f"{seed}/arrivals")
-    times = list(accumulate([0.0, *(dice.expovariate(1.0) for _ in range(recipe.jobs - 1))]))
+    rng = Random(f"{seed}/arrivals")
+    times = list(accumulate([0.0, *(rng.expovariate(1.0) for _ in range(wanted.jobs - 1))]))
     scale = over_s / times[-1] if times[-1] else 0.0
-    return _workload("window", recipe, [t * scale for t in times], seed)
+    return _workload("window", wanted, [t * scale for t in times], seed)
 
 
-def burst(recipe: Recipe, seed: int = 0) -> Workload:
+def burst(wanted: GeneratorOptions, seed: int = 0) -> Workload:
     """All at once."""
-    return _workload("burst", recipe, [0.0] * recipe.jobs, seed)
+    return _workload("burst", wanted, [0.0] * wanted.jobs, seed)
 
 
-def read_recipe(options: Fields) -> Recipe:
-    """The recipe that these options state. Does not call `finish`: arrivals have options of their own."""
-    recipe = Recipe(
-        jobs=options.read("jobs", Whole(low=1, high=MAX_JOBS), Recipe().jobs),
+def read_generator_options(options: Fields) -> GeneratorOptions:
+    """The wanted that these options state. Does not call `finish`: arrivals have options of their own."""
+    wanted = GeneratorOptions(
+        jobs=options.read("jobs", Whole(low=1, high=MAX_JOBS), GeneratorOptions().jobs),
         gpus=_mixture(options),
-        median_s=options.read("run", Seconds(above=True), Recipe().median_s),
-        sigma=options.read("sigma", Number(high=5.0), Recipe().sigma),
+        median_s=options.read("run", Seconds(above=True), GeneratorOptions().median_s),
+        sigma=options.read("sigma", Number(high=5.0), GeneratorOptions().sigma),
         owners=options.read("owners", Whole(high=1000), 0),
         elastic=options.flag("elastic"),
         deadlines=options.read("deadlines", SHARE, 0.0),
         epochs=options.read("epochs", Whole(high=1000), 0),
         goals=options.read("goals", SHARE, 0.0),
     )
-    if recipe.goals and not recipe.epochs:
-        options.fail("goals", f"must come with epochs from 1 up, not {recipe.goals:g}")
-    return recipe
+    if wanted.goals and not wanted.epochs:
+        options.fail("goals", f"must come with epochs from 1 up, not {wanted.goals:g}")
+    return wanted
 
 
 def _mixture(options: Fields) -> tuple[tuple[int, float], ...]:
@@ -99,37 +98,37 @@ def _mixture(options: Fields) -> tuple[tuple[int, float], ...]:
     return tuple(mixture) or PHILLY_GPUS
 
 
-def _workload(name: str, recipe: Recipe, times: Sequence[float], seed: int) -> Workload:
-    dice = Random(f"{seed}/jobs")
-    digits = len(str(recipe.jobs - 1))
-    jobs = (_job(f"j{n:0{digits}d}", recipe, dice) for n in range(recipe.jobs))
+def _workload(name: str, wanted: GeneratorOptions, times: Sequence[float], seed: int) -> Workload:
+    rng = Random(f"{seed}/jobs")
+    digits = len(str(wanted.jobs - 1))
+    jobs = (_job(f"j{n:0{digits}d}", wanted, rng) for n in range(wanted.jobs))
     submissions = (Submission(round(at_s, 3), *job) for at_s, job in zip(times, jobs, strict=True))
     return Workload(name, tuple(submissions))
 
 
-def _job(job_id: str, recipe: Recipe, dice: Random) -> tuple[Job, Truth]:
-    """One draw. Every job rolls all its dice, so that an option changes nothing but what it is about."""
-    gpus = dice.choices([g for g, _w in recipe.gpus], [w for _g, w in recipe.gpus])[0]
-    run_s = round(min(max(dice.lognormvariate(log(recipe.median_s), recipe.sigma), 1.0), LONGEST_S), 3)
-    owner, late, goal, final, ease = (dice.random() for _ in range(5))
+def _job(job_id: str, wanted: GeneratorOptions, rng: Random) -> tuple[Job, Truth]:
+    """One draw. Every job draws all its random numbers, so that an option changes only what it is about."""
+    gpus = rng.choices([g for g, _w in wanted.gpus], [w for _g, w in wanted.gpus])[0]
+    run_s = round(min(max(rng.lognormvariate(log(wanted.median_s), wanted.sigma), 1.0), LONGEST_S), 3)
+    owner, late, goal, final, ease = (rng.random() for _ in range(5))
     final = 0.70 + 0.25 * final
-    sizes = elastic_sizes(gpus) if recipe.elastic else only(gpus)
+    sizes = elastic_sizes(gpus) if wanted.elastic else only(gpus)
     job = Job(
         job_id,
-        f"team{1 + int(owner * recipe.owners)}" if recipe.owners else "",
+        f"team{1 + int(owner * wanted.owners)}" if wanted.owners else "",
         sizes=sizes,
-        deadline_s=round(run_s * (1.5 + 2.5 * ease), 3) if late < recipe.deadlines else None,
+        deadline_s=round(run_s * (1.5 + 2.5 * ease), 3) if late < wanted.deadlines else None,
         # From 80 % of the final accuracy up to 2 % beyond it; the curve ends 1.5 % short of it.
         criterion=Goal("acc", ">=", round(final * (0.8 + 0.22 * ease), 2), percent=True)
-        if goal < recipe.goals
+        if goal < wanted.goals
         else None,
     )
     truth = Truth(
         run_s,
         gpus,
-        USUAL_LAW.curve(sizes, gpus) if recipe.elastic else None,
-        epochs=recipe.epochs,
-        metric="acc" if recipe.epochs else "",
-        quality=saturating(recipe.epochs, 0.1, final, recipe.epochs / 6) if recipe.epochs else None,
+        USUAL_LAW.curve(sizes, gpus) if wanted.elastic else None,
+        epochs=wanted.epochs,
+        metric="acc" if wanted.epochs else "",
+        quality=saturating(wanted.epochs, 0.1, final, wanted.epochs / 6) if wanted.epochs else None,
     )
     return job, truth

@@ -17,7 +17,7 @@ from hocket.model.view import Costs
 from hocket.workloads.truth import Submission, Truth, Workload
 
 MACHINES, CORES, MEM_MIB, NET_MBPS = 100, 8, 32_000.0, 1_100.0  # m4.2xlarge, section V-B
-# One pass over 1 GB on one core, in seconds: `python -m benchmarks.passes`, two cores (aarch64), 2026-11-15.
+# One pass over 1 GB on one core, in seconds: `python -m benchmarks.training_pass`, two cores (aarch64), 2026-11-15.
 CORE_S_PER_GB = {"nmf": 96.1, "lda": 2_943.4, "mlr": 799.3, "lasso": 1.1}
 TABLE_I = (  # algorithm, data set, input and model in GB
     ("nmf", "netflix64x", 45.6, 1.0),
@@ -93,15 +93,15 @@ def harmony_workload(
     spills: bool = True,
 ) -> Workload:  # fmt: skip
     """The jobs in an order by lot, all at once, with exponential gaps, or at given times."""
-    dice = Random(f"{seed}/harmony")
+    rng = Random(f"{seed}/harmony")
     jobs = subset(which)
-    dice.shuffle(jobs)
+    rng.shuffle(jobs)
     at_s, submissions = 0.0, []
     for n, setting in enumerate(jobs):
         if n < len(arrivals_s):
             at_s = arrivals_s[n]
         submissions.append(Submission(at_s, _job(setting, rests_s), truth_of(setting, spills)))
-        at_s += dice.expovariate(1 / gap_s) if gap_s else 0.0
+        at_s += rng.expovariate(1 / gap_s) if gap_s else 0.0
     return Workload("harmony", tuple(sorted(submissions, key=lambda s: s.at_s)), nodes=cluster())
 
 

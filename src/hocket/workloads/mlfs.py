@@ -32,10 +32,9 @@ from hocket.model.job import Job, Stop, TaskGraph
 from hocket.model.resources import Demand, Node
 from hocket.model.view import Costs
 from hocket.workloads.errors import WorkloadError
-from hocket.workloads.fields import Fields
-from hocket.workloads.learning import VARIANTS, Learner, Learning, learning, read_learning
+from hocket.workloads.fields import TEXT, Fields, Number, Whole
+from hocket.workloads.learning_curves import VARIANTS, Learner, Learning, learning, read_learning
 from hocket.workloads.philly import read_philly
-from hocket.workloads.rules import TEXT, Number, Whole
 from hocket.workloads.selection import Selection
 from hocket.workloads.task_graphs import ADDING_UP, Partitioning, task_graph
 from hocket.workloads.truth import Submission, Truth, Workload
@@ -76,7 +75,7 @@ MODELS = (
 )  # fmt: skip
 
 
-class Recipe(Struct, frozen=True):
+class MlfsOptions(Struct, frozen=True):
     """What the options of both forms of the workload say."""
 
     accuracy: float = 0.95  # of the final one, what users ask for
@@ -85,9 +84,9 @@ class Recipe(Struct, frozen=True):
     whole: bool = False  # every job is one piece, with GPUs to itself
 
 
-def read_recipe(options: Fields) -> Recipe:
-    """The recipe that these options state. Does not call `finish`."""
-    return Recipe(
+def read_mlfs_options(options: Fields) -> MlfsOptions:
+    """The wanted that these options state. Does not call `finish`."""
+    return MlfsOptions(
         options.read("accuracy", Number(above=True, high=1.0), 0.95),
         options.read("replicas", Whole(low=1, high=64), 1),
         options.read("curves", TEXT, ""),
@@ -96,36 +95,38 @@ def read_recipe(options: Fields) -> Recipe:
 
 
 def mlfs_workload(
-    jobs: int, over_s: float, median_s: float, sigma: float, recipe: Recipe = Recipe(), seed: int = 0
+    jobs: int, over_s: float, median_s: float, sigma: float, wanted: MlfsOptions = MlfsOptions(), seed: int = 0
 ) -> Workload:
     """So many jobs within a window, on 20 servers of 4 GPUs."""
-    dice = Random(f"{seed}/mlfs/arrivals")
-    times = list(accumulate(dice.expovariate(1.0) for _ in range(jobs)))
+    rng = Random(f"{seed}/mlfs/arrivals")
+    times = list(accumulate(rng.expovariate(1.0) for _ in range(jobs)))
     digits = len(str(jobs - 1))
     drawn = Random(f"{seed}/mlfs/jobs")
     rows = []
     for n, time in enumerate(times):
         run_s = round(min(max(drawn.lognormvariate(log(median_s), sigma), 60.0), LONGEST_S), 3)
         rows.append((f"j{n:0{digits}d}", "", round(time / times[-1] * over_s, 3), drawn.choice(GPUS), run_s))
-    return Workload("mlfs", tuple(_submissions(rows, recipe, seed)), servers((20, 4)))
+    return Workload("mlfs", tuple(_submissions(rows, wanted, seed)), servers((20, 4)))
 
 
-def mlfs_philly(path: str, selection: Selection, times: float, recipe: Recipe = Recipe(), seed: int = 0) -> Workload:
+def mlfs_philly(
+    path: str, selection: Selection, times: float, wanted: MlfsOptions = MlfsOptions(), seed: int = 0
+) -> Workload:
     """The jobs of the Philly table, as many times each, on 550 servers with 2,474 GPUs."""
     rows: list[tuple[str, str, float, int, float]] = []
-    dice = Random(f"{seed}/mlfs/repeated")
+    rng = Random(f"{seed}/mlfs/repeated")
     for s in read_philly(path, selection).submissions:
         row = (s.job.owner, s.at_s, s.truth.reference_size, s.truth.run_s)
-        if times < 1 and dice.random() >= times:
+        if times < 1 and rng.random() >= times:
             continue
         rows.append((s.job.id, *row))
         for n in range(1, int(times)):
-            at_s = round(s.at_s + dice.uniform(0.0, JITTER_S), 3)
+            at_s = round(s.at_s + rng.uniform(0.0, JITTER_S), 3)
             rows.append((f"{s.job.id}x{n + 1}", s.job.owner, at_s, s.truth.reference_size, s.truth.run_s))
     if not rows:
         raise WorkloadError(f"{path}: k must leave a job, and {times:g} leaves none")
     rows.sort(key=lambda r: r[2])
-    return Workload("mlfs-philly", tuple(_submissions(rows, recipe, seed)), servers((229, 8), (321, 2)))
+    return Workload("mlfs-philly", tuple(_submissions(rows, wanted, seed)), servers((229, 8), (321, 2)))
 
 
 def servers(*groups: tuple[int, int]) -> tuple[Node, ...]:
@@ -138,23 +139,25 @@ def servers(*groups: tuple[int, int]) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def _submissions(rows: Sequence[tuple[str, str, float, int, float]], recipe: Recipe, seed: int) -> Iterator[Submission]:
-    measured = read_learning(recipe.curves, EPOCHS) if recipe.curves else {}
+def _submissions(
+    rows: Sequence[tuple[str, str, float, int, float]], wanted: MlfsOptions, seed: int
+) -> Iterator[Submission]:
+    measured = read_learning(wanted.curves, EPOCHS) if wanted.curves else {}
     for model in MODELS:
         if measured and model.measured not in measured:
-            raise WorkloadError(f"{recipe.curves}: must have curves of '{model.measured}', and has none")
-    dice = Random(f"{seed}/mlfs/models")
+            raise WorkloadError(f"{wanted.curves}: must have curves of '{model.measured}', and has none")
+    rng = Random(f"{seed}/mlfs/models")
     for job_id, owner, at_s, gpus, run_s in rows:
-        model = dice.choice(MODELS)
-        sync = dice.choice(("ps", "all-reduce"))
-        variant = dice.randrange(VARIANTS)
+        model = rng.choice(MODELS)
+        sync = rng.choice(("ps", "all-reduce"))
+        variant = rng.randrange(VARIANTS)
         if measured:
             curves = measured[model.measured]
             learned = curves[variant % len(curves)]
         else:
             learned = learning(model.learner, EPOCHS, seed, variant)
-        graph = _graph(model, gpus, sync, recipe.replicas, dice.uniform(*MIB), dice.uniform(*MIB))
-        yield _submission(job_id, owner, at_s, run_s, model, graph, learned, recipe, dice)
+        graph = _graph(model, gpus, sync, wanted.replicas, rng.uniform(*MIB), rng.uniform(*MIB))
+        yield _submission(job_id, owner, at_s, run_s, model, graph, learned, wanted, rng)
 
 
 def _submission(
@@ -165,17 +168,17 @@ def _submission(
     model: Model,
     graph: TaskGraph,
     learned: Learning,
-    recipe: Recipe,
-    dice: Random,
+    wanted: MlfsOptions,
+    rng: Random,
 ) -> Submission:
     job = Job(
         job_id,
         owner,
-        urgency=dice.randint(1, 10),
-        deadline_s=round(max(1.1 * run_s, dice.uniform(*DEADLINE_H) * 3600.0), 3),
+        urgency=rng.randint(1, 10),
+        deadline_s=round(max(1.1 * run_s, rng.uniform(*DEADLINE_H) * 3600.0), 3),
         tasks=graph,
         model=model.name,
-        target=Goal("acc", ">=", min(round(recipe.accuracy * learned.final, 4), learned.final), Epochs(EPOCHS)),
+        target=Goal("acc", ">=", min(round(wanted.accuracy * learned.final, 4), learned.final), Epochs(EPOCHS)),
         stop=Stop.OPTSTOP,
         may_lower=Stop.REQUIRED,
     )
@@ -187,11 +190,11 @@ def _submission(
         metric="acc",
         quality=learned.accuracy,
         loss=learned.loss,
-        gpu_use=round(dice.uniform(*USE), 2),
+        gpu_use=round(rng.uniform(*USE), 2),
         costs=COSTS,
     )
     found = Submission(at_s, job, truth)
-    return as_whole(found) if recipe.whole else found
+    return as_whole(found) if wanted.whole else found
 
 
 def as_whole(submission: Submission) -> Submission:

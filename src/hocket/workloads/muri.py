@@ -7,10 +7,10 @@ stage are not used yet: which stage is which is not said in the file.
 from __future__ import annotations
 
 from hocket.model.job import Job
-from hocket.workloads.rules import MAX_S, TEXT, Number, Whole
+from hocket.workloads.csv_table import read_table
+from hocket.workloads.fields import MAX_S, TEXT, Number, Whole
 from hocket.workloads.selection import Selection
 from hocket.workloads.submission import only
-from hocket.workloads.table import read_table
 from hocket.workloads.truth import Submission, Truth, Workload
 
 _MILLISECONDS = Number(high=MAX_S * 1000)

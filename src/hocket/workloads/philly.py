@@ -8,10 +8,10 @@ and no speed: a job runs at `num_gpus` only, and its run time is the recorded on
 from __future__ import annotations
 
 from hocket.model.job import Job
-from hocket.workloads.rules import TEXT, Seconds, Whole
+from hocket.workloads.csv_table import read_table
+from hocket.workloads.fields import TEXT, Seconds, Whole
 from hocket.workloads.selection import Selection
 from hocket.workloads.submission import only
-from hocket.workloads.table import read_table
 from hocket.workloads.truth import NO_KINDS, Submission, Truth, Workload
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from hocket.workloads.csv_table import Table, read_table
 from hocket.workloads.errors import plain
 from hocket.workloads.fields import Fields
 from hocket.workloads.selection import Selection
 from hocket.workloads.submission import read_submission
-from hocket.workloads.table import Table, read_table
 from hocket.workloads.truth import Submission, Workload
 
 

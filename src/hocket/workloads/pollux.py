@@ -11,12 +11,11 @@ by `num_replicas`. So sizes and magnitudes are the paper's; single run times wer
 from __future__ import annotations
 
 from hocket.model.job import Job
+from hocket.workloads.csv_table import Table, read_table
 from hocket.workloads.errors import WorkloadError, did_you_mean, plain, shown
-from hocket.workloads.fields import Fields
-from hocket.workloads.rules import TEXT, Seconds, Whole
+from hocket.workloads.fields import TEXT, Fields, Seconds, Whole
 from hocket.workloads.selection import Selection
 from hocket.workloads.submission import only
-from hocket.workloads.table import Table, read_table
 from hocket.workloads.truth import Submission, Truth, Workload
 
 ASSUMED_GPU_HOURS = {

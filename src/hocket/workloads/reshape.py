@@ -27,7 +27,7 @@ from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.model.view import Costs
 from hocket.workloads.gavel import GavelSpeeds
-from hocket.workloads.quality import saturating
+from hocket.workloads.learning_curves import saturating
 from hocket.workloads.truth import Submission, Truth, Workload
 
 OVER_S = 11_000.0
@@ -90,7 +90,7 @@ JOB_SETS = (
 )
 
 
-class Recipe(Struct, frozen=True):
+class ReshapeWorkload(Struct, frozen=True):
     """One of the four workloads."""
 
     jobs: int
@@ -100,10 +100,10 @@ class Recipe(Struct, frozen=True):
 
 
 WORKLOADS = {
-    1: Recipe(40, JOB_SETS[0], "p100"),
-    2: Recipe(20, JOB_SETS[0], "p100"),
-    3: Recipe(40, JOB_SETS[1], "k80"),
-    4: Recipe(40, JOB_SETS[1], "k80", goals=True),
+    1: ReshapeWorkload(40, JOB_SETS[0], "p100"),
+    2: ReshapeWorkload(20, JOB_SETS[0], "p100"),
+    3: ReshapeWorkload(40, JOB_SETS[1], "k80"),
+    4: ReshapeWorkload(40, JOB_SETS[1], "k80", goals=True),
 }
 
 
@@ -115,38 +115,38 @@ def reshape_workload(
     With profiles, speeds by size and kind are those measured of the paired type. Raises WorkloadError for one that
     the file has not.
     """
-    recipe = WORKLOADS[number]
-    dice = Random(f"{seed}/reshape/{'3' if number == 4 else number}")  # The fourth has the third's jobs.
-    gaps = [0.0, *(dice.expovariate(1.0) for _ in range(recipe.jobs - 1))]
+    chosen = WORKLOADS[number]
+    rng = Random(f"{seed}/reshape/{'3' if number == 4 else number}")  # The fourth has the third's jobs.
+    gaps = [0.0, *(rng.expovariate(1.0) for _ in range(chosen.jobs - 1))]
     scale = OVER_S / sum(gaps)
     submissions = []
     for n, at in enumerate(accumulate(gaps)):
-        kind = dice.choice(recipe.types)
-        submissions.append(Submission(round(at * scale, 3), *_job(f"j{n:02d}", kind, recipe, early)))
-    nodes = (Node("v100", 8, "v100"), Node(recipe.other_kind, 8, recipe.other_kind))
+        kind = rng.choice(chosen.types)
+        submissions.append(Submission(round(at * scale, 3), *_job(f"j{n:02d}", kind, chosen, early)))
+    nodes = (Node("v100", 8, "v100"), Node(chosen.other_kind, 8, chosen.other_kind))
     workload = Workload(f"reshape {number}", tuple(submissions), nodes)
-    return workload if profiles is None else _measured(workload, recipe, profiles)
+    return workload if profiles is None else _measured(workload, chosen, profiles)
 
 
-def _job(job_id: str, kind: JobType, recipe: Recipe, early: bool) -> tuple[Job, Truth]:
-    quality = saturating(REPORTS, 0.0, TOP5, REPORTS / 4) if recipe.goals else None
+def _job(job_id: str, kind: JobType, chosen: ReshapeWorkload, early: bool) -> tuple[Job, Truth]:
+    quality = saturating(REPORTS, 0.0, TOP5, REPORTS / 4) if chosen.goals else None
     goal = Goal("top5", ">=", quality.points[-1].mean) if quality is not None else None
     job = Job(job_id, sizes=SIZES, max_nodes=1, criterion=goal, warm=early, model=kind.name)
     truth = Truth(
         round(kind.run_s, 3),
         speed=SPEED,
         kinds=KINDS,
-        epochs=REPORTS if recipe.goals else 0,
-        metric="top5" if recipe.goals else "",
+        epochs=REPORTS if chosen.goals else 0,
+        metric="top5" if chosen.goals else "",
         quality=quality,
         costs=COSTS,
     )
     return job, truth
 
 
-def _measured(workload: Workload, recipe: Recipe, profiles: GavelSpeeds) -> Workload:
+def _measured(workload: Workload, chosen: ReshapeWorkload, profiles: GavelSpeeds) -> Workload:
     """The same jobs with speeds as measured of the types that theirs are paired with."""
-    paired = {t.name: profiles.profile(t.paired).name for t in recipe.types}
+    paired = {t.name: profiles.profile(t.paired).name for t in chosen.types}
     submissions = tuple(replace(s, job=replace(s.job, model=paired[s.job.model])) for s in workload.submissions)
     measured = profiles.apply(replace(workload, submissions=submissions)).submissions
     return replace(

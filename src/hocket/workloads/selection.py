@@ -18,9 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hocket.workloads.errors import WorkloadError, did_you_mean, plain, shown
-from hocket.workloads.fields import Fields
-from hocket.workloads.rules import TEXT, Number, Seconds, Whole
-from hocket.workloads.scaling import USUAL_LAW
+from hocket.workloads.fields import TEXT, Fields, Number, Seconds, Whole
+from hocket.workloads.speed import USUAL_LAW
 from hocket.workloads.truth import Submission, Workload
 
 

@@ -17,18 +17,15 @@ from hocket.workloads import generate
 from hocket.workloads.demo import demo
 from hocket.workloads.dorm import dorm_workload
 from hocket.workloads.errors import WorkloadError, did_you_mean, shown
-from hocket.workloads.fields import Fields
+from hocket.workloads.fields import Fields, Number, Seconds, Whole, split_options
 from hocket.workloads.harmony import SUBSETS, harmony_workload
-from hocket.workloads.mlfs import mlfs_philly, mlfs_workload
-from hocket.workloads.mlfs import read_recipe as read_mlfs
+from hocket.workloads.mlfs import mlfs_philly, mlfs_workload, read_mlfs_options
 from hocket.workloads.muri import read_muri
-from hocket.workloads.options import split_options
 from hocket.workloads.philly import read_philly
 from hocket.workloads.plain_csv import read_csv
 from hocket.workloads.pollux import pollux_option, read_pollux
 from hocket.workloads.reshape import WORKLOADS as RESHAPE
 from hocket.workloads.reshape import reshape_workload
-from hocket.workloads.rules import Number, Seconds, Whole
 from hocket.workloads.selection import read_selection
 from hocket.workloads.toml_file import read_workload_toml
 from hocket.workloads.truth import Workload
@@ -116,21 +113,21 @@ def _toml(path: str, options: Fields, _seed: int) -> Workload:
 
 
 def _poisson(_path: str, options: Fields, seed: int) -> Workload:
-    recipe, gap_s = generate.read_recipe(options), options.read("gap", Seconds(above=True), 60.0)
+    wanted, gap_s = generate.read_generator_options(options), options.read("gap", Seconds(above=True), 60.0)
     options.finish()
-    return generate.poisson(recipe, gap_s, seed)
+    return generate.poisson(wanted, gap_s, seed)
 
 
 def _window(_path: str, options: Fields, seed: int) -> Workload:
-    recipe, over_s = generate.read_recipe(options), options.read("over", Seconds(above=True), 3600.0)
+    wanted, over_s = generate.read_generator_options(options), options.read("over", Seconds(above=True), 3600.0)
     options.finish()
-    return generate.window(recipe, over_s, seed)
+    return generate.window(wanted, over_s, seed)
 
 
 def _burst(_path: str, options: Fields, seed: int) -> Workload:
-    recipe = generate.read_recipe(options)
+    wanted = generate.read_generator_options(options)
     options.finish()
-    return generate.burst(recipe, seed)
+    return generate.burst(wanted, seed)
 
 
 def _demo(_path: str, options: Fields, seed: int) -> Workload:
@@ -161,18 +158,18 @@ def _mlfs(_path: str, options: Fields, seed: int) -> Workload:
         options.read("over", Seconds(above=True), 6048e2),
     )
     run_s, sigma = options.read("run", Seconds(above=True), 3600.0), options.read("sigma", Number(high=5.0), 1.0)
-    recipe = read_mlfs(options)
+    wanted = read_mlfs_options(options)
     options.finish()
-    return mlfs_workload(jobs, over_s, run_s, sigma, recipe, seed)
+    return mlfs_workload(jobs, over_s, run_s, sigma, wanted, seed)
 
 
 def _mlfs_philly(path: str, options: Fields, seed: int) -> Workload:
     times = options.read("k", Number(above=True, high=16.0), 1.0)
     if times > 1 and times != int(times):
         options.fail("k", f"must be a whole number, or below 1 to leave some out, not {times:g}")
-    selection, recipe = read_selection(options, "vc"), read_mlfs(options)
+    selection, wanted = read_selection(options, "vc"), read_mlfs_options(options)
     options.finish()
-    return mlfs_philly(path, selection, times, recipe, seed)
+    return mlfs_philly(path, selection, times, wanted, seed)
 
 
 _SOURCES = (

@@ -15,10 +15,9 @@ from hocket.model.job import Edge, Job, Kind, Stop, Task, TaskGraph
 from hocket.model.resources import Demand
 from hocket.model.view import NO_COSTS, Costs
 from hocket.workloads.errors import WorkloadError, shown
-from hocket.workloads.fields import Fields
-from hocket.workloads.quality import MAX_EPOCHS, by_epoch, saturating
-from hocket.workloads.rules import NAME, TEXT, Number, Seconds, Whole
-from hocket.workloads.scaling import parse_law
+from hocket.workloads.fields import NAME, TEXT, Fields, Number, Seconds, Whole
+from hocket.workloads.learning_curves import MAX_EPOCHS, by_epoch, saturating
+from hocket.workloads.speed import parse_law
 from hocket.workloads.truth import Submission, Truth
 
 _AMOUNT = Number()

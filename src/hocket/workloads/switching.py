@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from hocket.model.view import Costs
 from hocket.workloads.errors import WorkloadError, shown
-from hocket.workloads.fields import Fields
-from hocket.workloads.rules import Seconds
+from hocket.workloads.fields import Fields, Seconds
 from hocket.workloads.truth import Workload
 
 

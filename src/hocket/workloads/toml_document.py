@@ -12,7 +12,7 @@ from hocket.workloads.files import read_text
 _HEADER = re.compile(r"\s*(\[\[?)\s*([\w.-]+)\s*\]")
 
 
-class Document:
+class TomlDocument:
     """One file. `root` and `tables` begin every error with file, line and object."""
 
     def __init__(self, path: str, text: str, values: dict[str, object]) -> None:
@@ -65,13 +65,13 @@ class Document:
                 yield n, header[2]
 
 
-def read_toml(path: str) -> Document:
+def read_toml(path: str) -> TomlDocument:
     """The file as a document."""
     import tomllib
 
     text = read_text(path)
     try:
-        return Document(path, text, tomllib.loads(text))
+        return TomlDocument(path, text, tomllib.loads(text))
     except RecursionError:
         raise WorkloadError(f"{plain(path)}: the file must be TOML, but is nested too deeply") from None
     except ValueError as error:  # also for numbers and dates that Python refuses

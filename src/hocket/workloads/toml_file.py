@@ -39,10 +39,9 @@ from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS
 from hocket.workloads.cluster import nodes_of
 from hocket.workloads.errors import WorkloadError, did_you_mean, plain, shown
-from hocket.workloads.fields import Fields
-from hocket.workloads.rules import NAME, TEXT, Number, Seconds, Whole
+from hocket.workloads.fields import NAME, TEXT, Fields, Number, Seconds, Whole
 from hocket.workloads.submission import read_costs, read_submission
-from hocket.workloads.toml_document import Document, read_toml
+from hocket.workloads.toml_document import TomlDocument, read_toml
 from hocket.workloads.truth import Fault, Submission, Workload
 
 
@@ -79,7 +78,7 @@ def check_faults(workload: Workload, nodes: Sequence[Node]) -> None:
             )
 
 
-def _owners(document: Document) -> tuple[Owner, ...]:
+def _owners(document: TomlDocument) -> tuple[Owner, ...]:
     owners: dict[str, Owner] = {}
     for fields in document.tables("owners", "owner"):
         owner = Owner(
@@ -97,7 +96,7 @@ def _owners(document: Document) -> tuple[Owner, ...]:
     return tuple(owners.values())
 
 
-def _submissions(document: Document) -> list[Submission]:
+def _submissions(document: TomlDocument) -> list[Submission]:
     costs = read_costs(document.table("costs"), NO_COSTS)
     submissions: list[Submission] = []
     ids: set[str] = set()

@@ -23,7 +23,7 @@ from hocket.testing import laws
 from hocket.testing import strategies as some
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness
-from hocket.workloads.quality import by_epoch, saturating
+from hocket.workloads.learning_curves import by_epoch, saturating
 
 TARGET = parse("acc >= 0.91 within 80 epochs")
 

@@ -10,7 +10,7 @@ from hocket.model.capacity import Capacity
 from hocket.model.versioned import versioned
 from hocket.policies import find
 from hocket.workloads import WorkloadError, load
-from hocket.workloads.learning import FAMILIES, Learner, learning, read_learning
+from hocket.workloads.learning_curves import FAMILIES, Learner, learning, read_learning
 from hocket.workloads.mlfs import EPOCHS, GPUS, MODELS, servers
 
 PHILLY = "job_idx,submit_s,num_gpus,wall_run_s,vc\n" + "\n".join(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hocket.workloads import WorkloadError, at_load, load
-from hocket.workloads.table import _by_csv, _regular
+from hocket.workloads.csv_table import _by_csv, _regular
 
 HEADER = "job_idx,submit_s,submit_ts,num_gpus,wall_run_s,vc\n"
 PHILLY = HEADER + "7,0,x,1,100,a\n8,10,x,8,0,\n9,30,x,2,50.5,b\n"

@@ -59,8 +59,8 @@ def _windows(path: str) -> list[tuple[float, ...]]:
     times = [s.at_s for s in read_philly(path).submissions]
     if len(times) < 80 * WINDOWS:
         raise ValueError(f"--trace '{path}' must have {80 * WINDOWS} jobs at least, not {len(times)}")
-    dice = Random("harmony/windows")
-    starts = [dice.randrange(len(times) - 80) for _ in range(WINDOWS)]
+    rng = Random("harmony/windows")
+    starts = [rng.randrange(len(times) - 80) for _ in range(WINDOWS)]
     return [tuple(t - times[i] for t in times[i : i + 80]) for i in starts]
 
 
@@ -291,7 +291,7 @@ def assumptions(_request: Request) -> list[Assumption]:
     return [
         Assumption(
             "COMP", f"core-seconds a GB: {times}; eight cores share it",
-            "measured: python -m benchmarks.passes (NumPy, one core of this machine)",
+            "measured: python -m benchmarks.training_pass (NumPy, one core of this machine)",
         ),
         Assumption(
             "COMM", f"{jobs.EXCHANGED:.2%} of the model pulled and pushed by each worker over 1.1 Gbps",

@@ -25,18 +25,18 @@ def all_measurements() -> dict[str, float]:
     return {**quality(), **scheduling(), **wrong_phases(), **reloading()}
 
 
-def instance(dice: Random) -> tuple[list[Profile], int]:
+def instance(rng: Random) -> tuple[list[Profile], int]:
     """A case small enough to look at every grouping."""
-    n, machines = dice.randint(3, 7), dice.randint(3, 6)
-    return [Profile(dice.lognormvariate(3, 0.8), dice.lognormvariate(2, 0.8)) for _ in range(n)], machines
+    n, machines = rng.randint(3, 7), rng.randint(3, 6)
+    return [Profile(rng.lognormvariate(3, 0.8), rng.lognormvariate(2, 0.8)) for _ in range(n)], machines
 
 
 def quality(instances: int = INSTANCES) -> dict[str, float]:
     """Utilisation, and work done, over the best there is, on random small cases."""
-    dice = Random("harmony/quality")
+    rng = Random("harmony/quality")
     kept: dict[str, list[float]] = {"quality": [], "printed": [], "work": []}
     for _ in range(instances):
-        some, machines = instance(dice)
+        some, machines = instance(rng)
         best, work = exhaustive(some, machines).use, Terms(_by_work(some).weights)
         kept["quality"].append(schedule(some, machines).use / best)
         kept["printed"].append(as_printed(some, machines).use / best)
@@ -70,14 +70,14 @@ def _by_work(line: Sequence[Profile]) -> Terms:
 
 def wrong_phases(errors: Sequence[float] = ERRORS, orders: int = 30) -> dict[str, float]:
     """Work that the 80 jobs get done in a second when wrong phases group them, over what it is with the right ones."""
-    dice, found = Random("harmony/wrong"), {}
+    rng, found = Random("harmony/wrong"), {}
     line = [Profile(s.comp_machine_s, s.comm_s) for s in jobs.settings()]
     terms = _by_work(line)
     for error in errors:
         kept = []
         for _ in range(orders):
-            dice.shuffle(line)
-            off = [[exp(dice.gauss(-error * error / 2, error)) for _ in range(2)] for _ in line]
+            rng.shuffle(line)
+            off = [[exp(rng.gauss(-error * error / 2, error)) for _ in range(2)] for _ in line]
             wrong = [Profile(p.comp_machine_s * a, p.comm_s * b) for p, (a, b) in zip(line, off, strict=True)]
             mistaken, right = (schedule(told, jobs.MACHINES, terms) for told in (wrong, line))
             worth = [use_of(line, g, jobs.MACHINES, terms.weights) for g in (mistaken, right)]
@@ -88,8 +88,8 @@ def wrong_phases(errors: Sequence[float] = ERRORS, orders: int = 30) -> dict[str
 
 def many(n: int) -> list[Profile]:
     """Profiles that spread over decades, as those of Table I do."""
-    dice = Random("harmony/many")
-    return [Profile(dice.lognormvariate(5, 1), dice.lognormvariate(3, 0.8)) for _ in range(n)]
+    rng = Random("harmony/many")
+    return [Profile(rng.lognormvariate(5, 1), rng.lognormvariate(3, 0.8)) for _ in range(n)]
 
 
 def reloading(machines: int = 32) -> dict[str, float]:

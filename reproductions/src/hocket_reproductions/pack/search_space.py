@@ -43,8 +43,8 @@ def training(network: str, examples: int, config: Any) -> Training:
     with config.device:  # Weights are drawn where they are needed: on the host it takes a quarter of a second.
         model = with_activation(NETWORKS[network](), ACTIVATIONS[config["activation"]])
     make = OPTIMISERS[config["optimiser"]]
-    rolls = torch.Generator().manual_seed(1)
-    data = DataLoader(seen_images(examples), config["batch_size"], shuffle=True, drop_last=True, generator=rolls)
+    generator = torch.Generator().manual_seed(1)
+    data = DataLoader(seen_images(examples), config["batch_size"], shuffle=True, drop_last=True, generator=generator)
     return Training(
         config.name, model, lambda parameters: make(parameters, lr=config["rate"]), data, config.steps,
         loss=nn.CrossEntropyLoss(), seed=config.seed,
@@ -86,8 +86,10 @@ def seen_images(examples: int) -> TensorDataset:
 def _generated(examples: int, seed: int) -> tuple[Tensor, Tensor]:
     """Noise upon one of ten patterns, so that there is something to learn and something to get wrong."""
     patterns = torch.randn(10, 3, 8, 8, generator=torch.Generator().manual_seed(9))
-    rolls = torch.Generator().manual_seed(seed)
-    classes = torch.randint(0, 10, (examples,), generator=rolls)
-    coarse = patterns[classes] + 2.0 * torch.randn(examples, 3, 8, 8, generator=rolls)
-    images = functional.interpolate(coarse, scale_factor=4) + 0.5 * torch.randn(examples, 3, 32, 32, generator=rolls)
+    generator = torch.Generator().manual_seed(seed)
+    classes = torch.randint(0, 10, (examples,), generator=generator)
+    coarse = patterns[classes] + 2.0 * torch.randn(examples, 3, 8, 8, generator=generator)
+    images = functional.interpolate(coarse, scale_factor=4) + 0.5 * torch.randn(
+        examples, 3, 32, 32, generator=generator
+    )
     return images, classes

@@ -51,8 +51,8 @@ class Setup:
 
     def loader(self) -> DataLoader[Any]:
         """Its data, in the same order for every reader."""
-        rolls = torch.Generator().manual_seed(1)
-        return DataLoader(self.dataset(), self.batch, shuffle=True, drop_last=True, generator=rolls)
+        generator = torch.Generator().manual_seed(1)
+        return DataLoader(self.dataset(), self.batch, shuffle=True, drop_last=True, generator=generator)
 
     def dataset(self) -> Dataset[Any]:
         """Generated images; equal setups share one object."""
@@ -65,8 +65,8 @@ class Setup:
 @cache
 def images(size: int, examples: int, channels: int = 3, seed: int = 0) -> TensorDataset:
     """Generated images, with classes that depend on them."""
-    rolls = torch.Generator().manual_seed(seed)
-    x = torch.randn(examples, channels, size, size, generator=rolls)
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(examples, channels, size, size, generator=generator)
     return TensorDataset(x, (x.mean((1, 2, 3)) * 1000).long() % 10)
 
 
@@ -95,8 +95,8 @@ def jpegs(size: int, examples: int, seed: int = 0) -> Encoded:
     """Generated pictures that are smooth enough to be compressed, as photographs are."""
     from PIL import Image
 
-    rolls = torch.Generator().manual_seed(seed)
-    coarse = torch.randint(0, 256, (examples, 8, 8, 3), dtype=torch.uint8, generator=rolls)
+    generator = torch.Generator().manual_seed(seed)
+    coarse = torch.randint(0, 256, (examples, 8, 8, 3), dtype=torch.uint8, generator=generator)
     files = []
     for pixels in coarse:
         out = io.BytesIO()

@@ -15,7 +15,7 @@ from hocket.policies.registry import Params
 from hocket.testing import laws
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness
-from hocket.workloads.quality import saturating
+from hocket.workloads.learning_curves import saturating
 
 
 def run(policy, *jobs, nodes="1x1", **knobs) -> Harness:

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import TypeVar
 
 from hocket.workloads.errors import WorkloadError, did_you_mean, plain, shown
+from hocket.workloads.fields import NAME, BrokenRuleError, Rule
 from hocket.workloads.files import read_text
-from hocket.workloads.rules import NAME, BrokenRuleError, Rule
 
 T = TypeVar("T")
 

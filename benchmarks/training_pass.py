@@ -1,4 +1,4 @@
-"""How long one pass of NMF, LDA, MLR and Lasso takes over a sample, on one core: `python -m benchmarks.passes`.
+"""How long one pass of NMF, LDA, MLR and Lasso takes over a sample, on one core: `python -m benchmarks.training_pass`.
 
 What the phases of Harmony's 80 jobs rest on (`workloads/harmony.py`). Shapes are those of its Table I as far as it
 gives them: the model's size fixes topics and classes, given the words and features of the data.
@@ -36,10 +36,10 @@ class Pass(Struct, frozen=True):
 
 def nmf() -> tuple[str, float, Callable[[], None]]:
     """Stochastic gradient steps over ratings, 100 factors, in blocks of 20,000."""
-    dice, rank, ratings = np.random.default_rng(0), 100, 400_000
-    users, items = dice.integers(0, 20_000, ratings), dice.integers(0, 17_770, ratings)
-    values = dice.random(ratings, dtype=np.float32)
-    left, right = (dice.random((n, rank), dtype=np.float32) / rank for n in (20_000, 17_770))
+    rng, rank, ratings = np.random.default_rng(0), 100, 400_000
+    users, items = rng.integers(0, 20_000, ratings), rng.integers(0, 17_770, ratings)
+    values = rng.random(ratings, dtype=np.float32)
+    left, right = (rng.random((n, rank), dtype=np.float32) / rank for n in (20_000, 17_770))
 
     def run() -> None:
         for at in range(0, ratings, 20_000):
@@ -54,10 +54,10 @@ def nmf() -> tuple[str, float, Callable[[], None]]:
 
 def lda() -> tuple[str, float, Callable[[], None]]:
     """Expected topics of each word in each document: 141,000 words × 3,700 topics × 4 bytes are PubMed's 2.1 GB."""
-    dice, topics, words, entries = np.random.default_rng(0), 3_700, 5_000, 20_000
-    document, word = np.sort(dice.integers(0, 200, entries)), dice.integers(0, words, entries)
-    of_word = dice.random((words, topics), dtype=np.float32)
-    of_document = dice.random((200, topics), dtype=np.float32)
+    rng, topics, words, entries = np.random.default_rng(0), 3_700, 5_000, 20_000
+    document, word = np.sort(rng.integers(0, 200, entries)), rng.integers(0, words, entries)
+    of_word = rng.random((words, topics), dtype=np.float32)
+    of_document = rng.random((200, topics), dtype=np.float32)
 
     def run() -> None:
         for at in range(0, entries, 2_000):
@@ -73,11 +73,11 @@ def lda() -> tuple[str, float, Callable[[], None]]:
 
 def mlr() -> tuple[str, float, Callable[[], None]]:
     """Multinomial logistic regression, 10,000 classes: 300,000 features × 10,000 × 4 bytes are Table I's 12 GB."""
-    dice, classes, features, samples, entries = np.random.default_rng(0), 10_000, 2_000, 400, 100
+    rng, classes, features, samples, entries = np.random.default_rng(0), 10_000, 2_000, 400, 100
     rows = np.repeat(np.arange(samples), entries)
-    columns = dice.integers(0, features, samples * entries)
-    x = sparse.csr_matrix((dice.random(samples * entries, dtype=np.float32), (rows, columns)), (samples, features))
-    label, weights = dice.integers(0, classes, samples), dice.random((features, classes), dtype=np.float32)
+    columns = rng.integers(0, features, samples * entries)
+    x = sparse.csr_matrix((rng.random(samples * entries, dtype=np.float32), (rows, columns)), (samples, features))
+    label, weights = rng.integers(0, classes, samples), rng.random((features, classes), dtype=np.float32)
 
     def run() -> None:
         for at in range(0, samples, 100):
@@ -94,11 +94,11 @@ def mlr() -> tuple[str, float, Callable[[], None]]:
 
 def lasso() -> tuple[str, float, Callable[[], None]]:
     """Proximal gradient steps of sparse linear regression."""
-    dice, features, samples, entries = np.random.default_rng(0), 200_000, 40_000, 100
+    rng, features, samples, entries = np.random.default_rng(0), 200_000, 40_000, 100
     rows = np.repeat(np.arange(samples), entries)
-    columns = dice.integers(0, features, samples * entries)
-    x = sparse.csr_matrix((dice.random(samples * entries, dtype=np.float32), (rows, columns)), (samples, features))
-    y, weights = dice.random(samples, dtype=np.float32), np.zeros(features, dtype=np.float32)
+    columns = rng.integers(0, features, samples * entries)
+    x = sparse.csr_matrix((rng.random(samples * entries, dtype=np.float32), (rows, columns)), (samples, features))
+    y, weights = rng.random(samples, dtype=np.float32), np.zeros(features, dtype=np.float32)
 
     def run() -> None:
         for at in range(0, samples, 5_000):

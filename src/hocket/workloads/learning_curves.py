@@ -1,4 +1,4 @@
-"""Learning curves: accuracy and loss after each epoch, from parametric families with noise, or as Pollux measured them.
+"""Learning curves of simulated jobs: from parametric families with noise, or as Pollux measured them.
 
 The families are among those with which learning curves are extrapolated (Domhan et al., IJCAI'15). Each says how much
 of what is to be learned is still missing after x of all epochs:
@@ -12,16 +12,15 @@ The loss is the missing part, too, between the model's first and last. Both have
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from random import Random
 
 from msgspec import Struct
 
-from hocket.model.curve import Curve
-from hocket.workloads.quality import by_epoch
-from hocket.workloads.rules import TEXT, Number, Whole
-from hocket.workloads.table import read_table
+from hocket.model.curve import Curve, Point
+from hocket.workloads.csv_table import read_table
+from hocket.workloads.fields import TEXT, Number, Whole
 
 FAMILIES: dict[str, Callable[[float], float]] = {
     "power": lambda x: (1 + 50 * x) ** -0.9,
@@ -59,13 +58,13 @@ class Learning(Struct, frozen=True):
 @lru_cache(maxsize=4096)
 def learning(learner: Learner, epochs: int, seed: int, variant: int) -> Learning:
     """One of a learner's curves."""
-    dice = Random(f"{seed}/learning/{learner.family}/{learner.final}/{variant}")
-    final = learner.final + dice.uniform(-learner.spread, learner.spread)
+    rng = Random(f"{seed}/learning/{learner.family}/{learner.final}/{variant}")
+    final = learner.final + rng.uniform(-learner.spread, learner.spread)
     missing = [FAMILIES[learner.family](e / epochs) for e in range(1, epochs + 1)]
     rise, fall = final - learner.start, learner.first_loss - learner.last_loss
     return Learning(
-        by_epoch(round(final - rise * (m + dice.gauss(0.0, learner.noise)), 5) for m in missing),
-        by_epoch(round(learner.last_loss + fall * (m + dice.gauss(0.0, learner.noise)), 5) for m in missing),
+        by_epoch(round(final - rise * (m + rng.gauss(0.0, learner.noise)), 5) for m in missing),
+        by_epoch(round(learner.last_loss + fall * (m + rng.gauss(0.0, learner.noise)), 5) for m in missing),
     )
 
 
@@ -96,3 +95,17 @@ def read_learning(path: str, epochs: int) -> dict[str, tuple[Learning, ...]]:
 def _accuracy(app: str, metric: float) -> float:
     share = metric / 100 if metric > 1 else metric
     return round(1 - share if app in FALLING else share, 6)
+
+
+MAX_EPOCHS = 10_000
+
+
+def saturating(epochs: int, start: float, final: float, half_epochs: float) -> Curve:
+    """Half of what is still missing to `final` comes in every `half_epochs`; falls when `final` is below."""
+    missing = final - start
+    return by_epoch(round(final - missing * 2 ** (-e / half_epochs), 6) for e in range(1, epochs + 1))
+
+
+def by_epoch(values: Iterable[float]) -> Curve:
+    """The metric after epoch 1, 2, …; the last value stays."""
+    return Curve(tuple(Point(float(e), v) for e, v in enumerate(values, 1)))

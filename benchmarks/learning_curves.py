@@ -1,10 +1,10 @@
-"""Learning curves that nobody has looked at: `python -m benchmarks.fresh_curves CURVES.csv [--set N] [--seed N]`.
+"""New learning curves to test OptStop on: `python -m benchmarks.learning_curves CURVES.csv [--set N] [--seed N]`.
 
-How OptStop deals with steps of the learning rate was chosen by people who knew Pollux's curves. So here are others, of
-small models really trained on made-up data, each with four batch sizes, for sixty epochs. The set-ups of a set were
-written down before its first curve was drawn. The first set showed that OptStop gave up curves that had not begun to
-move; the second, of other models, was drawn once that had been mended, and judged it. The third was written down and
-drawn when both had come to be learned from. `benchmarks.convergence --shipped` takes the weights that are shipped.
+OptStop was tuned by people who knew Pollux's curves, so it is tested on others: small models trained on generated data,
+each with four batch sizes, for sixty epochs. The set-ups of a set were fixed before its first curve was drawn. The
+first set showed that OptStop gave up on curves that had not begun to improve; the second, of other models, was drawn
+after that was fixed, to test it. The third was drawn when OptStop had learned from both. `benchmarks.convergence
+--shipped` takes the weights that are shipped.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def curves(which: int, seed: int) -> Iterator[tuple[str, int, list[float]]]:
 
 def main(arguments: list[str]) -> None:
     """Train, and write the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fresh_curves", description="Curves of small models.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.learning_curves", description="Curves of small models.")
     parser.add_argument("out", type=Path, metavar="CURVES.csv")
     parser.add_argument("--set", type=int, choices=(1, 2, 3), default=1, dest="which")
     parser.add_argument("--seed", type=int, default=0)
