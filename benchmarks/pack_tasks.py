@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from hocket_reproductions.pack.measurements import clock, in_turn_s, packed, peak
+from hocket_reproductions.pack.measurements import clock, in_turn_s, measure_peak, packed
 from hocket_reproductions.pack.networks import NETWORKS
 from hocket_reproductions.pack.separate_processes import separately, service
 from hocket_reproductions.pack.setups import Setup
@@ -270,7 +270,7 @@ def memory(wanted: Wanted) -> Iterator[Task]:
                 setup = (
                     wanted.setup(name, batch) if wanted.tiny else Setup(name, batch, NETWORKS[name][1], examples=batch)
                 )
-                found = peak([setup], wanted.device)
+                found = measure_peak([setup], wanted.device)
                 row: dict[str, Any] = {"predicted_mib": found.predicted_mib, "seen_mib": found.seen_mib}
                 if found.seen_mib is not None:
                     row["error_share"] = found.predicted_mib / found.seen_mib - 1

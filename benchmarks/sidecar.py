@@ -7,6 +7,7 @@ what many idle sidecars take of memory and CPU; how fast a job can print through
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -21,7 +22,6 @@ from msgspec import Struct
 
 from benchmarks.machine import Machine, machine, median
 from hocket.agent import run_folder
-from hocket.agent.events import read_events
 from hocket.agent.logs import read_log
 
 FIRST_LINE = "import time\nprint(time.monotonic_ns(), flush=True)\n"
@@ -85,8 +85,13 @@ class Job:
 
     def wait_for(self, event: str) -> None:
         """Wait until it is written down."""
-        while not any(e["event"] == event for e in read_events(f"{self.folder}/{run_folder.EVENTS}")[0]):
+        while not any(e["event"] == event for e in self.events()):
             time.sleep(0.001)
+
+    def events(self) -> list[dict[str, Any]]:
+        """All that the sidecar has written down so far."""
+        path = Path(self.folder, run_folder.EVENTS)
+        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
 
     def start(self) -> None:
         """The order that a prepared job waits for."""
@@ -154,7 +159,7 @@ def printing(folder: Path, mb: int) -> Printing:
         job = Job(folder, argv, progress=config)
         _pid, _status, used = os.wait4(job.sidecar.pid, 0)
         job.sidecar.returncode = 0
-        events = read_events(f"{job.folder}/{run_folder.EVENTS}")[0]
+        events = job.events()
         # The job's own CPU time is among its children's, which `used` has too once they were waited for.
         own_s = used.ru_utime + used.ru_stime - events[-1]["cpu_s"]
         found += [round(events[-1]["ran_s"], 3), round(own_s, 2)]

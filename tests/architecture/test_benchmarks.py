@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -12,6 +13,11 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in (ROOT / "benchmarks").glob("[a-z]*.py")))
+def test_every_benchmark_imports_what_there_is(name: str) -> None:
+    importlib.import_module(f"benchmarks.{name}")
 
 
 @pytest.fixture(scope="module")
