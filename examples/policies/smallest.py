@@ -34,7 +34,7 @@ def decide(snapshot: Snapshot, params: Smallest) -> Plan:
         if not view.rank[0]:
             draft.reasons["*"] = f"waits: '{view.id}' has waited long enough, and all that is free is kept for it"
             break
-    for view in draft.only(snapshot.arrived):
+    for view in draft.waiting_among(snapshot.arrived):
         left_s = params.patience_s - view.waited_at(snapshot.now_s)
         if left_s > 0 and not draft.size_of(view):  # It waits: rank it anew when its patience is over.
             draft.reviews[view.id] = snapshot.now_s + left_s

@@ -63,11 +63,8 @@ def test_every_run_keeps_the_laws(name, knobs, data):
 
 BROKEN = {
     "uses what is not there": """
-    draft = Draft(snapshot)
-    for view in snapshot.jobs.values():
-        draft.reasons[view.job.id] = "starts"
-        draft._put[view.job.id] = Partition(view.job.id, (Slice("n0", (0,)),), (Tenant(view.job.id, (1,)),))
-    return draft.plan()
+    put = [Partition(job, (Slice("n0", (0,)),), (Tenant(job, (1,)),)) for job in snapshot.jobs]
+    return Plan(put=tuple(put), reasons=dict.fromkeys(snapshot.jobs, "starts"))
 """,
     "waits for no reason": "    return Draft(snapshot).plan()",
     "gives no reason": """
@@ -109,11 +106,11 @@ BROKEN = {
 def test_the_laws_find_a_policy_that_breaks_them(body):
     from random import Random
 
-    from hocket.model import Partition, Slice, Tenant, Wake
+    from hocket.model import Partition, Plan, Slice, Tenant, Wake
     from hocket.policies import Draft, Params, Policy
     from hocket.testing.builders import cluster, job, snapshot, submission, submitted, workload
 
-    scope = {"Draft": Draft, "Partition": Partition, "Slice": Slice, "Tenant": Tenant, "Wake": Wake}
+    scope = {"Draft": Draft, "Partition": Partition, "Plan": Plan, "Slice": Slice, "Tenant": Tenant, "Wake": Wake}
     scope["random"] = Random(1).random
     exec("def decide(snapshot, params):\n" + body, scope)
     bound = Policy("broken", scope["decide"], Params, None, "", "", "").bound()

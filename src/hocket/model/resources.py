@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from msgspec import Struct
 
 # The resources that every node may have, in the order in which tables print them.
 RESOURCES = ("gpus", "cores", "mem_mib", "net_mbps")
+
+Vector = tuple[float, float, float, float]  # amounts in the order of RESOURCES
+_TOLERANCE = 1e-6  # amounts are sums
 
 MAX_GPUS = 1024  # of one node: each has a bit in what is free, and a place in what is shown
 
@@ -33,6 +37,18 @@ class Demand(Struct, frozen=True, gc=False):
             self.gpu_share,
         )
 
+    def minus(self, other: Demand) -> Demand:
+        """What is left of it without the other."""
+        return Demand(
+            self.gpus - other.gpus, self.cores - other.cores, self.mem_mib - other.mem_mib,
+            self.net_mbps - other.net_mbps, self.gpu_share,
+        )  # fmt: skip
+
+    @property
+    def vector(self) -> Vector:
+        """The amounts of all resources."""
+        return self.gpus, self.cores, self.mem_mib, self.net_mbps
+
     @property
     def gpus_only(self) -> bool:
         """True when GPUs are all it asks for: placing such a job needs no look at other resources."""
@@ -50,6 +66,11 @@ class Node(Struct, frozen=True, gc=False):
     mem_mib: float = 0.0
     net_mbps: float = 0.0
 
+    @property
+    def vector(self) -> Vector:
+        """The amounts of all resources."""
+        return self.gpus, self.cores, self.mem_mib, self.net_mbps
+
     def whole(self) -> Slice:
         """All that the node has, as a partition of whole machines takes it."""
         return Slice(self.id, gpu_ids((1 << self.gpus) - 1), self.cores, self.mem_mib, self.net_mbps)
@@ -63,6 +84,34 @@ class Slice(Struct, frozen=True, gc=False):
     cores: float = 0.0
     mem_mib: float = 0.0
     net_mbps: float = 0.0
+
+    @property
+    def vector(self) -> Vector:
+        """The amounts of all resources."""
+        return len(self.gpus), self.cores, self.mem_mib, self.net_mbps
+
+    @property
+    def is_empty(self) -> bool:
+        """True when it holds nothing: some jobs ask for nothing."""
+        return not (self.gpus or self.cores or self.mem_mib or self.net_mbps)
+
+    def minus(self, other: Slice) -> Slice:
+        """What it holds that another of the same node does not."""
+        return Slice(
+            self.node, gpu_ids(gpu_mask(self.gpus) & ~gpu_mask(other.gpus)), max(0.0, self.cores - other.cores),
+            max(0.0, self.mem_mib - other.mem_mib), max(0.0, self.net_mbps - other.net_mbps),
+        )  # fmt: skip
+
+
+def total(vectors: Iterable[Vector]) -> Vector:
+    """The sum of each resource."""
+    gpus, cores, mem_mib, net_mbps = map(sum, zip(*vectors, (0.0, 0.0, 0.0, 0.0), strict=True))
+    return gpus, cores, mem_mib, net_mbps
+
+
+def fits(asked: Vector, there: Vector) -> bool:
+    """Is there as much of every resource as is asked for?"""
+    return all(amount <= has + _TOLERANCE for amount, has in zip(asked, there, strict=True))
 
 
 @lru_cache(maxsize=4096)  # of one huge node, hardly two masks are alike

@@ -13,7 +13,7 @@ from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Plan, Wake
-from hocket.model.resources import Demand, Node, Slice, gpu_mask
+from hocket.model.resources import Demand, Node, Slice, Vector, gpu_mask
 from hocket.model.versioned import Entry, OpenMap, VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobView, NodeView
 
@@ -26,6 +26,24 @@ class Usage(Struct, frozen=True, gc=False):
     mem_mib: float = 0.0
     jobs: int = 0
     net_mbps: float = 0.0
+
+    @property
+    def vector(self) -> Vector:
+        """The amounts of all resources."""
+        return self.gpus, self.cores, self.mem_mib, self.net_mbps
+
+    def plus(self, demand: Demand, replicas: int, jobs: int = 0) -> Usage:
+        """With so many replicas of a demand, and jobs, more; with fewer if negative."""
+        if demand.gpus_only:
+            gpus = self.gpus + replicas * demand.gpus
+            return Usage(gpus, self.cores, self.mem_mib, self.jobs + jobs, self.net_mbps)
+        return Usage(
+            self.gpus + replicas * demand.gpus,
+            self.cores + replicas * demand.cores,
+            self.mem_mib + replicas * demand.mem_mib,
+            self.jobs + jobs,
+            self.net_mbps + replicas * demand.net_mbps,
+        )
 
 
 NO_USE = Usage()
@@ -254,14 +272,8 @@ def usage_of(partitions: Iterable[Partition], jobs: VersionedMap[str, JobView]) 
     for partition in partitions:
         for tenant in partition.tenants:
             job = jobs[tenant.job].job
-            demand, replicas = demand_of(job, tenant.task), sum(tenant.replicas)
             used = usage.get(job.owner) or NO_USE
-            usage[job.owner] = Usage(
-                used.gpus + replicas * demand.gpus,
-                used.cores + replicas * demand.cores,
-                used.mem_mib + replicas * demand.mem_mib,
-                used.jobs + (job.id not in counted),
-                used.net_mbps + replicas * demand.net_mbps,
-            )
+            jobs_more = job.id not in counted
+            usage[job.owner] = used.plus(demand_of(job, tenant.task), sum(tenant.replicas), jobs_more)
             counted.add(job.id)
     return usage

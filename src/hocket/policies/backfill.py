@@ -57,7 +57,7 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     started: list[tuple[float, str]] = []  # by this draft: (believed end, job)
     passed_over = 0
     thinned: set[Shape] = set()  # of which only those are looked at that are brief, unless they are many
-    for view in draft.in_line(draft.candidates(), lambda v: v.rank):
+    for view in draft.with_displaced(draft.candidates(), lambda v: v.rank):
         if params.depth and passed_over == params.depth:
             break
         if head is None:
@@ -107,7 +107,7 @@ def _only_brief(draft: Draft, view: JobView, within_s: float) -> None:
         draft.pass_over(view)
         for _needs_s, number, job_id in found:
             if number > view.number:
-                draft.stand_back(snapshot.jobs[job_id])
+                draft.requeue(snapshot.jobs[job_id])
 
 
 def _switch_s(view: JobView) -> float:

@@ -60,7 +60,7 @@ def decide(snapshot: Snapshot, params: BorgFair) -> Plan:
             lanes.close(owner)
         if (view := lanes.head(owner)) is not None:
             heappush(line, (-view.job.priority, turns[owner], view.number, owner))
-    for view in draft.held_up() if params.preempt else ():
+    for view in draft.waiting_over_quota() if params.preempt else ():
         _displace(draft, view)
     if waits or draft.paused:
         draft.reasons["*"] = "waits: those that run have its priority or more, or it does not fit"

@@ -8,10 +8,11 @@ from msgspec import Meta
 
 from hocket.model.capacity import Layout, shape_of
 from hocket.model.plan import Plan, Wake
+from hocket.model.resources import Vector, total
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.owner_shares import Lanes, Shares, Totals, displace_richer, placed_s, serve
+from hocket.policies.kit.owner_shares import Lanes, Shares, displace_richer, placed_s, serve
 from hocket.policies.registry import Params, policy
 
 
@@ -28,15 +29,9 @@ def rank(view: JobView, _now_s: float, _params: Drf) -> tuple[str, float]:
 
 
 @lru_cache(maxsize=16)
-def _totals(layout: Layout, up: int) -> Totals:
-    """What the nodes that are there have, by resource."""
-    nodes = [node for i, node in enumerate(layout.nodes) if up >> i & 1]
-    return (
-        float(sum(n.gpus for n in nodes)),
-        sum(n.cores for n in nodes),
-        sum(n.mem_mib for n in nodes),
-        sum(n.net_mbps for n in nodes),
-    )
+def _totals(layout: Layout, up: int) -> Vector:
+    """What the nodes that are up have, by resource."""
+    return total(node.vector for i, node in enumerate(layout.nodes) if up >> i & 1)
 
 
 @policy("drf", params=Drf, order=rank, paper="Ghodsi et al., NSDI'11", reads_beliefs=False)

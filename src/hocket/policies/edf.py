@@ -44,7 +44,7 @@ def decide(snapshot: Snapshot, params: Edf) -> Plan:
     """
     draft = Draft(snapshot)
     waiting = False
-    for view in draft.in_line(chain(draft.candidates(), draft.held_up()), lambda v: v.rank):
+    for view in draft.with_displaced(chain(draft.candidates(), draft.waiting_over_quota()), lambda v: v.rank):
         why = "goes on in what is left" if view.partitions else "starts: no earlier deadline needs its place"
         if draft.start(view, why):
             continue

@@ -107,7 +107,7 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
         else:
             waits = True
             full.add(key)
-    if waits and draft.idle:
+    if waits and draft.is_empty:
         any(map(draft.alone, waiting(snapshot)))
     if waits:
         draft.reasons["*"] = "waits: those with a better score took what it needs, or it does not fit"

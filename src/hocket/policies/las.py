@@ -86,7 +86,7 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
     # Those who did not fit before fit now only if room was gained, or someone sank below them.
     sunk_below = sunk > 0 and (first := waiting.first()) is not None and first[0][0] < sunk
     anew = sunk_below or risen or _room(draft, 0) != snapshot.memo
-    tries = draft.candidates(draft.free_gpus, (lowest,)) if anew else draft.only(snapshot.arrived)
+    tries = draft.candidates(draft.free_gpus, (lowest,)) if anew else draft.waiting_among(snapshot.arrived)
     displaced = False
     for view in tries:
         level, job = view.rank[0], view.job
@@ -101,14 +101,14 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
             continue
         if params.promote:
             _forgive(draft, view, params)
-    for view in draft.held_up() if draft.over_quota else ():
+    for view in draft.waiting_over_quota() if draft.over_quota else ():
         if view.rank[0] < lowest and _take_place(draft, view, params):
             displaced = True
             if params.promote:
                 _forgive(draft, view, params)
     if displaced and (draft.free_gpus or set(map(type, waiting.buckets())) != {int}):
         # Whoever fits, those paused too, gets what was left over.
-        for view in draft.in_line(draft.candidates(draft.free_gpus), lambda v: v.rank):
+        for view in draft.with_displaced(draft.candidates(draft.free_gpus), lambda v: v.rank):
             if draft.size_of(view):
                 continue  # It started above.
             fits = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus

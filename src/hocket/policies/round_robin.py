@@ -34,7 +34,7 @@ def decide(snapshot: Snapshot, params: RoundRobin) -> Plan:
     """
     draft, now_s = Draft(snapshot), snapshot.now_s
     first, since_s = None, now_s
-    for view in draft.in_line(draft.candidates(), lambda _view: (now_s,)):
+    for view in draft.with_displaced(draft.candidates(), lambda _view: (now_s,)):
         job_id = view.job.id
         started = draft.start(view, "goes on in what is left" if view.partitions else "starts: it is its turn")
         if started:
@@ -47,7 +47,7 @@ def decide(snapshot: Snapshot, params: RoundRobin) -> Plan:
             if since_s + params.quantum_s <= now_s:
                 draft.reasons["*"] = f"waits: '{first}' has waited a whole turn, all that is free is kept for it"
                 break
-    for view in draft.held_up():
+    for view in draft.waiting_over_quota():
         _take_turn(draft, view, params)
     if first is None and not (draft.paused or draft.over_quota):
         return draft.plan(Wake(freed_gpus=None, epoch=False))

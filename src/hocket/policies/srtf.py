@@ -61,7 +61,7 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     def stands_s(view: JobView) -> float:
         return slower_s.get(view.job.id) or _needs_s(view, now_s)
 
-    for view in draft.in_line(chain(draft.candidates(), draft.held_up()), lambda v: (stands_s(v),)):
+    for view in draft.with_displaced(chain(draft.candidates(), draft.waiting_over_quota()), lambda v: (stands_s(v),)):
         why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
         before = draft.saved() if depends_on_place(view) else None
         # Where one has no room, or may not make any, another of its shape may if it is faster there.
@@ -80,7 +80,7 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
                 # Others may be done sooner there than this one, which stood before them by what it needs at best.
                 draft.restore(before)
                 slower_s[view.job.id] = needs_s
-                draft.stand_back(view)
+                draft.requeue(view)
                 continue
         watch(draft, view)
     waiting = waiting or draft.paused > 0

@@ -1,6 +1,6 @@
-"""A plan being written: what is free as the plan stands, who may have it, and why.
+"""A plan being written: what is free as the plan stands, which jobs may have it, and why.
 
-The gate for owners' quotas is here, once for all policies: a job whose owner has no room left is passed over.
+Owners' quotas are enforced here, once for all policies: a job whose owner has no quota left is passed over.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hocket.model.capacity import Capacity, Places, Shape, shape_of
 from hocket.model.job import Job
 from hocket.model.partition import NOW, Boundary, Partition, Tenant
 from hocket.model.plan import ALWAYS, Plan, Wake
-from hocket.model.resources import Slice
+from hocket.model.resources import Demand, Slice
 from hocket.model.snapshot import NO_USE, Snapshot, Usage
 from hocket.model.view import JobView, Tier
 
@@ -28,11 +28,15 @@ _NO_TIERS: dict[str, Tier] = {}
 
 
 class Draft:
-    """Starts from the present plan; `start` and `pause` change it; `plan()` is the result."""
+    """Starts from the present plan; `start`, `pause`, `resize` and `displace` change it; `plan()` is the result.
+
+    Policies whose partitions have several tenants change them by `set_partition` and `drop_partition`, and count what
+    the tenants use against quotas by `charge`.
+    """
 
     __slots__ = (
-        "_capacity", "_displaced", "_drop", "_held_up", "_limited", "_line", "_made_way", "_no_room", "_put", "_taken",
-        "_usage", "free_gpus", "memos", "over_quota", "reasons", "reviews", "snapshot",
+        "_capacity", "_displaced", "_drop", "_named", "_no_room", "_over_quota", "_put", "_requeued", "_taken",
+        "_to_requeue", "_usage", "free_gpus", "has_quotas", "memos", "over_quota", "reasons", "reviews", "snapshot",
     )  # fmt: skip
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -45,14 +49,15 @@ class Draft:
         self.memos: dict[str, Any] = {}
         self._put: dict[str, Partition] = {}
         self._drop: dict[str, None] = {}
+        self._named = 0  # partitions that the draft named
         self._no_room: set[Shape] = set()
-        self._limited = bool(snapshot.owners.data())
+        self.has_quotas = bool(snapshot.owners.data())
         self._usage: dict[str, Usage] = {}  # of owners whose usage the draft changed
-        self._displaced: list[JobView] = []  # or put back, and not yet in line again
-        self._line: list[tuple[tuple[Any, ...], int, JobView]] = []  # those that are
-        self._made_way: set[str] = set()
-        self.over_quota = 0  # jobs that were passed over
-        self._held_up: dict[str, JobView] = {}  # those of them that wait
+        self._to_requeue: list[JobView] = []  # displaced or put back, and not yet in the heap below
+        self._requeued: list[tuple[tuple[Any, ...], int, JobView]] = []  # a heap by rank
+        self._displaced: set[str] = set()  # A job is displaced once in a plan.
+        self.over_quota = 0  # how many jobs were passed over for their owner's quota
+        self._over_quota: dict[str, JobView] = {}  # those of them that wait
 
     @property
     def capacity(self) -> Capacity:
@@ -77,9 +82,14 @@ class Draft:
         return started
 
     @property
-    def touched(self) -> Iterable[str]:
+    def changed_partitions(self) -> Iterable[str]:
         """The partitions that the draft adds, changes or drops."""
         return (*self._put, *self._drop)
+
+    @property
+    def is_empty(self) -> bool:
+        """Is no job placed as the draft stands?"""
+        return not self._put and len(self._drop) == len(self.snapshot.partitions)
 
     @property
     def paused(self) -> int:
@@ -91,7 +101,7 @@ class Draft:
 
         So are shapes of more GPUs than `largest`, unless the first job of one has a rank before `unless_before`.
         """
-        jobs, limited = self.snapshot.jobs.data(), self._limited
+        jobs, limited = self.snapshot.jobs.data(), self.has_quotas
         for entry in self.snapshot.waiting.skipping(self._no_room, largest, unless_before):
             view = jobs[entry[-1]]
             if not (limited or view.verdict or view.job.tasks is not None) or self.admits(view):
@@ -101,20 +111,20 @@ class Draft:
         """May this waiting job be placed at all, as the draft stands?"""
         if view.verdict or view.job.tasks is not None:
             return False  # It is being ended, or its tasks need a policy that places tasks.
-        if self._limited and not self.within_quota(view.job, view.job.sizes[0]):
+        if self.has_quotas and not self.within_quota(view.job, view.job.sizes[0]):
             self.over_quota += 1
             if not view.partitions:
-                self._held_up[view.job.id] = view
+                self._over_quota[view.job.id] = view
             return False
         return True
 
-    def held_up(self) -> Iterator[JobView]:
-        """Waiting jobs that were passed over for their owner's quota: they may displace that owner's own.
+    def waiting_over_quota(self) -> Iterator[JobView]:
+        """Waiting jobs that were passed over for their owner's quota: they may displace jobs of the same owner.
 
-        Once one did not, others of its owner and shape are passed over.
+        When one is not started before the next is asked for, others of its owner and shape are passed over.
         """
         closed: set[tuple[str, Shape]] = set()
-        for view in list(self._held_up.values()):
+        for view in list(self._over_quota.values()):
             key = (view.job.owner, shape_of(view.job))
             if key in closed:
                 continue
@@ -122,46 +132,52 @@ class Draft:
             if not self.size_of(view):
                 closed.add(key)
 
-    def only(self, jobs: Iterable[str]) -> Iterator[JobView]:
-        """Of these jobs, those that wait and may have something, in the policy's order."""
+    def waiting_among(self, jobs: Iterable[str]) -> Iterator[JobView]:
+        """Of these jobs, those that wait and may be placed, in the policy's order."""
         known = self.snapshot.jobs.data()
         views = [v for j in jobs if (v := known.get(j)) is not None and not v.partitions]
-        if len(views) > 1:  # Each is looked at when its turn comes: those before it count against quotas.
+        if len(views) > 1:  # Lazily: the jobs before it count against quotas.
             return filter(self.admits, sorted(views, key=lambda v: (v.rank, v.number)))
         return iter(views if views and self.admits(views[0]) else ())
 
-    def in_line(self, waiting: Iterator[JobView], rank: Callable[[JobView], tuple[Any, ...]]) -> Iterator[JobView]:
-        """Waiting jobs in the policy's order and, as waiting jobs of this rank, those displaced or put back on the way.
+    def with_displaced(
+        self, waiting: Iterator[JobView], rank: Callable[[JobView], tuple[Any, ...]]
+    ) -> Iterator[JobView]:
+        """Waiting jobs in the policy's order and, as waiting jobs of this rank, those displaced or requeued meanwhile.
 
         So what a displaced job leaves over, or can still have elsewhere, is given away in the same plan.
         """
         view = next(waiting, None)
-        while view is not None or self._displaced or self._line:
-            for late in self._displaced:
-                heappush(self._line, (rank(late), late.number, late))
-            self._displaced.clear()
-            if self._line and (view is None or self._line[0][:2] < (view.rank, view.number)):
-                late = heappop(self._line)[2]
+        while view is not None or self._to_requeue or self._requeued:
+            for late in self._to_requeue:
+                heappush(self._requeued, (rank(late), late.number, late))
+            self._to_requeue.clear()
+            if self._requeued and (view is None or self._requeued[0][:2] < (view.rank, view.number)):
+                late = heappop(self._requeued)[2]
                 if self.admits(late):
                     yield late
             elif view is not None:
                 yield view
                 view = next(waiting, None)
 
-    def stand_back(self, view: JobView) -> None:
-        """Let the job stand in line once more, where its rank has it by now."""
-        self._displaced.append(view)
+    def requeue(self, view: JobView) -> None:
+        """Let `with_displaced` yield the job once more, at the rank that it has by then."""
+        self._to_requeue.append(view)
 
     def pass_over(self, view: JobView) -> None:
-        """Leave the job waiting, and all others of its shape."""
+        """Leave the job waiting: `candidates` yields no more of its shape until a job is paused or resized."""
         self._no_room.add(shape_of(view.job))
+
+    def is_passed_over(self, view: JobView) -> bool:
+        """Did another job of its shape not fit?"""
+        return shape_of(view.job) in self._no_room
 
     def start(self, view: JobView, reason: str, size: int = 0, boundary: Boundary = NOW) -> bool:
         """Give the job a partition of its own, at the largest of its sizes that fits unless one is given."""
         job, capacity = view.job, self.capacity if self._taken else self._capacity
         smallest = False
         for wanted in (size,) if size else reversed(job.sizes):
-            if self._limited and not self.within_quota(job, wanted):
+            if self.has_quotas and not self.within_quota(job, wanted):
                 continue
             smallest = wanted == job.sizes[0]
             places = capacity.place(job, wanted)
@@ -172,15 +188,17 @@ class Draft:
                 self._no_room.add(shape_of(job))
             return False
         job_id = job.id
-        self._taken = slices = capacity.slices(job, places)  # Taken off when somebody looks: the last need not be.
+        self._taken = slices = capacity.slices(
+            job, places
+        )  # Subtracted when `capacity` is read: for the last start it need not be.
         self.free_gpus -= wanted * job.demand.gpus
         replicas = (wanted,) if len(places) == 1 else tuple([n for _node, n in places])
         self._put[job_id] = Partition(job_id, slices, (Tenant(job_id, replicas, "", boundary),))
         if self._drop:
             self._drop.pop(job_id, None)
         self.reasons[job_id] = reason
-        if self._limited:
-            self._book(job, wanted, 1)
+        if self.has_quotas:
+            self.charge(job.owner, job.demand, wanted, 1)
         return True
 
     def put(self, view: JobView, places: Places, reason: str, boundary: Boundary = NOW) -> None:
@@ -192,15 +210,15 @@ class Draft:
         self._put[pid] = Partition(pid, slices, (Tenant(view.job.id, replicas, "", boundary),))
         self._drop.pop(pid, None)
         self.reasons[view.job.id] = reason
-        if self._limited:
-            self._book(view.job, sum(replicas), 1)
+        if self.has_quotas:
+            self.charge(view.job.owner, view.job.demand, sum(replicas), 1)
 
     def reserve(self, view: JobView) -> bool:
         """Count the smallest size of a waiting job against its owner's quota; False if it may not be placed."""
         if not self.admits(view):
             return False
-        if self._limited:
-            self._book(view.job, view.job.sizes[0], 1)
+        if self.has_quotas:
+            self.charge(view.job.owner, view.job.demand, view.job.sizes[0], 1)
         return True
 
     def pause(self, view: JobView, reason: str) -> None:
@@ -209,8 +227,9 @@ class Draft:
         self.reasons[job_id] = reason
         for pid in view.partitions:
             partition = self._put.get(pid) or self.snapshot.partitions[pid]
-            if self._limited:
-                self._book(view.job, partition.size_of(job_id), -1, pid == view.partitions[0])
+            if self.has_quotas:
+                jobs = -1 if pid == view.partitions[0] else 0
+                self.charge(view.job.owner, view.job.demand, -partition.size_of(job_id), jobs)
             if len(partition.tenants) > 1 and (others := tuple(t for t in partition.tenants if t.job != job_id)):
                 self._put[pid] = Partition(pid, partition.slices, others, partition.sharing)
                 continue
@@ -230,7 +249,7 @@ class Draft:
         way stays.
         """
         job, size = view.job, view.job.sizes[0]
-        if self._limited and not self.within_quota(job, size):
+        if self.has_quotas and not self.within_quota(job, size):
             return self._displace_own(view, list(victims), paused, started, boundary)
         if type(shape_of(job)) is int:  # Any GPUs will do, so counting them is enough.
             going = self._enough(victims, size - self.free_gpus)
@@ -244,8 +263,8 @@ class Draft:
     def _make_way(self, going: Iterable[JobView], paused: str) -> None:
         for victim in going:
             self.pause(victim, paused)
-            self._displaced.append(victim)
-            self._made_way.add(victim.job.id)
+            self._to_requeue.append(victim)
+            self._displaced.add(victim.job.id)
 
     def _displace_own(
         self, view: JobView, victims: list[JobView], paused: str, started: str, boundary: Boundary
@@ -270,20 +289,21 @@ class Draft:
         going: list[tuple[JobView, int]] = []
         enough = False
         for victim in victims:
-            if victim.job.owner != job.owner or victim.job.id in self._made_way:
+            if victim.job.owner != job.owner or victim.job.id in self._displaced:
                 continue
             places = [self._put.get(pid) or present[pid] for pid in victim.partitions if pid not in self._drop]
             if has := sum(partition.size_of(victim.job.id) for partition in places):
                 going.append((victim, has))
-                self._book(victim.job, has, -1)
+                self.charge(job.owner, victim.job.demand, -has, -1)
                 if enough := self.within_quota(job, job.sizes[0]):
                     break
         for i in range(len(going) - 2, -1, -1) if enough else ():
-            self._book(going[i][0].job, going[i][1], 1)
+            victim, has = going[i]
+            self.charge(job.owner, victim.job.demand, has, 1)
             if self.within_quota(job, job.sizes[0]):
                 del going[i]
             else:
-                self._book(going[i][0].job, going[i][1], -1)
+                self.charge(job.owner, victim.job.demand, -has, -1)
         self._usage = used
         return [victim for victim, _has in going] if enough else []
 
@@ -293,7 +313,7 @@ class Draft:
         for victim in victims:
             if missing <= 0:
                 break
-            if victim.job.id in self._made_way:
+            if victim.job.id in self._displaced:
                 continue  # Nobody makes way twice in one plan.
             if gpus := self.gpus_of(victim):
                 going.append((victim, gpus))
@@ -313,7 +333,7 @@ class Draft:
         given = 0  # how many of those going are given back in `capacity`
         for victim in victims:
             slices = self.slices_of(victim)
-            if not slices or victim.job.id in self._made_way:
+            if not slices or victim.job.id in self._displaced:
                 continue
             going.append((victim, slices))
             gpus += sum(len(part.gpus) for part in slices)
@@ -357,14 +377,14 @@ class Draft:
         """The draft as it stands, to come back to once."""
         return (
             self.capacity, dict(self.reasons), dict(self.reviews), dict(self.memos), dict(self._put),
-            dict(self._drop), dict(self._usage), list(self._displaced), set(self._made_way),
+            dict(self._drop), dict(self._usage), list(self._to_requeue), set(self._displaced),
         )  # fmt: skip
 
     def restore(self, saved: Saved) -> None:
         """Forget all changes since then."""
         (
             self.capacity, self.reasons, self.reviews, self.memos, self._put, self._drop, self._usage,
-            self._displaced, self._made_way,
+            self._to_requeue, self._displaced,
         ) = saved  # fmt: skip
 
     def gpus_of(self, view: JobView) -> int:
@@ -394,13 +414,13 @@ class Draft:
         before = self.capacity
         self.capacity = self.capacity.give(old.slices)
         places = self._near(view.job, old, size)
-        if places is None or (self._limited and not self.within_quota(view.job, size - old.size_of(view.job.id), 0)):
+        if places is None or (self.has_quotas and not self.within_quota(view.job, size - old.size_of(view.job.id), 0)):
             self.capacity = before
             return False
         slices = self.capacity.slices(view.job, places)
         self.capacity = self.capacity.take(slices)
-        if self._limited:
-            self._book(view.job, size - old.size_of(view.job.id), 1, 0)
+        if self.has_quotas:
+            self.charge(view.job.owner, view.job.demand, size - old.size_of(view.job.id), 0)
         tenant = Tenant(view.job.id, tuple(n for _node, n in places), "", boundary)
         self._put[pid] = Partition(pid, slices, (tenant,))
         self.reasons[view.job.id] = reason
@@ -427,25 +447,57 @@ class Draft:
         owner = self.snapshot.owners.get(job.owner)
         if owner is None or more <= 0:
             return True
-        used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
-        demand = job.demand
-        return not owner.beyond(
-            used.gpus + demand.gpus * more,
-            used.cores + demand.cores * more,
-            used.mem_mib + demand.mem_mib * more,
-            used.jobs + jobs if jobs else 0,
-        )
+        used = self.usage(job.owner).plus(job.demand, more, jobs)
+        return not owner.beyond(used.gpus, used.cores, used.mem_mib, used.jobs if jobs else 0)
 
-    def _book(self, job: Job, replicas: int, sign: int, jobs: int = 1) -> None:
-        used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
-        demand = job.demand
-        self._usage[job.owner] = Usage(
-            used.gpus + sign * replicas * demand.gpus,
-            used.cores + sign * replicas * demand.cores,
-            used.mem_mib + sign * replicas * demand.mem_mib,
-            used.jobs + sign * jobs,
-            used.net_mbps + sign * replicas * demand.net_mbps,
-        )
+    def usage(self, owner: str) -> Usage:
+        """What the owner's jobs have as the draft stands."""
+        return self._usage.get(owner) or self.snapshot.usage.get(owner) or NO_USE
+
+    def charge(self, owner: str, demand: Demand, replicas: int, jobs: int) -> None:
+        """Count so many replicas, and jobs, more against the owner's quota; fewer if negative."""
+        self._usage[owner] = self.usage(owner).plus(demand, replicas, jobs)
+
+    # -- partitions with several tenants ---------------------------------------------------------------------
+
+    def partition(self, pid: str) -> Partition | None:
+        """The partition as the draft stands; None if there is none of that name."""
+        if pid in self._drop:
+            return None
+        return self._put.get(pid) or self.snapshot.partitions.get(pid)
+
+    def set_partition(self, partition: Partition) -> None:
+        """Add a partition, or change the one of that name. Its new slices must be free; quotas are not charged."""
+        pid, old = partition.id, self.partition(partition.id)
+        if old is None or old.slices is not partition.slices:
+            capacity = self.capacity if old is None else self.capacity.give(old.slices)
+            self.capacity = capacity.take(partition.slices)
+        self._put[pid] = partition
+        self._drop.pop(pid, None)
+
+    def drop_partition(self, pid: str) -> Partition:
+        """Remove a partition, which it returns: its slices are free in this draft. Quotas are not charged."""
+        partition = self.partition(pid)
+        assert partition is not None
+        self.capacity = self.capacity.give(partition.slices)
+        self._put.pop(pid, None)
+        if pid in self.snapshot.partitions:
+            self._drop[pid] = None
+        return partition
+
+    def keep_partition(self, pid: str) -> None:
+        """Undo all changes to a partition of the snapshot."""
+        self.set_partition(self.snapshot.partitions[pid])
+        del self._put[pid]
+
+    def new_partition_id(self, prefix: str) -> str:
+        """A name that no partition and no job has; another one with each call."""
+        snapshot = self.snapshot
+        while True:
+            self._named += 1
+            name = f"{prefix}{snapshot.decision}.{self._named}"
+            if name not in snapshot.partitions and name not in self._put and name not in snapshot.jobs:
+                return name
 
     def plan(self, wake: Wake = ALWAYS, memo: Any = None, ends: dict[str, str] | None = None) -> Plan:
         """The plan as it stands."""

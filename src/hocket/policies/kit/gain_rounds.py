@@ -163,7 +163,7 @@ def in_rounds(snapshot: Snapshot, round_s: float, gain: Gain) -> Plan:
     if is_due(now_s, round_s, asked_s) and this != decided:  # Once in a round, however often it is asked in it.
         _Round(draft, round_s, gain).carry_out()
         decided = this
-    for view in draft.in_line(draft.candidates(), lambda v: v.rank):
+    for view in draft.with_displaced(draft.candidates(), lambda v: v.rank):
         if not draft.size_of(view):
             draft.start(view, "starts: there is room", view.job.sizes[0])
     jobs = snapshot.jobs

@@ -21,28 +21,21 @@ _OVERCOMMIT = 2.0  # how much of a machine stacked jobs may ask for together; me
 class GroupDraft(Draft):
     """A draft that also forms groups: partitions of whole machines whose tenants share them in one way."""
 
-    __slots__ = ("_grouped_machines", "_new_groups", "_sharing", "freed")
+    __slots__ = ("_grouped_machines", "_sharing", "freed")
 
     def __init__(self, snapshot: Snapshot, sharing: Sharing = Sharing.INTERLEAVED) -> None:
         super().__init__(snapshot)
         self._sharing = sharing
-        self._new_groups = 0
         self._grouped_machines = sum(len(p.slices) for p in snapshot.partitions.data().values() if p.sharing is sharing)
         self.freed = False  # whether a group gave machines up, even if another has them by now
 
     def group(self, pid: str) -> Partition | None:
         """A group as the draft stands."""
-        if pid in self._drop:
-            return None
-        return self._put.get(pid) or self.snapshot.partitions.get(pid)
+        return self.partition(pid)
 
     def new_id(self) -> str:
         """An unused name for a group."""
-        while True:
-            self._new_groups += 1
-            name = f"g{self.snapshot.decision}.{self._new_groups}"
-            if name not in self.snapshot.partitions and name not in self._put and name not in self.snapshot.jobs:
-                return name
+        return self.new_partition_id("g")
 
     def free_machines(self) -> list[str]:
         """Machines that are entirely free, in the order of the cluster."""
@@ -59,14 +52,9 @@ class GroupDraft(Draft):
 
     def dissolve(self, pid: str) -> Partition:
         """Dissolve a group; its machines are free in this draft."""
-        partition = self.group(pid)
-        assert partition is not None
+        partition = self.drop_partition(pid)
         for tenant in partition.tenants:
             self._book_tenant(tenant, -1)
-        self.capacity = self.capacity.give(partition.slices)
-        self._put.pop(pid, None)
-        if pid in self.snapshot.partitions:
-            self._drop[pid] = None
         self._grouped_machines -= len(partition.slices)
         self.freed = True
         return partition
@@ -79,7 +67,7 @@ class GroupDraft(Draft):
         placed: list[JobView] = []
         for view in views:
             replicas = _replicas(view.job, machines, room)
-            if replicas is None or (self._limited and not self.within_quota(view.job, sum(replicas))):
+            if replicas is None or (self.has_quotas and not self.within_quota(view.job, sum(replicas))):
                 continue
             tenant = Tenant(view.job.id, replicas, "", STEP)
             room = [_less(r, view.job.demand) if n else r for r, n in zip(room, replicas, strict=True)]
@@ -90,18 +78,17 @@ class GroupDraft(Draft):
             return ()
         slices = tuple(n.whole() for n in machines)
         new = Partition(pid, slices, tuple(tenants), self._sharing)
-        self.capacity = self.capacity.take(slices)
         self._grouped_machines += len(slices)
-        self._drop.pop(pid, None)
         if self.snapshot.partitions.get(pid) == new:
-            self._put.pop(pid, None)
+            self.keep_partition(pid)
         else:
-            self._put[pid] = new
+            self.set_partition(new)
         return tuple(placed)
 
     def _book_tenant(self, tenant: Tenant, sign: int) -> None:
-        if self._limited:
-            self._book(self.snapshot.jobs[tenant.job].job, sum(tenant.replicas), sign)
+        if self.has_quotas:
+            job = self.snapshot.jobs[tenant.job].job
+            self.charge(job.owner, job.demand, sign * sum(tenant.replicas), sign)
 
 
 def _is_free(node: Node, free: Free) -> bool:

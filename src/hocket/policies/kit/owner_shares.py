@@ -12,13 +12,12 @@ from typing import Any
 
 from hocket.model.capacity import Shape
 from hocket.model.job import Job
-from hocket.model.snapshot import NO_USE, Snapshot
+from hocket.model.resources import Vector
+from hocket.model.snapshot import NO_USE, Snapshot, Usage
 from hocket.model.versioned import Entry
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
 from hocket.policies.kit.placed_by_owner import held_by
-
-Totals = tuple[float, float, float, float]  # GPUs, cores, MiB, Mbps; a resource of 0 does not count
 
 
 def _owner(entry: Entry) -> str:
@@ -27,21 +26,20 @@ def _owner(entry: Entry) -> str:
 
 
 class Shares:
-    """An owner's level: its share of the resource of which it has most, over its weight."""
+    """Owners' levels: the share of the resource of which an owner has most, over the owner's weight."""
 
-    def __init__(self, snapshot: Snapshot, totals: Totals) -> None:
+    def __init__(self, snapshot: Snapshot, totals: Vector) -> None:
+        """A resource whose total is 0 does not count."""
         self._snapshot = snapshot
         self._rates = tuple(1.0 / total if total else 0.0 for total in totals)
-        self._used: dict[str, list[float]] = {}  # of owners whose use was asked for
-        self._levels: dict[str, float] = {}  # likewise
+        self._used: dict[str, Usage] = {}  # where it differs from the snapshot's
+        self._levels: dict[str, float] = {}  # those that were asked for
 
-    def _of(self, owner: str) -> list[float]:
-        used = self._used.get(owner)
-        if used is None:
-            planned = self._snapshot.usage.get(owner) or NO_USE
-            used = [float(planned.gpus), planned.cores, planned.mem_mib, planned.net_mbps]
-            self._used[owner] = used
-        return used
+    def _usage(self, owner: str) -> Usage:
+        return self._used.get(owner) or self._snapshot.usage.get(owner) or NO_USE
+
+    def _level(self, owner: str, used: Usage) -> float:
+        return max(u * r for u, r in zip(used.vector, self._rates, strict=True)) / self.weight(owner)
 
     def weight(self, owner: str) -> float:
         """The owner's weight, 1 unless it was set."""
@@ -52,35 +50,27 @@ class Shares:
         """The owner's level as it stands."""
         level = self._levels.get(owner)
         if level is None:
-            most = max(u * r for u, r in zip(self._of(owner), self._rates, strict=True))
-            level = self._levels[owner] = most / self.weight(owner)
+            level = self._levels[owner] = self._level(owner, self._usage(owner))
         return level
 
     def level_with(self, job: Job, replicas: int) -> float:
-        """The level of the job's owner with so many replicas of it more, or less."""
-        demand, rates = job.demand, self._rates
-        more = (demand.gpus, demand.cores, demand.mem_mib, demand.net_mbps)
-        used = self._of(job.owner)
-        return max((u + replicas * m) * r for u, m, r in zip(used, more, rates, strict=True)) / self.weight(job.owner)
+        """The level of the job's owner with so many replicas more; with fewer if negative."""
+        return self._level(job.owner, self._usage(job.owner).plus(job.demand, replicas))
+
+    def add(self, job: Job, replicas: int) -> None:
+        """Count so many replicas more; fewer if negative."""
+        self._used[job.owner] = self._usage(job.owner).plus(job.demand, replicas)
+        self._levels.pop(job.owner, None)
 
     def gpus_above(self, level: float) -> float:
         """How many GPUs, at most, owners above a level can lose and still be above it."""
         gpus = 0.0
         for owner in self._snapshot.usage:
             if self.level(owner) > level:
-                gpus += self._of(owner)[0]
+                gpus += self._usage(owner).gpus
                 if not any(self._rates[1:]):  # Nothing but GPUs keeps it there.
                     gpus -= level * self.weight(owner) / self._rates[0]
         return gpus
-
-    def add(self, job: Job, replicas: int) -> None:
-        """Count so many replicas more, or less."""
-        demand, used = job.demand, self._of(job.owner)
-        self._levels.pop(job.owner, None)
-        used[0] += replicas * demand.gpus
-        used[1] += replicas * demand.cores
-        used[2] += replicas * demand.mem_mib
-        used[3] += replicas * demand.net_mbps
 
 
 class Lanes:
@@ -199,7 +189,7 @@ def richer(draft: Draft, shares: Shares, view: JobView) -> Iterator[JobView]:
 def _owners_of_changed(draft: Draft) -> set[str]:
     """Whose placed jobs the draft gives something else, or nothing."""
     present, jobs = draft.snapshot.partitions.data(), draft.snapshot.jobs.data()
-    return {jobs[t.job].job.owner for pid in draft.touched if pid in present for t in present[pid].tenants}
+    return {jobs[t.job].job.owner for pid in draft.changed_partitions if pid in present for t in present[pid].tenants}
 
 
 def _first_to_go(draft: Draft, owner: str, missing: int, is_changed: bool) -> Iterator[JobView]:

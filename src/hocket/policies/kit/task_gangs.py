@@ -34,14 +34,9 @@ class TaskGangs(Seating):
         self.reasons[view.job.id] = reason
         return True
 
-    @property
-    def idle(self) -> bool:
-        """Is nobody placed?"""
-        return not self._put and len(self._drop) == len(self.snapshot.partitions)
-
     def alone(self, view: JobView) -> bool:
         """Start a job that no limit leaves room for, if nobody else is there: it would wait for ever."""
-        if view.job.tasks is None or not self.idle or not self.start_alone(view, self._shape(view)):
+        if view.job.tasks is None or not self.is_empty or not self.start_alone(view, self._shape(view)):
             return False
         self.reasons[view.job.id] = ALONE
         return True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from hocket.model.capacity import Capacity, shape_of
+from hocket.model.capacity import Capacity
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.mlfs.kept import Needs, measured_factor
@@ -127,7 +127,7 @@ class Round:
             rows = np.flatnonzero(may)
         else:
             rows = among[fits[queue.shape[among]] | (among == first)]
-        if len(rows) > _CROWD and self.params.whole and not self.draft._limited:
+        if len(rows) > _CROWD and self.params.whole and not self.draft.has_quotas:
             rows = rows[self._tasks_may_fit(queue, fits, rows) | (rows == first)]
         needs = queue.needs[rows]
         may = needs <= (self.draft.board.headroom if self.params.whole else inf)
@@ -168,7 +168,7 @@ class Round:
         if view.verdict:
             return True
         if view.job.tasks is None:
-            if shape_of(view.job) in draft._no_room:
+            if draft.is_passed_over(view):
                 started = False
             else:
                 started = draft.admits(view) and draft.start_plain(view, f"starts: priority {queue.priority[n]:.3g}")
@@ -190,7 +190,7 @@ class Round:
         if view.use is None and (like in self._no_room or not self._seats_for(key)):
             return False
         known = self._shape(view, key)
-        crowded = self._no_room and whole and not draft._limited  # Else it would be in vain to look twice.
+        crowded = self._no_room and whole and not draft.has_quotas  # Else it would be in vain to look twice.
         if crowded and not self._each_has_room(known, measured_factor(view)):
             if view.use is None:
                 self._no_room.add(like)
@@ -369,9 +369,8 @@ class Round:
                 self.draft.place_one(tasks, first, name=f"{tasks.names[first]}#{n + 2}")
 
     def _plain_runs(self) -> bool:
-        return any(not p.tenants[0].task for p in self.snapshot.partitions.data().values()) or any(
-            not p.tenants[0].task for p in self.draft._put.values()
-        )
+        there = (*self.snapshot.partitions.data().values(), *map(self.draft.partition, self.draft.changed_partitions))
+        return any(p is not None and not p.tenants[0].task for p in there)
 
     def _others_are_whole(self, but: str) -> bool:
         return any(not self.draft.lacks(j) for j in self.draft.places if j != but)

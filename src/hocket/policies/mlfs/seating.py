@@ -13,7 +13,7 @@ from hocket.model.capacity import Layout
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.resources import Slice
-from hocket.model.snapshot import NO_USE, Snapshot, Usage
+from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
 from hocket.policies.mlfs.board import Board, Undo, board_of, empty_board
@@ -127,7 +127,7 @@ class Seating(Draft):
         board, job = self.board, tasks.view.job
         places = dict(self.places.get(job.id, {}))
         missing = [k for k in order if tasks.names[k] not in places]
-        if self._limited and not self.quota_has_room(job, missing):
+        if self.has_quotas and not self.quota_has_room(job, missing):
             self.over_quota += 1
             return False
         accepts = self._accepting(job)
@@ -178,7 +178,7 @@ class Seating(Draft):
     def place_one(self, tasks: Tasks, k: int, stays: int = -1, degradation: float = 0.0, name: str = "") -> bool:
         """Give one task, or a copy of it under another name, a GPU."""
         job, name = tasks.view.job, name or tasks.names[k]
-        if self._limited and not self.quota_has_room(job, [k]):
+        if self.has_quotas and not self.quota_has_room(job, [k]):
             self.over_quota += 1
             return False
         if not self.board.may_take(float(tasks.needs[k][0])):
@@ -214,16 +214,12 @@ class Seating(Draft):
         others = tuple(t for t in old.tenants if (t.job, t.task) != (job.id, task))
         back = None
         if others:
-            self._put[pid] = Partition(pid, old.slices, others, Sharing.STACKED)
+            self.set_partition(Partition(pid, old.slices, others, Sharing.STACKED))
         else:
-            back = old.slices[0]
-            self._put.pop(pid, None)
-            if pid in self.snapshot.partitions:
-                self._drop[pid] = None
-            self.capacity = self.capacity.give(old.slices)
+            back = self.drop_partition(pid).slices[0]
         k = tasks.names.index(name)
         self.board.leave(gpu, tasks.needs[k], back)
-        if self._limited:
+        if self.has_quotas:
             self._book_task(job, k, -1, job.id not in self.places)
         return gpu
 
@@ -233,13 +229,11 @@ class Seating(Draft):
         tenant = Tenant(job.id, (1,), task)
         if part is None:
             assert old is not None
-            self._put[pid] = Partition(pid, old.slices, (*old.tenants, tenant), Sharing.STACKED)
+            self.set_partition(Partition(pid, old.slices, (*old.tenants, tenant), Sharing.STACKED))
         else:
-            self.capacity = self.capacity.take((part,))
-            self._put[pid] = Partition(pid, (part,), (tenant,), Sharing.STACKED)
-            self._drop.pop(pid, None)
+            self.set_partition(Partition(pid, (part,), (tenant,), Sharing.STACKED))
         self.changed.add(job.id)
-        if self._limited:
+        if self.has_quotas:
             assert job.tasks is not None
             name = task.partition("#")[0]
             k = next(k for k, t in enumerate(job.tasks.tasks) if t.id == name)
@@ -252,9 +246,7 @@ class Seating(Draft):
 
     def _partition(self, gpu: int) -> tuple[str, Partition | None]:
         pid = self.board.ground.pid_of(gpu)
-        if pid in self._put:
-            return pid, self._put[pid]
-        return pid, None if pid in self._drop else self.snapshot.partitions.get(pid)
+        return pid, self.partition(pid)
 
     # -- jobs that are not partitioned ----------------------------------------------------------------------
 
@@ -262,7 +254,7 @@ class Seating(Draft):
         """Start a job in a partition of its own."""
         if not self.start(view, reason):
             return False
-        self.board.take(self._put[view.job.id].slices)
+        self.board.take(self.slices_of(view))
         return True
 
     def _hosts_of(self, needs: Column, accepts: Any) -> Hosts:
@@ -299,7 +291,7 @@ class Seating(Draft):
         if owner is None or not tasks:
             return True
         assert job.tasks is not None
-        used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
+        used = self.usage(job.owner)
         demands = [job.tasks.tasks[k].demand for k in tasks]
         return not owner.beyond(
             used.gpus + sum(d.gpus for d in demands),
@@ -310,12 +302,4 @@ class Seating(Draft):
 
     def _book_task(self, job: Job, k: int, sign: int, jobs: int) -> None:
         assert job.tasks is not None
-        used = self._usage.get(job.owner) or self.snapshot.usage.get(job.owner) or NO_USE
-        demand = job.tasks.tasks[k].demand
-        self._usage[job.owner] = Usage(
-            used.gpus + sign * demand.gpus,
-            used.cores + sign * demand.cores,
-            used.mem_mib + sign * demand.mem_mib,
-            used.jobs + sign * jobs,
-            used.net_mbps + sign * demand.net_mbps,
-        )
+        self.charge(job.owner, job.tasks.tasks[k].demand, sign, sign * jobs)

@@ -10,7 +10,7 @@ from msgspec import Meta
 from hocket.model.job import Job, Kind
 from hocket.model.partition import STEP, Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Wake
-from hocket.model.resources import Demand, Node, Slice, gpu_ids
+from hocket.model.resources import Demand, Node, Slice, fits, gpu_ids
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
@@ -58,11 +58,11 @@ def _rest(line: list[JobView], seated: Sequence[JobView]) -> list[JobView]:
 class Packer(Draft):
     """A draft that forms packs: each on one GPU and that GPU's share of its node, or on a node without GPUs."""
 
-    __slots__ = ("_formed", "_most")
+    __slots__ = ("_most",)
 
     def __init__(self, snapshot: Snapshot, most: int) -> None:
         super().__init__(snapshot)
-        self._most, self._formed = most, 0
+        self._most = most
 
     def line(self) -> list[JobView]:
         """Models that wait, in the order of submission; whatever else waits is started alone if there is room."""
@@ -92,9 +92,7 @@ class Packer(Draft):
             seated, tenants = self._seated(views, device, node, device.mem_mib, self._most)
             if not tenants:
                 continue
-            pid = self._new_id()
-            self.capacity = self.capacity.take((device,))
-            self._put[pid] = Partition(pid, (device,), tuple(tenants), Sharing.PACKED)
+            self.set_partition(Partition(self.new_partition_id("pack"), (device,), tuple(tenants), Sharing.PACKED))
             self.reasons |= dict.fromkeys((v.job.id for v in seated), why)
             return seated
         return []
@@ -106,7 +104,7 @@ class Packer(Draft):
         node = self.snapshot.nodes[device.node].node
         seated, tenants = self._seated(views, device, node, mem_mib, self._most - len(pack.tenants))
         if tenants:
-            self._put[pack.id] = Partition(pack.id, pack.slices, (*pack.tenants, *tenants), Sharing.PACKED)
+            self.set_partition(Partition(pack.id, pack.slices, (*pack.tenants, *tenants), Sharing.PACKED))
             self.reasons |= dict.fromkeys((v.job.id for v in seated), why)
         return seated
 
@@ -121,11 +119,11 @@ class Packer(Draft):
                 break
             if not _fits(job, device, node) or job.demand.mem_mib > mem_mib + _CLOSE:
                 continue
-            if self._limited:
+            if self.has_quotas:
                 if not self.within_quota(job, 1):
                     self.over_quota += 1
                     continue
-                self._book(job, 1, 1)
+                self.charge(job.owner, job.demand, 1, 1)
             mem_mib -= job.demand.mem_mib
             seated.append(view)
         return seated, [Tenant(v.job.id, (1,), "", STEP) for v in seated]
@@ -143,14 +141,6 @@ class Packer(Draft):
             )  # fmt: skip
             if _fits(job, device, node):
                 yield device, node
-
-    def _new_id(self) -> str:
-        snapshot = self.snapshot
-        while True:
-            self._formed += 1
-            name = f"pack{snapshot.decision}.{self._formed}"
-            if name not in snapshot.partitions and name not in self._put and name not in snapshot.jobs:
-                return name
 
 
 def packable(job: Job) -> bool:
@@ -175,12 +165,5 @@ def _share(node: Node, demand: Demand) -> Slice:
 
 def _fits(job: Job, device: Slice, node: Node) -> bool:
     """May the job have this device, alone?"""
-    demand = job.demand
-    return (
-        demand.gpus <= len(device.gpus)
-        and demand.cores <= device.cores + _CLOSE
-        and demand.mem_mib <= device.mem_mib + _CLOSE
-        and demand.net_mbps <= device.net_mbps + _CLOSE
-        and node.gpu_mem_mib >= job.gpu_mem_mib
-        and (not job.gpu_kinds or node.gpu_kind in job.gpu_kinds)
-    )
+    accepts_kind = not job.gpu_kinds or node.gpu_kind in job.gpu_kinds
+    return fits(job.demand.vector, device.vector) and node.gpu_mem_mib >= job.gpu_mem_mib and accepts_kind
