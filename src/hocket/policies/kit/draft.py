@@ -74,12 +74,8 @@ class Draft:
     @property
     def started(self) -> int:
         """How many partitions the draft adds; those that only change are not counted."""
-        if not self._put:
-            return 0
-        present, started = self.snapshot.partitions.data(), 0
-        for pid in self._put:
-            started += pid not in present
-        return started
+        present = self.snapshot.partitions.data()
+        return sum(pid not in present for pid in self._put)
 
     @property
     def changed_partitions(self) -> Iterable[str]:
@@ -204,11 +200,9 @@ class Draft:
     def put(self, view: JobView, places: Places, reason: str, boundary: Boundary = NOW) -> None:
         """Give the job exactly these places, which must be free; one that has others is paused first."""
         pid = view.partitions[0] if view.partitions else view.job.id
-        slices = self.capacity.slices(view.job, places)
-        self.capacity = self.capacity.take(slices)
         replicas = tuple(n for _node, n in places)
-        self._put[pid] = Partition(pid, slices, (Tenant(view.job.id, replicas, "", boundary),))
-        self._drop.pop(pid, None)
+        tenant = Tenant(view.job.id, replicas, "", boundary)
+        self.set_partition(Partition(pid, self.capacity.slices(view.job, places), (tenant,)))
         self.reasons[view.job.id] = reason
         if self.has_quotas:
             self.charge(view.job.owner, view.job.demand, sum(replicas), 1)
@@ -357,20 +351,14 @@ class Draft:
         """What would be free without the job as the draft stands: the slices of partitions that it has for itself."""
         slices: tuple[Slice, ...] = ()
         for pid in view.partitions or (view.job.id,):
-            if pid not in self._drop:
-                partition = self._put.get(pid) or self.snapshot.partitions.get(pid)
-                if partition is None:
-                    continue
-                if len(partition.tenants) == 1 and partition.tenants[0].job == view.job.id:
-                    slices += partition.slices
+            partition = self.partition(pid)
+            if partition is not None and len(partition.tenants) == 1 and partition.tenants[0].job == view.job.id:
+                slices += partition.slices
         return slices
 
     def size_of(self, view: JobView) -> int:
         """How many replicas the job has as the draft stands."""
-        pid = view.partitions[0] if view.partitions else view.job.id
-        if pid in self._drop:
-            return 0
-        partition = self._put.get(pid) or self.snapshot.partitions.get(pid)
+        partition = self.partition(view.partitions[0] if view.partitions else view.job.id)
         return partition.size_of(view.job.id) if partition is not None else 0
 
     def saved(self) -> Saved:
