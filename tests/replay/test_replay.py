@@ -113,8 +113,8 @@ def changed(bound: BoundPolicy, at: int, change: Any) -> BoundPolicy:
     return replace(bound, decide=decide)
 
 
-def other_reason(plan: Plan) -> Plan:
-    return replace(plan, reasons={**plan.reasons, "*": "changed on purpose"})
+def other_memo(plan: Plan) -> Plan:
+    return replace(plan, memo="changed on purpose")
 
 
 def cycle_of(journal: MemoryJournal, decision: int) -> int:
@@ -126,15 +126,37 @@ def cycle_of(journal: MemoryJournal, decision: int) -> int:
 @pytest.mark.parametrize("decision", [0, 7, 20])
 def test_a_changed_policy_is_found_at_the_cycle_where_it_decides_otherwise(decision: int) -> None:
     journal, bound = ran("fifo")
-    found = replay(journal.header, journal, changed(bound, decision, other_reason))
+    found = replay(journal.header, journal, changed(bound, decision, other_memo))
     assert found.decisions == decision
     difference = found.difference
     assert difference is not None
     assert difference.cycle == cycle_of(journal, decision)
     assert difference.at_s == journal.cycles[difference.cycle - 1].at_s
-    assert difference.fields == ("reasons",)
-    assert difference.now.reasons["*"] == "changed on purpose"
-    assert difference.recorded.reasons.get("*") != "changed on purpose"
+    assert difference.fields == ("memo",)
+    assert difference.now.plan is not None
+    assert difference.now.plan.memo == "changed on purpose"
+    assert difference.recorded.plan is not None
+    assert difference.recorded.plan.memo != "changed on purpose"
+
+
+def test_reasons_in_other_words_are_counted_and_are_no_difference() -> None:
+    journal, bound = ran("fifo")
+    with_reasons = [d for d in range(20) if (p := journal.cycles[cycle_of(journal, d) - 1].plan) and p.reasons]
+
+    def in_other_words(plan: Plan) -> Plan:
+        return replace(plan, reasons=dict.fromkeys(plan.reasons, "in other words"))
+
+    found = replay(journal.header, journal, changed(bound, with_reasons[3], in_other_words))
+    assert found.difference is None
+    assert found.reworded == 1
+    assert replay(journal.header, journal, bound).reworded == 0
+
+
+def test_a_reason_for_another_job_is_a_difference() -> None:
+    journal, bound = ran("fifo")
+    found = replay(journal.header, journal, changed(bound, 7, lambda p: replace(p, reasons=p.reasons | {"x": "new"})))
+    assert found.difference is not None
+    assert found.difference.fields == ("reasons",)
 
 
 def test_a_difference_tells_what_each_plan_changes() -> None:

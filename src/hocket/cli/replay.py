@@ -98,7 +98,8 @@ def _watched(kept: object, bound: BoundPolicy) -> Replay:
 def _told(found: Replay) -> str:
     name = " → ".join(found.policies)
     if found.difference is None:
-        return f"{_count(found.decisions, 'decision')}, all the same ({name}, {_count(found.cycles, 'cycle')})"
+        words = f"; {found.reworded:,} of them with reasons in other words" if found.reworded else ""
+        return f"{_count(found.decisions, 'decision')}, all the same ({name}, {_count(found.cycles, 'cycle')}){words}"
     differs = found.difference
     return "\n".join(
         [

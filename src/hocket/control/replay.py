@@ -45,6 +45,7 @@ class Replay(Struct, frozen=True):
     decisions: int  # that were the same
     difference: Difference | None = None
     policies: tuple[str, ...] = ()  # that decided, one after another
+    reworded: int = 0  # of the decisions that were the same: those that give their reasons in other words
 
 
 class PolicyBrokeError(RuntimeError):
@@ -56,7 +57,8 @@ def replay(
 ) -> Replay:
     """Fold the cycles of a journal, decide wherever a plan is recorded, and stop at the first that differs.
 
-    Plans are compared byte for byte. Of another policy than the recorded one, only what its plans do is compared: it
+    Plans are compared byte for byte, but for the words of their reasons, which another version of Hocket may choose
+    otherwise: those decisions are counted. Of another policy than the recorded one, only what its plans do is compared: it
     has other notes, waits for other things, and decides to the end, also where the recorded one was changed. `done` is
     told how many cycles are behind it, now and then.
     """
@@ -87,7 +89,7 @@ def replay(
     controller = Controller(
         start, first.decide, first.order, kept, **first.needs, bind=again if is_recorded else None
     )  # fmt: skip
-    decisions = n = 0
+    decisions = reworded = n = 0
     for n, recorded in enumerate(cycles, 1):
         asked.clear()
         controller.excuse = _say_nothing if recorded.refused else None  # It may have raised then too.
@@ -101,14 +103,16 @@ def replay(
             ) from error
         now = kept.cycle
         fields = differing(recorded, now)
+        if is_recorded and fields and _is_reworded(fields, recorded, now):
+            reworded, fields = reworded + 1, ()
         if fields:
             snapshot = asked[0] if asked else controller.snapshot
             difference = Difference(n, recorded.at_s, fields, _side(snapshot, recorded), _side(snapshot, now))
-            return Replay(n, decisions, difference, tuple(followed))
+            return Replay(n, decisions, difference, tuple(followed), reworded)
         decisions += recorded.plan is not None
         if n % 256 == 0:
             done(n)
-    return Replay(n, decisions, None, tuple(followed))
+    return Replay(n, decisions, None, tuple(followed), reworded)
 
 
 def _say_nothing(_error: Exception) -> None:
@@ -148,6 +152,14 @@ def _differing(recorded: Cycle, now: Cycle) -> tuple[str, ...]:
         pairs = [(name, getattr(one, name), getattr(other, name)) for name in Plan.__struct_fields__]
         return tuple(name for name, a, b in pairs if _plain(a) != _plain(b))
     return () if recorded.refused == now.refused else ("refused",)
+
+
+def _is_reworded(fields: tuple[str, ...], recorded: Cycle, now: Cycle) -> bool:
+    """Do the two say the same of the same jobs, in other words?"""
+    one, other = recorded.plan, now.plan
+    if one is None or other is None or not {*fields} <= {"reasons", "refused"}:
+        return False
+    return one.reasons.keys() == other.reasons.keys() and bool(recorded.refused) == bool(now.refused)
 
 
 _DEEDS = ("put", "drop", "ends", "checkpoints", "tiers")
