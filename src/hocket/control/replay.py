@@ -58,9 +58,9 @@ def replay(
     """Fold the cycles of a journal, decide wherever a plan is recorded, and stop at the first that differs.
 
     Plans are compared byte for byte, but for the words of their reasons, which another version of Hocket may choose
-    otherwise: those decisions are counted. Of another policy than the recorded one, only what its plans do is compared: it
-    has other notes, waits for other things, and decides to the end, also where the recorded one was changed. `done` is
-    told how many cycles are behind it, now and then.
+    otherwise: those decisions are counted. If another policy than the recorded one decides, only what its plans do is
+    compared: it has other memos, waits for other events, and decides to the end, also where the recorded policy was
+    changed. `done` is told now and then how many cycles are behind it.
     """
     is_recorded = policy.policy.name == header.policy
     differing = _differing if is_recorded else _doing_other
