@@ -24,7 +24,7 @@ from benchmarks.machine import Machine, machine
 from hocket.control import saved_state
 from hocket.control.controller import Controller
 from hocket.control.journal import open_to_append
-from hocket.control.ports import Header, Store
+from hocket.control.ports import DurableJournal, Header
 from hocket.control.restore import restore
 from hocket.control.saved_state import StateSaver
 from hocket.executors.simulated import SimulatedExecutor
@@ -92,7 +92,7 @@ def job(name: str) -> Job:
     return Job(name, owner=f"team{len(name) % 7}", command=("python", "train.py", "--epochs", "30", "--seed", name))
 
 
-def begun(store: str, policy: BoundPolicy) -> tuple[Store, Controller]:
+def begun(store: str, policy: BoundPolicy) -> tuple[DurableJournal, Controller]:
     """A controller on a new store."""
     journal = open_to_append(store, Header(policy.policy.name, policy.settings, NODES))
     return journal, restore(journal, policy)
@@ -260,12 +260,12 @@ def long_history(path: Path, jobs: int) -> LongHistory:
     return LongHistory(cycles, live, fold_s, fold_s / cycles * 1e6, restore_s, saves, saving_s / took_s)
 
 
-def _unsynced(journal: Store) -> None:
+def _unsynced(journal: DurableJournal) -> None:
     """How it is written is not what is measured here."""
     journal._open().execute("PRAGMA synchronous = OFF")  # type: ignore[attr-defined]
 
 
-def _without_states(journal: Store) -> None:
+def _without_states(journal: DurableJournal) -> None:
     journal._open().execute("DELETE FROM saved")  # type: ignore[attr-defined]
 
 

@@ -218,8 +218,7 @@ def history(home: Path, count: int) -> None:
 
 def _live_through(home: Path, count: int) -> None:
     """A journal of so many jobs that ran and finished, told by an agent that only says so."""
-    from hocket.agent.protocol import Hello, Report
-    from hocket.agent.protocol import Run as RunOrder
+    from hocket.agent.protocol import Hello, Report, StartRun
     from hocket.model.event import JobSubmitted
     from hocket.model.job import Job, Launch
     from hocket.model.resources import Node
@@ -238,7 +237,7 @@ def _live_through(home: Path, count: int) -> None:
         while len(runs) < at_once:
             orders = engine.sessions.orders(session, taken, 1.0)
             taken = orders[-1].n if orders else taken
-            runs += [o.order.run for o in orders if isinstance(o.order, RunOrder)]
+            runs += [o.order.run for o in orders if isinstance(o.order, StartRun)]
         for n, event, fields in ((1, "started", {}), (2, "exited", {"code": 0, "asked": False})):
             engine.executor.report([Report(run, n, time.time(), event, fields) for run in runs], "n").result(60)
     engine.close()

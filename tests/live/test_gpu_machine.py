@@ -12,8 +12,8 @@ import pytest
 from tests.live.controller import LiveController, awaited
 from tests.whole_lines import whole_lines
 
-from hocket.agent.nvml import nvidia_gpus
-from hocket.agent.tail import facts
+from hocket.agent.node.events_reader import facts
+from hocket.agent.node.gpus import nvidia_gpus
 
 GPUS = nvidia_gpus()
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not GPUS, reason="a machine with an NVIDIA GPU")]

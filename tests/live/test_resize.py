@@ -16,7 +16,7 @@ from tests.live.at_rest import complaints, orphans
 from tests.live.controller import LiveController, awaited
 from tests.whole_lines import json_lines
 
-from hocket.agent.tail import facts
+from hocket.agent.node.events_reader import facts
 
 HERE = Path(__file__).parent
 TRAIN = HERE.parents[1] / "examples" / "train_torch.py"

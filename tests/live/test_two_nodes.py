@@ -9,7 +9,7 @@ from tests.live.agent import LiveAgent
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below
 
-from hocket.agent.heard import read_heard
+from hocket.agent.node.ack_cursor import read_cursor
 
 _PART = """
 import os, sys, time
@@ -57,7 +57,7 @@ def submit(controller: LiveController, how: str) -> Path:
 def test_a_job_over_two_nodes_ends_with_its_last_part_and_breaks_with_the_first(two_nodes: LiveController) -> None:
     told = submit(two_nodes, "finishes")
     parts = [two_nodes.root / node / "runs" / "finishes" / "1" for node in ("left", "right")]
-    awaited(lambda: [read_heard(str(part)).over for part in parts].count(True) == 1, "one part is known to have ended")
+    awaited(lambda: [read_cursor(str(part)).over for part in parts].count(True) == 1, "one part is known to have ended")
     awaited(lambda: two_nodes.jobs()["finishes"]["state"] == "running", "the job runs on with the other")
     (told / "go").touch()
     awaited(lambda: two_nodes.jobs()["finishes"]["state"] == "finished", "it has finished")

@@ -6,7 +6,7 @@ host, and assumes nothing of the controller's files. Every call carries the toke
 | call | says |
 | --- | --- |
 | `POST /v1/agents/hello` `Hello` → `Welcome` | the node is there, with these runs; first of all, and after a 410 |
-| `POST /v1/agents/{session}/reports` `[Report, …]` → `Heard` | what happened; answered once it is in the journal |
+| `POST /v1/agents/{session}/reports` `[Report, …]` → `ReportsAccepted` | answered once in the journal |
 | `GET /v1/agents/{session}/orders?after=N` → `[Numbered, …]` | what to do, as soon as there is anything, or `[]` |
 | `POST /v1/agents/{session}/logs/{request}` bytes | the part of a log that a `ReadLog` asked for |
 
@@ -75,20 +75,20 @@ class Report(Struct, frozen=True):
     fields: dict[str, Any] = {}
 
 
-class Heard(Struct, frozen=True):
+class ReportsAccepted(Struct, frozen=True):
     """All reports of that call are in the journal."""
 
     reports: int
 
 
-class Prepare(Struct, frozen=True, tag_field="order", tag="prepare"):
+class PrepareRun(Struct, frozen=True, tag_field="order", tag="prepare"):
     """Stand a job ready before its main, without devices."""
 
     run: RunKey
     spec: dict[str, Any]  # as a sidecar's spec.json, but for the folders and the mark, which are the agent's own
 
 
-class Run(Struct, frozen=True, tag_field="order", tag="run"):
+class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
     """Run it, or let the prepared one go on, on these devices."""
 
     run: RunKey
@@ -96,20 +96,20 @@ class Run(Struct, frozen=True, tag_field="order", tag="run"):
     env: dict[str, str]  # of the hand-over: devices, ranks, sizes
 
 
-class Stop(Struct, frozen=True, tag_field="order", tag="stop"):
+class StopRun(Struct, frozen=True, tag_field="order", tag="stop"):
     """Ask it to save its state and leave; kill it when the grace is over."""
 
     run: RunKey
     grace_s: float
 
 
-class Save(Struct, frozen=True, tag_field="order", tag="save"):
+class SaveRun(Struct, frozen=True, tag_field="order", tag="save"):
     """Ask it to save its state and go on."""
 
     run: RunKey
 
 
-class Forget(Struct, frozen=True, tag_field="order", tag="forget"):
+class ForgetJob(Struct, frozen=True, tag_field="order", tag="forget"):
     """The job is over: kill what may be left, and keep its logs only."""
 
     job: str
@@ -125,7 +125,7 @@ class ReadLog(Struct, frozen=True, tag_field="order", tag="read-log"):
     limit: int
 
 
-Order = Prepare | Run | Stop | Save | Forget | ReadLog
+Order = PrepareRun | StartRun | StopRun | SaveRun | ForgetJob | ReadLog
 
 
 class Numbered(Struct, frozen=True):

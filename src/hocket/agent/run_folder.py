@@ -20,15 +20,13 @@ import stat
 import sys
 import time
 
-from hocket.agent import folder_lock
-from hocket.agent.folder_lock import LOCK
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subprocess import Popen
     from typing import Any
 
-SPEC, CONTROL, EVENTS, COMPLAINTS = "spec.json", "control", "events.jsonl", "sidecar.err"
+
+SPEC, CONTROL, EVENTS, STDERR, LOCK = "spec.json", "control", "events.jsonl", "sidecar.err", "lock"
 LET_GO = "let-go"  # the first fact of a run that stood ready once, was let go, and begins again
 LONGEST_ORDER = 1 << 20
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -56,11 +54,11 @@ def launch(folder: str) -> Popen[bytes]:
     # Without `site` and `runpy` a sidecar starts sooner and is smaller, and no setting of the user reaches it.
     program = f"import sys; sys.path.insert(0, {_PACKAGES!r}); from hocket.agent.sidecar import main; sys.exit(main())"
     command = [sys.executable, "-I", "-S", "-c", program, os.path.abspath(folder)]
-    complaints = os.open(os.path.join(folder, COMPLAINTS), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    stderr = os.open(os.path.join(folder, STDERR), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        return Popen(command, stdin=DEVNULL, stdout=complaints, stderr=complaints, start_new_session=True)
+        return Popen(command, stdin=DEVNULL, stdout=stderr, stderr=stderr, start_new_session=True)
     finally:
-        os.close(complaints)
+        os.close(stderr)
 
 
 def is_running(folder: str) -> bool:
@@ -108,9 +106,32 @@ def send(folder: str, order: dict[str, Any]) -> bool:
 # -- for the sidecar ----------------------------------------------------------------------------------------
 
 
+class InUse(Exception):
+    """Another process has the folder."""
+
+
+def take_lock(folder: str, taken: str, patience_s: float) -> int:
+    """Take the folder for the rest of this process's life, or raise InUse; `taken` says so, but for the process."""
+    fd = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > until:
+                holder = os.read(fd, 32).decode().strip()
+                os.close(fd)
+                raise InUse(f"{taken}: process {holder}") from None
+            time.sleep(0.02)
+    os.ftruncate(fd, 0)
+    os.write(fd, f"{os.getpid()}\n".encode())
+    return fd
+
+
 def lock(folder: str) -> int:
     """Take the folder for the rest of this process's life, or raise InUse."""
-    return folder_lock.take(folder, f"run folder '{folder}' has a sidecar already", _PATIENCE_S)
+    return take_lock(folder, f"run folder '{folder}' has a sidecar already", _PATIENCE_S)
 
 
 class Control:

@@ -10,6 +10,6 @@ def agent(ctx: typer.Context) -> None:
 
     Its options: `hocket agent --help`, and docs/machines.md.
     """
-    from hocket.agent.node import run
+    from hocket.agent.node.agent import run
 
     run(ctx.args, "hocket agent")

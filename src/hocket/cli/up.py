@@ -86,7 +86,7 @@ def up(
     options += [] if cores is None else ["--cores", str(cores)]
     options += ["--name", name] if name else []
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.INFO)
-    from hocket.executors.agents.spares import ResizeBy
+    from hocket.executors.agents.standby_runs import ResizeBy
     from hocket.service.up import Up
 
     os.umask(0o077)  # What jobs have in their environment is in the journal.

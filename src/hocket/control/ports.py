@@ -47,7 +47,7 @@ class Journal(Protocol):
         """All cycles, oldest first."""
 
 
-class Store(Journal, Protocol):
+class DurableJournal(Journal, Protocol):
     """A journal that outlives its controller, which goes on with it after a kill. Cycles are numbered from 1."""
 
     name: str  # as errors say it

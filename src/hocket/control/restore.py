@@ -8,14 +8,16 @@ from heapq import heappop
 from hocket.control import saved_state
 from hocket.control.controller import Bind, Controller, Excuse
 from hocket.control.journal import JournalError
-from hocket.control.ports import Cycle, Store
+from hocket.control.ports import Cycle, DurableJournal
 from hocket.model.capacity import Capacity
 from hocket.model.event import NodeJoined
 from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 
 
-def restore(journal: Store, policy: BoundPolicy, excuse: Excuse | None = None, bind: Bind | None = None) -> Controller:
+def restore(
+    journal: DurableJournal, policy: BoundPolicy, excuse: Excuse | None = None, bind: Bind | None = None
+) -> Controller:
     """The controller after the last cycle of its journal, which began with this policy, and goes on to append to it.
 
     It begins with the newest saved state that can be read, and does the cycles after it again as they were recorded:
@@ -53,7 +55,7 @@ def again(controller: Controller, cycle: Cycle) -> None:
     controller.next_timer_s()  # drops timers that mean nothing any more
 
 
-def _begun(journal: Store, policy: BoundPolicy, last: int, bind: Bind | None) -> tuple[Controller, int]:
+def _begun(journal: DurableJournal, policy: BoundPolicy, last: int, bind: Bind | None) -> tuple[Controller, int]:
     """A controller from the newest saved state that can be read, or from the beginning, and its cycle's number."""
     unwritten = _Unwritten(journal)
     for number, state in journal.saved():
@@ -72,7 +74,7 @@ def _begun(journal: Store, policy: BoundPolicy, last: int, bind: Bind | None) ->
 class _Unwritten:
     """A journal for cycles that are recorded already."""
 
-    def __init__(self, journal: Store) -> None:
+    def __init__(self, journal: DurableJournal) -> None:
         self.header = journal.header
 
     def append(self, cycle: Cycle) -> None:

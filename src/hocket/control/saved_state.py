@@ -19,7 +19,7 @@ from hocket import __version__
 from hocket.control.controller import Bind, Controller
 from hocket.control.journal import JournalError, JournalLost
 from hocket.control.journal.stored import one_line
-from hocket.control.ports import Journal, Store
+from hocket.control.ports import DurableJournal, Journal
 from hocket.model.capacity import Capacity, Free
 from hocket.model.event import PolicySet
 from hocket.model.job import Owner
@@ -217,7 +217,7 @@ class StateSaver:
     The larger of `events` and two for each live job, for saving costs more with more jobs.
     """
 
-    def __init__(self, journal: Store, policy: BoundPolicy, events: int = 10_000) -> None:
+    def __init__(self, journal: DurableJournal, policy: BoundPolicy, events: int = 10_000) -> None:
         self.trouble = ""  # why the last attempt failed; the next restore takes longer, and nothing else is lost
         self._journal, self._policy, self._events = journal, policy, events
         # A journal does not say how many events lie after its last state: one that goes on saves with its first cycle.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from hocket.executors.inprocess.workshop import ALONE_S, OTHERS, STEP_S
+from hocket.executors.inprocess.model_factory import ALONE_S, OTHERS, STEP_S
 from hocket.reports.figure_style import colour, drawing, save
 from hocket.reports.formatting import format_number
 from hocket.tune.outcome import Outcome

@@ -25,20 +25,20 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from hocket import __version__
-from hocket.agent.protocol import Heard, Hello, ReadLog, Report, Welcome
+from hocket.agent.protocol import Hello, ReadLog, Report, ReportsAccepted, Welcome
 from hocket.control.state import State
-from hocket.executors.agents.runs import nodes_of
+from hocket.executors.agents.run_numbers import nodes_of
 from hocket.executors.agents.sessions import NameTaken, UnknownSession
 from hocket.model.event import Event, JobAsked, Wish
 from hocket.model.resources import MAX_GPUS
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
+from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine, Unavailable
 from hocket.service.intake import Intake
 from hocket.service.job_spec import MOST_JOBS, JobSpec, SpecError, checked, read_specs
 from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
-from hocket.service.shelf import ShelfError
 from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
 
 LARGEST_BODY = 16 << 20
@@ -108,7 +108,7 @@ class Api:
 
     def change(self, job_id: str) -> bytes:
         """A job that changed, for those who listen; nothing if it cannot be looked up."""
-        with suppress(ShelfError):
+        with suppress(EndedJobsError):
             if (record := self.engine.catalogue.get(job_id)) is not None:
                 return b"event: job\ndata: " + msgspec.json.encode(self.row(record, time())) + b"\n\n"
         return b""
@@ -142,8 +142,8 @@ def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> Fa
         response: Response = await call_next(request)
         return response
 
-    @app.exception_handler(ShelfError)
-    async def say_trouble(_request: Request, error: ShelfError) -> Response:
+    @app.exception_handler(EndedJobsError)
+    async def say_trouble(_request: Request, error: EndedJobsError) -> Response:
         return answer({"error": str(error)}, 503)
 
     @app.exception_handler(HTTPException)
@@ -348,7 +348,7 @@ def _add_agents(app: FastAPI, api: Api) -> None:
     async def reports(session: str, request: Request) -> Response:
         node = _node(api, session)
         said = decoded(await request.body(), list[Report])
-        return answer(Heard(await run_in_threadpool(api.accepted, engine.executor.report(said, node))))
+        return answer(ReportsAccepted(await run_in_threadpool(api.accepted, engine.executor.report(said, node))))
 
     @app.get("/v1/agents/{session}/orders", include_in_schema=False)
     async def orders(session: str, after: int = 0) -> Response:

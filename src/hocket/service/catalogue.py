@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from hocket.control.ports import Cycle, Store
+from hocket.control.ports import Cycle, DurableJournal
 from hocket.model.event import (
     EpochEnded,
     Event,
@@ -25,8 +25,8 @@ from hocket.model.event import (
     NodeLost,
     ProgressReported,
 )
+from hocket.service.ended_jobs import EndedJobs, EndedJobsError, Mark, checksum
 from hocket.service.record import Record
-from hocket.service.shelf import Mark, Shelf, ShelfError, checksum
 
 _log = logging.getLogger("hocket")
 _RECORDS = 2_000  # that changed, after which all of them go to the shelf
@@ -37,11 +37,11 @@ _CYCLES = 10_000  # after which they do so in any case: so many at most are fold
 class Catalogue:
     """The records by id: in memory those of live jobs, and what is not on the shelf yet."""
 
-    def __init__(self, shelf: Shelf | None = None) -> None:
+    def __init__(self, ended_jobs: EndedJobs | None = None) -> None:
         self.records: dict[str, Record] = {}  # in the order of submission
         self.queue_reason = ""  # what was last said to all who wait
         self.over: Counter[str] = Counter()  # verdict → how many ended with it
-        self._shelf = shelf
+        self._ended = ended_jobs
         self._submitted = 0
         self._cycles = 0  # since the shelf was brought up to date
         self._not_before = 0  # the number of the cycle after which to try again
@@ -49,9 +49,9 @@ class Catalogue:
         self._last: Cycle | None = None
 
     @classmethod
-    def of(cls, journal: Store, shelf: Shelf | None) -> Catalogue:
+    def of(cls, journal: DurableJournal, ended_jobs: EndedJobs | None) -> Catalogue:
         """The catalogue after the last cycle of a journal."""
-        catalogue = cls(shelf)
+        catalogue = cls(ended_jobs)
         begun = catalogue._restore(journal)
         for number, cycle in enumerate(journal.after(begun), begun + 1):
             catalogue.see(cycle)
@@ -61,25 +61,25 @@ class Catalogue:
     # -- who asks -----------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> Record | None:
-        """A job's record. For any thread. Raises ShelfError."""
+        """A job's record. For any thread. Raises EndedJobsError."""
         record = self.records.get(job_id)
-        return record if record is not None or self._shelf is None else self._shelf.get(job_id)
+        return record if record is not None or self._ended is None else self._ended.get(job_id)
 
     def known(self, job_id: str) -> Record | None:
         """The same, faster, and for the controller's thread alone."""
         record = self.records.get(job_id)
-        return record if record is not None or self._shelf is None else self._shelf.find(job_id)
+        return record if record is not None or self._ended is None else self._ended.find(job_id)
 
     def listed(self, *, over: bool = False, owner: str = "", limit: int | None = None) -> list[Record]:
-        """The last so many live ones, or with those that are over, in the order of submission. Raises ShelfError."""
+        """The last `limit` live jobs, with `over` ended ones too, in the order of submission. Raises EndedJobsError."""
         found = [
             r for r in list(self.records.values()) if over or r.ended_s is None
         ]  # First: they may go to the shelf.
         if owner:
             found = [r for r in found if r.job.owner == owner]
-        if over and self._shelf is not None:
+        if over and self._ended is not None:
             here = {r.number for r in found}
-            found += [r for r in self._shelf.over(owner, limit) if r.number not in here]
+            found += [r for r in self._ended.over(owner, limit) if r.number not in here]
             found.sort(key=lambda r: r.number)
         return found if limit is None else found[max(0, len(found) - limit) :]
 
@@ -179,13 +179,13 @@ class Catalogue:
         """Bring the shelf up to date with the cycle of this number, the last that was seen, if it is time."""
         due = len(self._changed) >= _RECORDS or self._cycles >= _CYCLES
         due = (due and number >= self._not_before) or (all_of_it and self._cycles > 0)
-        if self._shelf is None or self._last is None or not due:
+        if self._ended is None or self._last is None or not due:
             return
         records = [self.records[job_id] for job_id in self._changed if job_id in self.records]
         mark = Mark(number, checksum(self._last), self._submitted, dict(self.over), self.queue_reason)
         try:
-            self._shelf.put(records, mark)
-        except ShelfError as error:
+            self._ended.put(records, mark)
+        except EndedJobsError as error:
             _log.warning("%s; jobs that are over are kept in memory meanwhile", error)
             self._not_before = number + _RETRY
             return
@@ -198,30 +198,30 @@ class Catalogue:
     def close(self, number: int) -> None:
         """Bring the shelf up to date, and let go of it."""
         self.put_away(number, all_of_it=True)
-        if self._shelf is not None:
-            self._shelf.close()
+        if self._ended is not None:
+            self._ended.close()
 
-    def _restore(self, journal: Store) -> int:
+    def _restore(self, journal: DurableJournal) -> int:
         """Begin with what the shelf has, if it is of this journal; gives the number of the cycle it is at."""
-        if self._shelf is None:
+        if self._ended is None:
             return 0
-        mark = self._shelf.mark()
+        mark = self._ended.mark()
         if mark is None or not _is_of(mark, journal):
-            self._shelf.clear()
+            self._ended.clear()
             return 0
-        self.records = {record.job.id: record for record in self._shelf.live()}
+        self.records = {record.job.id: record for record in self._ended.live()}
         self._submitted, self.over, self.queue_reason = mark.submitted, Counter(mark.over), mark.queue_reason
         return mark.cycle
 
 
-def _is_of(mark: Mark, journal: Store) -> bool:
+def _is_of(mark: Mark, journal: DurableJournal) -> bool:
     """Has the journal the very cycle at which the shelf was brought up to date?"""
     if mark.cycle > len(journal):
         return False
     return any(checksum(cycle) == mark.check for cycle in _first(journal, mark.cycle))
 
 
-def _first(journal: Store, number: int) -> list[Cycle]:
+def _first(journal: DurableJournal, number: int) -> list[Cycle]:
     for cycle in journal.after(number - 1):
         return [cycle]
     return []

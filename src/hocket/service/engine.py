@@ -14,18 +14,18 @@ import msgspec
 
 from hocket.control.controller import Controller
 from hocket.control.journal import JournalError, JournalLost, open_to_append
-from hocket.control.ports import Cycle, Header, Store
+from hocket.control.ports import Cycle, DurableJournal, Header
 from hocket.control.restore import restore
 from hocket.control.saved_state import StateSaver
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.executors.agents.sessions import Sessions
-from hocket.executors.agents.spares import ResizeBy
+from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.model.event import Event, PolicySet
 from hocket.model.snapshot import Snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind
 from hocket.service.catalogue import Catalogue
-from hocket.service.guard import guarded
-from hocket.service.shelf import Shelf
+from hocket.service.ended_jobs import EndedJobs
+from hocket.service.policy_guard import guarded
 
 _log = logging.getLogger("hocket")
 _SAID_AGAIN_S = 60.0  # what a policy raises, at the earliest
@@ -63,7 +63,7 @@ class Engine:
         except (UnknownPolicy, PolicyError) as error:
             self.journal.close()
             raise JournalError(f"journal '{self.journal.name}': {error}") from error
-        self.catalogue = Catalogue.of(self.journal, None if catalogue is None else Shelf(catalogue))
+        self.catalogue = Catalogue.of(self.journal, None if catalogue is None else EndedJobs(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue
         self.sessions = Sessions(lease_s)
         self._down = ""  # why nothing can be accepted
@@ -230,7 +230,7 @@ def _plain(params: dict[str, Any]) -> bytes:
 class _Last:
     """A journal that remembers the last cycle it kept."""
 
-    def __init__(self, journal: Store) -> None:
+    def __init__(self, journal: DurableJournal) -> None:
         self.header = journal.header
         self.cycle = Cycle(0.0, ())
         self._journal = journal

@@ -22,7 +22,7 @@ class Line(Struct, frozen=True, gc=False):
     reason: str = ""
 
 
-class Attempt(Struct, gc=False):
+class AttemptRecord(Struct, gc=False):
     """One try to run a job, from a start to whatever came next. The logs of a job are told apart by its number."""
 
     number: int
@@ -51,7 +51,7 @@ class Record(Struct, eq=False):
     nodes: list[str] = []  # where the plan last had it
     size: int = 0  # that the plan last gave it
     lines: list[Line] = []  # the last ones
-    tries: list[Attempt] = []  # the last attempts
+    tries: list[AttemptRecord] = []  # the last attempts
     warnings: list[str] = []
 
     def ran_at(self, now_s: float) -> float:
@@ -84,7 +84,7 @@ class Record(Struct, eq=False):
         self.runs_since_s = at_s
         self.started_s = at_s if self.started_s is None else self.started_s
         self.attempts += 1
-        self._try(Attempt(attempt or self._last() + 1, self.nodes, self.size, at_s))
+        self._try(AttemptRecord(attempt or self._last() + 1, self.nodes, self.size, at_s))
 
     def rests(self, at_s: float, how: str) -> None:
         """It does not run any more, if it did."""
@@ -97,10 +97,10 @@ class Record(Struct, eq=False):
     def breaks(self, at_s: float, how: str) -> None:
         """Its attempt broke, perhaps before it ran."""
         if not self.tries or self.tries[-1].ended_s is not None:
-            self._try(Attempt(self._last() + 1, self.nodes, self.size))
+            self._try(AttemptRecord(self._last() + 1, self.nodes, self.size))
         self.rests(at_s, how)
 
-    def _try(self, attempt: Attempt) -> None:
+    def _try(self, attempt: AttemptRecord) -> None:
         self.tries.append(attempt)
         del self.tries[:-_ATTEMPTS]
 

@@ -12,14 +12,14 @@ from time import monotonic
 
 import uvicorn
 
-from hocket.executors.agents.spares import ResizeBy
+from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.policies.registry import BoundPolicy
 from hocket.service.app import make_app
 from hocket.service.engine import Engine
-from hocket.service.farewell import Farewell
 from hocket.service.home import Home
 from hocket.service.listening import LOOPBACK, Listening, Tls
 from hocket.service.local_agent import LocalAgent
+from hocket.service.shutdown import Farewell
 
 _log = logging.getLogger("hocket")
 _AGENT_S = 15.0  # for the agent to say hello

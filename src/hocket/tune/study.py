@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal, open_to_append
-from hocket.control.ports import Store
+from hocket.control.ports import DurableJournal
 from hocket.control.restore import restore
 from hocket.control.saved_state import StateSaver
 from hocket.model.resources import Node
@@ -201,7 +201,7 @@ class Study:
             yield Controller(start, policy.decide, policy.order, MemoryJournal(header), **policy.needs), None
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        journal: Store = open_to_append(self._folder / JOURNAL, header)
+        journal: DurableJournal = open_to_append(self._folder / JOURNAL, header)
         try:
             for cycle in journal:
                 trials.take(cycle.events)

@@ -59,7 +59,7 @@ def of_job(name: str) -> tuple[int, int]:
 
 
 def model_name(trial: int) -> str:
-    """What a trial's model is called on its device and on its shelf."""
+    """What a trial's model is called on its device and among the checkpoints."""
     return f"t{trial}"
 
 

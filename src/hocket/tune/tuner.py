@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hocket.control.controller import Controller
 from hocket.control.saved_state import StateSaver
 from hocket.estimators.packs import slowdown
-from hocket.executors.inprocess.workshop import ALONE_S, OTHERS, STEP_S, Stretch
+from hocket.executors.inprocess.model_factory import ALONE_S, OTHERS, STEP_S, Stretch
 from hocket.model.curve import Beliefs, Curve, Point
 from hocket.model.event import Event, JobFailed, JobSubmitted
 from hocket.model.job import Job, Kind
@@ -65,14 +65,14 @@ class Tuner:
                 actions = controller.cycle(self._now_s(), [*events, *submitted])
                 if self._saver is not None:
                     self._saver.after_cycle(controller, len(events) + len(submitted))
-                self._clear_shelf(self._told)
+                self._drop_checkpoints(self._told)
                 executor.apply(actions)
             moment = executor.wait(controller.next_timer_s())
             if moment is None:
                 break
             events = list(moment[1])
         if not controller.state.jobs.live:  # It was not stopped: there is nothing more to do.
-            self._clear_shelf(self._trials.all)
+            self._drop_checkpoints(self._trials.all)
 
     def give_up(self, reason: str) -> None:
         """All trials that are under way have failed, for a reason that is none of their own."""
@@ -118,11 +118,11 @@ class Tuner:
         return drawn(self._space, lambda name, _domain: trial.config[name])
 
     def _expect(self, job: Job) -> None:
-        from hocket.executors.inprocess.trainer import Order
+        from hocket.executors.inprocess.trainer import TrainingTask
 
         number, units = of_job(job.id)
         stretch = Stretch(model_name(number), units * self._definition.unit_steps, units)
-        self._trainer.expect(job.id, Order(stretch, config_of(job), self._definition.seed * 1_000_003 + number))
+        self._trainer.expect(job.id, TrainingTask(stretch, config_of(job), self._definition.seed * 1_000_003 + number))
 
     def _tell_sampler(self) -> None:
         """Of trials that will never go on."""
@@ -133,11 +133,11 @@ class Tuner:
             self._sampler.tell(trial, self._trials.scores(trial), is_complete)
         self._told |= gone
 
-    def _clear_shelf(self, over: Iterable[int]) -> None:
+    def _drop_checkpoints(self, over: Iterable[int]) -> None:
         """Of these trials only the best one's model is kept. Only now: that they are over is in the journal."""
         best = self._trials.best
         for number in set(over) - self._cleared - ({best[0].number} if best is not None else set()):
-            self._executor.shelf.drop(model_name(number))
+            self._executor.checkpoints.drop(model_name(number))
             self._cleared.add(number)
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from hocket.agent import run_folder
-from hocket.agent.leftovers import end_leftovers
 from hocket.agent.logs import log_files
-from hocket.agent.tail import facts
+from hocket.agent.node.events_reader import facts
+from hocket.agent.orphan_cleanup import kill_orphans
 
 PATIENCE_S = 120.0  # far more than anything here takes
 
@@ -105,7 +105,7 @@ class Run:
         return b"".join(parts).decode(errors="replace")
 
     def complaints(self) -> str:
-        path = self.folder / run_folder.COMPLAINTS
+        path = self.folder / run_folder.STDERR
         return path.read_text() if path.exists() else ""
 
 
@@ -133,7 +133,7 @@ def prepared_run(tmp_path: Path) -> Iterator[Runs]:
         for sidecar in run.sidecars:
             sidecar.kill()
             sidecar.wait()
-    assert [left for run in made for left in end_leftovers(run.mark)] == []
+    assert [left for run in made for left in kill_orphans(run.mark)] == []
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 from tests.children import child
 
 from hocket.control.journal import JournalError, JournalHeld, JournalLost, open_to_append, open_to_read
-from hocket.control.ports import FORMAT, Cycle, Header, Store
+from hocket.control.ports import FORMAT, Cycle, DurableJournal, Header
 from hocket.model.event import EpochEnded, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.plan import Plan
@@ -49,7 +49,7 @@ def edit(store: str, statement: str, *values: Any) -> None:
     db.close()
 
 
-def begun(store: str, cycles: list[Cycle] = CYCLES) -> Store:
+def begun(store: str, cycles: list[Cycle] = CYCLES) -> DurableJournal:
     journal = open_to_append(store, HEADER)
     journal.extend(cycles)
     return journal
@@ -216,7 +216,7 @@ def test_the_lock_goes_with_its_process_whatever_children_it_leaves(store: str) 
                 os.kill(child, signal.SIGKILL)
 
 
-def until_free(store: str) -> Store:
+def until_free(store: str) -> DurableJournal:
     """A server may need a moment to see that its client is dead."""
     until = time.monotonic() + 120
     while time.monotonic() < until:

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from hocket.executors.simulated.memory import Resident, pressed, settled
+from hocket.executors.simulated.memory import InputInMemory, pressed, settled
 from hocket.executors.simulated.phases import Phases, interleave, stack
 from hocket.executors.simulated.speed import Companion, overflows, play, takes_turns
 from hocket.model.partition import Holding, Sharing
@@ -83,7 +83,7 @@ def test_it_is_not_the_formula_and_yet_near_it():
 
 
 def test_full_memory_slows_and_overfull_memory_breaks():
-    tenants, kept = [Phases(10.0, 5.0, HERE)] * 2, [Resident(9_000.0, 1_000.0)] * 2
+    tenants, kept = [Phases(10.0, 5.0, HERE)] * 2, [InputInMemory(9_000.0, 1_000.0)] * 2
     roomy, tight = pressed(tenants, kept, [0, 0], 100_000), pressed(tenants, kept, [0, 0], 22_000)
     assert roomy is not None
     assert tight is not None
@@ -92,7 +92,7 @@ def test_full_memory_slows_and_overfull_memory_breaks():
 
 
 def test_spilling_relieves_memory_at_the_price_of_reading_again():
-    tenants, kept = [Phases(10.0, 5.0, HERE)] * 2, [Resident(9_000.0, 1_000.0)] * 2
+    tenants, kept = [Phases(10.0, 5.0, HERE)] * 2, [InputInMemory(9_000.0, 1_000.0)] * 2
     spilled = pressed(tenants, kept, [0.5, 0.5], 20_000)
     assert spilled is not None
     assert spilled[0].reload_s > 0
@@ -101,7 +101,7 @@ def test_spilling_relieves_memory_at_the_price_of_reading_again():
 
 def test_what_is_spilled_costs_what_an_iteration_reads_of_it():
     tenants = [Phases(10.0, 5.0, HERE)]
-    whole, part = (pressed(tenants, [Resident(9_000.0, 0.0, read)], [1.0], 20_000) for read in (1.0, 0.1))
+    whole, part = (pressed(tenants, [InputInMemory(9_000.0, 0.0, read)], [1.0], 20_000) for read in (1.0, 0.1))
     assert whole is not None
     assert part is not None
     assert part[0].reload_s == pytest.approx(whole[0].reload_s / 10)
@@ -132,7 +132,7 @@ def test_jobs_that_cannot_spill_run_out_of_memory_though_they_take_turns():
 
 def test_alphas_of_their_own_are_no_worse_than_the_best_for_all():
     tenants = [Phases(40.0, 5.0, HERE), Phases(10.0, 20.0, HERE), Phases(20.0, 20.0, HERE)]
-    kept = [Resident(4_000.0, 500.0), Resident(14_000.0, 1_000.0), Resident(20_000.0, 2_000.0)]
+    kept = [InputInMemory(4_000.0, 500.0), InputInMemory(14_000.0, 1_000.0), InputInMemory(20_000.0, 2_000.0)]
 
     def round_s(alphas):
         now = pressed(tenants, kept, alphas, 32_000)

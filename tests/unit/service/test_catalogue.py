@@ -20,7 +20,7 @@ from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
 from hocket.service.catalogue import Catalogue
-from hocket.service.shelf import Shelf
+from hocket.service.ended_jobs import EndedJobs
 
 
 def test_time_on_a_lost_node_ends_with_the_node():
@@ -116,13 +116,13 @@ def small(monkeypatch):
 def test_a_catalogue_from_its_shelf_is_the_one_folded_from_all_cycles(tmp_path):
     journal = journal_of(tmp_path / "j.db", cycles(100))
     folded = shown(Catalogue.of(journal, None))
-    first = Catalogue.of(journal, Shelf(tmp_path / "c.db"))
+    first = Catalogue.of(journal, EndedJobs(tmp_path / "c.db"))
     assert shown(first) == folded
     assert len(first.records) < 100 // 10 + 20, "those that are over are not in memory"
-    again = Catalogue.of(journal, Shelf(tmp_path / "c.db"))  # as after a kill
+    again = Catalogue.of(journal, EndedJobs(tmp_path / "c.db"))  # as after a kill
     assert shown(again) == folded
     again.close(len(journal))
-    closed = Catalogue.of(journal, Shelf(tmp_path / "c.db"))
+    closed = Catalogue.of(journal, EndedJobs(tmp_path / "c.db"))
     assert len(closed.records) == 10
     assert shown(closed) == folded
 
@@ -130,18 +130,18 @@ def test_a_catalogue_from_its_shelf_is_the_one_folded_from_all_cycles(tmp_path):
 @pytest.mark.usefixtures("small")
 def test_only_cycles_after_the_shelf_are_folded_at_a_start(tmp_path):
     journal = journal_of(tmp_path / "j.db", cycles(100))
-    Catalogue.of(journal, Shelf(tmp_path / "c.db")).close(len(journal))
+    Catalogue.of(journal, EndedJobs(tmp_path / "c.db")).close(len(journal))
     asked = []
     after = journal.after
     journal.after = lambda number: asked.append(number) or after(number)
-    Catalogue.of(journal, Shelf(tmp_path / "c.db"))
+    Catalogue.of(journal, EndedJobs(tmp_path / "c.db"))
     assert min(asked) >= len(journal) - 1
 
 
 @pytest.mark.usefixtures("small")
 def test_jobs_that_are_over_are_found_by_name_and_by_owner(tmp_path):
     journal = journal_of(tmp_path / "j.db", cycles(100))
-    catalogue = Catalogue.of(journal, Shelf(tmp_path / "c.db"))
+    catalogue = Catalogue.of(journal, EndedJobs(tmp_path / "c.db"))
     assert "j1" not in catalogue.records
     assert catalogue.get("j1").verdict == catalogue.known("j1").verdict == "finished"
     assert catalogue.get("none") is catalogue.known("none") is None
@@ -154,7 +154,7 @@ def test_jobs_that_are_over_are_found_by_name_and_by_owner(tmp_path):
 def test_a_shelf_that_is_not_of_this_journal_or_damaged_is_made_anew(tmp_path, spoil):
     path = tmp_path / "c.db"
     journal = journal_of(tmp_path / "j.db", cycles(100))
-    Catalogue.of(journal, Shelf(path)).close(len(journal))
+    Catalogue.of(journal, EndedJobs(path)).close(len(journal))
     if spoil == "another journal":
         journal = journal_of(tmp_path / "other.db", [Cycle(c.at_s + 1, c.events, c.plan) for c in cycles(120)])
     elif spoil == "a shorter journal":
@@ -163,12 +163,12 @@ def test_a_shelf_that_is_not_of_this_journal_or_damaged_is_made_anew(tmp_path, s
         path.write_bytes(b"nothing of the kind" * 999)
     else:
         path.unlink()
-    assert shown(Catalogue.of(journal, Shelf(path))) == shown(Catalogue.of(journal, None))
+    assert shown(Catalogue.of(journal, EndedJobs(path))) == shown(Catalogue.of(journal, None))
 
 
 @pytest.mark.usefixtures("small")
 def test_a_shelf_that_cannot_be_written_loses_nothing(tmp_path, caplog):
-    shelf = Shelf(tmp_path / "c.db")
+    shelf = EndedJobs(tmp_path / "c.db")
     catalogue = Catalogue(shelf)
     kept = cycles(100)
     for number, cycle in enumerate(kept, 1):

@@ -13,11 +13,11 @@ from tests.children import child
 from tests.whole_lines import whole_lines
 
 from hocket.agent import run_folder
-from hocket.agent.folder_lock import LOCK
-from hocket.agent.leftovers import end_leftovers
+from hocket.agent.node.events_reader import story
+from hocket.agent.node.state_folder import StateFolder
+from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.process_tree import process
-from hocket.agent.state_folder import StateFolder
-from hocket.agent.tail import story
+from hocket.agent.run_folder import LOCK
 from hocket.service import local_agent
 from hocket.service.home import Home
 from hocket.service.local_agent import LocalAgent, agents_of
@@ -58,7 +58,7 @@ def job(home: Home) -> Iterator[str]:
     finally:
         sidecar.kill()
         sidecar.wait()
-        assert end_leftovers(spec["mark"]) == []
+        assert kill_orphans(spec["mark"]) == []
 
 
 @pytest.mark.slow

@@ -8,10 +8,10 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from hocket.agent.protocol import Hello, Prepare, Report, Run, RunKey, Stop
+from hocket.agent.protocol import Hello, PrepareRun, Report, RunKey, StartRun, StopRun
 from hocket.control.journal import JournalError
 from hocket.executors.agents.sessions import UnknownSession
-from hocket.executors.agents.spares import ResizeBy
+from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.model.event import JobAsked, JobSubmitted, NodeLost, Wish
 from hocket.model.job import Job, Launch
 from hocket.model.partition import EPOCH, NOW, Partition, Tenant
@@ -76,7 +76,7 @@ class Stepped:
     def start(self, *jobs):
         """They are submitted, and the first runs."""
         self.submit(*jobs)
-        order = next(order for order in self.orders() if isinstance(order, Run))
+        order = next(order for order in self.orders() if isinstance(order, StartRun))
         self.say(order.run, STARTED)
         self.orders()
         return order.run
@@ -163,7 +163,7 @@ def test_a_job_whose_node_is_lost_while_it_is_being_stopped_is_over(world):
     run = world.start(job())
     world.stop("a")
     world.rest()
-    assert world.orders() == [Stop(run, 7.0)]
+    assert world.orders() == [StopRun(run, 7.0)]
     world.post(NodeLost(0.0, NODE.id, "its agent is silent"))
     world.rest()
     assert world.verdict("a") == "stopped"
@@ -258,7 +258,7 @@ def test_a_job_that_starts_cold_is_as_good_as_prepared_though_that_was_cut_short
     assert world.view("new").preparing
     world.killed()
     world.hello(run)
-    assert not any(isinstance(order, Prepare) for order in world.orders())
+    assert not any(isinstance(order, PrepareRun) for order in world.orders())
     world.say(run, LEFT)
     (order,) = world.orders()
     assert order.run == RunKey("new", 1)
@@ -289,7 +289,7 @@ def test_a_job_starts_though_the_node_is_lost_on_which_it_was_prepared_for_a_pla
     wanted.job = "new"
     world.submit(job("new", warm=True))
     (prepare,) = world.orders()
-    assert isinstance(prepare, Prepare)
+    assert isinstance(prepare, PrepareRun)
     wanted.job = "old"
     world.say(run, ("progress", {"epoch": 1, "metrics": {}}))
     assert world.view("new").partitions == ()
@@ -297,4 +297,4 @@ def test_a_job_starts_though_the_node_is_lost_on_which_it_was_prepared_for_a_pla
     world.rest()
     wanted.job = "new"
     world.hello()
-    assert RunKey("new", 1) in [order.run for order in world.orders() if isinstance(order, Run)]
+    assert RunKey("new", 1) in [order.run for order in world.orders() if isinstance(order, StartRun)]

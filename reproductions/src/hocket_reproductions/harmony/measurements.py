@@ -102,9 +102,9 @@ def reloading(machines: int = 32) -> dict[str, float]:
     truths = [jobs.truth_of(s) for s in settings]
     found: dict[str, float] = {}
     for name, read in (("alpha", 0.0), ("half", 0.5)):
-        kept = [memory.Resident(t.input_mib / machines, t.model_mib / machines, read or t.read) for t in truths]
+        kept = [memory.InputInMemory(t.input_mib / machines, t.model_mib / machines, read or t.read) for t in truths]
 
-        def round_s(alphas: Sequence[float], kept: Sequence[memory.Resident] = kept) -> float:
+        def round_s(alphas: Sequence[float], kept: Sequence[memory.InputInMemory] = kept) -> float:
             now = memory.pressed(alone, kept, alphas, jobs.MEM_MIB)
             return phases.interleave(now).round_s if now is not None else float("inf")
 

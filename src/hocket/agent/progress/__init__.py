@@ -37,15 +37,14 @@ def open_reader(config: dict[str, Any], cwd: str, checkpoint_dir: str, channel: 
 
     `channel` is where the FIFO of `hocket.report` is made; without it, among the temporary files.
     """
-    from hocket.agent.progress.channel import Channel
-    from hocket.agent.progress.epochs import Epochs
+    from hocket.agent.progress.channel import Channel, Together
+    from hocket.agent.progress.epoch_counter import EpochCounter
     from hocket.agent.progress.reader import Reader
-    from hocket.agent.progress.together import Together
 
     counter = config.get("epoch", "epoch")
 
-    def epochs() -> Epochs:
-        return Epochs(config.get("first_epoch"), config.get("epoch_length", 1))
+    def epochs() -> EpochCounter:
+        return EpochCounter(config.get("first_epoch"), config.get("epoch_length", 1))
 
     def found(field: str) -> list[str]:
         from hocket.agent.progress.follow import places
@@ -60,8 +59,7 @@ def open_reader(config: dict[str, Any], cwd: str, checkpoint_dir: str, channel: 
 
             reader = Stdout(Patterns(epochs(), config["patterns"], counter))
         case "stdout":
-            from hocket.agent.progress.guess import Guess
-            from hocket.agent.progress.stdout import Stdout
+            from hocket.agent.progress.stdout import Guess, Stdout
 
             reader = Stdout(Guess(epochs(), counter))
         case "json":

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import stat
 
-from hocket.agent.progress.epochs import Epochs
+from hocket.agent.progress.epoch_counter import EpochCounter
 from hocket.agent.progress.lines import Lines
-from hocket.agent.progress.numbers import metric_name, number
+from hocket.agent.progress.metrics import MOST_METRICS, metric_name, number
 from hocket.agent.progress.reader import Reader, Report
-from hocket.agent.progress.row import MOST_METRICS
 
 VARIABLE = "HOCKET_REPORT"
 LONGEST_LINE = 1 << 12
@@ -23,7 +22,7 @@ _MOST_READS = 16  # in one poll
 class Channel(Reader):
     """Makes the FIFO, and takes it away again."""
 
-    def __init__(self, epochs: Epochs, path: str) -> None:
+    def __init__(self, epochs: EpochCounter, path: str) -> None:
         """Without a path, the FIFO stands in a folder of its own among the temporary files."""
         super().__init__(epochs)
         self._said = epochs.said
@@ -95,3 +94,41 @@ def _remove(path: str, folder: str) -> None:
             os.rmdir(folder)
     except OSError:
         pass  # Somebody else was quicker.
+
+
+class Together(Reader):
+    """Both count. But once a job reports by itself, what was only guessed from its output is left out."""
+
+    def __init__(self, reader: Reader, channel: Channel, is_guess: bool) -> None:
+        super().__init__()
+        self._reader = reader
+        self._channel = channel
+        self._is_guess = is_guess
+        self._has_reported = False
+
+    @property
+    def first_epoch(self) -> int | None:
+        """That of whoever is heard."""
+        return (self._channel if self._has_reported else self._reader).first_epoch
+
+    def feed(self, data: bytes) -> list[Report]:
+        """As the reader says, unless it is not heard any more."""
+        return [] if self._has_reported and self._is_guess else self._reader.feed(data)
+
+    def poll(self) -> list[Report]:
+        """As both say."""
+        return self._reader.poll() + self._noted(self._channel.poll())
+
+    def env(self) -> dict[str, str]:
+        """What both need."""
+        return {**self._reader.env(), **self._channel.env()}
+
+    def close(self, finished: bool = False) -> list[Report]:
+        """Let go of both."""
+        told = self._noted(self._channel.close(finished))
+        read = self._reader.close(finished)
+        return told if self._has_reported and self._is_guess else read + told
+
+    def _noted(self, reports: list[Report]) -> list[Report]:
+        self._has_reported = self._has_reported or bool(reports)
+        return reports

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from math import inf
-
-from hocket.agent.progress.backtracking import repeats_a_repetition
+from typing import Any
 
 KINDS = {
     "stdout": "patterns",
@@ -107,3 +107,39 @@ def _meant(field: object, fields: tuple[str, ...]) -> str:
 
     close = get_close_matches(str(field), fields, 1)
     return f"; did you mean '{close[0]}'?" if close else f": it must be one of {', '.join(fields)}"
+
+
+_FEW = 16  # repetitions that are none
+
+
+def repeats_a_repetition(pattern: str) -> bool:
+    """Whether a valid pattern does, in a way that can give back what it took."""
+    return _repeats(import_module("re._parser").parse(pattern), within=False)
+
+
+def _repeats(parts: Any, within: bool) -> bool:
+    """`parts` are pairs of what to do and its arguments, some of which are parts again."""
+    for what, arguments in parts:
+        match str(what):
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                _least, most, body = arguments
+                if most > _FEW and within:
+                    return True
+                bodies = [(body, within or most > _FEW)]
+            case "POSSESSIVE_REPEAT":
+                bodies = [(arguments[2], False)]
+            case "ATOMIC_GROUP":
+                bodies = [(arguments, False)]
+            case "SUBPATTERN":
+                bodies = [(arguments[-1], within)]
+            case "BRANCH":
+                bodies = [(body, within) for body in arguments[1]]
+            case "ASSERT" | "ASSERT_NOT":
+                bodies = [(arguments[1], within)]
+            case "GROUPREF_EXISTS":
+                bodies = [(body, within) for body in arguments[1:] if body is not None]
+            case _:
+                bodies = []
+        if any(_repeats(body, inside) for body, inside in bodies):
+            return True
+    return False

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import csv
 
-from hocket.agent.progress.epochs import Epochs
+from hocket.agent.progress.epoch_counter import EpochCounter
 from hocket.agent.progress.follow import LAST_LOOKS, Followed
 from hocket.agent.progress.lines import Lines
-from hocket.agent.progress.numbers import number
+from hocket.agent.progress.metrics import Row, number
 from hocket.agent.progress.reader import Reader, Report
-from hocket.agent.progress.row import Row
 
 LONGEST_LINE = 1 << 16  # bytes
 _DELIMITERS = ",;\t"
@@ -21,7 +20,7 @@ _DELIMITERS = ",;\t"
 class CsvFiles(Reader):
     """Rows of the files that are followed."""
 
-    def __init__(self, epochs: Epochs, counter: str, paths: list[str]) -> None:
+    def __init__(self, epochs: EpochCounter, counter: str, paths: list[str]) -> None:
         super().__init__(epochs)
         self._said = epochs.said
         self._files = [_CsvFile(path, counter) for path in paths]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
-from hocket.agent.progress.bars import TRANSIENT
-from hocket.agent.progress.epochs import Epochs
-from hocket.agent.progress.numbers import number
+from hocket.agent.progress.epoch_counter import EpochCounter
+from hocket.agent.progress.lines import TRANSIENT
+from hocket.agent.progress.metrics import number
 from hocket.agent.progress.reader import Report
 from hocket.agent.progress.stdout import Finder
 
@@ -20,7 +20,7 @@ from hocket.agent.progress.stdout import Finder
 class Patterns(Finder):
     """Finds what the user said to look for."""
 
-    def __init__(self, epochs: Epochs, patterns: list[str], counter: str) -> None:
+    def __init__(self, epochs: EpochCounter, patterns: list[str], counter: str) -> None:
         super().__init__(epochs)
         self._patterns = [re.compile(pattern) for pattern in patterns]
         self._counter = counter

@@ -15,12 +15,19 @@ from __future__ import annotations
 
 import re
 
-from hocket.agent.progress import table
-from hocket.agent.progress.bars import TRANSIENT
-from hocket.agent.progress.epochs import Epochs
-from hocket.agent.progress.numbers import MAX_NAME, metric_name, percentage
+from hocket.agent.progress.epoch_counter import EpochCounter
+from hocket.agent.progress.lines import TRANSIENT
+from hocket.agent.progress.metrics import (
+    MAX_NAME,
+    MOST_METRICS,
+    STEPS,
+    has_phase,
+    is_evaluation,
+    metric_name,
+    number,
+    percentage,
+)
 from hocket.agent.progress.reader import Report
-from hocket.agent.progress.row import MOST_METRICS, STEPS, has_phase, is_evaluation
 from hocket.agent.progress.stdout import Finder
 
 # These look at lower case, and never try twice what they took once (`++`, `*+`): no line makes them slow.
@@ -75,7 +82,7 @@ _ROW_HINT = re.compile(rb"\n[\r \t|]{0,40}\d")
 class Phrases(Finder):
     """Finds what people print by the words they use."""
 
-    def __init__(self, epochs: Epochs, counter: str) -> None:
+    def __init__(self, epochs: EpochCounter, counter: str) -> None:
         super().__init__(epochs)
         self._counter = counter
         self._word = counter.encode()
@@ -89,7 +96,7 @@ class Phrases(Finder):
         state = state.lower()
         if self._word in state and (found := self._epoch.search(state) or _BAR.search(state)):
             return found[1]
-        if self._columns and (row := table.row(self._columns, state)):
+        if self._columns and (row := table_row(self._columns, state)):
             return row[0]
         return None
 
@@ -119,10 +126,10 @@ class Phrases(Finder):
                 return self.epochs.said(float(named[1]), metrics, within or transient)
             if not named and (bar := _BAR.search(line)):
                 return self.epochs.done(int(bar[1]), self._facts(line, 0, is_named=True)[0])
-            if not named and (columns := table.header(line, self._word)) and any(map(_METRIC.search, columns)):
+            if not named and (columns := table_header(line, self._word)) and any(map(_METRIC.search, columns)):
                 self._columns = columns
                 return []
-        elif self._columns and (row := table.row(self._columns, line)):
+        elif self._columns and (row := table_row(self._columns, line)):
             metrics = {name: value for name, value in row[1].items() if name not in _NO_METRICS}
             bar = _BAR.search(line)
             return self.epochs.said(row[0], metrics, transient or (bar is not None and int(bar[1]) < int(bar[2])))
@@ -184,3 +191,33 @@ def _value(pair: re.Match[bytes]) -> float:
     if whole and text.isdigit() and int(whole):
         return int(text) / int(whole)
     return percentage(text) if percent else float(text)
+
+
+_BETWEEN = re.compile(rb"[\s|,;]+")
+_TITLE = re.compile(rb"[a-z_][a-z0-9_@./%()\-]*")
+_EPOCH_CELL = re.compile(rb"(\d{1,12})(?:/\d{1,12})?")
+
+
+def table_header(line: bytes, counter: bytes) -> list[str] | None:
+    """The columns, if this line (in lower case) is the header of such a table."""
+    titles = _cells(line)
+    if len(titles) < 2 or titles[0] != counter or not all(_TITLE.fullmatch(title) for title in titles):
+        return None
+    return [title.decode() for title in titles]
+
+
+def table_row(columns: list[str], line: bytes) -> tuple[int, dict[str, float]] | None:
+    """The epoch and the numbers of a row; None if it is none. What stands behind the last column is left alone."""
+    cells = _cells(line)
+    epoch = _EPOCH_CELL.fullmatch(cells[0]) if len(cells) >= len(columns) else None
+    if epoch is None:
+        return None
+    values = {
+        title: number(cell.decode("ascii", "replace")) for title, cell in zip(columns[1:], cells[1:], strict=False)
+    }
+    numbers = {title: value for title, value in values.items() if value is not None}
+    return (int(epoch[1]), numbers) if numbers else None
+
+
+def _cells(line: bytes) -> list[bytes]:
+    return [cell for cell in _BETWEEN.split(line) if cell]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hocket.agent.progress.epochs import Epochs
+    from hocket.agent.progress.epoch_counter import EpochCounter
 
 Report = tuple[int, dict[str, float]]  # an epoch that is over, numbered by how many are done, and all known of it
 
@@ -16,7 +16,7 @@ class Reader:
     is known of it by then, so the last suffices: `dict(reports)` has it.
     """
 
-    def __init__(self, epochs: Epochs | None = None) -> None:
+    def __init__(self, epochs: EpochCounter | None = None) -> None:
         self._epochs = epochs
 
     @property

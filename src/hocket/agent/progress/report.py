@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from hocket.agent.progress.numbers import metric_name
+from hocket.agent.progress.metrics import metric_name
 
 TYPE_CHECKING = False  # `typing` would be loaded into every training script that imports hocket.
 if TYPE_CHECKING:

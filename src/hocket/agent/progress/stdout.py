@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hocket.agent.progress.bars import Bars
-from hocket.agent.progress.epochs import Epochs
-from hocket.agent.progress.lines import Lines
+from hocket.agent.progress.epoch_counter import EpochCounter
+from hocket.agent.progress.lines import Bars, Lines
 from hocket.agent.progress.reader import Reader, Report
 
 LONGEST_LINE = 4096  # bytes; what people print of an epoch is shorter
@@ -13,7 +12,7 @@ LONGEST_LINE = 4096  # bytes; what people print of an epoch is shorter
 class Finder:
     """Finds progress in lines, and tells it to the epochs."""
 
-    def __init__(self, epochs: Epochs) -> None:
+    def __init__(self, epochs: EpochCounter) -> None:
         self.epochs = epochs
 
     def epoch_of(self, state: bytes) -> object:
@@ -46,9 +45,45 @@ class Stdout(Reader):
         if not text:
             return []
         if b"\x1b" in text or b"\b" in text:
-            from hocket.agent.progress.colours import plain
-
-            text = plain(text)
+            text = _without_colours(text)
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n")
         return self._finder.read(self._bars.collapse(text))
+
+
+class Guess(Finder):
+    """Loads what knows how people print progress (`phrases.py`) when they do."""
+
+    def __init__(self, epochs: EpochCounter, counter: str) -> None:
+        super().__init__(epochs)
+        self._counter = counter
+        self._word = counter.encode()
+        self._phrases: Finder | None = None
+
+    def epoch_of(self, state: bytes) -> object:
+        """As the phrases say."""
+        phrases = self._phrases or self._awaken(state)
+        return phrases.epoch_of(state) if phrases else None
+
+    def read(self, text: bytes) -> list[Report]:
+        """As the phrases say."""
+        phrases = self._phrases or self._awaken(text)
+        return phrases.read(text) if phrases else []
+
+    def _awaken(self, text: bytes) -> Finder | None:
+        if self._word in text.lower():
+            from hocket.agent.progress.phrases import Phrases
+
+            self._phrases = Phrases(self.epochs, self._counter)
+        return self._phrases
+
+
+# Colours and cursor moves; titles and links. None reaches beyond its line.
+_ESCAPE = rb"\x1b(?:\[[0-9:;<=>?]*[ -/]*[@-~]?|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[@-Z\\^_])?|\x08"
+
+
+def _without_colours(text: bytes) -> bytes:
+    """The text without escape sequences and backspaces."""
+    import re  # A job that prints none costs its sidecar no memory for it.
+
+    return re.sub(_ESCAPE, b"", text)

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import os
 
-from hocket.agent.progress.epochs import Epochs
-from hocket.agent.progress.event_file import EventFile
-from hocket.agent.progress.event_message import Scalars
+from hocket.agent.progress.epoch_counter import EpochCounter
+from hocket.agent.progress.event_file import EventFile, Scalars
 from hocket.agent.progress.follow import LAST_LOOKS
+from hocket.agent.progress.metrics import Row
 from hocket.agent.progress.reader import Reader, Report
-from hocket.agent.progress.row import Row
 
 MOST_ENTRIES = 10_000  # of folders, looked at in one poll
 DEEPEST = 6  # folders below the one that is followed
@@ -31,7 +30,7 @@ _NO_METRIC = "hp_metric"  # Lightning writes it at step 0, before anything was t
 class TensorBoard(Reader):
     """Follows all event files; what stood there at first is an earlier run's."""
 
-    def __init__(self, epochs: Epochs, counter: str, folders: list[str]) -> None:
+    def __init__(self, epochs: EpochCounter, counter: str, folders: list[str]) -> None:
         super().__init__(epochs)
         self._count = epochs
         self._counter = counter

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hocket.control.journal.sqlite import SqliteJournal
 from hocket.control.journal.stored import JournalError, one_line
-from hocket.control.ports import Header, Store
+from hocket.control.ports import DurableJournal, Header
 
 if TYPE_CHECKING:
     from hocket.control.journal.postgresql import PostgresqlJournal
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SCHEMES = ("postgresql", "postgres")
 
 
-def open_to_append(store: str | Path, header: Header) -> Store:
+def open_to_append(store: str | Path, header: Header) -> DurableJournal:
     """Hold a journal and go on with it, or begin it with this header where there is none.
 
     It is refused while another controller holds it.
@@ -25,7 +25,7 @@ def open_to_append(store: str | Path, header: Header) -> Store:
     return SqliteJournal(store, header, goes_on=True)
 
 
-def open_to_read(store: str | Path) -> Store:
+def open_to_read(store: str | Path) -> DurableJournal:
     """A journal that is there, whether a controller holds it or not."""
     if url := _url(store):
         return _postgresql()(url)

@@ -15,16 +15,16 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from hocket.agent.protocol import Hello, Report, Stop
+from hocket.agent.protocol import Hello, Report, StopRun
 from hocket.control.state import State
-from hocket.executors.agents.at_once import true_at_once
-from hocket.executors.agents.greeting import Greeting
-from hocket.executors.agents.hearing import GONE, facts
+from hocket.executors.agents.local_effects import local_effect
+from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
-from hocket.executors.agents.parts import Parts
-from hocket.executors.agents.runs import going, nodes_of
+from hocket.executors.agents.reconcile import Reconciliation
+from hocket.executors.agents.reports_to_events import GONE, facts
+from hocket.executors.agents.run_numbers import going, nodes_of
 from hocket.executors.agents.sessions import Sessions
-from hocket.executors.agents.spares import ResizeBy
+from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     Event,
@@ -74,9 +74,9 @@ class AgentExecutor:
         self._inbox: deque[_Posted] = deque()
         self._arrived = Condition()
         self._heard: dict[str, dict[tuple[str, int], int]] = {}  # job → node and run → its last report
-        self._parts = Parts()
+        self._exits = MultiNodeExits()
         self._warned: dict[str, set[str]] = {}  # job → what was said before
-        self._left_alone: list[tuple[str, Stop]] = []  # node → parts whose attempt broke elsewhere, to be stopped
+        self._left_alone: list[tuple[str, StopRun]] = []  # node → parts whose attempt broke elsewhere, to be stopped
         self._taken: list[_Posted] = []  # what the present cycle takes in
         self._closed = False
         self.resume(state)
@@ -87,7 +87,7 @@ class AgentExecutor:
         self._began_s = self._looked_s = self._clock()  # _looked_s: when silent agents were last looked for
         self._was_late = False  # the last look
         now_s = max(self._began_s, state.now_s)
-        found = (true_at_once(view, self._orders.prepares, now_s) for view in state.jobs.live.values())
+        found = (local_effect(view, self._orders.prepares, now_s) for view in state.jobs.live.values())
         self._ready: list[Event] = [event for event in found if event is not None]
 
     # -- for other threads ----------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class AgentExecutor:
 
     def hello(self, hello: Hello) -> Facts:
         """The facts of an agent that is there, or there again."""
-        return Greeting(hello, self.sessions, self._orders, self._parts).facts
+        return Reconciliation(hello, self.sessions, self._orders, self._exits).facts
 
     # -- the port -------------------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class AgentExecutor:
                     orders.run(view, to)
                 case Pause():
                     orders.stop(view)
-                case Resize() | Move() | End() | Prepare() if done := true_at_once(view, orders.prepares, now_s):
+                case Resize() | Move() | End() | Prepare() if done := local_effect(view, orders.prepares, now_s):
                     self._ready.append(done)
                 case Resize() | Move():
                     orders.leave(view)
@@ -186,7 +186,7 @@ class AgentExecutor:
             elif isinstance(event, JobEnded) or (isinstance(event, JobFailed) and event.final):
                 self._forget(event.job)
             elif isinstance(event, JobStarted | JobResized | JobMoved | JobFailed):
-                self._orders.renew_spare(event.job, isinstance(event, JobFailed))
+                self._orders.renew_standby(event.job, isinstance(event, JobFailed))
             elif isinstance(event, NodeLost | NodeJoined):
                 self._ready += self._orders.prepare_again()
         for node, stop in self._left_alone:
@@ -259,8 +259,8 @@ class AgentExecutor:
         elif report.event == "prepared":
             self._orders.prepared(view, report, node)
         elif report.event in GONE:
-            whole = self._parts.gone(view, report, node)
-            if whole is None or self._orders.is_only_spare(view, whole):
+            whole = self._exits.gone(view, report, node)
+            if whole is None or self._orders.is_only_standby(view, whole):
                 return []
             report = whole
         events = warned + facts(view, report, now_s)
@@ -285,7 +285,7 @@ class AgentExecutor:
         reported = ", ".join(sorted(map(str, seen))) or "nothing"
         return self._warn(view, f"its criterion is about '{metric}', and it has reported {reported} so far", now_s)
 
-    def _rest_of_broken(self, events: Iterable[Event]) -> list[tuple[str, Stop]]:
+    def _rest_of_broken(self, events: Iterable[Event]) -> list[tuple[str, StopRun]]:
         """What is left, on other nodes, of attempts that these facts break: nothing may go on there."""
         lost = {
             e.node if isinstance(e, NodeLost) else e.node.id for e in events if isinstance(e, NodeLost | NodeJoined)
@@ -297,7 +297,7 @@ class AgentExecutor:
         for view in self.state.jobs.live.values() if lost else filter(None, map(self.state.jobs.get, broken)):
             nodes = nodes_of(view)
             if len(nodes) > 1 and (view.job.id in broken or not lost.isdisjoint(nodes)):
-                found += [(node, Stop(run, 0.0)) for node in nodes for run in going(view)]
+                found += [(node, StopRun(run, 0.0)) for node in nodes for run in going(view)]
         return found
 
     def _losses(self, now_s: float) -> list[Event]:
@@ -324,5 +324,5 @@ class AgentExecutor:
         self.use.pop(job_id, None)
         self._warned.pop(job_id, None)
         self._heard.pop(job_id, None)
-        self._parts.forget(job_id)
+        self._exits.forget(job_id)
         self._orders.forget(job_id)

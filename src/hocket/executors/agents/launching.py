@@ -6,7 +6,7 @@ import os
 from typing import Any
 from zlib import crc32
 
-from hocket.agent.protocol import Prepare, Run, RunKey
+from hocket.agent.protocol import PrepareRun, RunKey, StartRun
 from hocket.model.job import Job, Launch
 from hocket.model.partition import Holding
 
@@ -15,10 +15,10 @@ _MOST_WORKERS = 64  # that one process is prepared to become
 _PLAIN = Launch()
 
 
-def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) -> dict[str, Run]:
+def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) -> dict[str, StartRun]:
     """Node → the order that runs the job's part there."""
     size = sum(to.replicas)
-    orders: dict[str, Run] = {}
+    orders: dict[str, StartRun] = {}
     first = 0
     for index, (part, replicas) in enumerate(zip(to.slices, to.replicas, strict=True)):
         env = {
@@ -36,14 +36,14 @@ def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) ->
                 "MASTER_ADDR": addresses.get(to.slices[0].node, "127.0.0.1"),
                 "MASTER_PORT": str(20_000 + crc32(f"{run.job}/{run.number}".encode()) % 10_000),
             }
-        orders[part.node] = Run(run, spec_of(job, replicas), env)
+        orders[part.node] = StartRun(run, spec_of(job, replicas), env)
         first += replicas
     return orders
 
 
-def prepare_order(job: Job, run: RunKey, replicas: int) -> Prepare:
+def prepare_order(job: Job, run: RunKey, replicas: int) -> PrepareRun:
     """The order that stands it ready."""
-    return Prepare(run, spec_of(job, replicas) | {"warm": True})
+    return PrepareRun(run, spec_of(job, replicas) | {"warm": True})
 
 
 def spec_of(job: Job, replicas: int) -> dict[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hocket.agent.protocol import Forget, Order, Report, Save, Stop
-from hocket.agent.protocol import Run as RunOrder
+from hocket.agent.protocol import ForgetJob, Order, Report, SaveRun, StartRun, StopRun
 from hocket.control.state import State
-from hocket.executors.agents.hearing import is_finish
 from hocket.executors.agents.launching import prepare_order, run_orders
-from hocket.executors.agents.runs import changes_place, coming, going, nodes_of, present, tenancy_of
+from hocket.executors.agents.reports_to_events import is_finish
+from hocket.executors.agents.run_numbers import changes_place, coming, going, nodes_of, present, tenancy_of
 from hocket.executors.agents.sessions import Sessions
-from hocket.executors.agents.spares import Spares, keeps_spare, was_let_go
+from hocket.executors.agents.standby_runs import StandbyRuns, keeps_standby, was_let_go
 from hocket.model.event import Event, JobPrepared
 from hocket.model.partition import Holding
 from hocket.model.view import Doing, JobView
@@ -24,11 +23,11 @@ class Orders:
         self.state = state
         self.prepares = prepares  # next runs before the present ones leave
         self._sessions = sessions
-        self._spares = Spares()
+        self._standby = StandbyRuns()
 
     def run(self, view: JobView, to: Holding) -> None:
         """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
-        orders: dict[str, RunOrder] = run_orders(view.job, coming(view), to, self._sessions.addresses())
+        orders: dict[str, StartRun] = run_orders(view.job, coming(view), to, self._sessions.addresses())
         if self.prepares and view.job.warm and not self._is_ready(view):
             self.prepare(view)
         for node, order in orders.items():
@@ -36,23 +35,23 @@ class Orders:
 
     def save(self, view: JobView) -> None:
         """Have the job write a checkpoint while it runs."""
-        self._tell(nodes_of(view), Save(present(view)))
+        self._tell(nodes_of(view), SaveRun(present(view)))
 
     def stop(self, view: JobView) -> None:
         """Stop what of the job has processes; of one that changes its place, the old run."""
-        self._spares.awaited.discard(view.job.id)
+        self._standby.awaited.discard(view.job.id)
         grace_s = view.job.launch.grace_s if view.job.launch is not None else 30.0
         tenancy = tenancy_of(view)
         runs = going(view)
         if tenancy is not None and changes_place(tenancy):
             runs = [present(view)]
         for run in runs:
-            self._tell(nodes_of(view), Stop(run, grace_s))
+            self._tell(nodes_of(view), StopRun(run, grace_s))
 
     def forget(self, job_id: str) -> None:
         """The job is over: nothing of it is needed any more."""
-        self._spares.forget(job_id)
-        self._tell(self._sessions.addresses(), Forget(job_id))
+        self._standby.forget(job_id)
+        self._tell(self._sessions.addresses(), ForgetJob(job_id))
 
     def _tell(self, nodes: Iterable[str], order: Order) -> None:
         for node in nodes:
@@ -65,7 +64,7 @@ class Orders:
         if not (self.prepares and view.job.warm) or self._is_ready(view):
             self.stop(view)
             return
-        self._spares.awaited.add(view.job.id)
+        self._standby.awaited.add(view.job.id)
         self.prepare(view)
 
     def left(self, view: JobView, report: Report) -> None:
@@ -73,8 +72,8 @@ class Orders:
         tenancy = tenancy_of(view)
         if tenancy is None or not changes_place(tenancy) or report.run != present(view):
             return
-        self._spares.awaited.discard(view.job.id)
-        self._spares.left(report.run)
+        self._standby.awaited.discard(view.job.id)
+        self._standby.left(report.run)
         if tenancy.coming is not None and not is_finish(report):
             self.run(view, tenancy.coming)
 
@@ -99,15 +98,15 @@ class Orders:
 
     def prepared(self, view: JobView, report: Report, node: str) -> None:
         """A node's agent has a run ready: whoever waits for it leaves."""
-        self._spares.prepared(report.run, node)
-        if view.job.id in self._spares.awaited and self._is_ready(view):
+        self._standby.prepared(report.run, node)
+        if view.job.id in self._standby.awaited and self._is_ready(view):
             self.stop(view)
 
     def is_not_here(self, view: JobView) -> None:
         """An agent says hello without the present run of a job that should be there."""
-        self._spares.left(present(view))
+        self._standby.left(present(view))
 
-    def is_only_spare(self, view: JobView, gone: Report) -> bool:
+    def is_only_standby(self, view: JobView, gone: Report) -> bool:
         """Is what is gone the next run, while the present one holds what the job has? That one goes on, or leaves."""
         tenancy = tenancy_of(view)
         if tenancy is None or gone.run != coming(view):
@@ -115,24 +114,24 @@ class Orders:
         if tenancy.coming is not None and tenancy.doing is Doing.STARTING and was_let_go(gone):
             self.run(view, tenancy.coming)  # It stood by when its agent was told to leave, and begins again.
             return True
-        if tenancy.holding is None or self._spares.has_left(present(view)):
+        if tenancy.holding is None or self._standby.has_left(present(view)):
             return False
-        if view.job.id in self._spares.awaited:
+        if view.job.id in self._standby.awaited:
             self.stop(view)
         return True
 
-    def renew_spare(self, job_id: str, broke: bool) -> None:
+    def renew_standby(self, job_id: str, broke: bool) -> None:
         """A run goes on: prepare the one after it. Or it broke, and what stands by has a number that is passed over."""
         view = self.state.jobs.get(job_id)
-        spare = keeps_spare(view) and self.prepares if view is not None else False
+        spare = keeps_standby(view) and self.prepares if view is not None else False
         if view is not None and spare and broke:
-            self._tell(self._spares.nodes(present(view)), Stop(present(view), 0.0))
-        self._spares.forget(job_id)
+            self._tell(self._standby.nodes(present(view)), StopRun(present(view), 0.0))
+        self._standby.forget(job_id)
         if view is not None and spare and not broke:
             self.prepare(view)
 
     def _is_ready(self, view: JobView) -> bool:
-        return self._spares.is_ready(coming(view), (part.node for p in self._places(view) for part in p.slices))
+        return self._standby.is_ready(coming(view), (part.node for p in self._places(view) for part in p.slices))
 
     def _places(self, view: JobView) -> list[Holding]:
         if (tenancy := tenancy_of(view)) is not None:

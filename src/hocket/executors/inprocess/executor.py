@@ -12,9 +12,9 @@ from typing import assert_never
 
 import torch
 
+from hocket.executors.inprocess.checkpoint_store import IN_MEMORY_BYTES, CheckpointStore, MemoryBudget
+from hocket.executors.inprocess.model_factory import ModelFactory
 from hocket.executors.inprocess.running import Running
-from hocket.executors.inprocess.shelf import IN_MEMORY_BYTES, Shelf, Space
-from hocket.executors.inprocess.workshop import Workshop
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     EpochEnded,
@@ -43,7 +43,7 @@ class InProcessExecutor:
 
     def __init__(
         self,
-        workshop: Workshop,
+        factory: ModelFactory,
         now_s: Callable[[], float],
         *,
         device: str = "cpu",
@@ -56,7 +56,7 @@ class InProcessExecutor:
     ) -> None:
         """`stepped` is told how many steps of models were made, after every step of a pack."""
         self.device = device_of(device)
-        self._workshop, self._now_s, self._stepped = workshop, now_s, stepped
+        self._factory, self._now_s, self._stepped = factory, now_s, stepped
         self._way, self._exact, self._memory_mib = way, exact, memory_mib
         self._checkpoint_s, self._save_at_s = checkpoint_s, now_s() + checkpoint_s
         self._packs: dict[str, Pack] = {}  # by partition
@@ -69,8 +69,8 @@ class InProcessExecutor:
             self._memory_mib = (limit - share) / 2**20
         else:
             share = max(share, IN_MEMORY_BYTES)
-        self._waiting = Space(share)
-        self.shelf = Shelf(checkpoints, self._waiting)
+        self._waiting = MemoryBudget(share)
+        self.checkpoints = CheckpointStore(checkpoints, self._waiting)
         self._scales = self._new_pack()  # It weighs all models, and is the first to train some: dry runs are made once.
         self._spare: Pack | None = self._scales
         self._built: dict[str, tuple[Training, int]] = {}  # of jobs that were weighed and have not started; bytes
@@ -96,7 +96,7 @@ class InProcessExecutor:
         if not self.memory_mib:
             return 0.0
         try:
-            training = self._workshop.training(job)
+            training = self._factory.training(job)
             need = self._scales.predict(training)
         except Exception:
             return 0.0
@@ -166,11 +166,11 @@ class InProcessExecutor:
 
     def _start(self, action: Start | Resume) -> None:
         job, at_s = action.job, self._now_s()
-        stretch = self._workshop.stretch(job)
+        stretch = self._factory.stretch(job)
         pack = self._pack(action.to.partition)
         try:
             training = self._taken(job)
-            member = pack.load(training, self.shelf.get(stretch.model))
+            member = pack.load(training, self.checkpoints.get(stretch.model))
         except NoRoom as error:
             if not pack.members:
                 self._ready.append(JobFailed(at_s, job, str(error), final=True))
@@ -187,7 +187,7 @@ class InProcessExecutor:
         """The job's model: the one that was weighed, if it was kept."""
         training, size = self._built.pop(job, (None, 0))
         self._waiting.give_back(size)
-        return training or self._workshop.training(job)
+        return training or self._factory.training(job)
 
     def _pack(self, partition: str) -> Pack:
         """The partition's pack; one without models is used again, for it has the data on its device."""
@@ -242,11 +242,11 @@ class InProcessExecutor:
             self._fail(running, f"its loss was {loss} in step {member.step}")
             return
         if member.step > running.saved_step:
-            self.shelf.put(member, "its stretch is over")
+            self.checkpoints.put(member, "its stretch is over")
         try:
             member.module.eval()
             with torch.no_grad():
-                metrics = {"loss": loss, **self._workshop.metrics(running.job, member.module), **metrics}
+                metrics = {"loss": loss, **self._factory.metrics(running.job, member.module), **metrics}
         except Exception as error:
             self._fail(running, _said(error))
             return
@@ -290,7 +290,7 @@ class InProcessExecutor:
         return [JobCheckpointed(now_s, r.job) for r in ahead]
 
     def _save(self, running: Running) -> None:
-        self.shelf.put(running.member, "saved")
+        self.checkpoints.put(running.member, "saved")
         running.saved_step = running.member.step
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.executors.inprocess.workshop import ALONE_S, OTHERS, STEP_S, Stretch
+from hocket.executors.inprocess.model_factory import ALONE_S, OTHERS, STEP_S, Stretch
 from hocket.runtimes.packing.member import Member
 
 
@@ -11,7 +11,7 @@ class Running:
 
     def __init__(self, job: str, stretch: Stretch, partition: str, member: Member) -> None:
         self.job, self.stretch, self.partition, self.member = job, stretch, partition, member
-        self.saved_step = member.step  # what is on the shelf
+        self.saved_step = member.step  # that is saved
         self._steps = self._companions = 0
         self._seconds = 0.0
         self._alone_s: float | None = None

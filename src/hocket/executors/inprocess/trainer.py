@@ -12,7 +12,7 @@ import torch
 from msgspec import Struct
 from torch import nn
 
-from hocket.executors.inprocess.workshop import Stretch
+from hocket.executors.inprocess.model_factory import Stretch
 from hocket.runtimes.packing.training import Refused, Training
 
 
@@ -24,7 +24,7 @@ class Configuration(dict[str, Any]):
         self.name, self.steps, self.seed, self.device = name, steps, seed, device  # steps: the most it may ever make
 
 
-class Order(Struct, frozen=True):
+class TrainingTask(Struct, frozen=True):
     """What a job is to train."""
 
     stretch: Stretch
@@ -45,19 +45,19 @@ class Trainer:
     ) -> None:
         self._training, self._evaluate, self._metric = training, evaluate, metric
         self._steps, self._device = steps, device
-        self._orders: dict[str, Order] = {}
+        self._tasks: dict[str, TrainingTask] = {}
 
-    def expect(self, job: str, order: Order) -> None:
+    def expect(self, job: str, order: TrainingTask) -> None:
         """The job was submitted."""
-        self._orders[job] = order
+        self._tasks[job] = order
 
     def stretch(self, job: str) -> Stretch:
         """What a job is to do."""
-        return self._orders[job].stretch
+        return self._tasks[job].stretch
 
     def training(self, job: str) -> Training:
         """The job's model before its first step: the same one every time, for all dice are set."""
-        order = self._orders[job]
+        order = self._tasks[job]
         name = order.stretch.model
         self._set_dice(order.seed)
         made = self._training(self._configuration(job))
@@ -70,7 +70,7 @@ class Trainer:
         """What the module is worth: one number is the study's metric, several come by name."""
         if self._evaluate is None:
             return {}
-        self._set_dice(self._orders[job].seed)
+        self._set_dice(self._tasks[job].seed)
         found = self._evaluate(module, self._configuration(job))
         named = found if isinstance(found, Mapping) else {self._metric: found}
         numbers: dict[str, float] = {}
@@ -92,7 +92,7 @@ class Trainer:
         random.seed(seed)
 
     def _configuration(self, job: str) -> Configuration:
-        order = self._orders[job]
+        order = self._tasks[job]
         return Configuration(order.config, order.stretch.model, self._steps, order.seed, self._device)
 
 

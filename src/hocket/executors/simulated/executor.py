@@ -14,7 +14,7 @@ from typing import assert_never
 from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of, phase_errors
 from hocket.executors.simulated.phases import OBSERVED_ITERATIONS
 from hocket.executors.simulated.rates import Rates
-from hocket.executors.simulated.running import Place, Run
+from hocket.executors.simulated.simulated_job import Place, SimulatedJob
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     Event,
@@ -61,12 +61,12 @@ class SimulatedExecutor:
         self._beliefs = beliefs
         self._noise = noise
         self._until_s = until_s
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, SimulatedJob] = {}
         self._rates = Rates(nodes, seed, noise)
         self._sharers = self._rates.sharers
         self._ready: list[Event] = [OwnerSet(0.0, owner) for owner in workload.owners]
         self._begun: list[Event] = []  # starts that took no time: nobody waits for them, so they come along later
-        self._heap: list[tuple[float, int, int, Run | None, str | Event]] = []
+        self._heap: list[tuple[float, int, int, SimulatedJob | None, str | Event]] = []
         self._pushed = 0
         self._idle = 0
         for change in workload.changes:
@@ -122,7 +122,7 @@ class SimulatedExecutor:
                 self._requeue(run)
         return at_s, out
 
-    def _requeue(self, run: Run) -> None:
+    def _requeue(self, run: SimulatedJob) -> None:
         """The run's entry came up, and meanwhile the run is due later, or stands still."""
         run.entry = 0
         if run.rate:
@@ -136,7 +136,7 @@ class SimulatedExecutor:
             return self.now_s, out
         return (self.now_s, out) if out else None
 
-    def _push(self, at_s: float, run: Run | None, what: str | Event) -> None:
+    def _push(self, at_s: float, run: SimulatedJob | None, what: str | Event) -> None:
         self._pushed += 1
         heappush(self._heap, (at_s, self._pushed, run.generation if run is not None else 0, run, what))
 
@@ -147,14 +147,14 @@ class SimulatedExecutor:
             submission = submissions[n]
             job = submission.job
             if job.id not in runs:  # A second one of the same name is refused, and the first goes on.
-                runs[job.id] = Run(job, submission.truth)
+                runs[job.id] = SimulatedJob(job, submission.truth)
             beliefs = beliefs_of(submission, self._beliefs, self._seed)
             out.append(JobSubmitted(submission.at_s, job, beliefs, submission.truth.costs))
             n += 1
         self._next_submission = n
         self._submission_s = submissions[n].at_s if n < len(submissions) else inf
 
-    def _due(self, run: Run, what: str | Event, out: list[Event]) -> None:
+    def _due(self, run: SimulatedJob, what: str | Event, out: list[Event]) -> None:
         """An entry of a run came up: its end, an epoch's end, a crash, or a change that is done."""
         if what == "next":
             self._advance(run)
@@ -174,12 +174,12 @@ class SimulatedExecutor:
 
     # -- what the world does by itself ----------------------------------------------------------------------
 
-    def _advance(self, run: Run) -> None:
+    def _advance(self, run: SimulatedJob) -> None:
         if run.rate:
             run.done_s += (self.now_s - run.since_s) * run.rate
         run.since_s = self.now_s
 
-    def _next(self, run: Run, out: list[Event] | None = None) -> None:
+    def _next(self, run: SimulatedJob, out: list[Event] | None = None) -> None:
         """Report what the run has reached, and schedule what it reaches next."""
         truth = run.truth
         if truth.crashes_s and run.crashes < len(truth.crashes_s) and run.reached(truth.crashes_s[run.crashes]):
@@ -203,7 +203,7 @@ class SimulatedExecutor:
             self.apply(actions)
         self._schedule(run)
 
-    def _schedule(self, run: Run) -> None:
+    def _schedule(self, run: SimulatedJob) -> None:
         run.generation = generation = run.generation + 1
         if rate := run.rate:
             truth = run.truth
@@ -229,7 +229,7 @@ class SimulatedExecutor:
         elif run.deferred and not run.rate:
             self._push(self.now_s, run, "next")  # It stands still, and would never come to its boundary.
 
-    def _crash(self, run: Run, why: str, out: list[Event]) -> None:
+    def _crash(self, run: SimulatedJob, why: str, out: list[Event]) -> None:
         self._gone(run)
         run.lose_work()
         out.append(JobFailed(self.now_s, run.job.id, why))
@@ -249,7 +249,7 @@ class SimulatedExecutor:
             for run in list(self._runs.values()):
                 self._lose_node(run, event.node)
 
-    def _lose_node(self, run: Run, node: str) -> None:
+    def _lose_node(self, run: SimulatedJob, node: str) -> None:
         """Its tenants there are gone. Others stay, and with them the work if they are all that it takes."""
         hit = run.tenants_on(node)
         if not hit:
@@ -271,7 +271,7 @@ class SimulatedExecutor:
 
     # -- where a job runs -----------------------------------------------------------------------------------
 
-    def _gone(self, run: Run) -> None:
+    def _gone(self, run: SimulatedJob) -> None:
         """The job runs nowhere any more."""
         if run.pending:
             run.pending.clear()
@@ -285,7 +285,7 @@ class SimulatedExecutor:
         run.generation += 1
         run.prepared = None
 
-    def _leave(self, run: Run, task: str) -> None:
+    def _leave(self, run: SimulatedJob, task: str) -> None:
         _holding, partition = run.tenancies.pop(task)
         if self._sharers and (others := self._sharers.get(partition.id)) is not None:
             others.pop(f"{run.job.id}/{task}", None)
@@ -293,7 +293,7 @@ class SimulatedExecutor:
             if not others:
                 del self._sharers[partition.id]
 
-    def _done(self, run: Run, task: str, place: Place | None) -> None:
+    def _done(self, run: SimulatedJob, task: str, place: Place | None) -> None:
         """A change is done: the tenant runs in its new place, or nowhere. The run is up to date."""
         if task in run.tenancies:
             self._leave(run, task)
@@ -335,7 +335,7 @@ class SimulatedExecutor:
             other.rate = self._rates.of(other, self.now_s, partition.id)
             self._schedule(other)
 
-    def _observe(self, run: Run, out: list[Event]) -> None:
+    def _observe(self, run: SimulatedJob, out: list[Event]) -> None:
         """Its phases have been measured for a while: say so, once for each place."""
         run.observed_s = inf
         who, played = self._rates.played(run, run.tenancies[""][1])
@@ -400,7 +400,7 @@ class SimulatedExecutor:
                 case _:
                     assert_never(action)
 
-    def _checkpoint(self, run: Run, event: JobCheckpointed) -> None:
+    def _checkpoint(self, run: SimulatedJob, event: JobCheckpointed) -> None:
         """Save its state. The job stands still until that is done, and nothing is saved before."""
         if run.saving is not None:
             return  # It is at it.
@@ -413,11 +413,11 @@ class SimulatedExecutor:
             self._schedule(run)
         self._later(event)
 
-    def _save(self, run: Run) -> None:
+    def _save(self, run: SimulatedJob) -> None:
         self._advance(run)
         run.saved_s = run.done_s
 
-    def _deferred(self, run: Run, task: str, action: Action) -> bool:
+    def _deferred(self, run: SimulatedJob, task: str, action: Action) -> bool:
         """Keep a change for the tenant's boundary, up to which it goes on; False where it may take hold now."""
         if task not in run.tenancies:
             return True  # It broke in this very moment; the event is on its way.
@@ -430,7 +430,7 @@ class SimulatedExecutor:
         run.deferred += (action,)
         return True
 
-    def _change(self, run: Run, task: str, event: Event, place: Place | None, takes_s: float) -> None:
+    def _change(self, run: SimulatedJob, task: str, event: Event, place: Place | None, takes_s: float) -> None:
         """Make a change true, at once or when its time has passed; the job stands still meanwhile. It is up to date."""
         if takes_s <= 0:
             self._done(run, task, place)

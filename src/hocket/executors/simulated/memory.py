@@ -22,7 +22,7 @@ _FULL = 0.98  # of the memory, from which on nothing can be collected
 _SWEEPS = 6  # over the tenants, each α climbing a step
 
 
-class Resident(Struct, frozen=True, gc=False):
+class InputInMemory(Struct, frozen=True, gc=False):
     """What a tenant keeps on each of its machines."""
 
     input_mib: float
@@ -30,14 +30,14 @@ class Resident(Struct, frozen=True, gc=False):
     read: float = 1.0  # share of the input that an iteration reads
 
 
-def pressure(residents: Sequence[Resident], alphas: Sequence[float], capacity_mib: float) -> float:
+def pressure(residents: Sequence[InputInMemory], alphas: Sequence[float], capacity_mib: float) -> float:
     """Live memory over all there is, on one machine."""
     live = sum((1 - a) * r.input_mib + r.model_mib for r, a in zip(residents, alphas, strict=True))
     return live / capacity_mib if capacity_mib > 0 else inf
 
 
 def pressed(
-    phases: Sequence[Phases], residents: Sequence[Resident], alphas: Sequence[float], capacity_mib: float
+    phases: Sequence[Phases], residents: Sequence[InputInMemory], alphas: Sequence[float], capacity_mib: float
 ) -> tuple[Phases, ...] | None:
     """The phases as memory makes them; None if it is full. When all input is on disk, models follow as they must."""
     full = pressure(residents, alphas, capacity_mib)
@@ -60,7 +60,7 @@ def pressed(
 
 def settled(
     phases: Sequence[Phases],
-    residents: Sequence[Resident],
+    residents: Sequence[InputInMemory],
     capacity_mib: float,
     play: Callable[[tuple[Phases, ...]], Played],
 ) -> tuple[tuple[Phases, ...], tuple[float, ...]]:

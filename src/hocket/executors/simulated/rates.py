@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from random import Random
 
 from hocket.executors.simulated.phases import Played
-from hocket.executors.simulated.running import Run
+from hocket.executors.simulated.simulated_job import SimulatedJob
 from hocket.executors.simulated.speed import (
     Companion,
     overflows,
@@ -26,13 +26,13 @@ class Rates:
     """Who shares a partition with whom, and what that makes of everybody's speed."""
 
     def __init__(self, nodes: Iterable[Node], seed: int, noise: float) -> None:
-        self.sharers: dict[str, dict[str, Run]] = {}  # partition shared by several → "job/task" → its job
+        self.sharers: dict[str, dict[str, SimulatedJob]] = {}  # partition shared by several → "job/task" → its job
         self._nodes = {n.id: n for n in nodes}
         self._kinds = {n.id: n.gpu_kind for n in nodes}
         self._seed = seed
         self._noise = noise
 
-    def of(self, run: Run, now_s: float, changed: str = "") -> float:
+    def of(self, run: SimulatedJob, now_s: float, changed: str = "") -> float:
         """How fast it goes. Of a job of several tasks, those in a partition that changed are looked at anew."""
         if run.job.tasks is None:
             stands_still = run.pending or run.saving is not None or not run.tenancies
@@ -47,7 +47,7 @@ class Rates:
         rate, run.done_s = run.iteration.change(now_s, run.done_s, seats)
         return rate
 
-    def played(self, run: Run, partition: Partition) -> tuple[list[Run], Played]:
+    def played(self, run: SimulatedJob, partition: Partition) -> tuple[list[SimulatedJob], Played]:
         """Who shares the partition with whom, and how their phases go."""
         sharers = self.sharers.get(partition.id) or {"": run}
         who = [other for other in sharers.values() if "" in other.tenancies]
@@ -58,14 +58,14 @@ class Rates:
         """Do those who share it need more memory than their machines have?"""
         return overflows([r.companion(self._kinds) for r in self.sharers[partition.id].values()], partition.sharing)
 
-    def _seat(self, run: Run, task: str) -> Seat:
+    def _seat(self, run: SimulatedJob, task: str) -> Seat:
         holding, partition = run.tenancies[task]
         part, who = holding.slices[0], self.sharers.get(partition.id, {})
         asked = sum(demand_of(other.job, name.partition("/")[2]).net_mbps for name, other in who.items())
         mbps = link_mbps(demand_of(run.job, task), part, self._nodes[part.node], asked)
         return Seat(part.node, self._of_tenant(run, task), mbps, holding)
 
-    def _of_tenant(self, run: Run, task: str) -> float:
+    def _of_tenant(self, run: SimulatedJob, task: str) -> float:
         holding, partition = run.tenancies[task]
         if not task and takes_turns(partition.sharing, run.truth):
             players, played = self.played(run, partition)

@@ -8,7 +8,7 @@ from math import inf
 
 from msgspec import Struct
 
-from hocket.executors.simulated.memory import Resident, pressed, settled
+from hocket.executors.simulated.memory import InputInMemory, pressed, settled
 from hocket.executors.simulated.phases import Phases, Played, interleave, stack
 from hocket.model.partition import Holding, Sharing
 from hocket.model.resources import Demand
@@ -103,7 +103,7 @@ def _keeps_all(tenants: Sequence[Companion], sharing: Sharing) -> bool:
     return sharing is not Sharing.INTERLEAVED or not all(t.truth.spills for t in tenants)
 
 
-def _memory_of(tenants: Sequence[Companion]) -> tuple[tuple[Phases, ...], tuple[Resident, ...], float]:
+def _memory_of(tenants: Sequence[Companion]) -> tuple[tuple[Phases, ...], tuple[InputInMemory, ...], float]:
     """Phases, what each keeps on a machine, and the memory of the smallest machine; 0 if none keeps anything."""
     machines: dict[str, int] = {}
     phases, residents, capacity_mib = [], [], inf
@@ -112,7 +112,7 @@ def _memory_of(tenants: Sequence[Companion]) -> tuple[tuple[Phases, ...], tuple[
         comp_s, comm_s = phases_of(t.truth, t.holding, t.kind)
         where = tuple(machines.setdefault(node, len(machines)) for node in nodes)
         phases.append(Phases(max(comp_s, _INSTANT), comm_s, where))
-        residents.append(Resident(t.truth.input_mib / len(nodes), t.truth.model_mib / len(nodes), t.truth.read))
+        residents.append(InputInMemory(t.truth.input_mib / len(nodes), t.truth.model_mib / len(nodes), t.truth.read))
         capacity_mib = min(capacity_mib, *(s.mem_mib for s in t.holding.slices), inf)
     keeps = any(r.input_mib or r.model_mib for r in residents)
     return tuple(phases), tuple(residents), capacity_mib if keeps else 0.0
@@ -120,7 +120,7 @@ def _memory_of(tenants: Sequence[Companion]) -> tuple[tuple[Phases, ...], tuple[
 
 @lru_cache(maxsize=4096)
 def spilled(
-    phases: tuple[Phases, ...], residents: tuple[Resident, ...], capacity_mib: float
+    phases: tuple[Phases, ...], residents: tuple[InputInMemory, ...], capacity_mib: float
 ) -> tuple[tuple[Phases, ...], tuple[float, ...]]:
     """The phases of tenants that spill, each at the α it climbs to, and those αs."""
     return settled(phases, residents, capacity_mib, lambda now: interleave(now, iterations=_CLIMBED))

@@ -39,7 +39,7 @@ class Seat(Struct, frozen=True, gc=False):
 Seats = Mapping[str, Sequence[Seat]]  # task → its replicas; a task that is not there waits
 
 
-class Parts(Struct, frozen=True, gc=False):
+class GraphParts(Struct, frozen=True, gc=False):
     """An iteration over a task graph in numbers, or what is left of one: each task comes after all it depends on."""
 
     tasks: tuple[str, ...]
@@ -49,7 +49,7 @@ class Parts(Struct, frozen=True, gc=False):
     has_run: tuple[bool, ...]  # not the same as to be without work: such a task still comes after what it depends on
 
 
-def parts_of(graph: TaskGraph, iteration_s: float) -> Parts:
+def parts_of(graph: TaskGraph, iteration_s: float) -> GraphParts:
     """The graph of a job whose iterations take so long alone. Tasks compute in proportion to their share."""
     shares = {t.id: t.share for t in graph.tasks}
     if not any(shares.values()):
@@ -69,7 +69,7 @@ def parts_of(graph: TaskGraph, iteration_s: float) -> Parts:
     for task, before in zip(index, needs, strict=True):
         ends.append(max((ends[i] for i, _mib in before), default=0.0) + shares[task])
     scale = iteration_s / max(ends)
-    return Parts(tuple(index), tuple(shares[t] * scale for t in index), needs, iteration_s, (False,) * len(index))
+    return GraphParts(tuple(index), tuple(shares[t] * scale for t in index), needs, iteration_s, (False,) * len(index))
 
 
 def link_mbps(demand: Demand, part: Slice, node: Node, asked_mbps: float) -> float:
@@ -96,7 +96,7 @@ def transfer_s(mib: float, sources: Sequence[Seat], target: Seat) -> float:
     return shortest_s
 
 
-def spans(parts: Parts, seats: Seats) -> list[tuple[float, float, Sequence[Seat]]]:
+def spans(parts: GraphParts, seats: Seats) -> list[tuple[float, float, Sequence[Seat]]]:
     """When each task begins and ends, and where: in the one seat that is done first, or any if it had run before.
 
     One that waits, or depends on one that does, never begins.
@@ -117,7 +117,7 @@ def spans(parts: Parts, seats: Seats) -> list[tuple[float, float, Sequence[Seat]
     return found
 
 
-def length_s(parts: Parts, seats: Seats) -> float:
+def length_s(parts: GraphParts, seats: Seats) -> float:
     """How long it takes until every task has run; infinite while one waits."""
     return max((ends for _begins, ends, _at in spans(parts, seats)), default=0.0)
 
@@ -130,7 +130,7 @@ def by_task(seats: Mapping[str, Seat]) -> Seats:
     return found
 
 
-def left_after(parts: Parts, seats: Seats, time_s: float) -> Parts:
+def left_after(parts: GraphParts, seats: Seats, time_s: float) -> GraphParts:
     """What is left to compute and to send after a while."""
     found = spans(parts, seats)
     work_left_s: list[float] = []
@@ -147,7 +147,7 @@ def left_after(parts: Parts, seats: Seats, time_s: float) -> Parts:
         work_left_s.append(work_s)
         needs_left.append(needs)
     has_run = tuple([ends <= time_s for _begins, ends, _at in found])
-    return Parts(parts.tasks, tuple(work_left_s), tuple(needs_left), parts.alone_s, has_run)
+    return GraphParts(parts.tasks, tuple(work_left_s), tuple(needs_left), parts.alone_s, has_run)
 
 
 def _unsent_mib(mib: float, source: tuple[float, float, Sequence[Seat]], target: Seat, time_s: float) -> float:
@@ -164,8 +164,8 @@ def _unsent_mib(mib: float, source: tuple[float, float, Sequence[Seat]], target:
 class Iteration(Struct, eq=False):
     """Where a job stands in its present iteration, and how long one takes as things are."""
 
-    parts: Parts
-    left: Parts  # of this iteration, while a task waits; else of the last one that went on after such a wait
+    parts: GraphParts
+    left: GraphParts  # of this iteration, while a task waits; else of the last one that went on after such a wait
     whole_s: float  # the job's work when that iteration is over …
     resumed_s: float  # … and when it went on
     since_s: float  # when anything changed

@@ -18,16 +18,17 @@ import pytest
 from tests.live.processes import end_all
 from tests.whole_lines import whole_lines
 
-from hocket.agent import folder_lock, known_run, run_folder
-from hocket.agent.leftovers import end_leftovers
-from hocket.agent.protocol import Heard, Hello, Numbered, Order, Prepare, Report, Run, RunKey, Welcome
+from hocket.agent import run_folder
+from hocket.agent.node import known_run
+from hocket.agent.orphan_cleanup import kill_orphans
+from hocket.agent.protocol import Hello, Numbered, Order, PrepareRun, Report, ReportsAccepted, RunKey, StartRun, Welcome
 
 PATIENCE_S = 120.0  # far more than anything here takes
 TOKEN = "a-token"
 SPECS = (run_folder.SPEC, known_run.CLOSED)
 
 
-class Controller:
+class ControllerAddress:
     """Hands out orders and writes reports down; it can be away, forgetful or strict."""
 
     def __init__(self) -> None:
@@ -140,7 +141,7 @@ class Controller:
         self.reports += reports
         self.heard_at += [time.time()] * len(reports)
         self.changed.notify_all()
-        return 200, msgspec.json.encode(Heard(len(reports)))
+        return 200, msgspec.json.encode(ReportsAccepted(len(reports)))
 
     def _after(self, n: int) -> list[Numbered]:
         return [order for order in self._orders if order.n > n]
@@ -159,7 +160,7 @@ class Controller:
 
     def run(self, job: str, number: int = 1, *argv: str, env: dict[str, str] | None = None, **fields: Any) -> RunKey:
         key = RunKey(job, number)
-        self.order(Run(key, {"argv": list(argv), **fields}, env or {}))
+        self.order(StartRun(key, {"argv": list(argv), **fields}, env or {}))
         return key
 
     def run_python(self, job: str, program: str, number: int = 1, **more: Any) -> RunKey:
@@ -167,7 +168,7 @@ class Controller:
 
     def prepare(self, job: str, number: int, *argv: str, **fields: Any) -> RunKey:
         key = RunKey(job, number)
-        self.order(Prepare(key, {"argv": list(argv), **fields}))
+        self.order(PrepareRun(key, {"argv": list(argv), **fields}))
         return key
 
     def of(self, key: RunKey, event: str | None = None) -> list[Report]:
@@ -200,7 +201,7 @@ def wait_until(condition: Callable[[], Any], what: str = "it") -> Any:
 class Agent:
     """An agent's process; may be started anew in the same folder."""
 
-    def __init__(self, controller: Controller, folder: Path) -> None:
+    def __init__(self, controller: ControllerAddress, folder: Path) -> None:
         self.controller, self.state = controller, folder / "state"
         self.token_file = folder / "token"
         self.token_file.write_text(TOKEN + "\n")
@@ -234,7 +235,7 @@ class Agent:
         return next(path for path in self.folders() if path.name == str(number))
 
     def sidecar(self, number: int = 1) -> int:
-        return int(wait_until(lambda: whole_lines(self.folder(number) / folder_lock.LOCK), "a sidecar")[0])
+        return int(wait_until(lambda: whole_lines(self.folder(number) / run_folder.LOCK), "a sidecar")[0])
 
     def end(self) -> None:
         for process in self._processes:
@@ -242,18 +243,18 @@ class Agent:
             process.wait()
         end_all(self.state)  # Sidecars bear its name, even those that have only just begun.
         specs = [folder / name for folder in self.folders() for name in SPECS if (folder / name).exists()]
-        assert [left for spec in specs for left in end_leftovers(json.loads(spec.read_text())["mark"])] == []
+        assert [left for spec in specs for left in kill_orphans(json.loads(spec.read_text())["mark"])] == []
 
 
 @pytest.fixture
-def controller() -> Iterator[Controller]:
-    made = Controller()
+def controller() -> Iterator[ControllerAddress]:
+    made = ControllerAddress()
     yield made
     made.stop()
 
 
 @pytest.fixture
-def idle_agent(controller: Controller, tmp_path: Path) -> Iterator[Agent]:
+def idle_agent(controller: ControllerAddress, tmp_path: Path) -> Iterator[Agent]:
     """Not started yet."""
     made = Agent(controller, tmp_path)
     yield made
@@ -261,7 +262,7 @@ def idle_agent(controller: Controller, tmp_path: Path) -> Iterator[Agent]:
 
 
 @pytest.fixture
-def agent(controller: Controller, idle_agent: Agent) -> Agent:
+def agent(controller: ControllerAddress, idle_agent: Agent) -> Agent:
     """Started, and known to the controller."""
     idle_agent.start("--gpus", "4")
     controller.wait_for_hellos(1)

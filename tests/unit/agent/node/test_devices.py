@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hocket.agent import devices
-from hocket.agent.devices import Declared, Devices, discover
-from hocket.agent.nvml import Gpu, nvidia_gpus
+from hocket.agent.node import devices
+from hocket.agent.node.devices import Declared, Devices, discover
+from hocket.agent.node.gpus import Gpu, nvidia_gpus
 from hocket.model.resources import Node
 
 GPUS = [Gpu(n, f"GPU-{n}{n}{n}{n}-aaaa", "NVIDIA H200", 143771.0 - n) for n in range(4)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hocket.agent.first_epoch import learnt
+from hocket.agent.node.known_run import learnt
 
 
 def attempt(job: Path, number: int, *progress: dict[str, object], spec: dict[str, object] | None = None) -> None:

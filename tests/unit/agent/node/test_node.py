@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hocket.agent.process_tree import process
-from hocket.agent.protocol import Forget, ReadLog, Run, RunKey, Save, Stop
+from hocket.agent.protocol import ForgetJob, ReadLog, RunKey, SaveRun, StartRun, StopRun
 
 FOR_EVER = "import time\nprint('up')\ntime.sleep(600)"
 
@@ -63,7 +63,7 @@ def test_a_stopped_run_saves_and_ends(controller: Any, agent: Any) -> None:
     )
     key = controller.run_python("j", program, progress={"kind": "stdout"})
     controller.wait_for(key, "progress")
-    controller.order(Stop(key, 20.0))
+    controller.order(StopRun(key, 20.0))
     exited = controller.wait_for(key, "exited")
     assert exited.fields["asked"]
     assert exited.fields["code"] == 0
@@ -73,7 +73,7 @@ def test_a_stopped_run_saves_and_ends(controller: Any, agent: Any) -> None:
 @pytest.mark.usefixtures("agent")
 def test_a_run_can_be_stopped_before_its_sidecar_listens(controller: Any) -> None:
     key = controller.run_python("j", FOR_EVER)
-    controller.order(Stop(key, 1.0))
+    controller.order(StopRun(key, 1.0))
     assert controller.wait_for(key, "exited").fields["asked"]
 
 
@@ -86,7 +86,7 @@ def test_a_run_can_be_asked_to_save_and_goes_on(controller: Any, agent: Any, unt
     )
     key = controller.run_python("j", program, progress={"kind": "stdout"}, checkpoint_signal="SIGUSR1")
     controller.wait_for(key, "progress")
-    controller.order(Save(key))
+    controller.order(SaveRun(key))
     assert controller.wait_for(key, "checkpoint-asked").fields["then"] == "go-on"
     until(lambda: "saved" in (agent.folder() / "log").read_text())
 
@@ -103,7 +103,7 @@ def test_a_run_folder_that_cannot_be_made_is_reported(controller: Any, agent: An
     blocked = agent.state / "runs" / "j"
     blocked.write_text("in the way")
     blocked_key = RunKey("j", 1)
-    order = Run(blocked_key, {"argv": ["true"]}, {})
+    order = StartRun(blocked_key, {"argv": ["true"]}, {})
     controller.order(order)
     assert "j" in controller.wait_for(blocked_key, "cannot-start").fields["reason"]
     blocked.unlink()
@@ -122,7 +122,7 @@ def test_a_run_that_is_ordered_twice_is_started_once_and_told_twice(controller: 
     first = controller.wait_for(key, "started")
     controller.run_python("j", FOR_EVER)
     assert controller.wait_for(key, "started", 2) == first
-    controller.order(Stop(key, 0.0))
+    controller.order(StopRun(key, 0.0))
     controller.wait_for(key, "exited")
     controller.run_python("j", FOR_EVER)
     assert controller.wait_for(key, "exited", 2) == controller.wait_for(key, "exited")
@@ -143,7 +143,7 @@ def test_a_later_run_ends_an_older_one_first(controller: Any, agent: Any) -> Non
 
 @pytest.mark.usefixtures("agent")
 def test_what_is_not_known_is_lost(controller: Any) -> None:
-    controller.order(Stop(RunKey("nobody", 4), 1.0), Save(RunKey("no one", 1)), Forget("never seen"))
+    controller.order(StopRun(RunKey("nobody", 4), 1.0), SaveRun(RunKey("no one", 1)), ForgetJob("never seen"))
     assert controller.wait_for(RunKey("nobody", 4), "lost").n == 0
     assert controller.wait_for(RunKey("no one", 1), "lost").n == 0
 
@@ -175,7 +175,7 @@ def test_a_run_is_prepared_while_the_one_before_it_still_runs(controller: Any, s
     new = controller.prepare("j", 2, sys.executable, script)
     controller.wait_for(new, "prepared")
     assert controller.of(old, "exited") == []
-    controller.order(Stop(old, 0.0))
+    controller.order(StopRun(old, 0.0))
     controller.wait_for(old, "exited")
     controller.run("j", 2, sys.executable, script, env={"CUDA_VISIBLE_DEVICES": "1"})
     assert controller.wait_for(new, "started").fields["warm"]
@@ -212,7 +212,7 @@ def test_a_prepared_run_cannot_start_after_a_later_one(controller: Any, agent: A
 def test_a_prepared_run_that_is_not_wanted_is_stopped(controller: Any, script: str) -> None:
     key = controller.prepare("j", 1, sys.executable, script)
     pid = controller.wait_for(key, "prepared").fields["pids"][0]
-    controller.order(Stop(key, 5.0))
+    controller.order(StopRun(key, 5.0))
     assert controller.wait_for(key, "exited").fields["asked"]
     assert process(pid) is None
 
@@ -222,7 +222,7 @@ def test_a_prepared_run_that_is_not_wanted_is_stopped(controller: Any, script: s
 def test_a_prepared_run_that_was_let_go_can_begin_again(controller: Any, script: str, again: str) -> None:
     key = controller.prepare("j", 1, sys.executable, script)
     controller.wait_for(key, "prepared")
-    controller.order(Stop(key, 5.0))
+    controller.order(StopRun(key, 5.0))
     before = controller.wait_for(key, "exited").n
     if again == "prepare":
         controller.prepare("j", 1, sys.executable, script)
@@ -285,7 +285,7 @@ def test_a_job_may_have_any_name(controller: Any, agent: Any, until: Any) -> Non
     assert sorted(p.name for p in agent.state.parent.iterdir()) == ["agent.err", "state", "token"]
     for key in keys:
         assert read(controller, key.job, 0)[1:] == (0, b"")
-    controller.order(*(Forget(key.job) for key in keys))
+    controller.order(*(ForgetJob(key.job) for key in keys))
     controller.wait_for(controller.run("last", 1, "true"), "exited")
     until(lambda: len(agent.folders()) == 1, "all forgotten but the last")
     assert agent.folders() == [agent.state / "runs" / "last" / "1"]
@@ -296,7 +296,7 @@ def test_of_a_forgotten_job_the_logs_remain_and_nothing_runs(controller: Any, ag
     key = controller.run_python("j", FOR_EVER, number=2)
     pid = controller.wait_for(key, "started").fields["pids"][0]
     until(lambda: (agent.folder(2) / "log").exists())
-    controller.order(Forget("j"))
+    controller.order(ForgetJob("j"))
     kept = agent.state / "runs" / "j"
     until(lambda: sorted(p.name for p in kept.rglob("*") if p.is_file()) == ["forgotten", "log", "log"], "only logs")
     assert process(pid) is None

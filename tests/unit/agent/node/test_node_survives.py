@@ -12,10 +12,10 @@ import pytest
 from tests.whole_lines import whole_lines
 
 from hocket.agent import run_folder
-from hocket.agent.heard import read_heard
+from hocket.agent.node.ack_cursor import read_cursor
+from hocket.agent.node.events_reader import story
 from hocket.agent.process_tree import process
-from hocket.agent.protocol import Forget, RunKey, Stop
-from hocket.agent.tail import story
+from hocket.agent.protocol import ForgetJob, RunKey, StopRun
 
 FOR_EVER = "import time\nprint('up')\ntime.sleep(600)"
 COUNTING = (
@@ -57,7 +57,7 @@ def test_an_agent_killed_again_and_again_loses_no_report(controller: Any, agent:
 def test_an_agent_that_heard_the_end_does_not_tell_it_again(controller: Any, agent: Any, until: Any) -> None:
     key = controller.run("j", 1, "true")
     controller.wait_for(key, "exited")
-    until(lambda: read_heard(str(agent.folder())).over, "that it was heard")
+    until(lambda: read_cursor(str(agent.folder())).over, "that it was heard")
     agent.kill()
     agent.start()
     again = controller.wait_for_hellos(2)
@@ -99,7 +99,7 @@ def test_a_dead_sidecar_is_lost_with_all_that_it_ran(controller: Any, agent: Any
     assert controller.wait_for(key, "lost").n == 0
     assert process(pid) is None
     until(lambda: process(child) is None)
-    until(lambda: read_heard(str(agent.folder())).over, "that it was heard")
+    until(lambda: read_cursor(str(agent.folder())).over, "that it was heard")
     agent.kill()
     agent.start()
     assert controller.wait_for_hellos(2).runs == ()
@@ -125,7 +125,7 @@ def test_a_forgotten_job_whose_sidecar_dies_over_it_is_not_reported(controller: 
     controller.wait_for(key, "started")
     sidecar = agent.sidecar()
     os.kill(sidecar, signal.SIGSTOP)
-    controller.order(Forget("j"))
+    controller.order(ForgetJob("j"))
     controller.wait_for(controller.run("k", 1, "true"), "exited")
     with suppress(ProcessLookupError):  # unless the agent has lost its patience with it
         os.kill(sidecar, signal.SIGKILL)
@@ -191,7 +191,7 @@ def test_a_controller_that_forgot_the_session_is_greeted_again(controller: Any) 
     with controller.changed:
         controller.hellos.append(controller.hellos[0])  # The session has another name now.
     assert controller.wait_for_hellos(3).runs == (key,)
-    controller.order(Stop(key, 0.0))  # numbered from 1 again
+    controller.order(StopRun(key, 0.0))  # numbered from 1 again
     controller.wait_for(key, "exited")
 
 
@@ -210,7 +210,7 @@ def test_a_wrong_token_ends_the_agent_and_a_new_one_does_not(controller: Any, ag
     controller.wait_for(key, "started")
     agent.token_file.write_text("another")
     controller.token = "another"
-    controller.order(Stop(key, 0.0))
+    controller.order(StopRun(key, 0.0))
     controller.wait_for(key, "exited")
     controller.token = "a third"
     assert agent.process.wait(120) == 2

@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 from tests.whole_lines import whole_lines
 
-from hocket.agent import folder_lock, unsaid
-from hocket.agent import runs as runs_file
+from hocket.agent import run_folder
+from hocket.agent.node import report_outbox as report_outbox
+from hocket.agent.node import runs as runs_file
+from hocket.agent.node.events_reader import facts, story
+from hocket.agent.node.poller import Poller
+from hocket.agent.node.runs import Runs
+from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, safe_name
 from hocket.agent.process_tree import process
-from hocket.agent.protocol import Forget, Report, Run, RunKey, Stop
-from hocket.agent.runs import Runs
-from hocket.agent.state_folder import RUNS_KEPT, StateFolder, safe_name
-from hocket.agent.tail import facts, story
-from hocket.agent.watch import Watch
+from hocket.agent.protocol import ForgetJob, Report, RunKey, StartRun, StopRun
 
 FOR_EVER = (sys.executable, "-c", "import time; time.sleep(600)")
 
@@ -31,7 +32,7 @@ class Node:
 
     def __init__(self, folder: Path, most_forgotten: int) -> None:
         self.state = StateFolder(str(folder), most_forgotten)
-        self.watch = Watch()
+        self.watch = Poller()
         self.runs = Runs(self.state, self.watch, lambda env: env)
         self.heard: list[Report] = []
         self.calls: list[set[str]] = []  # what was said together
@@ -45,7 +46,7 @@ class Node:
 
     def run(self, job: str, number: int, *argv: str, **fields: Any) -> RunKey:
         key = RunKey(job, number)
-        self.runs.carry_out(Run(key, {"argv": list(argv), **fields}, {}))
+        self.runs.carry_out(StartRun(key, {"argv": list(argv), **fields}, {}))
         return key
 
     def hear(self, key: RunKey, event: str) -> Report:
@@ -57,10 +58,10 @@ class Node:
             batch = self.runs.next_batch()
             self.calls.append({report.event for report in batch.reports()})
             self.heard += batch.reports()
-            self.runs.heard(batch)
+            self.runs.acknowledged(batch)
 
     def sidecar(self, key: RunKey, until: Callable[..., Any]) -> int:
-        path = Path(self.state.run(key.job, key.number)) / folder_lock.LOCK
+        path = Path(self.state.run(key.job, key.number)) / run_folder.LOCK
         return int(until(lambda: whole_lines(path))[0])
 
     def end(self, until: Callable[..., Any]) -> None:
@@ -85,7 +86,7 @@ def test_a_sidecar_that_does_not_do_what_it_is_told_is_killed_with_its_job(
     key = node.run("j", 1, *FOR_EVER)
     pid = node.hear(key, "started").fields["pids"][0]
     os.kill(node.sidecar(key, until), signal.SIGSTOP)
-    node.runs.carry_out(Stop(key, 0.0))
+    node.runs.carry_out(StopRun(key, 0.0))
     node.hear(key, "lost")
     assert process(pid) is None
 
@@ -130,14 +131,14 @@ def test_files_that_cannot_be_watched_are_looked_at(node: Node, monkeypatch: pyt
 
 
 def test_what_a_job_uses_waits_for_company(node: Node, until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unsaid, "_LAZY_S", 3600.0)
+    monkeypatch.setattr(report_outbox, "_LAZY_S", 3600.0)
     key = node.run("j", 1, *FOR_EVER)
     node.hear(key, "started")
     listening = threading.Thread(target=node.hear, args=(key, "exited"), daemon=True)
     listening.start()
     until(lambda: any(f["event"] == "use" for f, _ in facts(node.state.run("j", 1) + "/events.jsonl", 0)))
     listening.join(0.2)  # It would be said by then.
-    node.runs.carry_out(Stop(key, 0.0))
+    node.runs.carry_out(StopRun(key, 0.0))
     listening.join()
     assert [r.event for r in node.heard][:2] == ["started", "use"]
     assert {"use"} not in node.calls, "it is never said alone"
@@ -151,13 +152,13 @@ def test_one_call_holds_a_bounded_part_of_a_long_silence(node: Node) -> None:
             file.write(f'{{"n":{n},"at":1.5,"event":"progress","epoch":{n}}}\n')
         file.write('not a fact\n{"n":2003,"at":2,"event":"exited"}\n{"n":2004,"at":')
     node.heard.clear()
-    node.runs.carry_out(Run(key, {"argv": ["true"]}, {}))
+    node.runs.carry_out(StartRun(key, {"argv": ["true"]}, {}))
     sizes = []
     while len(node.heard) < 2003:
         batch = node.runs.next_batch()
         sizes.append(len(batch.reports()))
         node.heard += batch.reports()
-        node.runs.heard(batch)
+        node.runs.acknowledged(batch)
     assert max(sizes) <= 250
     assert [r.n for r in node.heard] == list(range(1, 2004))
 
@@ -175,7 +176,7 @@ def test_of_a_job_that_goes_on_the_last_runs_are_kept(node: Node, until: Any) ->
 def test_of_forgotten_jobs_the_last_logs_are_kept(node: Node, until: Any) -> None:
     for name in "abcde":
         node.hear(node.run(name, 1, "echo", name), "exited")
-        node.runs.carry_out(Forget(name))
+        node.runs.carry_out(ForgetJob(name))
         until(lambda: not node.runs._by_job, "it is forgotten")  # in this order
     until(lambda: sorted(os.listdir(node.state.path + "/runs")) == ["c", "d", "e"])
     assert Path(node.state.run("e", 1), "log").read_text() == "e\n"
@@ -187,7 +188,7 @@ def test_of_forgotten_jobs_the_last_logs_are_kept(node: Node, until: Any) -> Non
 
 def test_what_a_job_saved_outlives_it(node: Node, until: Any) -> None:
     node.hear(node.run("j", 1, "sh", "-c", "touch $HOCKET_CHECKPOINT_DIR/model"), "exited")
-    node.runs.carry_out(Forget("j"))
+    node.runs.carry_out(ForgetJob("j"))
     until(lambda: "j" not in node.runs._by_job, "it is forgotten")
     assert os.listdir(node.state.path + "/checkpoints/j") == ["model"]
 

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from hocket.agent import folder_lock, state_folder
-from hocket.agent.folder_lock import InUse
-from hocket.agent.state_folder import StateFolder
+from hocket.agent import run_folder
+from hocket.agent.node import state_folder
+from hocket.agent.node.state_folder import StateFolder
+from hocket.agent.run_folder import InUse
 
 
 class Killed(BaseException):
@@ -71,7 +72,7 @@ def test_an_agent_that_dies_just_now_is_waited_for_and_one_that_lives_is_not(
         StateFolder(str(tmp_path))
     monkeypatch.setattr(state_folder, "_PATIENCE_S", 60.0)
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _s: os.close(first._lock))
-    monkeypatch.setattr(folder_lock, "time", clock)
+    monkeypatch.setattr(run_folder, "time", clock)
     StateFolder(str(tmp_path))
 
 

@@ -8,62 +8,65 @@ from math import inf, isnan, nan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.agent.progress.epochs import MAX_EPOCH, Epochs
+from hocket.agent.progress.epoch_counter import MAX_EPOCH, EpochCounter
 from hocket.agent.progress.reader import Report
 
 
-def told(epochs: Epochs, *said: tuple[float, dict[str, float]], within: bool = False) -> list[Report]:
+def told(epochs: EpochCounter, *said: tuple[float, dict[str, float]], within: bool = False) -> list[Report]:
     return [report for count, metrics in said for report in epochs.said(count, metrics, within)]
 
 
 def test_a_count_from_1_is_the_number_of_epochs_done() -> None:
-    assert told(Epochs(), (1, {"acc": 0.5}), (2, {"acc": 0.6})) == [(1, {"acc": 0.5}), (2, {"acc": 0.6})]
+    assert told(EpochCounter(), (1, {"acc": 0.5}), (2, {"acc": 0.6})) == [(1, {"acc": 0.5}), (2, {"acc": 0.6})]
 
 
 def test_a_job_that_names_epoch_0_counts_from_0() -> None:
-    epochs = Epochs()
+    epochs = EpochCounter()
     assert told(epochs, (0, {"acc": 0.5}), (1, {"acc": 0.6})) == [(1, {"acc": 0.5}), (2, {"acc": 0.6})]
     assert epochs.first_epoch == 0
 
 
 def test_what_was_learnt_of_the_count_holds_for_the_next_attempt() -> None:
-    assert told(Epochs(first_epoch=0), (5, {"acc": 0.5})) == [(6, {"acc": 0.5})]
-    assert told(Epochs(), (5, {"acc": 0.5})) == [(5, {"acc": 0.5})]
+    assert told(EpochCounter(first_epoch=0), (5, {"acc": 0.5})) == [(6, {"acc": 0.5})]
+    assert told(EpochCounter(), (5, {"acc": 0.5})) == [(5, {"acc": 0.5})]
 
 
 def test_a_count_that_is_said_to_begin_at_1_may_evaluate_before_it() -> None:
-    assert told(Epochs(first_epoch=1), (0, {"acc": 0.1}), (1, {"acc": 0.5})) == [(0, {"acc": 0.1}), (1, {"acc": 0.5})]
+    assert told(EpochCounter(first_epoch=1), (0, {"acc": 0.1}), (1, {"acc": 0.5})) == [
+        (0, {"acc": 0.1}),
+        (1, {"acc": 0.5}),
+    ]
 
 
 def test_metrics_of_one_epoch_are_merged_and_the_last_value_counts() -> None:
-    said = told(Epochs(), (1, {"loss": 0.5}), (1, {"acc": 0.8}), (1, {"loss": 0.4}))
+    said = told(EpochCounter(), (1, {"loss": 0.5}), (1, {"acc": 0.8}), (1, {"loss": 0.4}))
     assert said == [(1, {"loss": 0.5}), (1, {"loss": 0.5, "acc": 0.8}), (1, {"loss": 0.4, "acc": 0.8})]
     assert dict(said) == {1: {"loss": 0.4, "acc": 0.8}}
 
 
 def test_what_changes_nothing_is_not_said_again() -> None:
-    assert len(told(Epochs(), (1, {"loss": nan}), (1, {"loss": nan}), (1, {}))) == 1
+    assert len(told(EpochCounter(), (1, {"loss": nan}), (1, {"loss": nan}), (1, {}))) == 1
 
 
 def test_values_within_an_epoch_wait_for_its_end() -> None:
-    epochs = Epochs()
+    epochs = EpochCounter()
     assert told(epochs, (1, {"loss": 0.9, "lr": 0.1}), (1, {"loss": 0.8}), within=True) == []
     assert told(epochs, (1, {"acc": 0.5})) == [(1, {"loss": 0.8, "lr": 0.1, "acc": 0.5})]
 
 
 def test_without_a_result_they_are_reported_when_the_next_epoch_begins() -> None:
-    epochs = Epochs()
+    epochs = EpochCounter()
     assert told(epochs, (1, {"loss": 0.9}), (2, {"loss": 0.7}), within=True) == [(1, {"loss": 0.9})]
     assert epochs.finish() == [(2, {"loss": 0.7})]
     assert epochs.finish() == []
 
 
 def test_an_epoch_that_only_begins_says_that_the_one_before_is_over() -> None:
-    assert told(Epochs(), (1, {}), (2, {}), (3, {}), within=True) == [(1, {}), (2, {})]
+    assert told(EpochCounter(), (1, {}), (2, {}), (3, {}), within=True) == [(1, {}), (2, {})]
 
 
 def test_a_fraction_makes_the_count_an_amount() -> None:
-    epochs = Epochs()
+    epochs = EpochCounter()
     assert told(epochs, (0.5, {"loss": 0.9}), (1.0, {"eval_loss": 0.8}), (1.5, {"loss": 0.7})) == [
         (1, {"loss": 0.9, "eval_loss": 0.8})
     ]
@@ -72,16 +75,16 @@ def test_a_fraction_makes_the_count_an_amount() -> None:
 
 
 def test_another_length_makes_epochs_of_steps() -> None:
-    epochs = Epochs(epoch_length=100)
+    epochs = EpochCounter(epoch_length=100)
     assert told(epochs, (40, {"loss": 0.9}), (100, {"loss": 0.8}), (150, {"loss": 0.7}), (260, {"loss": 0.6})) == [
         (1, {"loss": 0.8}),
         (2, {"loss": 0.7}),
     ]
-    assert told(Epochs(epoch_length=0.25), (0.3, {"loss": 2.0}), (0.5, {"loss": 1.0})) == [(2, {"loss": 1.0})]
+    assert told(EpochCounter(epoch_length=0.25), (0.3, {"loss": 2.0}), (0.5, {"loss": 1.0})) == [(2, {"loss": 1.0})]
 
 
 def test_a_count_that_goes_back_is_followed_and_the_unfinished_epoch_dropped() -> None:
-    epochs = Epochs()
+    epochs = EpochCounter()
     assert told(epochs, (6, {"acc": 0.6})) == [(6, {"acc": 0.6})]
     assert told(epochs, (7, {"acc": 0.9}), within=True) == []
     assert told(epochs, (5, {"acc": 0.5}), (6, {"acc": 0.61}), (7, {"acc": 0.7})) == [
@@ -92,15 +95,15 @@ def test_a_count_that_goes_back_is_followed_and_the_unfinished_epoch_dropped() -
 
 
 def test_counts_that_can_be_no_epochs_are_passed_over() -> None:
-    assert told(Epochs(), *((count, {"acc": 0.5}) for count in (nan, inf, -1, -0.5, MAX_EPOCH * 10.0))) == []
+    assert told(EpochCounter(), *((count, {"acc": 0.5}) for count in (nan, inf, -1, -0.5, MAX_EPOCH * 10.0))) == []
 
 
 def test_nothing_known_is_nothing_finished() -> None:
-    assert Epochs().finish() == []
+    assert EpochCounter().finish() == []
 
 
 def test_a_value_that_came_back_is_not_said_again() -> None:
-    epochs = Epochs()
+    epochs = EpochCounter()
     assert epochs.said(1, {"loss": 1.0}) == [(1, {"loss": 1.0})]
     assert epochs.said(1, {"loss": 0.5}, within=True) == []
     assert epochs.said(1, {"loss": 1.0}) == []
@@ -119,7 +122,7 @@ def test_a_value_that_came_back_is_not_said_again() -> None:
 def test_no_report_is_edited_later_and_none_repeats_the_one_before(
     said: list[tuple[float, dict[str, float], bool]], length: float
 ) -> None:
-    epochs = Epochs(epoch_length=length)
+    epochs = EpochCounter(epoch_length=length)
     said.sort(key=lambda one: one[0])  # It never goes back.
     reports = [report for count, metrics, within in said for report in epochs.said(count, metrics, within)]
     copies = [(epoch, dict(metrics)) for epoch, metrics in reports]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.agent.progress.epochs import Epochs
+from hocket.agent.progress.epoch_counter import EpochCounter
 from hocket.agent.progress.follow import MOST_AT_ONCE, Followed, places
 from hocket.agent.progress.json_lines import JsonLines
 
@@ -170,7 +170,7 @@ def test_a_file_in_the_checkpoint_folder_is_found(opened: Any, tmp_path: Path) -
     )
 )
 def test_no_text_makes_it_fail(parts: list[str]) -> None:
-    reader = JsonLines(Epochs(), "epoch", [])
+    reader = JsonLines(EpochCounter(), "epoch", [])
     reader.feed("".join(parts).encode())
     reader.close(finished=True)
 
@@ -233,7 +233,7 @@ def test_no_table_makes_it_fail(tmp_path_factory: Any, parts: list[str]) -> None
     from hocket.agent.progress.csv_file import CsvFiles
 
     path = tmp_path_factory.mktemp("csv") / "log.csv"
-    reader = CsvFiles(Epochs(), "epoch", [str(path)])
+    reader = CsvFiles(EpochCounter(), "epoch", [str(path)])
     path.write_bytes("".join(parts).encode("utf-8", "surrogatepass"))
     reader.poll()
     reader.close(finished=True)

@@ -47,7 +47,7 @@ def test_reporting_loads_little() -> None:
     loaded = loaded_by("import hocket; hocket.report(epoch=1, acc=0.5)")
     assert {name for name in loaded if name.startswith("hocket.agent.")} == {
         "hocket.agent.progress",
-        "hocket.agent.progress.numbers",
+        "hocket.agent.progress.metrics",
         "hocket.agent.progress.report",
     }
     assert not loaded & (HEAVY | {"re", "json"})

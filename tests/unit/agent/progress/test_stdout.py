@@ -8,13 +8,12 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hocket.agent.progress.epochs import Epochs
-from hocket.agent.progress.guess import Guess
+from hocket.agent.progress.epoch_counter import EpochCounter
 from hocket.agent.progress.json_lines import JsonLines
 from hocket.agent.progress.lines import Lines
 from hocket.agent.progress.patterns import Patterns
 from hocket.agent.progress.reader import Reader
-from hocket.agent.progress.stdout import LONGEST_LINE, Stdout
+from hocket.agent.progress.stdout import LONGEST_LINE, Guess, Stdout
 
 # What makes up progress, so that drawn bytes come near it.
 PARTS = (
@@ -29,9 +28,9 @@ OUTPUT = st.lists(st.sampled_from(PARTS) | st.binary(max_size=8), max_size=40).m
 def readers() -> list[Reader]:
     patterns = [r"[Ee]poch\D*(?P<epoch>\d+)", r"loss\D*(?P<loss>[\d.]+)"]
     return [
-        Stdout(Guess(Epochs(), "epoch")),
-        Stdout(Patterns(Epochs(), patterns, "epoch")),
-        JsonLines(Epochs(), "epoch", []),
+        Stdout(Guess(EpochCounter(), "epoch")),
+        Stdout(Patterns(EpochCounter(), patterns, "epoch")),
+        JsonLines(EpochCounter(), "epoch", []),
     ]
 
 

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.agent.progress.crc32c import crc32c
-from hocket.agent.progress.event_file import LONGEST_PAYLOAD
-from hocket.agent.progress.event_message import scalars
+from hocket.agent.progress.event_file import LONGEST_PAYLOAD, crc32c, scalars
 
 DATA = Path(__file__).with_name("data")
 

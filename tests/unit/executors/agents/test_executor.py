@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from hocket.agent.protocol import Forget, Hello, Prepare, Report, Run, RunKey, Stop
+from hocket.agent.protocol import ForgetJob, Hello, PrepareRun, Report, RunKey, StartRun, StopRun
 from hocket.control.state import State
 from hocket.model.criterion import parse
 from hocket.model.event import JobAsked, JobSubmitted, Wish
@@ -94,7 +94,7 @@ def broke(code=3):
 def test_a_job_runs_to_its_end(world):
     world.submit(job(sizes=(2,)))
     (order,) = world.orders()
-    assert isinstance(order, Run)
+    assert isinstance(order, StartRun)
     assert order.run == RunKey("a", 1)
     assert order.env["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert order.spec["argv"] == ["python", "train.py"]
@@ -104,7 +104,7 @@ def test_a_job_runs_to_its_end(world):
     assert world.state("a") is None
     assert world.verdict("a") == "finished"
     assert world.engine.catalogue.records["a"].metrics == {"acc": 0.5}
-    assert world.orders() == [Forget("a")]
+    assert world.orders() == [ForgetJob("a")]
 
 
 def test_a_whole_life_in_one_call(world):
@@ -124,7 +124,7 @@ def test_a_job_that_breaks_starts_again_as_another_run(world):
     assert runs == sorted(set(runs))
     assert world.verdict("a") == "failed"
     assert "exit code 3" in world.engine.catalogue.records["a"].reason
-    assert world.orders() == [Forget("a")]
+    assert world.orders() == [ForgetJob("a")]
 
 
 def test_a_command_that_cannot_start_is_not_tried_again(world):
@@ -160,7 +160,7 @@ def test_pause_and_resume(world):
     (order,) = world.orders()
     world.say(order.run, STARTED)
     world.ask("a", Wish.PAUSE)
-    assert world.orders() == [Stop(order.run, 7.0)]
+    assert world.orders() == [StopRun(order.run, 7.0)]
     world.say(order.run, LEFT)
     assert world.state("a") == "paused"
     world.ask("a", Wish.RESUME)
@@ -172,7 +172,7 @@ def test_stopped_while_it_starts(world):
     world.submit(job())
     (order,) = world.orders()
     world.ask("a", Wish.STOP)
-    assert world.orders() == [Stop(order.run, 7.0)]
+    assert world.orders() == [StopRun(order.run, 7.0)]
     world.say(order.run, STARTED, ("exited", {"code": None, "signal": "SIGTERM", "asked": True}))
     assert world.verdict("a") == "stopped"
 
@@ -181,7 +181,7 @@ def test_a_waiting_job_is_stopped_without_an_agent(world):
     world.submit(job("a", sizes=(2,)), job("b"))
     world.orders()
     world.ask("b", Wish.STOP)
-    assert world.orders() == [Forget("b")]
+    assert world.orders() == [ForgetJob("b")]
     assert world.verdict("b") == "stopped"
 
 
@@ -251,7 +251,7 @@ def test_a_controller_comes_back_to_an_agent_that_lost_everything(world):
     world.restart()
     world.hello()
     (again,) = world.orders()
-    assert isinstance(again, Run)
+    assert isinstance(again, StartRun)
     assert again.run.number > order.run.number
 
 
@@ -262,7 +262,7 @@ def test_a_controller_comes_back_in_the_middle_of_a_pause(world):
     world.ask("a", Wish.PAUSE)
     world.restart()
     world.hello(order.run)
-    assert world.orders() == [Stop(order.run, 7.0)]
+    assert world.orders() == [StopRun(order.run, 7.0)]
     world.restart()
     world.hello()
     assert world.state("a") == "paused"
@@ -274,7 +274,7 @@ def test_runs_that_nobody_wants_are_let_go(world):
     world.say(order.run, STARTED)
     world.restart()
     world.hello(RunKey("long-ago", 4), RunKey("a", 0), order.run)
-    assert world.orders(2) == [Forget("long-ago"), Stop(RunKey("a", 0), 0.0)]
+    assert world.orders(2) == [ForgetJob("long-ago"), StopRun(RunKey("a", 0), 0.0)]
 
 
 @pytest.mark.parametrize("agent_is_new", [False, True])
@@ -286,7 +286,7 @@ def test_what_is_over_is_forgotten_though_the_order_was_lost_with_the_controller
     assert world.verdict("over") == "finished"
     world.restart()
     world.hello(*[] if agent_is_new else [second.run], jobs=("over", "runs"))
-    assert world.orders(2 if agent_is_new else 1)[0] == Forget("over")
+    assert world.orders(2 if agent_is_new else 1)[0] == ForgetJob("over")
 
 
 def test_a_silent_node_is_lost_and_comes_back(tmp_path):
@@ -303,7 +303,7 @@ def test_a_silent_node_is_lost_and_comes_back(tmp_path):
     world.engine.sessions.lease_s = 300.0
     world.hello(order.run)
     stop, run = world.orders(2)
-    assert stop in (Forget("a"), Stop(order.run, 0.0))
+    assert stop in (ForgetJob("a"), StopRun(order.run, 0.0))
     assert run.run.number > order.run.number
     world.engine.close()
 
@@ -322,12 +322,12 @@ def prepared_while_another_leaves(world):
 
 def test_a_warm_job_is_prepared_while_another_leaves(world):
     _order, stop, prepare = prepared_while_another_leaves(world)
-    assert isinstance(prepare, Prepare)
+    assert isinstance(prepare, PrepareRun)
     assert prepare.spec["warm"]
     world.say(prepare.run, ("prepared", {}))
     world.say(stop.run, LEFT)
     (run,) = world.orders()
-    assert isinstance(run, Run)
+    assert isinstance(run, StartRun)
     assert run.run == prepare.run
 
 
@@ -351,4 +351,4 @@ def test_a_goal_about_what_the_job_never_reports_is_warned_of(world):
         "its criterion is about 'acc', and it has reported loss so far"
     ]
     world.say(order.run, ("progress", {"epoch": 2, "metrics": {"acc": 0.95}}))
-    assert world.orders() == [Stop(order.run, 7.0)]
+    assert world.orders() == [StopRun(order.run, 7.0)]

@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.executors.agents.test_executor import LEFT, NODE, STARTED, World, broke, job
 
-from hocket.agent.protocol import Forget, Prepare, Run, RunKey, Stop
-from hocket.executors.agents.spares import ResizeBy
+from hocket.agent.protocol import ForgetJob, PrepareRun, RunKey, StartRun, StopRun
+from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.model.event import Wish
 from hocket.policies import find
 from hocket.service.engine import Engine
@@ -60,10 +60,10 @@ def terminating(tmp_path):
 
 def test_a_job_that_can_be_prepared_starts_from_what_is_prepared_and_the_next_run_is_prepared_at_once(world):
     prepare, run = world.begin()
-    assert (type(prepare), type(run)) == (Prepare, Run)
+    assert (type(prepare), type(run)) == (PrepareRun, StartRun)
     assert prepare.run == run.run == RunKey("a", 1)
     (spare,) = world.orders()
-    assert isinstance(spare, Prepare)
+    assert isinstance(spare, PrepareRun)
     assert spare.run == RunKey("a", 2)
 
 
@@ -79,19 +79,19 @@ def test_the_donor_is_asked_to_leave_once_the_newcomer_and_its_own_next_run_stan
     (spare,) = world.orders()
     world.submit(newcomer(warm=True))
     (prepare,) = world.orders()
-    assert (type(prepare), prepare.run) == (Prepare, RunKey("b", 1))
+    assert (type(prepare), prepare.run) == (PrepareRun, RunKey("b", 1))
     world.say(prepare.run, READY)
     assert world.orders() == [spare]  # It is asked again, in case the order was lost; the donor trains on.
     world.say(spare.run, READY)
-    assert world.orders() == [Stop(RunKey("a", 1), 7.0)]
+    assert world.orders() == [StopRun(RunKey("a", 1), 7.0)]
     world.say(RunKey("a", 1), LEFT)
     (run,) = world.orders()
-    assert (type(run), run.run, run.env["CUDA_VISIBLE_DEVICES"]) == (Run, RunKey("a", 2), "0")
+    assert (type(run), run.run, run.env["CUDA_VISIBLE_DEVICES"]) == (StartRun, RunKey("a", 2), "0")
     assert len(world.devices("a")) == 2, "nobody else may have them yet"
     world.say(run.run, STARTED)
     start, following = world.orders(2)
-    assert (type(start), start.run, start.env["CUDA_VISIBLE_DEVICES"]) == (Run, RunKey("b", 1), "1")
-    assert (type(following), following.run) == (Prepare, RunKey("a", 3))
+    assert (type(start), start.run, start.env["CUDA_VISIBLE_DEVICES"]) == (StartRun, RunKey("b", 1), "1")
+    assert (type(following), following.run) == (PrepareRun, RunKey("a", 3))
 
 
 def test_a_next_run_that_stands_ready_already_is_not_waited_for(world):
@@ -99,7 +99,7 @@ def test_a_next_run_that_stands_ready_already_is_not_waited_for(world):
     (spare,) = world.orders()
     world.say(spare.run, READY)
     world.submit(newcomer())
-    assert world.orders() == [Stop(RunKey("a", 1), 7.0)]
+    assert world.orders() == [StopRun(RunKey("a", 1), 7.0)]
 
 
 def test_what_stands_by_a_paused_job_serves_when_it_comes_back(world):
@@ -114,13 +114,13 @@ def test_what_stands_by_a_paused_job_serves_when_it_comes_back(world):
         world.say(run.run, STARTED)
     world.ask("a", Wish.RESUME)
     (prepare,) = world.orders()
-    assert (type(prepare), prepare.run) == (Prepare, spare.run)
+    assert (type(prepare), prepare.run) == (PrepareRun, spare.run)
     world.say(spare.run, READY, again=True)  # It has said so before, and is asked again.
     (stop,) = world.orders()
     assert stop.run.job in ("b", "c")
     world.say(stop.run, LEFT)
     (run,) = world.orders()
-    assert (type(run), run.run) == (Run, spare.run)
+    assert (type(run), run.run) == (StartRun, spare.run)
 
 
 def test_a_newcomer_that_cannot_be_prepared_starts_cold(world):
@@ -130,12 +130,12 @@ def test_a_newcomer_that_cannot_be_prepared_starts_cold(world):
     world.submit(newcomer(warm=True))
     (prepare,) = world.orders()
     world.say(prepare.run, COLD)
-    assert world.orders() == [Stop(RunKey("a", 1), 7.0)]
+    assert world.orders() == [StopRun(RunKey("a", 1), 7.0)]
     world.say(RunKey("a", 1), LEFT)
     (run,) = world.orders()
     world.say(run.run, STARTED)
     start, _following = world.orders(2)
-    assert (type(start), start.run) == (Run, RunKey("b", 1))
+    assert (type(start), start.run) == (StartRun, RunKey("b", 1))
 
 
 @pytest.mark.parametrize("how", [COLD, ("cannot-start", {"reason": "no space"}), ("lost", {})], ids=lambda how: how[0])
@@ -145,7 +145,7 @@ def test_a_next_run_that_cannot_be_prepared_costs_the_job_nothing_but_time(world
     world.submit(newcomer())
     assert world.orders() == [spare]
     world.say(spare.run, how)
-    assert world.orders() == [Stop(RunKey("a", 1), 7.0)]
+    assert world.orders() == [StopRun(RunKey("a", 1), 7.0)]
     assert world.engine.snapshot.jobs["a"].failures == 0
     world.say(RunKey("a", 1), LEFT)
     assert world.orders(1 if how is COLD else 2)[-1].run == spare.run
@@ -157,14 +157,14 @@ def test_a_job_that_is_stopped_while_it_waits_for_its_next_run_holds_its_devices
     world.submit(newcomer())
     world.orders()
     world.ask("a", Wish.STOP)
-    assert world.orders(2) == [Stop(RunKey("a", 1), 7.0), Stop(spare.run, 7.0)]
+    assert world.orders(2) == [StopRun(RunKey("a", 1), 7.0), StopRun(spare.run, 7.0)]
     world.say(spare.run, LEFT)
     assert world.state("a") is not None
     assert world.orders(0) == []
     world.say(RunKey("a", 1), LEFT)
     assert world.state("a") is None
     forget, start = sorted(world.orders(2), key=lambda order: type(order).__name__)
-    assert (forget, start.run) == (Forget("a"), RunKey("b", 1))
+    assert (forget, start.run) == (ForgetJob("a"), RunKey("b", 1))
 
 
 def test_what_stands_by_is_stopped_when_the_run_before_it_breaks(world):
@@ -174,7 +174,7 @@ def test_what_stands_by_is_stopped_when_the_run_before_it_breaks(world):
     world.say(RunKey("a", 1), broke())
     _prepare, run, stop = world.orders(3)
     assert run.run == RunKey("a", 3)
-    assert stop == Stop(spare.run, 0.0)
+    assert stop == StopRun(spare.run, 0.0)
 
 
 def test_a_controller_that_comes_back_in_the_middle_goes_on_with_what_stands_ready(world):
@@ -187,11 +187,11 @@ def test_a_controller_that_comes_back_in_the_middle_goes_on_with_what_stands_rea
     world.hello(RunKey("a", 1), spare.run)
     assert world.orders() == [spare]
     world.say(spare.run, READY, again=True)
-    assert world.orders() == [Stop(RunKey("a", 1), 7.0)]
+    assert world.orders() == [StopRun(RunKey("a", 1), 7.0)]
     world.restart()
     world.hello(spare.run)  # The old run has left meanwhile.
     (*_, run) = world.orders(2)
-    assert (type(run), run.run) == (Run, spare.run)
+    assert (type(run), run.run) == (StartRun, spare.run)
 
 
 def test_a_controller_that_comes_back_keeps_what_stands_by(world):
@@ -222,15 +222,15 @@ def test_a_run_that_was_let_go_as_it_stood_by_is_told_to_start_again(world):
 def test_by_termination_nothing_is_prepared(terminating):
     world = terminating
     (run,) = world.begin()
-    assert (type(run), run.run) == (Run, RunKey("a", 1))
+    assert (type(run), run.run) == (StartRun, RunKey("a", 1))
     world.submit(newcomer(warm=True))
-    assert world.orders() == [Stop(RunKey("a", 1), 7.0)]
+    assert world.orders() == [StopRun(RunKey("a", 1), 7.0)]
     world.say(RunKey("a", 1), LEFT)
     (again,) = world.orders()
-    assert (type(again), again.run, again.spec["workers"]) == (Run, RunKey("a", 2), 1)
+    assert (type(again), again.run, again.spec["workers"]) == (StartRun, RunKey("a", 2), 1)
     world.say(again.run, STARTED)
     (start,) = world.orders()
-    assert (type(start), start.run) == (Run, RunKey("b", 1))
+    assert (type(start), start.run) == (StartRun, RunKey("b", 1))
 
 
 def test_an_order_says_the_workers_of_this_run_and_the_most_of_any(world):

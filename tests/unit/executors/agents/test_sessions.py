@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from hocket.agent.protocol import RunKey, Stop
+from hocket.agent.protocol import RunKey, StopRun
 from hocket.control.state import State
 from hocket.executors.agents import sessions as sessions_module
 from hocket.executors.agents.executor import AgentExecutor
@@ -98,7 +98,7 @@ def test_when_all_sessions_end_every_agent_must_say_hello(world):
 
 
 def test_nothing_is_told_between_the_last_orders_and_the_silence(world):
-    last, late = Stop(RunKey("a", 1), 5.0), Stop(RunKey("b", 1), 5.0)
+    last, late = StopRun(RunKey("a", 1), 5.0), StopRun(RunKey("b", 1), 5.0)
     other = Thread(target=lambda: world.sessions.tell("n0", [late]))
 
     def orders():

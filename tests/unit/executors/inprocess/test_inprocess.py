@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from hocket.executors.inprocess.executor import InProcessExecutor
-from hocket.executors.inprocess.workshop import OTHERS, STEP_S, Stretch
+from hocket.executors.inprocess.model_factory import OTHERS, STEP_S, Stretch
 from hocket.model.action import Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     EpochEnded,
@@ -32,7 +32,7 @@ from hocket.pack import Pack, Refused, Training
 DATA = TensorDataset(torch.randn(64, 4), torch.randint(3, (64,)))
 
 
-class Workshop:
+class ModelFactory:
     """Small models; "t1@2" trains model t1 to step 20."""
 
     def __init__(self, breaks: str = "") -> None:
@@ -62,7 +62,7 @@ class World:
 
     def __init__(self, folder: Path | None = None, breaks: str = "", **options) -> None:
         self.seconds = 0.0
-        self.workshop = Workshop(breaks)
+        self.workshop = ModelFactory(breaks)
         options = {"way": "turn", "checkpoint_s": 1e9, **options}
         self.executor = InProcessExecutor(self.workshop, self.now_s, checkpoints=folder, **options)
 
@@ -167,13 +167,13 @@ def test_models_are_saved_every_so_often(tmp_path: Path) -> None:
 
 def test_saving_that_takes_long_is_done_rarely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, checkpoint_s=0.5)
-    put = world.executor.shelf.put
+    put = world.executor.checkpoints.put
 
     def slowly(member, reason) -> None:
         world.seconds += 3
         put(member, reason)
 
-    monkeypatch.setattr(world.executor.shelf, "put", slowly)
+    monkeypatch.setattr(world.executor.checkpoints, "put", slowly)
     world.do(begin(Start, "a@999"))
     times_s = [world.do()[0].at_s for _ in range(3)]
     assert all(later - sooner >= 20 * 3 for sooner, later in pairwise(times_s))

@@ -1,0 +1,161 @@
+"""The agent of one machine: `hocket agent --url URL --token-file FILE --state DIR`.
+
+It runs what the controller orders and reports what happens. Its jobs do not depend on it: killed in any way and started
+again on the same folder, it finds them and goes on; while the controller is away, they run on.
+
+SIGTERM ends the agent and leaves the jobs, unless `--stop-jobs` was said; SIGINT asks the jobs to save and to leave,
+and the agent waits for them. Either one a second time kills them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import time
+from typing import NoReturn
+
+from hocket.agent.node.controller_link import Away, CallRefused, ControllerAddress, Link, Session
+from hocket.agent.node.devices import VISIBLE, Declared, discover
+from hocket.agent.node.gpus import GpuUsage
+from hocket.agent.node.loops import OrderLoop, ReportLoop, repeat_in_thread
+from hocket.agent.node.poller import Poller
+from hocket.agent.node.runs import Runs
+from hocket.agent.node.state_folder import StateFolder
+from hocket.agent.node.stderr_log import complain
+from hocket.agent.protocol import Hello
+from hocket.agent.run_folder import InUse
+from hocket.model.resources import MAX_GPUS
+
+FAILED = 2  # exit code
+_LAST_WORDS_S = 5.0  # for reports to be heard when the jobs are stopped; a later agent would say them too
+
+
+class NodeAgent:
+    """The main thread: it waits, for sidecars and signals, and ends the agent."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._stop_jobs: bool = options.stop_jobs
+        self._poller = Poller()
+        self._signals = _signal_pipe()
+        self._poller.readable(self._signals, self._take_signals)
+        self._failure = ""
+        self._leaves = self._stops = False
+        controller = ControllerAddress(options.url, options.token_file, options.ca)
+        links = Link(controller), Link(controller)
+        state = StateFolder(options.state)
+        declared = Declared(options.gpus, options.gpu_kind, options.cores, options.mem_mib)
+        devices = discover(options.name, declared, os.environ.get(VISIBLE))
+        self._runs = Runs(state, self._poller, devices.shown)
+        self._runs.find()
+
+        def hello(link: Link) -> Hello:
+            address = options.address or link.own_address()
+            return Hello(devices.node, address, self._runs.present(), self._runs.kept_jobs(), state.identity)
+
+        session = Session(hello)
+        self._orders = OrderLoop(links[0], session, self._runs, state)
+        self._reports = ReportLoop(links[1], session, self._runs, GpuUsage(state))
+
+    def run(self) -> int:
+        """Until a signal comes, or the controller refuses us; the exit code."""
+        repeat_in_thread(self._take_orders, self._fail)
+        repeat_in_thread(self._reports.say, self._fail)
+        last_s: float | None = None  # until when to wait for reports to be heard
+        while not self._failure:
+            next_s = self._runs.tick()
+            if self._leaves:
+                return 0
+            if self._stops and self._runs.are_gone:
+                last_s = last_s if last_s is not None else time.monotonic() + _LAST_WORDS_S
+                if self._runs.outbox_is_empty or time.monotonic() > last_s:
+                    return 0
+                next_s = 0.02
+            self._poller.wait(next_s)
+        complain(self._failure)
+        return FAILED
+
+    def _take_orders(self) -> None:
+        if self._stops:  # Whatever the controller wants to run here will be elsewhere.
+            time.sleep(3600)
+        self._orders.take()
+
+    def _fail(self, why: str) -> None:
+        self._failure = why
+        self._poller.ring()
+
+    def _take_signals(self) -> None:
+        for number in os.read(self._signals, 4096):
+            if number == signal.SIGTERM and not self._stop_jobs and not self._stops:
+                self._leaves = True
+            elif self._stops:
+                self._runs.kill_all()
+            else:
+                self._stops = True
+                self._runs.stop_all()
+
+
+def _signal_pipe() -> int:
+    """Signals become bytes that can be waited for like everything else."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    # Whoever started us may have kept them back.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return read_end
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9 or int(text) > MAX_GPUS:
+        raise argparse.ArgumentTypeError(f"must be a count from 0 to {MAX_GPUS}, not '{text}'")
+    return int(text)
+
+
+def _amount(text: str) -> float:
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = 0.0
+    if not 0 < amount < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a number above 0, not '{text}'")
+    return amount
+
+
+def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=called, description="The agent of one machine.")
+    parser.add_argument("--url", required=True, help="of the controller: http://HOST:PORT, https://… or unix:///PATH")
+    parser.add_argument("--token-file", required=True, metavar="FILE")
+    parser.add_argument("--ca", default="", metavar="FILE", help="trust these certificates; default: the system's")
+    parser.add_argument("--state", required=True, metavar="DIR", help="run folders, checkpoints, logs")
+    parser.add_argument("--name", default=socket.gethostname(), help="of this node; default: the host's")
+    parser.add_argument("--address", default="", help="where other nodes reach this one")
+    parser.add_argument("--gpus", type=_count, help="the first so many; virtual ones if there are fewer")
+    parser.add_argument("--gpu-kind", metavar="KIND", help="default: as the driver calls it")
+    parser.add_argument("--cores", type=_amount, help="default: all that this process may use")
+    parser.add_argument("--mem-mib", type=_amount, help="default: all that this process may use")
+    parser.add_argument("--stop-jobs", action="store_true", help="SIGTERM stops the jobs as SIGINT does")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None, called: str) -> int:
+    """Run the agent; 0 when it was told to leave, 2 when it cannot go on."""
+    options = _options(arguments, called)
+    try:
+        agent = NodeAgent(options)
+    except (InUse, CallRefused, Away, OSError, ValueError) as error:
+        complain(str(error))
+        return FAILED
+    return agent.run()
+
+
+def run(arguments: list[str] | None = None, called: str = "python -m hocket.agent.node") -> NoReturn:
+    """Run the agent; the process ends with it."""
+    code = main(arguments, called)
+    sys.stderr.flush()
+    os._exit(code)  # A thread may stand in a call for orders, and Python would wait for nothing of it but its lock.

@@ -1,0 +1,177 @@
+"""The calls to the controller: one connection a thread, kept open, and every way in which a call may fail."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hocket.agent.address import connection
+from hocket.agent.node.stderr_log import complain
+from hocket.agent.protocol import Hello, Welcome
+
+_CALL_S = 30.0  # for an answer to come
+_CONNECT_S = 5.0
+_FIRST_S, _LONGEST_S = 0.05, 1.0  # between attempts
+_LATER = (408, 425, 429)  # and all from 500 on: not our fault, and it may pass
+
+
+class Away(Exception):
+    """The controller does not answer, or cannot do it now: try again later."""
+
+
+class Gone(Exception):
+    """The controller does not know the session: say hello again."""
+
+
+class CallRefused(Exception):
+    """The controller will never take this; the message says what it said."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ControllerAddress(NamedTuple):
+    """Where it is, what proves that we may call, and what proves that it is the controller."""
+
+    url: str
+    token_file: str
+    ca: str = ""  # a file of certificates; empty for those that the system trusts
+
+    def token(self) -> str:
+        """As it is now: a controller that was set up anew has another."""
+        try:
+            with open(self.token_file, encoding="ascii") as file:
+                return file.read().strip()
+        except (OSError, ValueError) as error:
+            raise CallRefused(401, f"token file '{self.token_file}' cannot be read: {error}") from error
+
+
+class Link:
+    """Calls of one thread."""
+
+    def __init__(self, controller: ControllerAddress) -> None:
+        self._connection = connection(controller.url, _CONNECT_S, controller.ca)
+        self._path = urlsplit(controller.url).path.rstrip("/") if controller.url.startswith("http") else ""
+        self._controller, self._token = controller, controller.token()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: dict[str, str] | None = None,
+        within_s: float = _CALL_S,
+    ) -> bytes:
+        """The body of the answer; or Away, Gone, CallRefused."""
+        status, answer = self._ask(method, path, body, headers or {}, within_s)
+        if status == 401 and self._controller.token() != self._token:
+            self._token = self._controller.token()
+            status, answer = self._ask(method, path, body, headers or {}, within_s)
+        if 200 <= status < 300:
+            return answer
+        said = f"controller at {self._controller.url} answers {status}: {_error(answer)}"
+        if status == 401:
+            said = f"controller at {self._controller.url} does not take the token in '{self._controller.token_file}'"
+        if status == 410:
+            raise Gone(said)
+        if status >= 500 or status in _LATER:
+            raise Away(said)
+        raise CallRefused(status, said)
+
+    def own_address(self) -> str:
+        """The address of this machine that the controller sees."""
+        try:
+            if self._connection.sock is None:
+                self._connection.connect()
+            name = self._connection.sock.getsockname()
+            return str(name[0]) if isinstance(name, tuple) else "127.0.0.1"  # Over a Unix socket we are where it is.
+        except OSError as error:
+            self._connection.close()
+            raise Away(f"controller at {self._controller.url} is away: {error}") from error
+
+    def close(self) -> None:
+        """Hang up."""
+        self._connection.close()
+
+    def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str], within_s: float) -> tuple[int, bytes]:
+        link = self._connection
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **headers}
+        while True:
+            kept_open = link.sock is not None
+            try:
+                if link.sock is None:
+                    link.connect()
+                link.sock.settimeout(within_s)
+                link.request(method, self._path + path, body or None, headers)
+                answer = link.getresponse()
+                return answer.status, answer.read()
+            except (http.client.RemoteDisconnected, ConnectionError) as error:
+                link.close()
+                if not kept_open:
+                    raise Away(f"controller at {self._controller.url} is away: {error}") from error
+                # It closed an idle connection, as servers do. All that we say may be said twice.
+            except (OSError, http.client.HTTPException) as error:
+                link.close()
+                raise Away(f"controller at {self._controller.url} is away: {error or type(error).__name__}") from error
+
+
+class Session:
+    """Our place at the controller, shared by all threads; whoever finds it gone says hello."""
+
+    def __init__(self, hello: Callable[[Link], Hello]) -> None:
+        self._hello = hello
+        self._lock = threading.Lock()
+        self._welcome: Welcome | None = None
+
+    def joined(self, link: Link) -> Welcome:
+        """The session, a new one if there is none; or Away, CallRefused."""
+        with self._lock:
+            if self._welcome is None:
+                answer = link.call("POST", "/v1/agents/hello", msgspec.json.encode(self._hello(link)))
+                try:
+                    self._welcome = msgspec.json.decode(answer, type=Welcome)
+                except msgspec.DecodeError as error:
+                    raise CallRefused(200, f"what answers to hello is no controller of Hocket: {error}") from error
+            return self._welcome
+
+    def is_gone(self, session: str) -> None:
+        """The controller does not know it."""
+        with self._lock:
+            if self._welcome is not None and self._welcome.session == session:
+                self._welcome = None
+
+
+class Patience:
+    """How long to wait before the next attempt: longer each time, and never so that all agents come at once."""
+
+    def __init__(self) -> None:
+        self._wait_s = _FIRST_S
+        self._trouble = ""
+
+    def wait_s(self, trouble: Exception) -> float:
+        """It failed once more."""
+        if str(trouble) != self._trouble:
+            self._trouble = str(trouble)
+            complain(f"{self._trouble}; trying again")
+        wait_s, self._wait_s = self._wait_s, min(self._wait_s * 2, _LONGEST_S)
+        return wait_s * random.uniform(0.7, 1.0)
+
+    def reset(self) -> None:
+        """It went well."""
+        if self._trouble:
+            complain("the controller answers again")
+        self._wait_s, self._trouble = _FIRST_S, ""
+
+
+def _error(answer: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(answer)["error"])[:500]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return answer[:200].decode(errors="replace").strip() or "nothing"

@@ -1,0 +1,493 @@
+"""The runs on this node: started, stopped and forgotten as ordered; found again when the agent was away.
+
+Whatever matters is in the run folders, so an agent may be killed at any time. Three threads meet here, under one lock:
+one brings orders, one takes away what is to be reported, and the main one waits for events and for the ends of
+sidecars. None of them holds the lock while it waits for anybody.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from hocket.agent import run_folder
+from hocket.agent.node.events_reader import facts, story
+from hocket.agent.node.known_run import KnownRun, learnt, read_run
+from hocket.agent.node.poller import Poller
+from hocket.agent.node.report_outbox import ReportBatch, ReportOutbox
+from hocket.agent.node.sidecar_process import SidecarProcess, found, launched
+from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, remove
+from hocket.agent.node.stderr_log import complain
+from hocket.agent.orphan_cleanup import kill_orphans
+from hocket.agent.protocol import ForgetJob, PrepareRun, Report, RunKey, SaveRun, StartRun, StopRun
+
+_CAN_WAIT = ("use",)  # events that nobody waits for
+_SWEEP_S, _SWEEP_UNWATCHED_S = 10.0, 0.2  # between looks at all files, just in case, and where none can be watched
+_UNDELIVERED_S = 0.02  # between attempts to tell a sidecar that does not listen yet
+_STUCK_S = 10.0  # beyond its grace, or after an order to kill, until a sidecar is killed itself
+_CLEAN_ROUND_S, _CLEAN_S = 0.3, 10.0  # to kill what a dead sidecar left
+_BOOTING_S = 1.0  # for a sidecar to come up that an agent before us launched
+_OLDER_S = 2 * _STUCK_S  # for an older run of the job to be gone
+
+
+class Runs:
+    """`find` first; then `carry_out`, `next_batch` and `wait`, each in its own thread."""
+
+    def __init__(self, state: StateFolder, watch: Poller, devices: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        self._state, self._poller, self._devices = state, watch, devices
+        self._changed = threading.Condition()
+        self._by_job: dict[str, dict[int, KnownRun]] = {}
+        self._refused: dict[RunKey, Report] = {}  # not started, for want of space; said again if asked again
+        self._outbox = ReportOutbox(self._changed)
+        self._live: dict[KnownRun, SidecarProcess] = {}
+        self._undelivered: dict[KnownRun, None] = {}
+        self._cleaning: dict[KnownRun, float] = {}  # a dead sidecar's run → until when to try
+        self._forgetting: set[str] = set()
+        self._sweep_s = 0.0
+        self._leaving = False
+
+    # -- for hello ----------------------------------------------------------------------------------------------
+
+    def present(self) -> tuple[RunKey, ...]:
+        """Those that live, can be started, or have reports to be heard."""
+        with self._changed:
+            kept = {r.key for r in self._all() if not r.cursor.over and not r.is_forgotten}
+            return tuple(sorted(kept | self._outbox.keys()))
+
+    def kept_jobs(self) -> tuple[str, ...]:
+        """Those that were not forgotten. The order for that may have been lost with a controller or an agent."""
+        with self._changed:
+            return tuple(sorted(job for job, runs in self._by_job.items() if runs and job not in self._forgetting))
+
+    # -- orders -------------------------------------------------------------------------------------------------
+
+    def carry_out(self, order: PrepareRun | StartRun | StopRun | SaveRun | ForgetJob) -> None:
+        """Do what the controller says; it may have said so before."""
+        with self._changed:
+            try:
+                self._carry_out(order)
+            except Exception as error:
+                if not isinstance(error, OSError):
+                    complain(f"bug: {traceback.format_exc()}")
+                if isinstance(order, PrepareRun | StartRun):
+                    self._refuse(order.run, error)
+                else:
+                    complain(f"order {order} failed: {error}")
+            self._changed.notify_all()
+        self._poller.ring()
+
+    def _carry_out(self, order: PrepareRun | StartRun | StopRun | SaveRun | ForgetJob) -> None:
+        match order:
+            case PrepareRun() | StartRun():
+                self._begin_or_go_on(order)
+            case StopRun():
+                self._stop(order)
+            case SaveRun():
+                run = self._known(order.run)
+                if run is not None and run.sidecar is not None:
+                    self._tell(run, {"do": "checkpoint"})
+            case ForgetJob():
+                self._forget(order.job)
+
+    def _begin_or_go_on(self, order: PrepareRun | StartRun) -> None:
+        job, number = order.run.job, order.run.number
+        self._await(lambda: job not in self._forgetting, f"job '{job}' is still being forgotten")
+        runs = self._by_job.setdefault(job, {})
+        run = runs.get(number)
+        if run is not None and run.stands_by and story(run.events).ended:
+            self._await(lambda: run.ended, f"run {number} of job '{job}' was let go and does not end")
+        if self._leaving:
+            self._outbox.say(_lost(order.run, "this agent is leaving"))
+        elif run is None and order.run in self._refused:
+            self._outbox.say(self._refused[order.run])
+        elif run is None and number < max(runs, default=0):
+            self._outbox.say(_lost(order.run, "a later run of the job is known here"))
+        elif run is not None and run.was_let_go:
+            self._end_older(job, number) if isinstance(order, StartRun) else None
+            self._begin(order, order.env if isinstance(order, StartRun) else {}, run.last_n)
+        elif isinstance(order, PrepareRun):
+            self._begin(order, {}) if run is None else self._say_again(run)
+        elif run is None:
+            self._end_older(job, number)
+            self._begin(order, order.env)
+        elif run.stands_by and any(n > number and not r.stands_by for n, r in runs.items()):
+            self._stop(StopRun(run.key, 0.0))  # It is too late for it: a later one was started.
+        elif run.stands_by and not run.ended:
+            self._end_older(job, number)
+            self._let_go_on(run, order)
+        else:
+            self._say_again(run)
+
+    def _begin(self, order: PrepareRun | StartRun, env: dict[str, str], after: int = 0) -> None:
+        """Begin a run, or begin it again if it never started; its reports are numbered on from those it made so far."""
+        key, warm = order.run, isinstance(order, PrepareRun)
+        if (let_go := self._by_job[key.job].pop(key.number, None)) is not None:
+            self._leave(let_go)
+        self._drop_oldest(key.job)
+        folder = self._state.make_run(key.job, key.number)
+        try:
+            spec = self._spec(order, env)
+            run = KnownRun(key, folder, spec)
+            run.create(spec, after)
+            run.stands_by = warm
+            self._launch(run)
+        except BaseException:
+            remove(folder)
+            raise
+        self._by_job[key.job][key.number] = run
+        for refused in [k for k in self._refused if k.job == key.job]:
+            del self._refused[refused]
+
+    def _let_go_on(self, run: KnownRun, order: StartRun) -> None:
+        """Hand over to what stands prepared, or start it cold if that is gone."""
+        self._await(lambda: run not in self._cleaning, "what was prepared cannot be killed")
+        if run.ended:
+            self._say_again(run)
+            return
+        if run.sidecar is not None:
+            start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
+            with suppress(OSError):  # A full disk does not keep it from starting.
+                run.keep_hand_over(start)
+            self._tell(run, start)
+        else:
+            self._outbox.drop_own(run.key)
+            self._start_cold(run, order)
+        run.stands_by = False
+
+    def _start_cold(self, run: KnownRun, order: StartRun) -> None:
+        try:
+            spec = self._spec(order, order.env)
+            run.create(spec)
+            run.mark = spec["mark"]
+            self._launch(run)
+        except OSError as error:
+            complain(f"run {run.key.number} of job '{run.key.job}' cannot start cold: {error}")
+            self._lost(run)
+
+    def _spec(self, order: PrepareRun | StartRun, env: dict[str, str]) -> dict[str, Any]:
+        job, spec = order.run.job, dict(order.spec)
+        spec["job"], spec["attempt"], spec["mark"] = job, order.run.number, uuid.uuid4().hex
+        spec["warm"] = isinstance(order, PrepareRun)
+        spec["cwd"] = spec.get("cwd") or self._state.work(job)
+        spec["checkpoint_dir"] = spec.get("checkpoint_dir") or self._state.checkpoints(job)
+        if isinstance(spec.get("progress"), dict):
+            spec["progress"] = learnt(spec["progress"], self._state.job(job), order.run.number)
+        if isinstance(spec.get("env", {}), dict):
+            spec["env"] = {**spec.get("env", {}), **(self._devices(env) if isinstance(order, StartRun) else env)}
+        return spec
+
+    def _launch(self, run: KnownRun) -> None:
+        self._watch_events(run)  # before there can be any
+        try:
+            self._attach(run, launched(run.folder))
+        except BaseException:
+            self._leave(run)
+            raise
+
+    def _end_older(self, job: str, number: int) -> None:
+        """Kill what runs of the job; it is a bug or a race that it does."""
+        older = [r for n, r in self._by_job[job].items() if n < number and self._lives(r)]
+        for run in older:
+            if run.sidecar is not None:
+                self._kill(run)
+        names = ", ".join(str(r.key.number) for r in older)
+        self._await(lambda: not any(self._lives(r) for r in older), f"run {names} of job '{job}' does not end")
+
+    def _drop_oldest(self, job: str) -> None:
+        over = sorted(n for n, r in self._by_job[job].items() if r.cursor.over)
+        for number in over[: max(len(self._by_job[job]) + 1 - RUNS_KEPT, 0)]:
+            remove(self._by_job[job].pop(number).folder)
+
+    def _stop(self, order: StopRun) -> None:
+        run = self._known(order.run)
+        if run is None:
+            return
+        if run.sidecar is not None:
+            self._tell(run, {"do": "stop", "grace_s": order.grace_s})
+            by_s = time.monotonic() + order.grace_s + _STUCK_S
+            run.kill_s = by_s if run.kill_s is None else min(run.kill_s, by_s)
+        elif run in self._cleaning:
+            run.stands_by = False  # It will be reported as lost, for it cannot be started any more.
+        elif run.ended:
+            self._say_again(run)
+        else:
+            self._lost(run)
+
+    def _forget(self, job: str) -> None:
+        self._forgetting.add(job)
+        for run in self._by_job.get(job, {}).values():
+            run.is_forgotten = True
+            self._outbox.drop(run)
+            if run.sidecar is not None:
+                self._kill(run)
+        for key in [k for k in {*self._refused, *self._outbox.keys()} if k.job == job]:
+            self._refused.pop(key, None)
+            self._outbox.drop_own(key)
+        self._end_forgetting(job)
+
+    def _end_forgetting(self, job: str) -> None:
+        runs = self._by_job.get(job, {})
+        if job in self._forgetting and not any(self._lives(r) for r in runs.values()):
+            for run in runs.values():
+                self._leave(run)
+            self._by_job.pop(job, None)
+            self._state.forget(job)
+            self._forgetting.discard(job)
+
+    def _refuse(self, key: RunKey, error: Exception) -> None:
+        complain(f"run {key.number} of job '{key.job}' cannot start: {error}")
+        why = {"reason": str(error), "passing": isinstance(error, OSError)}  # Space, processes and files come back.
+        report = Report(key, 0, time.time(), "cannot-start", why)
+        if key.number not in self._by_job.get(key.job, {}):
+            self._refused[key] = report
+        self._outbox.say(report)
+
+    def _known(self, key: RunKey) -> KnownRun | None:
+        """A run; if there is none, that is said."""
+        run = self._by_job.get(key.job, {}).get(key.number)
+        if run is None or run.is_forgotten:
+            self._outbox.say(self._refused.get(key) or _lost(key, "it is not known here"))
+            return None
+        return run
+
+    def _await(self, holds: Callable[[], bool], otherwise: str) -> None:
+        """Wait, while others may go on, for what the main thread does."""
+        if not holds():
+            self._poller.ring()
+            if not self._changed.wait_for(holds, _OLDER_S):
+                raise TimeoutError(otherwise)
+
+    # -- telling sidecars ---------------------------------------------------------------------------------------
+
+    def _tell(self, run: KnownRun, order: dict[str, Any]) -> None:
+        run.orders.append(order)
+        self._deliver(run)
+
+    def _deliver(self, run: KnownRun) -> None:
+        try:
+            while run.orders and run.sidecar is not None and run_folder.send(run.folder, run.orders[0]):
+                del run.orders[0]
+        except OSError as error:
+            complain(f"run folder '{run.folder}': {error}")
+        if run.orders and run.sidecar is not None:
+            self._undelivered[run] = None
+        else:
+            self._undelivered.pop(run, None)
+
+    def _kill(self, run: KnownRun) -> None:
+        self._tell(run, {"do": "kill"})
+        run.kill_s = time.monotonic() + _STUCK_S
+
+    def stop_all(self) -> None:
+        """Ask everything that runs to save and leave, each with its own grace; nothing is started any more."""
+        with self._changed:
+            self._leaving = True
+            for run in self._live:
+                self._tell(run, {"do": "stop"})
+                run.kill_s = time.monotonic() + run.grace_s + _STUCK_S
+
+    def kill_all(self) -> None:
+        """End everything that runs."""
+        with self._changed:
+            for run in self._live:
+                self._kill(run)
+
+    # -- reports ------------------------------------------------------------------------------------------------
+
+    def next_batch(self) -> ReportBatch:
+        """Wait until there is something to be said."""
+        with self._changed:
+            return self._outbox.next_batch()
+
+    def acknowledged(self, batch: ReportBatch) -> None:
+        """The controller has it in its journal."""
+        with self._changed:
+            self._outbox.acknowledged(batch)
+            for part in batch.parts:
+                if part.run.cursor.over:
+                    self._leave(part.run)
+
+    def not_delivered(self) -> None:
+        """It did not get through."""
+        with self._changed:
+            self._outbox.not_delivered()
+
+    def rejected(self, batch: ReportBatch) -> Report | None:
+        """The controller cannot read it; the report that is given up, if it was one alone."""
+        with self._changed:
+            return self._outbox.rejected(batch)
+
+    @property
+    def outbox_is_empty(self) -> bool:
+        """Whether there is nothing to be said."""
+        with self._changed:
+            return self._outbox.is_empty
+
+    def _say_again(self, run: KnownRun) -> None:
+        run.say_again()
+        self._outbox.add(run)
+
+    # -- what happens -------------------------------------------------------------------------------------------
+
+    def find(self) -> None:
+        """Go on with the runs that an agent before us had."""
+        with self._changed:
+            booting_s = time.monotonic() + _BOOTING_S
+            for folder in self._state.runs():
+                run = read_run(folder)
+                if run is None:
+                    continue
+                self._by_job.setdefault(run.key.job, {})[run.key.number] = run
+                if run.cursor.over:
+                    continue
+                self._outbox.add(run)
+                if not run.ended:
+                    self._find_again(run, booting_s)
+
+    def _find_again(self, run: KnownRun, booting_s: float) -> None:
+        self._watch_events(run)
+        sidecar = found(run.folder)
+        while sidecar is None and not story(run.events).begun and time.monotonic() < booting_s:
+            time.sleep(0.01)
+            sidecar = found(run.folder)
+        if sidecar is not None:
+            self._attach(run, sidecar)
+            start = run.hand_over()
+            if start is not None and not story(run.events).started:
+                self._tell(run, start)
+        else:
+            self._settle(run)
+
+    @property
+    def are_gone(self) -> bool:
+        """Whether nothing runs here."""
+        with self._changed:
+            return not self._live and not self._cleaning
+
+    def tick(self) -> float | None:
+        """Do what is due; in how many seconds there is more, None if nothing is to be expected."""
+        with self._changed:
+            now_s = time.monotonic()
+            for run in list(self._undelivered):
+                self._deliver(run)
+            waiting = [_UNDELIVERED_S] if self._undelivered else []
+            for run, sidecar in self._live.items():
+                if run.kill_s is not None:
+                    if now_s >= run.kill_s:
+                        sidecar.kill()
+                        run.kill_s = now_s + _STUCK_S
+                    waiting.append(run.kill_s - now_s)
+            if self._live:
+                if now_s >= self._sweep_s:
+                    for run in self._live:
+                        self._look(run)
+                    blind = any(r.growing is None for r in self._live)
+                    self._sweep_s = now_s + (_SWEEP_UNWATCHED_S if blind else _SWEEP_S)
+                waiting.append(self._sweep_s - now_s)
+            to_clean = list(self._cleaning)
+        for run in to_clean:
+            self._clean(run)
+        return min([*waiting, 0.5] if self._cleaning else waiting, default=None)
+
+    def _watch_events(self, run: KnownRun) -> None:
+        if run.growing is None:
+            run.growing = self._poller.growing(run.events, lambda: self._look(run))
+            if run.growing is None:
+                self._sweep_s = 0.0
+
+    def _look(self, run: KnownRun) -> None:
+        """See what is new, and how urgent it is."""
+        with self._changed:
+            names = []
+            for fact, end in facts(run.events, run.seen):
+                run.seen = end
+                names.append(fact["event"])
+            if names and not run.is_forgotten:
+                self._outbox.add(run, urgent=not all(name in _CAN_WAIT for name in names))
+
+    def _attach(self, run: KnownRun, sidecar: SidecarProcess) -> None:
+        run.sidecar = self._live[run] = sidecar
+        run.was_held = True
+        self._poller.readable(sidecar.fd, lambda: self._sidecar_ended(run))
+
+    def _sidecar_ended(self, run: KnownRun) -> None:
+        with self._changed:
+            if run.sidecar is None:
+                return
+            self._poller.leave(run.sidecar.fd)
+            run.sidecar.close()
+            run.sidecar, run.kill_s = None, None
+            del self._live[run]
+            self._look(run)
+            sidecar = found(run.folder)
+            if sidecar is not None:
+                self._attach(run, sidecar)
+            else:
+                self._settle(run)
+            self._changed.notify_all()
+
+    def _settle(self, run: KnownRun) -> None:
+        """Its sidecar is gone: whether it came to its end, or died."""
+        run.orders.clear()
+        self._undelivered.pop(run, None)
+        if story(run.events).ended:
+            run.ended = True
+            if run.see_whether_over():
+                self._leave(run)
+            elif not run.is_forgotten:
+                self._outbox.add(run)
+            self._end_forgetting(run.key.job)
+        else:
+            self._cleaning[run] = time.monotonic() + _CLEAN_S
+            self._poller.ring()
+
+    def _clean(self, run: KnownRun) -> None:
+        """Kill what a dead sidecar left, a while at a time and not under the lock, for somebody may not die."""
+        # The numbers of processes that ended unseen, perhaps before a reboot, may be anybody's now.
+        sessions = story(run.events).pids if run.was_held else ()
+        left = kill_orphans(run.mark, sessions, within_s=_CLEAN_ROUND_S)
+        with self._changed:
+            if left and time.monotonic() < self._cleaning[run]:
+                return
+            if left:
+                complain(f"processes of '{run.key.job}' that cannot be killed: {left}")
+            del self._cleaning[run]
+            if run.is_forgotten:
+                self._end_forgetting(run.key.job)
+            elif run.stands_by and not story(run.events).started:
+                why = {"warm": False, "reason": "its sidecar died; it starts cold", "pids": []}
+                self._outbox.say(Report(run.key, 0, time.time(), "prepared", why))
+            else:
+                self._lost(run)
+            self._changed.notify_all()
+
+    def _lost(self, run: KnownRun) -> None:
+        if not run.close():
+            sidecar = found(run.folder)
+            if sidecar is not None:
+                self._attach(run, sidecar)
+                return
+        run.cursor.lost_s, run.cursor.lost_acked, run.ended = time.time(), False, True
+        run.save_cursor()
+        self._outbox.add(run)
+
+    def _leave(self, run: KnownRun) -> None:
+        if run.growing is not None:
+            self._poller.leave_growing(run.growing)
+            run.growing = None
+        self._outbox.drop(run)
+
+    def _lives(self, run: KnownRun) -> bool:
+        return run in self._live or run in self._cleaning
+
+    def _all(self) -> list[KnownRun]:
+        return [run for runs in self._by_job.values() for run in runs.values()]
+
+
+def _lost(key: RunKey, reason: str) -> Report:
+    return Report(key, 0, time.time(), "lost", {"reason": reason})

@@ -1,0 +1,92 @@
+"""An agent says hello: what it has is compared with what it should have, and it is told the difference.
+
+It may be new, or back after a while; or the controller is, and how far its last orders came nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hocket.agent.protocol import ForgetJob, Hello, Report, StopRun
+from hocket.control.state import State
+from hocket.executors.agents.local_effects import stays
+from hocket.executors.agents.multi_node_exits import MultiNodeExits
+from hocket.executors.agents.orders import Orders
+from hocket.executors.agents.run_numbers import changes_place, coming, going, nodes_of, present, tenancy_of
+from hocket.executors.agents.sessions import Sessions
+from hocket.executors.agents.standby_runs import keeps_standby
+from hocket.model.event import Event, JobEnded, JobFailed, JobPaused, NodeJoined
+from hocket.model.view import Doing, JobView
+
+
+class Reconciliation:
+    """One hello, and what comes of it."""
+
+    def __init__(self, hello: Hello, sessions: Sessions, orders: Orders, parts: MultiNodeExits) -> None:
+        self._hello = hello
+        self._sessions, self._orders, self._exits = sessions, orders, parts
+
+    def facts(self, state: State, now_s: float) -> list[Event]:
+        """The facts of a node that is there, with these runs: some may be unwanted, some may be missing."""
+        node = self._hello.node
+        known = state.nodes.live.get(node.id)
+        self._forget_again(state)
+        if known is None or not known.up or known.node != node:
+            self._let_go([])
+            return [NodeJoined(now_s, node)]
+        here = [v for v in state.jobs.live.values() if node.id in nodes_of(v) or v.preparing]
+        self._let_go(here)
+        return [event for view in here for event in self._compare(view, now_s)]
+
+    def _forget_again(self, state: State) -> None:
+        """Whoever was to be told that a job is over may have died before it was."""
+        running = {run.job for run in self._hello.runs}  # of which we decide below
+        over = [job for job in self._hello.jobs if job not in running and job not in state.jobs.live]
+        self._sessions.tell(self._hello.node.id, [ForgetJob(job) for job in over])
+
+    def _let_go(self, here: Sequence[JobView]) -> None:
+        wanted = {run for view in here for run in going(view)} | {coming(v) for v in here if keeps_standby(v)}
+        live = {view.job.id for view in here}
+        for run in self._hello.runs:
+            if run.job not in live:
+                self._sessions.tell(self._hello.node.id, [ForgetJob(run.job)])
+            elif run not in wanted:
+                self._sessions.tell(self._hello.node.id, [StopRun(run, 0.0)])
+
+    def _compare(self, view: JobView, now_s: float) -> list[Event]:
+        """Set a job going again from what its agent has of it, however much of its orders had come through."""
+        orders, job_id, tenancy = self._orders, view.job.id, tenancy_of(view)
+        old, new = present(view) in self._hello.runs, coming(view) in self._hello.runs
+        if tenancy is None:
+            if view.preparing and orders.prepares:
+                orders.prepare(view)  # It may stand as a spare, which was said before anybody asked: it is said again.
+            return []
+        doing = tenancy.doing
+        if not old:
+            orders.is_not_here(view)
+        if doing is Doing.ENDING:
+            if not (old or new):
+                return [JobEnded(now_s, job_id, view.verdict or "stopped")] if self._is_gone(view, now_s) else []
+            orders.stop(view)
+        elif doing is Doing.STARTING:
+            if tenancy.coming is not None:  # If the agent has the run, it may stand prepared; nothing starts twice.
+                orders.run(view, tenancy.coming)
+        elif doing is Doing.PAUSING:
+            if not old:
+                return [JobPaused(now_s, job_id)] if self._is_gone(view, now_s) else []
+            orders.stop(view)
+        elif changes_place(tenancy) and not stays(tenancy):
+            if old:
+                orders.leave(view)
+            elif tenancy.coming is not None and self._is_gone(view, now_s):
+                orders.run(view, tenancy.coming)
+        elif not old:
+            return [JobFailed(now_s, job_id, "its agent has lost it", own=False)]
+        elif keeps_standby(view) and orders.prepares:
+            orders.prepare(view)  # If it stands, that is said again.
+        return []
+
+    def _is_gone(self, view: JobView, now_s: float) -> bool:
+        """The node has nothing of the attempt that was to leave: has no other node anything either?"""
+        gone = Report(present(view), 0, now_s, "lost")
+        return self._exits.gone(view, gone, self._hello.node.id) is not None

@@ -1,0 +1,157 @@
+"""Records of jobs in a table of their own, so that those that are over cost neither memory nor time at a start."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from hocket import __version__
+from hocket.control.ports import Cycle
+from hocket.service.record import Record
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS record (
+    n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL, is_over INTEGER NOT NULL, value BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS live ON record (n) WHERE NOT is_over;
+CREATE TABLE IF NOT EXISTS mark (value BLOB NOT NULL);
+"""
+_PATIENCE_S = 5.0
+
+_ENCODER = msgspec.msgpack.Encoder()
+_RECORD = msgspec.msgpack.Decoder(Record)
+
+
+class Mark(Struct, frozen=True):
+    """How far the shelf is, and what was counted by then."""
+
+    cycle: int  # its number
+    check: int  # its checksum: a shelf is of one journal
+    submitted: int
+    over: dict[str, int]  # verdict → jobs
+    queue_reason: str
+
+
+_MARK = msgspec.msgpack.Decoder(Mark)
+
+
+class EndedJobsError(Exception):
+    """The shelf cannot be read or written."""
+
+
+def checksum(cycle: Cycle) -> int:
+    """Of a cycle, and of the code whose records are kept: that of another version reads no others."""
+    form = msgspec.json.encode(msgspec.json.schema(Record), order="sorted")
+    return crc32(_ENCODER.encode(cycle), crc32(form, crc32(__version__.encode())))
+
+
+class EndedJobs:
+    """A SQLite file. Written by the controller's thread; read by any, each time over a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._db = self._opened()
+        except (sqlite3.Error, OSError):  # It is damaged, and made of the journal: begin anew.
+            for part in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+                part.unlink(missing_ok=True)
+            with _trouble(path, "opened"):
+                self._db = self._opened()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    # -- for the controller's thread ----------------------------------------------------------------------------
+
+    def put(self, records: Sequence[Record], mark: Mark) -> None:
+        """Keep these as they are now, and say so; all of it or nothing."""
+        rows = [(r.number, r.job.id, r.job.owner, r.ended_s is not None, _ENCODER.encode(r)) for r in records]
+        with _trouble(self.path, "written"), self._transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", rows)
+            db.execute("DELETE FROM mark")
+            db.execute("INSERT INTO mark VALUES (?)", (_ENCODER.encode(mark),))
+
+    def clear(self) -> None:
+        """Keep nothing."""
+        with _trouble(self.path, "written"), self._transaction() as db:
+            db.execute("DELETE FROM mark")
+            db.execute("DELETE FROM record")
+
+    def mark(self) -> Mark | None:
+        """How far it is; None if it is empty, or other code has written it."""
+        with suppress(sqlite3.Error, msgspec.MsgspecError):
+            row = self._db.execute("SELECT value FROM mark").fetchone()
+            return None if row is None else _MARK.decode(row[0])
+        return None
+
+    def find(self, job_id: str) -> Record | None:
+        """The record of a job."""
+        with _trouble(self.path, "read"):
+            return _found(self._db, job_id)
+
+    def live(self) -> list[Record]:
+        """Those that were not over, in the order of submission."""
+        with _trouble(self.path, "read"):
+            rows = self._db.execute("SELECT value FROM record WHERE NOT is_over ORDER BY n").fetchall()
+            return [_RECORD.decode(value) for (value,) in rows]
+
+    # -- for any thread -----------------------------------------------------------------------------------------
+
+    def get(self, job_id: str) -> Record | None:
+        """The record of a job."""
+        with _trouble(self.path, "read"), self._reading() as db:
+            return _found(db, job_id)
+
+    def over(self, owner: str, limit: int | None) -> list[Record]:
+        """The last so many that are over, of one owner or of all."""
+        query = "SELECT value FROM record WHERE is_over AND (? = '' OR owner = ?) ORDER BY n DESC LIMIT ?"
+        with _trouble(self.path, "read"), self._reading() as db:
+            rows = db.execute(query, (owner, owner, -1 if limit is None else limit)).fetchall()
+        return [_RECORD.decode(value) for (value,) in rows]
+
+    def _opened(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")  # What a power cut takes is folded from the journal again.
+            db.executescript(_SCHEMA)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro", timeout=_PATIENCE_S, uri=True)) as db:
+            yield db
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._db
+            self._db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):  # What went wrong before is what counts.
+                self._db.execute("ROLLBACK")
+            raise
+
+
+def _found(db: sqlite3.Connection, job_id: str) -> Record | None:
+    row = db.execute("SELECT value FROM record WHERE id = ?", (job_id,)).fetchone()
+    return None if row is None else _RECORD.decode(row[0])
+
+
+@contextmanager
+def _trouble(path: Path, done: str) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, msgspec.MsgspecError) as error:
+        raise EndedJobsError(f"catalogue '{path}' cannot be {done}: {error}") from error

@@ -1,0 +1,112 @@
+"""Calls to the controller, and each way in which one may fail."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hocket.agent.node.controller_link import Away, CallRefused, ControllerAddress, Gone, Link, Patience, Session
+from hocket.agent.protocol import Hello
+from hocket.model.resources import Node
+
+
+@pytest.fixture
+def link(controller: Any, tmp_path: Path) -> Iterator[Link]:
+    (tmp_path / "token").write_text("a-token")
+    made = Link(ControllerAddress(controller.url, str(tmp_path / "token")))
+    yield made
+    made.close()
+
+
+HELLO = Hello(Node("n0"), "127.0.0.1")
+
+
+@pytest.mark.usefixtures("controller")
+def test_a_session_is_joined_once_and_again_when_it_is_gone(link: Link) -> None:
+    session = Session(lambda _: HELLO)
+    assert session.joined(link).session == session.joined(link).session == "s1"
+    session.is_gone("another")
+    assert session.joined(link).session == "s1"
+    session.is_gone("s1")
+    assert session.joined(link).session == "s2"
+
+
+@pytest.mark.parametrize(("status", "kind"), [(410, Gone), (503, Away), (500, Away), (429, Away), (404, CallRefused)])
+def test_each_answer_has_its_meaning(controller: Any, link: Link, status: int, kind: type[Exception]) -> None:
+    controller.answer_with["reports"] = status
+    with pytest.raises(kind, match=f"answers {status}: as the test wants it"):
+        link.call("POST", "/v1/agents/s1/reports", b"[]")
+
+
+def test_a_connection_that_was_closed_meanwhile_is_opened_again(controller: Any, link: Link) -> None:
+    session = Session(lambda _: HELLO)
+    session.joined(link)
+    controller.stop()
+    controller.start()
+    assert link.call("GET", "/v1/agents/s1/orders?after=0") == b"[]"
+    assert link.own_address() == "127.0.0.1"
+
+
+def test_nobody_there_is_away(controller: Any, link: Link) -> None:
+    controller.stop()
+    with pytest.raises(Away, match="Connection refused"):
+        link.call("GET", "/v1/agents/s1/orders?after=0")
+    with pytest.raises(Away, match="Connection refused"):
+        link.own_address()
+    controller.start()
+
+
+def test_one_that_never_answers_is_away(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        link = Link(ControllerAddress(f"http://127.0.0.1:{silent.getsockname()[1]}", str(tmp_path / "token")))
+        with pytest.raises(Away, match="timed out"):
+            link.call("GET", "/", within_s=0.05)
+
+
+def test_one_that_speaks_something_else_is_away(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(4096)
+                connection.sendall(b"SSH-2.0-OpenSSH\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        link = Link(ControllerAddress(f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path / "token")))
+        with pytest.raises(Away):
+            link.call("GET", "/")
+        link.close()
+
+
+def test_a_token_is_read_again_when_it_is_not_taken(controller: Any, link: Link, tmp_path: Path) -> None:
+    controller.token = "new"
+    with pytest.raises(CallRefused, match="does not take the token in") as refused:
+        link.call("POST", "/v1/agents/s1/reports", b"[]")
+    assert refused.value.status == 401
+    (tmp_path / "token").write_text("new\n")
+    with pytest.raises(Gone):
+        link.call("POST", "/v1/agents/unknown/reports", b"[]")
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:80", "http://", ""])
+def test_a_url_that_is_none_is_refused(url: str, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("t")
+    with pytest.raises(ValueError, match="url must be http://HOST:PORT"):
+        Link(ControllerAddress(url, str(tmp_path / "token")))
+
+
+def test_patience_grows_and_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    patience = Patience()
+    waits = [patience.wait_s(Away("away")) for _ in range(12)]
+    assert waits[0] <= 0.05
+    assert 0.7 <= waits[-1] <= 1.0
+    patience.reset()
+    assert patience.wait_s(Away("away")) <= 0.05
+    assert capsys.readouterr().err.count("agent: away; trying again") == 2

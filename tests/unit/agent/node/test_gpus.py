@@ -1,0 +1,83 @@
+"""How much a job's GPUs are used, by a management library that says what the test wants."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from hocket.agent.node.gpus import GpuUsage
+from hocket.agent.node.state_folder import StateFolder
+from hocket.agent.protocol import Report, RunKey
+
+FAKE = """
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
+    *device = (void *)(unsigned long)(index + 1);
+    return index > 3;
+}
+int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) {
+    rates[0] = 10 * (unsigned)(unsigned long)device;
+    rates[1] = 77;
+    return 0;
+}
+int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
+    memory[0] = 80ull << 30;
+    memory[2] = ((unsigned long long)(unsigned long)device << 30);
+    memory[1] = memory[0] - memory[2];
+    return 0;
+}
+"""
+REAL = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+USE = Report(RunKey("a", 1), 3, 1.0, "use", {"cores": 1.5})
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> str:
+    if shutil.which("cc") is None:
+        pytest.skip("a library to ask is made with a C compiler")
+    (tmp_path / "fake.c").write_text(FAKE)
+    path = str(tmp_path / "libfake.so")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", path, str(tmp_path / "fake.c")], check=True)
+    return path
+
+
+def told(tmp_path: Path, library: str, env: dict[str, str], given: dict[str, str] | None = None) -> dict[str, object]:
+    """The fields of a report of use of a run with that environment, and with the order to start."""
+    state = StateFolder(str(tmp_path / "state"))
+    folder = Path(state.make_run("a", 1))
+    (folder / "spec.json").write_text(json.dumps({"job": "a", "env": env}))
+    if given is not None:
+        (folder / "start.json").write_text(json.dumps(given))
+    found = GpuUsage(state, library).added(USE)
+    assert (found.run, found.n, found.event) == (USE.run, USE.n, USE.event)
+    return found.fields
+
+
+def test_the_devices_of_a_job_are_told_together(tmp_path: Path, library: str) -> None:
+    found = told(tmp_path, library, {**REAL, "CUDA_VISIBLE_DEVICES": "0,2"})
+    assert found == {"cores": 1.5, "gpu": 0.2, "gpu_mem_mib": 4096.0}
+
+
+def test_what_was_prepared_has_the_devices_that_it_was_given_later(tmp_path: Path, library: str) -> None:
+    found = told(tmp_path, library, {"CUDA_VISIBLE_DEVICES": ""}, {**REAL, "CUDA_VISIBLE_DEVICES": "3"})
+    assert found == {"cores": 1.5, "gpu": 0.4, "gpu_mem_mib": 4096.0}
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{}, {"CUDA_VISIBLE_DEVICES": "0"}, {**REAL, "CUDA_VISIBLE_DEVICES": ""}, {**REAL, "CUDA_VISIBLE_DEVICES": "9"}],
+)
+def test_of_no_device_a_virtual_one_or_one_that_does_not_answer_nothing_is_told(
+    tmp_path: Path, library: str, env: dict[str, str]
+) -> None:
+    assert told(tmp_path, library, env) == {"cores": 1.5}
+
+
+def test_without_a_driver_and_of_other_reports_nothing_is_told(tmp_path: Path, library: str) -> None:
+    assert told(tmp_path, "no-such-library.so", {**REAL, "CUDA_VISIBLE_DEVICES": "0"}) == {"cores": 1.5}
+    other = Report(RunKey("a", 1), 3, 1.0, "progress", {})
+    assert GpuUsage(StateFolder(str(tmp_path / "other")), library).added(other) is other

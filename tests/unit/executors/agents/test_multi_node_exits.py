@@ -1,0 +1,193 @@
+"""A job on two nodes: two agents whose every word the test says, an engine on a real journal."""
+
+import time
+
+import pytest
+
+from hocket.agent.protocol import ForgetJob, Hello, Report, StartRun, StopRun
+from hocket.model.event import JobAsked, JobSubmitted, Wish
+from hocket.model.job import Job, Launch
+from hocket.model.resources import Node
+from hocket.policies import find
+from hocket.service.engine import Engine
+
+NODES = (Node("left", gpus=2, cores=4.0), Node("right", gpus=2, cores=4.0))
+STARTED = ("started", {"pids": [1]})
+FINISHED = ("exited", {"code": 0, "signal": None, "asked": False})
+LEFT = ("exited", {"code": 0, "signal": None, "asked": True})
+BROKE = ("exited", {"code": 3, "signal": None, "asked": False})
+PATIENCE_S = 60.0  # far more than anything here takes
+
+
+class TwoNodes:
+    """A controller that may be killed, and its two agents."""
+
+    def __init__(self, path, lease_s=300.0):
+        self.path, self.lease_s = path, lease_s
+        self.said = {}
+        self.engine = None
+        self.up()
+
+    def up(self, runs=()):
+        """Start it, or start it again as after a kill; the agents say hello with these runs."""
+        if self.engine is not None:
+            self.engine.close()
+        self.engine = Engine(str(self.path), find("fifo").bound(), lease_s=self.lease_s)
+        self.engine.start()
+        self.sessions, self.taken = {}, {}
+        for node in NODES:
+            self.hello(node, [run for where, run in runs if where == node.id])
+
+    def hello(self, node, runs=()):
+        self.sessions[node.id], self.taken[node.id] = self.engine.sessions.open(node.id, "127.0.0.1"), 0
+        self.engine.executor.post(self.engine.executor.hello(Hello(node, "127.0.0.1", tuple(runs)))).result(PATIENCE_S)
+
+    def start(self, **fields):
+        """A job that needs both nodes, and runs."""
+        job = Job("a", command=("python", "x.py"), launch=Launch(cwd="/", grace_s=7.0), sizes=(4,), retries=3, **fields)
+        self.engine.executor.post(lambda _state, now_s: [JobSubmitted(now_s, job)]).result(PATIENCE_S)
+        return self.begin()
+
+    def begin(self):
+        """Both agents take their order and start."""
+        runs = [self.run_ordered(node.id) for node in NODES]
+        assert len(set(runs)) == 1
+        for node in NODES:
+            self.say(node.id, runs[0], STARTED)
+        return runs[0]
+
+    def run_ordered(self, node):
+        """The next run that its agent is told to start; other orders may come before it."""
+        until = time.monotonic() + PATIENCE_S
+        while not (runs := [order.run for order in self.orders(node) if isinstance(order, StartRun)]):
+            assert time.monotonic() < until
+        (run,) = runs
+        return run
+
+    def ask(self, wish):
+        self.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, "a", wish)]).result(PATIENCE_S)
+
+    def say(self, node, run, *events):
+        reports = []
+        for event, fields in events:
+            n = self.said[node, run] = self.said.get((node, run), 0) + 1
+            reports.append(Report(run, n, time.time(), event, fields))
+        self.engine.executor.report(reports, node).result(PATIENCE_S)
+
+    def orders(self, node):
+        """All orders that have come."""
+        new = self.engine.sessions.orders(self.sessions[node], self.taken[node], 0.3)
+        self.taken[node] = new[-1].n if new else self.taken[node]
+        return [numbered.order for numbered in new]
+
+    @property
+    def view(self):
+        return self.engine.snapshot.jobs.get("a")
+
+    @property
+    def record(self):
+        return self.engine.catalogue.records["a"]
+
+
+@pytest.fixture
+def world(tmp_path):
+    found = TwoNodes(tmp_path / "journal.db")
+    yield found
+    found.engine.close()
+
+
+def test_it_has_finished_when_both_parts_have(world):
+    run = world.start()
+    world.say("right", run, FINISHED)
+    assert str(world.view.state) == "running"
+    world.say("left", run, FINISHED)
+    assert world.record.verdict == "finished"
+
+
+@pytest.mark.parametrize("first", ["left", "right"])
+def test_it_breaks_when_any_part_does_and_the_other_is_stopped_at_once(world, first):
+    other = "right" if first == "left" else "left"
+    run = world.start()
+    world.say(first, run, BROKE)
+    assert world.record.tries[-1].how == "failed: exit code 3"
+    assert StopRun(run, 0.0) in world.orders(other)
+    world.say(other, run, LEFT)  # The end of an attempt that broke means nothing.
+    assert world.view.crashes == 1
+
+
+@pytest.mark.parametrize("order", [("left", "right"), ("right", "left")])
+def test_a_part_that_breaks_after_the_other_has_finished_breaks_the_job(world, order):
+    run = world.start()
+    world.say(order[0], run, FINISHED)
+    world.say(order[1], run, BROKE)
+    assert world.record.verdict == ""
+    assert world.view.crashes == 1
+
+
+def test_it_starts_again_on_both_nodes(world):
+    run = world.start(backoff_s=0.01)
+    world.say("right", run, BROKE)
+    world.say("left", run, LEFT)
+    again = world.begin()
+    assert again.number > run.number
+    world.say("left", again, FINISHED)
+    world.say("right", again, FINISHED)
+    assert world.record.verdict == "finished"
+    assert ForgetJob("a") in world.orders("left")
+    assert ForgetJob("a") in world.orders("right")
+
+
+def test_it_is_paused_when_both_parts_have_left(world):
+    run = world.start()
+    world.ask(Wish.PAUSE)
+    assert world.orders("left") == world.orders("right") == [StopRun(run, 7.0)]
+    world.say("left", run, LEFT)
+    assert world.view.tenancies
+    world.say("right", run, ("exited", {"code": 0, "signal": None, "asked": False}))  # It was about to finish.
+    assert str(world.view.state) == "paused"
+
+
+def test_it_is_stopped_when_both_parts_have_left(world):
+    run = world.start()
+    world.ask(Wish.STOP)
+    world.say("left", run, LEFT)
+    assert world.view is not None
+    world.say("right", run, ("lost", {}))
+    assert world.record.verdict == "stopped"
+
+
+def test_reports_of_the_two_nodes_are_not_taken_for_each_other(world):
+    run = world.start()
+    world.say("left", run, ("progress", {"epoch": 1, "metrics": {"loss": 1.0}}))
+    world.say("right", run, ("progress", {"epoch": 2, "metrics": {"loss": 0.5}}))
+    assert world.view.epoch == 2
+
+
+def test_when_a_node_is_lost_its_other_part_is_stopped(tmp_path):
+    world = TwoNodes(tmp_path / "journal.db", lease_s=300.0)
+    run = world.start()
+    world.engine.sessions._sessions[world.sessions["right"]].heard_at -= 1000.0
+    until = time.monotonic() + PATIENCE_S
+    found = []
+    while StopRun(run, 0.0) not in found and time.monotonic() < until:
+        found += world.orders("left")  # It is heard from; the other has long been silent.
+    world.engine.close()
+    assert StopRun(run, 0.0) in found
+
+
+def test_a_controller_comes_back_to_a_pause_of_which_one_part_has_left(world):
+    run = world.start()
+    world.ask(Wish.PAUSE)
+    world.up(runs=[("left", run)])
+    assert world.view.tenancies, "the left part is still there"
+    assert StopRun(run, 7.0) in world.orders("left")
+    world.say("left", run, LEFT)
+    assert str(world.view.state) == "paused"
+
+
+def test_a_part_that_an_agent_has_lost_breaks_the_attempt_and_counts_against_nobody(world):
+    run = world.start()
+    world.up(runs=[("left", run)])
+    assert world.view.failures == 1
+    assert world.view.crashes == 0
+    assert StopRun(run, 0.0) in world.orders("left")

@@ -1,0 +1,66 @@
+"""What a run that cannot start means for its job: whether the node is to blame, the job, or a moment."""
+
+import time
+
+import pytest
+from tests.unit.executors.agents.test_executor import NODE, PATIENCE_S, job
+from tests.unit.executors.agents.test_resize import Resizing, newcomer
+
+from hocket.agent.protocol import Report, RunKey, StopRun
+
+NO_SPACE = {"reason": "[Errno 28] No space left on device", "passing": True}
+
+
+def cannot_start(world, run, fields, n):
+    """Said by the agent itself with number 0, and by the run's sidecar otherwise."""
+    report = Report(run, n, time.time(), "cannot-start", fields)
+    world.engine.executor.report([report], NODE.id).result(PATIENCE_S)
+
+
+def test_a_node_without_space_costs_a_job_none_of_its_tries(world):
+    world.submit(job())
+    runs = []
+    for _ in range(6):
+        (order,) = world.orders()
+        runs.append(order.run.number)
+        cannot_start(world, order.run, NO_SPACE, n=0)
+    assert runs == [1, 2, 3, 4, 5, 6]
+    assert world.engine.snapshot.jobs["a"].crashes == 0
+    assert "No space left" in world.engine.catalogue.records["a"].tries[-2].how
+
+
+def test_what_an_agent_cannot_do_for_another_reason_is_tried_as_often_as_a_job_that_breaks(world):
+    world.submit(job())
+    for _ in range(4):
+        (order,) = world.orders()
+        cannot_start(world, order.run, {"reason": "unhashable type"}, n=0)
+    assert world.verdict("a") == "failed"
+    assert "unhashable" in world.engine.catalogue.records["a"].reason
+
+
+def test_a_sidecar_that_has_no_process_left_for_its_job_lets_it_rest(world):
+    world.submit(job(backoff_s=1000.0))
+    (order,) = world.orders()
+    cannot_start(world, order.run, {"reason": "Resource temporarily unavailable", "passing": True}, n=1)
+    view = world.engine.snapshot.jobs["a"]
+    assert (view.crashes, str(view.held)) == (1, "rests")
+
+
+def test_a_command_that_does_not_exist_is_not_tried_again(world):
+    world.submit(job())
+    (order,) = world.orders()
+    cannot_start(world, order.run, {"reason": "command 'python' does not exist", "passing": False}, n=1)
+    assert world.verdict("a") == "failed"
+
+
+@pytest.mark.parametrize("event", ["cannot-start", "lost"])
+def test_a_newcomer_that_cannot_be_prepared_starts_cold_when_its_turn_comes(tmp_path, event):
+    world = Resizing(tmp_path / "journal.db")
+    world.hello()
+    world.begin(warm=False)
+    world.submit(newcomer(warm=True))
+    (prepare,) = world.orders()
+    report = Report(prepare.run, 0, time.time(), event, NO_SPACE)
+    world.engine.executor.report([report], NODE.id).result(PATIENCE_S)
+    assert world.orders() == [StopRun(RunKey("a", 1), 7.0)]
+    world.engine.close()
