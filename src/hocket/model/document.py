@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from math import isfinite
 from typing import Any
 
@@ -79,10 +80,10 @@ def plain(value: Any, keep: tuple[str, ...] = ()) -> Any:
     """Plain data, without fields that have their default but for those to keep."""
     if isinstance(value, Struct):
         if value.__struct_config__.array_like:
-            return [plain(getattr(value, f.name)) for f in msgspec.structs.fields(value)]
+            return [plain(getattr(value, f.name)) for f in _fields_of(type(value))]
         return {
             f.encode_name: plain(getattr(value, f.name))
-            for f in msgspec.structs.fields(value)
+            for f in _fields_of(type(value))
             if f.name in keep or f.required or getattr(value, f.name) != _default(f)
         }
     if isinstance(value, dict):
@@ -92,6 +93,17 @@ def plain(value: Any, keep: tuple[str, ...] = ()) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None if value != value else max(-_LARGEST, min(value, _LARGEST))  # JSON has no infinity.
     return value
+
+
+@cache  # What a class has does not change, and finding it out takes longer than all else here.
+def _fields_of(kind: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a struct."""
+    return msgspec.structs.fields(kind)
+
+
+@cache
+def _document_type() -> Type:
+    return type_info(Document)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
@@ -115,7 +127,7 @@ def decode(text: bytes | str) -> Document:
     if raw.get("format") != FORMAT or isinstance(raw.get("format"), bool):
         given = shown(raw["format"]) if "format" in raw else "missing"
         raise DocumentError(f"snapshot: format must be {FORMAT}, which is what this hocket reads, and is {given}")
-    for path in _unknown(raw, type_info(Document), ""):
+    for path in _unknown(raw, _document_type(), ""):
         raise DocumentError(f"snapshot: {path} is no field that a snapshot has")
     try:
         return msgspec.convert(raw, Document)
@@ -228,7 +240,7 @@ def _open(value: Any) -> Any:
 
 
 def _spec(job: Job) -> JobSpec:
-    fields = {f.name: getattr(job, f.name) for f in msgspec.structs.fields(Job)}
+    fields = {name: getattr(job, name) for name in Job.__struct_fields__}
     texts = {n: None if fields[n] is None else str(fields[n]) for n in ("criterion", "target")}
     return JobSpec(**fields | texts)
 

@@ -237,7 +237,7 @@ def _view(entry: JobEntry, number: int, now_s: float, partitions: list[Partition
 
 
 def _job(spec: JobSpec) -> Job:
-    fields: dict[str, Any] = {f.name: getattr(spec, f.name) for f in msgspec.structs.fields(JobSpec)}
+    fields: dict[str, Any] = {name: getattr(spec, name) for name in JobSpec.__struct_fields__}
     read = {n: None if fields[n] is None else parse(fields[n]) for n in ("criterion", "target")}
     return Job(**fields | read)
 
