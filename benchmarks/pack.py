@@ -108,7 +108,7 @@ def on_cpu(quick: bool) -> list[dict[str, Any]]:
                     "packed_ms": round(wall_packed * 1e3, 3),
                     "gain": round(wall / wall_packed, 2),
                     "cpu_gain": round(cpu / cpu_packed, 2),
-                    "way": pack.way,
+                    "mode": pack.mode,
                     "probe_s": round(probe_s, 2),
                     "certificate": max((str(pack.certificate(m)) for m in pack.members), key=len),
                 }
@@ -126,7 +126,7 @@ def say(what: object) -> None:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Rows as text, one column for each key."""
-    keys = list(dict.fromkeys(key for row in rows for key in row if key != "ways_ms"))
+    keys = list(dict.fromkeys(key for row in rows for key in row if key != "modes_ms"))
     cells = [keys, *([str(row.get(key, "")) for key in keys] for row in rows)]
     widths = [max(len(line[k]) for line in cells) for k in range(len(keys))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)

@@ -233,9 +233,9 @@ def steps(wanted: Wanted) -> Iterator[Task]:
                 for against in ("eager", "graph_in_turn"):
                     if f"{against}_ms" in row:
                         row[f"to_{against}"] = row[f"{against}_ms"] / row["pack_ms"]
-                row |= {"way": found.way, "load_s": found.load_s, "settle_s": found.settle_s}
+                row |= {"mode": found.mode, "load_s": found.load_s, "settle_s": found.settle_s}
                 row["certificate"] = found.certificate
-                row["ways_ms"] = {way: round(s * 1e3, 3) for way, s in found.ways_s.items()}
+                row["modes_ms"] = {mode: round(s * 1e3, 3) for mode, s in found.modes_s.items()}
                 return row
 
             yield Task({"part": "steps", "model": name, "n": n}, 10 + n * 60 * EAGER_S.get(name, 0.005), step)

@@ -36,14 +36,14 @@ CONTENDERS = {
 # -- in the process of one contender ------------------------------------------------------------------------
 
 
-def by_hocket(sweep: Sweep, policy: str, way: str | None) -> dict[str, Any]:
+def by_hocket(sweep: Sweep, policy: str, mode: str | None) -> dict[str, Any]:
     from benchmarks.tune_sweep import training
     from hocket.tune import Hyperband, Study, choice, loguniform
 
     space = {"rate": loguniform(*RATE), "batch_size": choice(SIZES), "width": choice(WIDTHS)}
     study = Study(
         training, space, evaluate=lambda module, _config: right(module), metric="accuracy", goal="max",
-        search=Hyperband(units=sweep.units, eta=3), unit_steps=sweep.unit_steps, policy=policy, way=way,
+        search=Hyperband(units=sweep.units, eta=3), unit_steps=sweep.unit_steps, policy=policy, mode=mode,
     ).run()  # fmt: skip
     assert study.best_result is not None
     found = study.best_result.metrics["accuracy"]

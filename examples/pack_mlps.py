@@ -20,7 +20,7 @@ def arguments():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--models", type=int, default=16)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--exact", action="store_true", help="only ways that are bitwise as alone")
+    parser.add_argument("--exact", action="store_true", help="only step modes that are bitwise equal to training alone")
     return parser.parse_args()
 
 
@@ -52,7 +52,7 @@ def main():
     for checkpoint in pack.run():
         print(f"{checkpoint.name}: loss {checkpoint.loss:.4f} after {checkpoint.step} steps; {checkpoint.reason}")
     took = time.perf_counter() - began
-    print(f"{options.models} models in {took:.2f} s, run '{pack.way}'")
+    print(f"{options.models} models in {took:.2f} s, run '{pack.mode}'")
     for name, certificate in sorted(pack.certificates.items())[:3]:
         print(f"{name}: {certificate}")
 

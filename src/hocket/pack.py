@@ -14,14 +14,25 @@ It needs PyTorch and NumPy, and nothing else of Hocket.
 """
 
 from hocket.runtimes.packing.certificate import Certificate
-from hocket.runtimes.packing.checkpoint import Checkpoint
+from hocket.runtimes.packing.checkpoint import ModelCheckpoint
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.memory import Memory, Need
-from hocket.runtimes.packing.pack import WAYS, Pack
+from hocket.runtimes.packing.pack import STEP_MODES, Pack
 from hocket.runtimes.packing.primitives import free, load, pack
 from hocket.runtimes.packing.training import NoRoom, Refused, Training
 
 __all__ = [
-    "WAYS", "Certificate", "Checkpoint", "Member", "Memory", "Need", "NoRoom", "Pack", "Refused", "Training", "free",
-    "load", "pack",
+    "STEP_MODES",
+    "Certificate",
+    "Member",
+    "Memory",
+    "ModelCheckpoint",
+    "Need",
+    "NoRoom",
+    "Pack",
+    "Refused",
+    "Training",
+    "free",
+    "load",
+    "pack",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import typer
 from hocket.cli.options import AsJson, Params, Plots, policy_names
 
 if TYPE_CHECKING:
-    from hocket.tune import Outcome, Study
+    from hocket.tune import Study, StudyOutcome
     from hocket.tune.study_file import StudyFile
 
 
@@ -33,10 +33,13 @@ def tune(
         str | None, typer.Option(help="Who is packed with whom; pack_none: nobody.", autocompletion=policy_names)
     ] = None,
     param: Params = None,
-    way: Annotated[
-        str | None, typer.Option(metavar="WAY", help="How packs are run: turn, joint, fused, graph …; else measured.")
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode", "--way", metavar="MODE", help="How packs step: turn, joint, fused, graph …; else the fastest."
+        ),
     ] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="Only ways that are bitwise as alone.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Only modes that are bitwise equal to a solo run.")] = False,
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1.")] = None,
     memory_mib: Annotated[float | None, typer.Option(min=1, help="What a pack's models may take together.")] = None,
     sampler: Annotated[
@@ -58,8 +61,8 @@ def tune(
     """
     from hocket.cli.files import must_be_writable
     from hocket.cli.refusal import refusing
-    from hocket.tune.optuna_trials import export as write
-    from hocket.tune.optuna_trials import storage_for
+    from hocket.tune.optuna_support import export as write
+    from hocket.tune.optuna_support import storage_for
 
     with refusing():
         if plots is not None:
@@ -68,7 +71,7 @@ def tune(
         table = {"kind": search, "units": units, "eta": eta, "trials": trials}
         file.search |= {name: value for name, value in table.items() if value is not None}
         given = {
-            "metric": metric, "goal": goal, "unit_steps": unit_steps, "policy": policy, "way": way, "device": device,
+            "metric": metric, "goal": goal, "unit_steps": unit_steps, "policy": policy, "mode": mode, "device": device,
             "memory_mib": memory_mib, "sampler": sampler, "seed": seed, "folder": str(out) if out else None,
         }  # fmt: skip
         for name, value in given.items():
@@ -117,29 +120,29 @@ def _params(given: list[str] | None) -> dict[str, str]:
 def _study(file: StudyFile, space: list[str]) -> Study:
     """All that can be wrong is found before anything is trained."""
     from hocket.cli.files import must_be_writable
-    from hocket.tune.space_text import space_of_options
+    from hocket.tune.space import space_of_options
     from hocket.tune.study_file import study_of
 
     must_be_writable(Path(file.folder), "--out", is_folder=True)
     return study_of(file, space_of_options(space) if space else None).prepare()
 
 
-def _run(study: Study) -> Outcome:
+def _run(study: Study) -> StudyOutcome:
     from hocket.cli.refusal import InputError
     from hocket.cli.watch import bars
     from hocket.control.journal import JournalError
     from hocket.tune import SpaceError, StudyError
-    from hocket.tune.bar import shown
+    from hocket.tune.study import progress_bar
 
     try:
-        with shown(study, bars(unit="steps")) as stepped:
+        with progress_bar(study, bars(unit="steps")) as stepped:
             study.run(stepped)
     except (JournalError, SpaceError, StudyError) as error:  # another process has it, or what is asked makes no sense
         raise InputError(str(error)) from error
     return study.outcome
 
 
-def _drawn(outcome: Outcome, folder: Path | None) -> list[Path]:
+def _drawn(outcome: StudyOutcome, folder: Path | None) -> list[Path]:
     if folder is None:
         return []
     from hocket.reports.study_report import plot_study
@@ -147,7 +150,7 @@ def _drawn(outcome: Outcome, folder: Path | None) -> list[Path]:
     return plot_study(outcome, folder)
 
 
-def _show(outcome: Outcome, folder: Path, drawn: list[Path], as_json: bool) -> None:
+def _show(outcome: StudyOutcome, folder: Path, drawn: list[Path], as_json: bool) -> None:
     from hocket.reports.study_report import study_as_dict
 
     if as_json:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hocket.executors.inprocess.model_factory import ALONE_S, OTHERS, STEP_S
 from hocket.reports.figure_style import colour, drawing, save
 from hocket.reports.formatting import format_number
-from hocket.tune.outcome import Outcome
+from hocket.tune.outcome import StudyOutcome
 from hocket.tune.space import LogUniform
 from hocket.tune.trials import Result, Trial
 
@@ -32,7 +32,7 @@ class PackSpeedup(Struct, frozen=True):
     gain: float
 
 
-def pack_speedups(outcome: Outcome) -> Iterator[PackSpeedup]:
+def pack_speedups(outcome: StudyOutcome) -> Iterator[PackSpeedup]:
     """For every stretch whose models were also measured one after another."""
     for trial in outcome.trials:
         for result in trial.results:
@@ -42,7 +42,7 @@ def pack_speedups(outcome: Outcome) -> Iterator[PackSpeedup]:
                 yield PackSpeedup(trial.number, models, metrics[ALONE_S] * models / metrics[STEP_S])
 
 
-def study_as_dict(outcome: Outcome) -> dict[str, Any]:
+def study_as_dict(outcome: StudyOutcome) -> dict[str, Any]:
     """All of it as plain data."""
     of, best, result = outcome.definition, outcome.best, outcome.best_result
     found = list(pack_speedups(outcome))
@@ -79,7 +79,7 @@ def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def rung_table(outcome: Outcome) -> Table:
+def rung_table(outcome: StudyOutcome) -> Table:
     """Of each rung: how many trials, how far, how many failed, and the best value."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -101,7 +101,7 @@ def rung_table(outcome: Outcome) -> Table:
     return table
 
 
-def trial_table(outcome: Outcome) -> Table:
+def trial_table(outcome: StudyOutcome) -> Table:
     """The best trials, each at its best."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -128,7 +128,7 @@ def _written(value: object) -> str:
     return format_number(value) if isinstance(value, float) else str(value)
 
 
-def plot_study(outcome: Outcome, folder: Path) -> list[Path]:
+def plot_study(outcome: StudyOutcome, folder: Path) -> list[Path]:
     """Draw all three. Returns the files."""
     files: list[Path] = []
     brackets = outcome.brackets
@@ -147,7 +147,7 @@ def plot_study(outcome: Outcome, folder: Path) -> list[Path]:
     return files
 
 
-def _curves(axes: Axes, outcome: Outcome, number: int) -> None:
+def _curves(axes: Axes, outcome: StudyOutcome, number: int) -> None:
     """A line for each trial of a bracket, from rung to rung; the study's best stands out."""
     of, bracket = outcome.definition, outcome.brackets[number]
     best = outcome.best
@@ -171,7 +171,7 @@ def _curves(axes: Axes, outcome: Outcome, number: int) -> None:
         axes.set_ylabel(of.metric)
 
 
-def _coordinates(axes: Axes, outcome: Outcome) -> None:
+def _coordinates(axes: Axes, outcome: StudyOutcome) -> None:
     """A line for each trial through its values; the better, the darker."""
     of, found = outcome.definition, outcome.found
     trials = [t for t in outcome.trials if t.results]
@@ -213,12 +213,12 @@ def _scaled(values: Sequence[Any], is_log: bool) -> tuple[list[float], list[tupl
     return [place(v) for v in numbers], [(place(v), f"{v:.3g}") for v in shown]
 
 
-def _is_log(outcome: Outcome, name: str) -> bool:
+def _is_log(outcome: StudyOutcome, name: str) -> bool:
     space = outcome.definition.space
     return not isinstance(space, str) and isinstance(space.get(name), LogUniform)
 
 
-def _gains(axes: Axes, outcome: Outcome) -> None:
+def _gains(axes: Axes, outcome: StudyOutcome) -> None:
     """Each stretch of training by the models in its pack: how many times as fast as in turn."""
     found = list(pack_speedups(outcome))
     axes.set_title("What packs gained", loc="left")

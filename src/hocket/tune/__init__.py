@@ -12,12 +12,25 @@
 
 from hocket.tune.brackets import Asha, Hyperband, RandomSearch, SuccessiveHalving
 from hocket.tune.definition import StudyError
-from hocket.tune.outcome import Outcome, read
+from hocket.tune.outcome import StudyOutcome, read
 from hocket.tune.space import SpaceError, choice, loguniform, randint, uniform
 from hocket.tune.study import Study
 from hocket.tune.trials import Result, Trial
 
 __all__ = [
-    "Asha", "Hyperband", "Outcome", "RandomSearch", "Result", "SpaceError", "Study", "StudyError", "SuccessiveHalving",
-    "Trial", "choice", "loguniform", "randint", "read", "uniform",
+    "Asha",
+    "Hyperband",
+    "RandomSearch",
+    "Result",
+    "SpaceError",
+    "Study",
+    "StudyError",
+    "StudyOutcome",
+    "SuccessiveHalving",
+    "Trial",
+    "choice",
+    "loguniform",
+    "randint",
+    "read",
+    "uniform",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The ways to search: how many configurations are trained how far, and which of them go on."""
+"""The searches: how many configurations are trained how far, and which of them go on."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class SuccessiveHalving(Struct, frozen=True, kw_only=True, tag="halving", forbid
     asynchronous = False
 
     def brackets(self) -> tuple[Bracket, ...]:
-        """The one."""
+        """The only bracket."""
         return (Bracket(0, _rungs(self.trials, self.units, self.eta, _halvings(self))),)
 
 
 class Asha(Struct, frozen=True, kw_only=True, tag="asha", forbid_unknown_fields=True):
-    """Halving that waits for nobody: a trial goes on once it is among the best 1/η seen so far (Li et al., 2020)."""
+    """Halving without waiting: a trial goes on once it is among the best 1/η seen so far (Li et al., 2020)."""
 
     trials: Positive = 81
     units: Positive = 81
@@ -78,7 +78,7 @@ class Asha(Struct, frozen=True, kw_only=True, tag="asha", forbid_unknown_fields=
     asynchronous = True
 
     def brackets(self) -> tuple[Bracket, ...]:
-        """The one; the number of trials in its upper rungs is not fixed."""
+        """The only bracket; the number of trials in its upper rungs is not fixed."""
         return (Bracket(0, _rungs(self.trials, self.units, self.eta, _halvings(self))),)
 
 

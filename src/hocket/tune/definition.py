@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hocket.control.ports import Header
 from hocket.model.resources import Node
@@ -35,14 +35,14 @@ class Definition(Struct, frozen=True):
     goal: str  # min or max
     seed: int
     device: str
-    way: str | None
+    mode: str | None = field(name="way")  # the name in journals
     exact: bool
     memory_mib: float | None
     sampler: str
 
     @property
     def most_steps(self) -> int:
-        """What one trial may make, in all."""
+        """The most steps that one trial can make."""
         return max(b.rungs[-1].units for b in self.search.brackets()) * self.unit_steps
 
 
@@ -64,10 +64,10 @@ def refuse_another(where: str, kept: Header, wanted: Header) -> None:
     """Say the first thing in which a study differs from the one that was begun there."""
     before, now = _told(kept), _told(wanted)
     for name in now:
+        shown = "mode" if name == "way" else name
         if before.get(name) != now[name]:
-            raise StudyError(
-                f"study '{where}' was begun with {name} {before.get(name)!r}, not {now[name]!r}: give it another folder"
-            )
+            was = f"{shown} {before.get(name)!r}, not {now[name]!r}"
+            raise StudyError(f"study '{where}' was begun with {was}: give it another folder")
 
 
 def _told(header: Header) -> dict[str, Any]:

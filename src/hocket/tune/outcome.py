@@ -1,4 +1,4 @@
-"""What came of a study, now or so far: read off its journal, whether it runs or not."""
+"""The results of a study, final or so far: read from its journal, whether it runs or not."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from hocket.tune.trials import Result, Trial, Trials
 JOURNAL, CHECKPOINTS = "journal.db", "checkpoints"  # in a study's folder
 
 
-class Outcome(Struct, frozen=True):
+class StudyOutcome(Struct, frozen=True):
     """A study, its trials and its best."""
 
     header: Header
     definition: Definition
     found: Trials
-    seconds: float  # that it has taken, in all processes together
+    seconds: float  # of all processes together
 
     @property
     def policy(self) -> str:
-        """Who packed whom."""
+        """The policy that formed the packs."""
         return self.header.policy
 
     @property
@@ -59,7 +59,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def steps(self) -> int:
-        """Steps of all stretches that are over."""
+        """Steps of all stages that are over."""
         return sum(t.units for t in self.trials) * self.definition.unit_steps
 
 
@@ -71,12 +71,12 @@ def is_begun(folder: Path) -> bool:
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
         try:
             return bool(database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,))
-        except sqlite3.DatabaseError:  # Whoever reads it says what is wrong with it.
+        except sqlite3.DatabaseError:  # Reading it will say what is wrong.
             return True
 
 
 def set_aside(folder: Path) -> None:
-    """Make room for a new study where one came to nothing; its journal is kept under another name."""
+    """Make room for a new study where one has failed; its journal is kept under another name."""
     for suffix in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             (folder / f"{JOURNAL}{suffix}").replace(folder / f"failed-{JOURNAL}{suffix}")
@@ -84,7 +84,7 @@ def set_aside(folder: Path) -> None:
         checkpoint.unlink()
 
 
-def read(folder: Path | str) -> Outcome:
+def read(folder: Path | str) -> StudyOutcome:
     """The outcome of the study in a folder, so far."""
     journal = SqliteJournal(Path(folder) / JOURNAL)
     try:
@@ -94,6 +94,6 @@ def read(folder: Path | str) -> Outcome:
         for cycle in journal:
             trials.take(cycle.events)
             at_s = cycle.at_s
-        return Outcome(journal.header, definition, trials, at_s)
+        return StudyOutcome(journal.header, definition, trials, at_s)
     finally:
         journal.close()

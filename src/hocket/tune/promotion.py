@@ -1,4 +1,4 @@
-"""Who is to be trained next, and how far: a pure function of the brackets and what is known of the trials."""
+"""Which trials to train next, and how far: a pure function of the brackets and what is known of the trials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Due = tuple[int, int]  # a trial and the units it is to reach
 
 
 def due(search: Search, trials: Trials) -> list[Due]:
-    """What is to be submitted now; nothing when all that was submitted must be awaited, or all is done."""
+    """What to submit now; nothing while submitted trials must be awaited, or when all is done."""
     if isinstance(search, Asha):
         return list(_without_waiting(search, trials))
     found: list[Due] = []
@@ -30,7 +30,7 @@ def dropped(search: Search, trials: Trials) -> set[int]:
         top = bracket.rungs[-1].units
         gone |= {n for n in bracket.numbers if n in trials.all and trials.all[n].result_at(top) is not None}
         if search.asynchronous:
-            continue  # Whoever is not among the best today may be tomorrow.
+            continue  # A trial that is not among the best now may be later.
         for rung, following in zip(bracket.rungs, bracket.rungs[1:], strict=False):
             there = [n for n in bracket.numbers if n in trials.all and trials.all[n].asked >= rung.units]
             if any(trials.all[n].asked >= following.units for n in there):

@@ -10,7 +10,7 @@ import msgspec
 from hocket.tune.space import Domain, Drawn, Space, Value, drawn
 from hocket.tune.trials import Trial
 
-_TRIES = 100  # to draw a configuration that was not there before, in a space that may have no other
+_TRIES = 100  # to draw a new configuration, in a space that may have none left
 
 
 class Sampler(Protocol):
@@ -20,11 +20,11 @@ class Sampler(Protocol):
         """The configuration of a trial; those before it were asked for."""
 
     def tell(self, trial: Trial, scores: dict[int, float], is_complete: bool) -> None:
-        """A trial is over, after these units with these scores: trained to the end, or it failed or was outdone."""
+        """A trial is over, after these units with these scores: trained to the end, failed or stopped early."""
 
 
-class Dice:
-    """By chance, without repeating a configuration as long as there are others. The same seed gives the same ones."""
+class RandomSampler:
+    """Draws at random, without repeating a configuration while there are others. The same seed gives the same."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._seed = space, seed
@@ -38,16 +38,16 @@ class Dice:
         return self._drawn[number]
 
     def tell(self, trial: Trial, scores: dict[int, float], is_complete: bool) -> None:
-        """Chance learns nothing."""
+        """Random sampling does not learn."""
 
     def __str__(self) -> str:
         return "dice"
 
     def _next(self) -> Drawn:
-        dice = Random(f"{self._seed}/{len(self._drawn)}")
+        rng = Random(f"{self._seed}/{len(self._drawn)}")
 
         def decide(_name: str, domain: Domain) -> Value:
-            return domain.draw(dice)
+            return domain.draw(rng)
 
         for _ in range(_TRIES):
             found = drawn(self._space, decide)

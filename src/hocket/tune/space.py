@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from math import exp, isfinite, log
 from random import Random
@@ -32,9 +33,9 @@ class Choice(Struct, frozen=True, tag="choice"):
             if not isinstance(value, float | int | str | bool | None) or _is_odd(value):
                 raise SpaceError(f"hyperparameter '{name}': a choice is of numbers, text, true, false, not {value!r}")
 
-    def draw(self, dice: Random) -> Value:
+    def draw(self, rng: Random) -> Value:
         """One of them, all as likely."""
-        found: Value = dice.choice(self.values)
+        found: Value = rng.choice(self.values)
         return found
 
     def trait(self, value: Value) -> float | str:
@@ -55,9 +56,9 @@ class Uniform(Struct, frozen=True, tag="uniform"):
         if not (_is_number(self.low) and _is_number(self.high) and self.low < self.high):
             raise SpaceError(f"hyperparameter '{name}': uniform needs low < high, not {self.low} and {self.high}")
 
-    def draw(self, dice: Random) -> Value:
-        """Anywhere between them."""
-        return dice.uniform(self.low, self.high)
+    def draw(self, rng: Random) -> Value:
+        """A number between them."""
+        return rng.uniform(self.low, self.high)
 
     def trait(self, value: Value) -> float | str:
         """How far it is from the lower end, in places."""
@@ -77,9 +78,9 @@ class LogUniform(Struct, frozen=True, tag="loguniform"):
                 f"hyperparameter '{name}': loguniform needs 0 < low < high, not {self.low} and {self.high}"
             )
 
-    def draw(self, dice: Random) -> Value:
+    def draw(self, rng: Random) -> Value:
         """Its logarithm is anywhere between theirs."""
-        return min(max(exp(dice.uniform(log(self.low), log(self.high))), self.low), self.high)
+        return min(max(exp(rng.uniform(log(self.low), log(self.high))), self.low), self.high)
 
     def trait(self, value: Value) -> float | str:
         """How far its logarithm is from the lower end, in places."""
@@ -100,9 +101,9 @@ class RandInt(Struct, frozen=True, tag="randint"):
         if self.low > self.high:
             raise SpaceError(f"hyperparameter '{name}': randint needs low <= high, not {self.low} and {self.high}")
 
-    def draw(self, dice: Random) -> Value:
+    def draw(self, rng: Random) -> Value:
         """Any of them."""
-        return dice.randint(self.low, self.high)
+        return rng.randint(self.low, self.high)
 
     def trait(self, value: Value) -> float | str:
         """Its place, or in places of a long range."""
@@ -209,6 +210,64 @@ def drawn(space: Space, decide: Callable[[str, Domain], Value]) -> Drawn:
         for name, domain in space.items():
             asked._suggest(name, domain)
     return Drawn(asked.params, asked.domains)
+
+
+# -- as users type it -------------------------------------------------------------------------------------
+
+_KINDS: dict[str, type[Domain]] = {"choice": Choice, "uniform": Uniform, "loguniform": LogUniform, "randint": RandInt}
+
+
+def space_of_options(options: Sequence[str]) -> dict[str, Domain]:
+    """NAME=KIND:VALUE,VALUE, one option a hyperparameter."""
+    found: dict[str, Domain] = {}
+    for option in options:
+        name, equals, rest = option.partition("=")
+        kind, colon, values = rest.partition(":")
+        if not (name and equals and colon):
+            raise SpaceError(f"--space '{option}' must be NAME=KIND:VALUES, as in rate=loguniform:1e-4,0.1")
+        if name in found:
+            raise SpaceError(f"hyperparameter '{name}' stands twice in --space")
+        found[name] = _domain(name, kind, [_typed(v) for v in values.split(",")] if values else [])
+    return found
+
+
+def space_of_table(table: Mapping[str, Any]) -> dict[str, Domain]:
+    """NAME = { KIND = [VALUE, VALUE] }, a line a hyperparameter."""
+    found: dict[str, Domain] = {}
+    for name, entry in table.items():
+        if not isinstance(entry, Mapping) or len(entry) != 1:
+            raise SpaceError(f"hyperparameter '{name}' must be {{ KIND = [VALUES] }}, not {entry!r}")
+        ((kind, values),) = entry.items()
+        if not isinstance(values, list):
+            raise SpaceError(f"hyperparameter '{name}': {kind} must be a list of values, not {values!r}")
+        found[name] = _domain(name, kind, values)
+    return found
+
+
+def _domain(name: str, kind: str, values: Sequence[Any]) -> Domain:
+    """One hyperparameter, checked."""
+    if kind not in _KINDS:
+        raise SpaceError(f"hyperparameter '{name}': '{kind}' is not one of {', '.join(_KINDS)}")
+    if kind == "choice":
+        made: Domain = Choice(tuple(values))
+    else:
+        if len(values) != 2 or not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+            raise SpaceError(f"hyperparameter '{name}': {kind} needs two numbers, low and high, not {list(values)}")
+        made = _KINDS[kind](*values)
+    made.check(name)
+    return made
+
+
+def _typed(text: str) -> Any:
+    """A number, true, false or null as JSON has them; anything else is text."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    return found if isinstance(found, int | float | bool | None) else text
+
+
+# -- details -----------------------------------------------------------------------------------------------
 
 
 def _ask(space: Callable[[Any], Any], asked: Suggest) -> None:

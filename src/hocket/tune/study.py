@@ -1,12 +1,14 @@
-"""A study: trials that are trained, judged and promoted through the same cycle as all other jobs."""
+"""A study: trials that are trained, evaluated and promoted through the same cycle as all other jobs."""
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal, open_to_append
@@ -18,20 +20,23 @@ from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import find
 from hocket.tune.brackets import SEARCHES, Hyperband, Search
 from hocket.tune.definition import Definition, StudyError, check_name, header_of, refuse_another
-from hocket.tune.interrupts import interrupts_heard
-from hocket.tune.judge import UNNAMED, Judge
-from hocket.tune.outcome import CHECKPOINTS, JOURNAL, Outcome, is_begun, read, set_aside
-from hocket.tune.sampling import Dice, Sampler
+from hocket.tune.outcome import CHECKPOINTS, JOURNAL, StudyOutcome, is_begun, read, set_aside
+from hocket.tune.sampling import RandomSampler, Sampler
 from hocket.tune.space import Space, check
 from hocket.tune.trials import Result, Trial, Trials
 from hocket.tune.tuner import Tuner
 
-MOST_TRIALS = 1_000_000  # More would be asked for by mistake: all of them wait at once.
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+MOST_TRIALS = 1_000_000  # More would be a mistake: all of them wait at once.
 MOST_SEED = 2**32 - 1  # as NumPy has it
+UNNAMED = "value"  # the metric where none is named, and evaluate gives one number
+_BAR_EVERY_S = 0.2
 
 
 class Study:
-    """Searches a space for the configuration whose model is worth most.
+    """Searches a space for the configuration with the best metric.
 
     `training(config)` gives a `hocket.pack.Training`, `evaluate(module, config)` a number or numbers by name. Without
     it the last step's loss counts. With a folder the study is kept there, and goes on after a kill.
@@ -49,7 +54,7 @@ class Study:
         unit_steps: int = 100,
         policy: str = "pack_gain",
         params: Mapping[str, Any] | None = None,
-        way: str | None = None,
+        mode: str | None = None,
         exact: bool = False,
         device: str = "cpu",
         memory_mib: float | None = None,
@@ -77,8 +82,8 @@ class Study:
             raise StudyError(f"seed is from 0 to {MOST_SEED}, not {seed}")
         if (least := getattr(search, "least", 1)) > search.units:
             raise StudyError(f"least is at most the search's {search.units} units, not {least}")
-        if exact and way == "fused":
-            raise StudyError("way 'fused' is not bitwise as alone, and exact asks for that: leave out one of them")
+        if exact and mode == "fused":
+            raise StudyError("mode 'fused' is not bitwise as alone, and exact asks for that: leave out one of them")
         if goal not in ("min", "max"):
             raise StudyError(f"goal is min or max, not '{goal}'")
         if metric and metric != "loss" and evaluate is None:
@@ -88,13 +93,13 @@ class Study:
         self._policy = find(policy).bound(dict(params or {}))
         self._folder = Path(folder) if folder is not None else None
         self._checkpoint_s = checkpoint_s
-        self._sampler = sampler or Dice(space, seed)
+        self._sampler = sampler or RandomSampler(space, seed)
         told = dict(space) if isinstance(space, Mapping) else getattr(space, "__name__", "function")
         definition = Definition(
-            name, told, search, unit_steps, metric, goal, seed, device, way, exact, memory_mib, str(self._sampler)
+            name, told, search, unit_steps, metric, goal, seed, device, mode, exact, memory_mib, str(self._sampler)
         )
         header = header_of(definition, self._policy, _node(device, 0.0))
-        self.outcome = Outcome(header, definition, Trials(metric, goal), 0.0)
+        self.outcome = StudyOutcome(header, definition, Trials(metric, goal), 0.0)
 
     @property
     def best(self) -> Trial | None:
@@ -113,7 +118,7 @@ class Study:
 
     @property
     def seconds(self) -> float:
-        """What it has taken, in all processes together."""
+        """Seconds of all processes together."""
         return self.outcome.seconds
 
     @property
@@ -123,21 +128,21 @@ class Study:
 
     @property
     def steps(self) -> int:
-        """Steps of all stretches that are over."""
+        """Steps of all stages that are over."""
         return self.outcome.steps
 
     def prepare(self) -> Study:
-        """Refuse what could not be run here, and take in what an earlier run has done. `run` needs no such call."""
-        from hocket.runtimes.packing.pack import WAYS
+        """Refuse what cannot run here, and read what an earlier run has done. Optional: `run` does it, too."""
+        from hocket.runtimes.packing.pack import STEP_MODES
         from hocket.runtimes.packing.training import device_of
 
         of = self.outcome.definition
         device_of(of.device)
-        if of.way is not None and of.way not in WAYS:
-            raise StudyError(f"way '{of.way}' is not one of {', '.join(WAYS)}")
+        if of.mode is not None and of.mode not in STEP_MODES:
+            raise StudyError(f"mode '{of.mode}' is not one of {', '.join(STEP_MODES)}")
         if self._folder is not None and is_begun(self._folder):
             there = read(self._folder)
-            if not there.found.came_to_nothing:
+            if not there.found.has_failed:
                 refuse_another(str(self._folder), there.header, header_of(of, self._policy, there.header.nodes[0]))
                 self.outcome = there
         return self
@@ -148,9 +153,7 @@ class Study:
         On Ctrl-C all models are saved first. It goes on when it is run again, also after a kill. `bar` shows one.
         """
         if bar:
-            from hocket.tune.bar import shown
-
-            with shown(self.prepare()) as showing:
+            with progress_bar(self.prepare()) as showing:
                 return self.run(showing)
         from hocket.executors.inprocess.executor import InProcessExecutor
         from hocket.executors.inprocess.trainer import Trainer
@@ -158,35 +161,35 @@ class Study:
 
         of = self.outcome.definition
         trials = Trials(of.metric, of.goal)
-        judge = Judge(self._evaluate, trials) if self._evaluate is not None else None
-        trainer = Trainer(self._training, judge, of.metric, of.most_steps, device_of(of.device))
+        checked = MetricCheck(self._evaluate, trials) if self._evaluate is not None else None
+        trainer = Trainer(self._training, checked, of.metric, of.most_steps, device_of(of.device))
         began, earlier_s = monotonic(), 0.0
 
         def now_s() -> float:
             return earlier_s + monotonic() - began
 
         executor = InProcessExecutor(
-            trainer, now_s, device=of.device, way=of.way, exact=of.exact, memory_mib=of.memory_mib,
+            trainer, now_s, device=of.device, mode=of.mode, exact=of.exact, memory_mib=of.memory_mib,
             checkpoints=self._folder / CHECKPOINTS if self._folder is not None else None,
             checkpoint_s=self._checkpoint_s, stepped=stepped or (lambda _steps: None),
         )  # fmt: skip
-        if judge is not None:
-            judge.stop = executor.stop
+        if checked is not None:
+            checked.stop = executor.stop
         node = _node(str(executor.device), executor.memory_mib)
-        with self._controller(node, trials) as (controller, saver), interrupts_heard(executor.stop) as interrupts:
+        with self._controller(node, trials) as (controller, saver), stopping_on_ctrl_c(executor.stop) as interrupts:
             earlier_s = controller.state.now_s
             header = controller.journal.header
-            self.outcome = Outcome(header, of, trials, earlier_s)
+            self.outcome = StudyOutcome(header, of, trials, earlier_s)
             tuner = Tuner(
                 of, self._space, trials, self._sampler, controller, executor, trainer, node, now_s, saver
             )  # fmt: skip
             try:
                 tuner.run()
-                if judge is not None and judge.fault:
-                    tuner.give_up(judge.fault)
-                    raise StudyError(judge.fault)
+                if checked is not None and checked.fault:
+                    tuner.give_up(checked.fault)
+                    raise StudyError(checked.fault)
             finally:
-                self.outcome = Outcome(header, of, trials, now_s())
+                self.outcome = StudyOutcome(header, of, trials, now_s())
         if interrupts:
             raise KeyboardInterrupt
         return self
@@ -205,7 +208,7 @@ class Study:
         try:
             for cycle in journal:
                 trials.take(cycle.events)
-            if trials.came_to_nothing:
+            if trials.has_failed:
                 journal.close()
                 set_aside(self._folder)
                 trials.all.clear()
@@ -217,6 +220,81 @@ class Study:
 
 
 def _node(device: str, mem_mib: float) -> Node:
-    """The device as the one node of a cluster; a CPU is one whole, for its models are trained by one process."""
+    """The device as the one node of a cluster; a CPU counts as one core, since one process trains the models."""
     is_gpu = device.startswith("cuda")
     return Node(device, int(is_gpu), cores=0.0 if is_gpu else 1.0, mem_mib=mem_mib)
+
+
+class MetricCheck:
+    """Calls `evaluate`; stops the study if it does not give the metric, unless a trial has had it before."""
+
+    def __init__(self, evaluate: Callable[..., Any], trials: Trials) -> None:
+        self._evaluate, self._trials = evaluate, trials
+        self.stop: Callable[[], None] = lambda: None
+        self.fault = ""  # why no trial can have a result
+
+    def __call__(self, module: Any, config: Any) -> Any:
+        """What `evaluate` gives, as it is."""
+        found = self._evaluate(module, config)
+        metric = self._trials.metric
+        if isinstance(found, Mapping) and metric not in found and metric != "loss" and self._trials.best is None:
+            self.fault = _fault(metric, [str(name) for name in found])
+            self.stop()
+        return found
+
+
+def _fault(metric: str, names: list[str]) -> str:
+    given = f"evaluate gives {', '.join(names) or 'nothing'}"
+    if metric == UNNAMED and names:
+        return f"{given}: say by metric, or --metric, which of them counts"
+    return f"{given}, and not '{metric}', which is the metric"
+
+
+@contextmanager
+def stopping_on_ctrl_c(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """The first Ctrl-C calls `stop` and is put into the list; the second interrupts. In the main thread only."""
+    interrupts: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupts
+        return
+
+    def interrupted(*_: object) -> None:
+        interrupts.append(1)
+        stop()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield interrupts
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def progress_bar(study: Study, progress: Progress | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a bar; pass the function that it gives to `Study.run`."""
+    if progress is None:
+        from rich.progress import Progress
+
+        progress = Progress(transient=True)
+    name = study.outcome.definition.name
+    task = progress.add_task(name, total=study.total_steps, completed=study.steps)
+    made, shown_s = 0, 0.0
+
+    def stepped(steps: int) -> None:
+        nonlocal made, shown_s
+        made += steps
+        if (now_s := monotonic()) - shown_s >= _BAR_EVERY_S:
+            progress.update(task, advance=made, description=f"{name}{_best(study)}")
+            made, shown_s = 0, now_s
+
+    with progress:
+        yield stepped
+
+
+def _best(study: Study) -> str:
+    best, result = study.best, study.best_result
+    if best is None or result is None:
+        return ""
+    metric = study.outcome.definition.metric
+    return f", best {metric} {result.metrics[metric]:.4g} (trial {best.number})"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,7 @@ from hocket.model.validation import explained
 from hocket.tune.brackets import SEARCHES, Search
 from hocket.tune.definition import StudyError, check_name
 from hocket.tune.sampling import Sampler
-from hocket.tune.script import load
-from hocket.tune.space import Space
-from hocket.tune.space_text import space_of_table
+from hocket.tune.space import Space, space_of_table
 from hocket.tune.study import Study
 
 
@@ -31,7 +32,7 @@ class StudyFile(Struct, kw_only=True, forbid_unknown_fields=True):
     unit_steps: int = 100
     policy: str = "pack_gain"
     params: dict[str, Any] = {}
-    way: str | None = None
+    mode: str | None = None
     exact: bool = False
     device: str = "cpu"
     memory_mib: float | None = None
@@ -49,6 +50,8 @@ def read_file(path: Path) -> StudyFile:
         raise StudyError(f"study '{path}' is not text in UTF-8: {error.reason} at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"study '{path}' is not TOML: {error}") from error
+    if "way" in given:  # an earlier name
+        given.setdefault("mode", given.pop("way"))
     try:
         found = msgspec.convert(given, type=StudyFile)
     except msgspec.ValidationError as error:
@@ -67,13 +70,13 @@ def study_of(file: StudyFile, space: Space | None = None) -> Study:
     """The study that a file describes; a space that is given stands for the one in the file."""
     search = search_of(file.search)
     given = space if space is not None else space_of_table(file.space) if file.space else None
-    script = load(Path(file.script))
+    script = load_script(Path(file.script))
     chosen = given if given is not None else script.space
     if chosen is None:
         raise StudyError(f"script '{file.script}' has no space, and none is given")
     return Study(
         script.training, chosen, evaluate=script.evaluate, metric=file.metric, goal=file.goal,  # type: ignore[arg-type]
-        search=search, unit_steps=file.unit_steps, policy=file.policy, params=file.params, way=file.way,
+        search=search, unit_steps=file.unit_steps, policy=file.policy, params=file.params, mode=file.mode,
         exact=file.exact, device=file.device, memory_mib=file.memory_mib, seed=file.seed,
         sampler=_sampler(file, chosen), name=file.name or Path(file.script).stem, folder=file.folder or None,
         checkpoint_s=file.checkpoint_s,
@@ -81,7 +84,7 @@ def study_of(file: StudyFile, space: Space | None = None) -> Study:
 
 
 def search_of(table: dict[str, Any]) -> Search:
-    """A way to search, by its kind and its fields."""
+    """The search that a table describes by its kind and its fields."""
     settings = dict(table)
     kind = settings.pop("kind", "hyperband")
     if not isinstance(kind, str) or kind not in SEARCHES:
@@ -97,6 +100,42 @@ def search_of(table: dict[str, Any]) -> Search:
 def _sampler(file: StudyFile, space: Space) -> Sampler | None:
     if file.sampler == "dice":
         return None
-    from hocket.tune.optuna_sampler import OptunaSampler
+    from hocket.tune.optuna_support import OptunaSampler
 
     return OptunaSampler(space, file.sampler, file.seed)
+
+
+class Script(Struct, frozen=True):
+    """The functions of a script."""
+
+    training: Callable[[Any], Any]
+    evaluate: Callable[..., Any] | None
+    space: Space | None
+
+
+def load_script(path: Path) -> Script:
+    """Run a script, as if it were imported, and take its functions."""
+    if not path.is_file():
+        raise StudyError(f"script '{path}' must be a file that exists")
+    name = f"hocket_tune_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise StudyError(f"script '{path}' must be a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Data sets and modules that are pickled name it.
+    sys.path.insert(0, str(path.resolve().parent))  # It can import its neighbours, as when it is run.
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise StudyError(f"script '{path}' cannot be imported: {type(error).__name__}: {_first_line(error)}") from error
+    training = getattr(module, "training", None)
+    if not callable(training):
+        raise StudyError(f"script '{path}' must have a function training(config), and has none")
+    evaluate = getattr(module, "evaluate", None)
+    if evaluate is not None and not callable(evaluate):
+        raise StudyError(f"script '{path}': evaluate must be a function, not a {type(evaluate).__name__}")
+    return Script(training, evaluate, getattr(module, "space", None))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0]

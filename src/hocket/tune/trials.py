@@ -15,7 +15,7 @@ from hocket.tune.space import Config
 
 
 class Result(Struct, frozen=True):
-    """What a trial was worth after so many units."""
+    """A trial's metrics after so many units."""
 
     units: int
     metrics: dict[str, float]
@@ -24,13 +24,13 @@ class Result(Struct, frozen=True):
 
 
 class Trial(Struct, frozen=True):
-    """One configuration and how it fared."""
+    """One configuration and its results."""
 
     number: int
     config: Config
     results: tuple[Result, ...] = ()  # by ascending units
-    asked: int = 0  # units of the last stretch that was submitted
-    began_s: float = 0.0  # of that stretch
+    asked: int = 0  # units of the last stage that was submitted
+    began_s: float = 0.0  # of that stage
     failed: str = ""  # why it will never go on
 
     @property
@@ -39,11 +39,11 @@ class Trial(Struct, frozen=True):
         return self.results[-1].units if self.results else 0
 
     def result_at(self, units: int) -> Result | None:
-        """What it was worth then."""
+        """Its result after that many units."""
         return next((r for r in self.results if r.units == units), None)
 
     def is_over_at(self, units: int) -> bool:
-        """Is nothing more to be heard of it up to there?"""
+        """Whether it has failed or has its result there."""
         return bool(self.failed) or self.result_at(units) is not None
 
 
@@ -59,7 +59,7 @@ def of_job(name: str) -> tuple[int, int]:
 
 
 def model_name(trial: int) -> str:
-    """What a trial's model is called on its device and among the checkpoints."""
+    """The name of a trial's model on its device and among the checkpoints."""
     return f"t{trial}"
 
 
@@ -101,8 +101,8 @@ class Trials:
         return trial
 
     @property
-    def came_to_nothing(self) -> bool:
-        """Whether all that were begun have failed, and nobody has a result: there is nothing to go on with."""
+    def has_failed(self) -> bool:
+        """Whether all trials have failed without a result: there is nothing to continue."""
         return bool(self.all) and all(t.failed and not t.results for t in self.all.values())
 
     def score(self, result: Result) -> float:

@@ -146,7 +146,7 @@ BAD = [
     (("train.py", "--policy", "pack_non"), "policy 'pack_non' is unknown; did you mean 'pack_none'?"),
     (("train.py", "--param", "most=0"), "policy 'pack_gain'"),
     (("train.py", "--param", "most"), "--param 'most' must be NAME=VALUE"),
-    (("train.py", "--way", "sideways"), "way 'sideways' is not one of"),
+    (("train.py", "--way", "sideways"), "mode 'sideways' is not one of"),
     (("train.py", "--goal", "more"), "goal is min or max, not 'more'"),
     (("train.py", "--out", "train.py"), "--out 'train.py' must be a folder"),
     (("train.py", "--plots", "train.py"), "--plots 'train.py' must be a folder"),
@@ -265,7 +265,7 @@ def test_a_study_that_another_process_runs_is_refused(script: Path) -> None:
 def test_what_needs_optuna_says_so_where_it_is_not(
     script: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, str]
 ) -> None:
-    monkeypatch.setattr("hocket.tune.optuna_trials.find_spec", lambda _name: None)
+    monkeypatch.setattr("hocket.tune.optuna_support.find_spec", lambda _name: None)
     assert "needs Optuna: pip install 'hocket[optuna]'" in refused("tune", str(script), *SHORT, *option)
 
 

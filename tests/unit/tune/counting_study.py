@@ -70,7 +70,7 @@ def study(folder: Path | None, search: str = "hyperband", **options) -> Study:
     """The script's study, in this process."""
     return Study(
         training, space, evaluate=evaluate, metric="accuracy", goal="max", search=SEARCHES[search],
-        unit_steps=UNIT_STEPS, folder=folder, **{"way": "turn", **options},
+        unit_steps=UNIT_STEPS, folder=folder, **{"mode": "turn", **options},
     )  # fmt: skip
 
 

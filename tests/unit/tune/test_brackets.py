@@ -98,7 +98,7 @@ def test_a_rung_waits_for_the_last_of_the_one_below():
     assert played.submit() == [(0, 3)]
 
 
-def test_a_trial_that_failed_does_not_go_on_and_holds_nobody_up():
+def test_a_trial_that_failed_does_not_go_on_and_delays_no_other():
     played = Played(SuccessiveHalving(trials=9, units=9), fails={0, 1}).play()
     assert [n for n, u in played.submitted if u == 9] == [2]
     assert Played(SuccessiveHalving(trials=3, units=3), fails={0, 1, 2}).play().trials.best is None
@@ -117,7 +117,7 @@ def test_all_brackets_begin_at_once_or_one_after_another():
     assert sorted(Played(in_turn).play().submitted) == sorted(Played(Hyperband(units=9)).play().submitted)
 
 
-def test_asha_promotes_as_soon_as_somebody_is_among_the_best_third():
+def test_asha_promotes_as_soon_as_a_trial_is_among_the_best_third():
     played = Played(Asha(trials=9, units=9, at_once=2))
     assert played.submit() == [(0, 1), (1, 1)]
     played.end((0, 1))
@@ -151,6 +151,6 @@ def test_what_is_kept_of_a_trial_is_dropped_once_it_cannot_go_on():
 
 
 @pytest.mark.parametrize("search", [Hyperband(units=27), SuccessiveHalving(trials=9, units=9), RandomSearch(trials=3)])
-def test_in_the_end_everybody_is_dropped(search):
+def test_in_the_end_all_are_dropped(search):
     played = Played(search).play()
     assert dropped(search, played.trials) == set(played.trials.all)

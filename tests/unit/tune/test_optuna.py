@@ -8,8 +8,7 @@ import pytest
 from counting_study import SPACE, study, training
 
 from hocket.tune import RandomSearch, Study, StudyError, choice, loguniform, randint, uniform
-from hocket.tune.optuna_sampler import OptunaSampler
-from hocket.tune.optuna_trials import distribution, export
+from hocket.tune.optuna_support import OptunaSampler, distribution, export
 from hocket.tune.trials import Result, Trial
 
 optuna = pytest.importorskip("optuna", reason="needs the optuna extra")

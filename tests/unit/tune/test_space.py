@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.tune import SpaceError, choice, loguniform, randint, uniform
-from hocket.tune.sampling import Dice
-from hocket.tune.space import check, drawn
-from hocket.tune.space_text import space_of_options, space_of_table
+from hocket.tune.sampling import RandomSampler
+from hocket.tune.space import check, drawn, space_of_options, space_of_table
 
 WRONG = [
     ({}, "needs at least one hyperparameter"),
@@ -95,15 +94,15 @@ def test_a_function_that_asks_for_one_name_in_two_ways_is_refused():
 
 def test_the_same_seed_draws_the_same_trials_in_any_order():
     space = {"rate": loguniform(1e-3, 1), "size": choice([1, 2, 3])}
-    some, others = Dice(space, 7), Dice(space, 7)
+    some, others = RandomSampler(space, 7), RandomSampler(space, 7)
     forward = [some.ask(n).config for n in range(8)]
     assert [others.ask(n).config for n in reversed(range(8))] == forward[::-1]
-    assert Dice(space, 8).ask(0).config != forward[0]
+    assert RandomSampler(space, 8).ask(0).config != forward[0]
 
 
 def test_no_configuration_comes_twice_while_there_are_others():
     space = {"a": choice([1, 2, 3]), "b": choice(["x", "y"])}
-    dice = Dice(space, 0)
+    dice = RandomSampler(space, 0)
     first = [tuple(dice.ask(n).config.values()) for n in range(6)]
     assert len(set(first)) == 6
     assert tuple(dice.ask(6).config.values()) in first

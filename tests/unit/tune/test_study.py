@@ -39,8 +39,8 @@ def test_packed_or_not_a_study_has_the_same_winner_and_the_same_numbers(policy: 
     assert max(r.metrics["pack.others"] for t in found.trials for r in t.results) > 1
 
 
-def test_exact_ways_change_nothing_either(unpacked) -> None:
-    assert outcome(study(None, way=None, exact=True).run()) == unpacked
+def test_exact_modes_change_nothing_either(unpacked) -> None:
+    assert outcome(study(None, mode=None, exact=True).run()) == unpacked
 
 
 def test_brackets_in_turn_find_the_same(unpacked) -> None:
@@ -49,7 +49,7 @@ def test_brackets_in_turn_find_the_same(unpacked) -> None:
 
 
 @pytest.mark.parametrize("search", ["halving", "asha", "random"])
-def test_the_other_searches_end_with_somebody_trained_to_the_end(search: str) -> None:
+def test_the_other_searches_end_with_a_trial_trained_to_the_end(search: str) -> None:
     found = study(None, search=search).run()
     most = max(t.units for t in found.trials)
     assert most == max(b.rungs[-1].units for b in found.outcome.brackets)
@@ -75,7 +75,7 @@ def test_a_bar_shows_the_best_so_far_and_changes_nothing(tmp_path: Path, unpacke
         update(self, task, **fields)
 
     monkeypatch.setattr(Progress, "update", noted)
-    monkeypatch.setattr("hocket.tune.bar._EVERY_S", 0.0)
+    monkeypatch.setattr("hocket.tune.study._BAR_EVERY_S", 0.0)
     assert outcome(study(tmp_path / "s").run(bar=True)) == unpacked
     assert said[0] == "study"
     assert said[-1].startswith("study, best accuracy 0.")
@@ -83,7 +83,7 @@ def test_a_bar_shows_the_best_so_far_and_changes_nothing(tmp_path: Path, unpacke
 
 @pytest.mark.parametrize("policy", ["pack_gain", "pack_knn"])
 def test_the_journal_tells_the_packs_the_plans_and_the_outcome(tmp_path: Path, policy: str) -> None:
-    found = study(tmp_path / "s", policy=policy, way=None).run()
+    found = study(tmp_path / "s", policy=policy, mode=None).run()
     journal = SqliteJournal(tmp_path / "s" / "journal.db")
     packs = [p for c in journal if c.plan is not None for p in c.plan.put]
     assert {p.sharing for p in packs} == {Sharing.PACKED}
@@ -221,7 +221,7 @@ def test_a_trial_that_breaks_is_over_and_the_others_go_on(breaks, said: str) -> 
     assert [t.units for t in found.trials] == [2, 0, 2]
 
 
-@pytest.mark.parametrize("way", ["turn", "joint"])
+@pytest.mark.parametrize("mode", ["turn", "joint"])
 @pytest.mark.parametrize(
     ("loss", "said"),
     [
@@ -229,8 +229,8 @@ def test_a_trial_that_breaks_is_over_and_the_others_go_on(breaks, said: str) -> 
         (lambda out, _y: out.sum(1), "its loss must be one number"),
     ],
 )
-def test_if_all_models_of_a_pack_fail_in_one_step_each_is_over_and_the_study_ends(loss, said: str, way: str) -> None:
-    found = few(lambda config: with_loss(config, loss), way=way).run()
+def test_if_all_models_of_a_pack_fail_in_one_step_each_is_over_and_the_study_ends(loss, said: str, mode: str) -> None:
+    found = few(lambda config: with_loss(config, loss), mode=mode).run()
     assert len(found.trials) == 3
     assert all(said in t.failed for t in found.trials)
     assert found.best is None
@@ -297,7 +297,7 @@ def test_an_evaluation_without_the_metric_ends_the_study_at_its_first_report(
     def named(metric: str) -> Study:
         return Study(
             plain, SPACE, evaluate=lambda _module, _config: {"accuracy": 0.5, "steps": 1.0}, metric=metric,
-            search=SEARCHES[search], unit_steps=4, policy="pack_none", way="turn", folder=tmp_path,
+            search=SEARCHES[search], unit_steps=4, policy="pack_none", mode="turn", folder=tmp_path,
         )  # fmt: skip
 
     with pytest.raises(StudyError, match=said):
@@ -312,7 +312,7 @@ def test_a_single_evaluation_without_the_metric_fails_its_trial_only() -> None:
     def evaluate(_module, config):
         return {"other": 1.0} if config.name == "t2" else 0.5
 
-    found = few(plain, evaluate, way="turn", policy="pack_none").run()
+    found = few(plain, evaluate, mode="turn", policy="pack_none").run()
     assert [t.failed for t in found.trials] == ["", "", "evaluate must give 'value', and gives other"]
 
 
@@ -326,7 +326,7 @@ def test_a_study_whose_trials_have_all_failed_begins_anew(tmp_path: Path) -> Non
         few(plain, folder=tmp_path).prepare()
 
 
-def test_a_study_with_a_result_does_not_begin_anew_whoever_else_has_failed(tmp_path: Path) -> None:
+def test_a_study_with_a_result_does_not_begin_anew_though_others_have_failed(tmp_path: Path) -> None:
     few(lambda config: plain(config) if config.name == "t0" else 1 / 0, folder=tmp_path).run()
     found = few(plain, folder=tmp_path).run()
     assert [bool(t.failed) for t in found.trials] == [False, True, True]
@@ -413,11 +413,11 @@ def test_a_study_that_makes_no_sense_is_refused_before_anything_is_trained(optio
     [
         ({"device": "cuda:99"}, "device 'cuda:99' is not there"),
         ({"device": "abacus"}, "device 'abacus' is not one that PyTorch knows"),
-        ({"way": "sideways"}, "way 'sideways' is not one of"),
-        ({"way": "fused", "exact": True}, "way 'fused' is not bitwise as alone"),
+        ({"mode": "sideways"}, "mode 'sideways' is not one of"),
+        ({"mode": "fused", "exact": True}, "mode 'fused' is not bitwise as alone"),
     ],
 )
-def test_a_device_or_a_way_that_is_not_there_is_refused(options, said: str) -> None:
+def test_a_device_or_a_mode_that_is_not_there_is_refused(options, said: str) -> None:
     with pytest.raises((StudyError, Refused), match=said):
         Study(plain, SPACE, **options).prepare()
     with pytest.raises((StudyError, Refused), match=said):

@@ -125,7 +125,7 @@ def compared(setups: Sequence[Setup], device: str, scale: Scale, factors: dict[s
     except Exception as error:
         said = str(error).splitlines() or [type(error).__name__]
         return StepTimes(models, batches, given, error=said[0])
-    return StepTimes(models, batches, given, sequential, together.step_s, together.way)
+    return StepTimes(models, batches, given, sequential, together.step_s, together.mode)
 
 
 class StepTimes(Struct, frozen=True):
@@ -222,7 +222,7 @@ def study_of(
         evaluate=search_space.held_out_loss,
         search=Hyperband(units=resource or (81 if on_gpu else SMALL_RESOURCES[model]), eta=3),
         unit_steps=unit or (UNITS[model] if on_gpu else SMALL_UNIT), policy=policy,
-        way="turn" if policy == "pack_none" else None, exact=exact, device=device, seed=seed, folder=folder,
+        mode="turn" if policy == "pack_none" else None, exact=exact, device=device, seed=seed, folder=folder,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from hocket.runtimes.packing.choosing import Remembered
+from hocket.runtimes.packing.mode_choice import Measurements
 from hocket.runtimes.packing.pack import Pack
 from hocket.runtimes.packing.training import Training
 from hocket_reproductions.pack.setups import Setup
@@ -166,10 +166,10 @@ class Packed:
     """What a pack of some models took."""
 
     step_s: float
-    way: str
-    ways_s: dict[str, float]  # as far as the probe measured them
+    mode: str
+    modes_s: dict[str, float]  # as far as the probe measured them
     load_s: float
-    settle_s: float  # from the first step until the way is chosen, warm and certified
+    settle_s: float  # from the first step until the mode is chosen, warm and certified
     certificate: str  # the worst
 
 
@@ -188,7 +188,7 @@ def loaded(setups: Sequence[Setup], device: str, **options: Any) -> Pack:
 
 
 def settled(pack: Pack) -> None:
-    """Step until the way is chosen, captured and certified."""
+    """Step until the mode is chosen, captured and certified."""
     while pack.is_probing or not pack.steps:
         pack.step()
     for _ in range(6 if pack.device.type == "cuda" else 2):
@@ -200,7 +200,7 @@ def packed(setups: Sequence[Setup], device: str, budget_s: float, **options: Any
     clean(device)
     now = clock(device)
     began = now()
-    pack = loaded(setups, device, remembered=Remembered(), **options)
+    pack = loaded(setups, device, remembered=Measurements(), **options)
     wait(device)
     on_device = now()
     settled(pack)
@@ -209,7 +209,7 @@ def packed(setups: Sequence[Setup], device: str, budget_s: float, **options: Any
     step_s = timed(pack.step, device, budget_s)
     worst = max(pack.certificates.values(), key=lambda c: c.max_ulp, default=None)
     said = str(worst) if worst else "turn: bitwise"
-    return Packed(step_s, pack.way, pack.times_s(), on_device - began, ready - on_device, said)
+    return Packed(step_s, pack.mode, pack.times_s(), on_device - began, ready - on_device, said)
 
 
 STEPS = 12
@@ -223,7 +223,7 @@ class PredictedPeak:
     seen_mib: float | None  # None where no allocator can be asked
 
 
-def measure_peak(setups: Sequence[Setup], device: str, way: str = "turn") -> PredictedPeak:
+def measure_peak(setups: Sequence[Setup], device: str, mode: str = "turn") -> PredictedPeak:
     """Predicted for all of them before the first is loaded; seen over a few steps."""
     clean(device)
     if device == "cuda":
@@ -233,12 +233,12 @@ def measure_peak(setups: Sequence[Setup], device: str, way: str = "turn") -> Pre
         model = setup.model(number)
         made = setup.optimiser_of(model)
         trainings.append(Training(f"m{number}", model, made, setup.loader(), STEPS, loss=nn.CrossEntropyLoss()))
-    pack = Pack(device, way=way, keep_every=2, check_every=2)
+    pack = Pack(device, mode=mode, keep_every=2, check_every=2)
     before = 0
     if device == "cuda":
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
-    predicted = pack.memory.total(way != "turn", [(t, pack.predict(t)) for t in trainings])
+    predicted = pack.memory.total(mode != "turn", [(t, pack.predict(t)) for t in trainings])
     for training in trainings:
         pack.load(training)
     for _ in pack.run():

@@ -57,7 +57,7 @@ def warm_up(device: str, examples: int) -> None:
     _held_out(str(torch.device(device, 0) if device == "cuda" else device))
     for make in OPTIMISERS.values():
         model = mlp3(8, 8)
-        pack = Pack(device, way="turn", memory_mib=1 << 20)
+        pack = Pack(device, mode="turn", memory_mib=1 << 20)
         batches = [(torch.zeros(4, 8), torch.zeros(4, dtype=torch.int64))]
         pack.load(Training("warm", model, partial(make, lr=0.1), batches, 2, loss=nn.CrossEntropyLoss()))
         for _ in pack.run():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from hocket.runtimes.packing.checkpoint import Checkpoint
+from hocket.runtimes.packing.checkpoint import ModelCheckpoint
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.tensors import n_bytes
 
@@ -33,7 +33,7 @@ class MemoryBudget:
 
 
 class _Kept(NamedTuple):
-    checkpoint: Checkpoint
+    checkpoint: ModelCheckpoint
     size: int
     of_budget: int  # bytes of the device
 
@@ -79,13 +79,13 @@ class CheckpointStore:
             self._budget.give_back(size)
             return None
 
-    def get(self, name: str) -> Checkpoint | None:
+    def get(self, name: str) -> ModelCheckpoint | None:
         """The last checkpoint of a model, if there is one."""
         if name in self._kept:
             return self._kept[name].checkpoint
         if self._folder is None or not (path := self._path(name)).exists():
             return None
-        return Checkpoint.read(path)
+        return ModelCheckpoint.read(path)
 
     def drop(self, name: str) -> None:
         """Nobody will ask for it again."""

@@ -47,7 +47,7 @@ class InProcessExecutor:
         now_s: Callable[[], float],
         *,
         device: str = "cpu",
-        way: str | None = None,
+        mode: str | None = None,
         exact: bool = False,
         memory_mib: float | None = None,
         checkpoints: Path | None = None,
@@ -57,7 +57,7 @@ class InProcessExecutor:
         """`stepped` is told how many steps of models were made, after every step of a pack."""
         self.device = device_of(device)
         self._factory, self._now_s, self._stepped = factory, now_s, stepped
-        self._way, self._exact, self._memory_mib = way, exact, memory_mib
+        self._mode, self._exact, self._memory_mib = mode, exact, memory_mib
         self._checkpoint_s, self._save_at_s = checkpoint_s, now_s() + checkpoint_s
         self._packs: dict[str, Pack] = {}  # by partition
         self._running: dict[str, Running] = {}  # by job
@@ -78,7 +78,7 @@ class InProcessExecutor:
 
     def _new_pack(self) -> Pack:
         """Without good states of its models: of one that fails, nobody asks for more than the reason."""
-        return Pack(self.device, way=self._way, exact=self._exact, memory_mib=self._memory_mib, keep_every=None)
+        return Pack(self.device, mode=self._mode, exact=self._exact, memory_mib=self._memory_mib, keep_every=None)
 
     # -- before anything is submitted -----------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class InProcessExecutor:
     def _move(self, running: Running, partition: str) -> None:
         old = self._packs[running.partition]
         pack = self._pack(partition)
-        pack.adopt(old.let_go(running.member))
+        pack.adopt(old.detach(running.member))
         running.partition = partition
         self._forget_empty(old)
 
@@ -235,7 +235,7 @@ class InProcessExecutor:
 
     def _end(self, pack: Pack, running: Running) -> None:
         """A stretch is over: the model is saved and judged, on its device, and leaves."""
-        member = pack.let_go(running.member)
+        member = pack.detach(running.member)
         metrics = running.told()
         loss = float(member.loss) if member.loss is not None else 0.0
         if not isfinite(loss):
@@ -260,7 +260,7 @@ class InProcessExecutor:
         self._ready.append(JobFailed(self._now_s(), running.job, reason, final=True))
 
     def _leave(self, running: Running) -> None:
-        self._packs[running.partition].let_go(running.member)
+        self._packs[running.partition].detach(running.member)
         self._gone(running)
 
     def _gone(self, running: Running) -> None:

@@ -1,4 +1,4 @@
-"""Who may come: a model is let in if all together are predicted to fit into the device's memory."""
+"""Admission: a model is loaded if all models together are predicted to fit into the device's memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from hocket.runtimes.packing.dry_run import need_of
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.memory import Memory, Need, limit_of
-from hocket.runtimes.packing.reading import Library
+from hocket.runtimes.packing.shared_reading import SharedReader
 from hocket.runtimes.packing.tensors import mapped
 from hocket.runtimes.packing.training import NoRoom, Training
 
@@ -25,11 +25,11 @@ _weighed: WeakKeyDictionary[Training, tuple[tuple[object, ...], Need]] = WeakKey
 
 
 class Admission:
-    """Predicts, admits and learns. Where there is neither a GPU nor a limit, it lets everybody in."""
+    """Predicts, admits and learns. Without a GPU and a limit every model is admitted."""
 
-    def __init__(self, library: Library, memory_mib: float | None, keeps: bool = True) -> None:
-        self._device = device = library.copying.device
-        self._library, self._keeps = library, keeps  # `keeps`: models' good states are kept
+    def __init__(self, reader: SharedReader, memory_mib: float | None, keeps: bool = True) -> None:
+        self._device = device = reader.copier.device
+        self._reader, self._keeps = reader, keeps  # `keeps`: models' good states are kept
         self._asked = device.type == "cuda" or memory_mib is not None
         self.memory = Memory(device, limit_of(device) if memory_mib is None else int(memory_mib * MIB))
         self._side_by_side: bool | None = None
@@ -37,7 +37,7 @@ class Admission:
     def predict(self, training: Training) -> Need:
         """By a dry run, corrected by what was seen of its kind."""
         need = weighed(training, self._device)
-        need = replace(need, data=self._library.footprint(training.data), kept=need.kept if self._keeps else 0)
+        need = replace(need, data=self._reader.footprint(training.data), kept=need.kept if self._keeps else 0)
         return self.memory.corrected(training, need)
 
     def admit(self, training: Training) -> Need | None:
@@ -61,7 +61,7 @@ class Admission:
         return self._side_by_side
 
     def changed(self) -> None:
-        """Somebody came or left."""
+        """Models were loaded or freed."""
         self._side_by_side = None
 
     @contextmanager
@@ -82,7 +82,7 @@ class Admission:
 
 
 def weighed(training: Training, device: torch.device) -> Need:
-    """By a dry run, once for each training: whoever submits it and whoever admits it ask the same."""
+    """By a dry run, once for each training: it is asked for at submission and again at admission."""
     parts = training.module, training.optimiser, training.data, training.loss, training.forward, training.autocast
     key = (device, training.accumulate, training.clip is None, *map(id, parts))
     if training not in _weighed or _weighed[training][0] != key:

@@ -1,4 +1,4 @@
-"""How far a way of running is from the solo run: one step from equal state both ways, compared number by number."""
+"""How far a step mode is from the solo run: one step from the same state both ways, compared number by number."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.runtimes.packing.feed import Batch
+from hocket.runtimes.packing.batches import Batch
 from hocket.runtimes.packing.member import Member
-from hocket.runtimes.packing.ways.turn import Turn
-from hocket.runtimes.packing.ways.way import Way
+from hocket.runtimes.packing.step_modes.step_mode import OneByOne, StepMode
 
 ENOUGH = 2  # models of a kind that are measured
 
@@ -23,13 +22,13 @@ _WHOLE = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
 class Certificate:
     """What was found for one model. Units in the last place are counted over weights, buffers and optimiser state."""
 
-    way: str
-    step: int  # the step that was made both ways
+    mode: str
+    step: int  # the step that was compared
     max_ulp: int  # 0: bitwise; less: nothing was measured
     share_equal: float  # of all numbers
     max_scaled: float  # the largest difference over the largest number of its tensor
     repeat_ulp: int = 0  # how far two solo steps from the same state are apart: 0 if the device repeats itself
-    measured: bool = True  # on this model; False: the way is the solo run's own, or others of its kind were measured
+    measured: bool = True  # on this model; False: the mode is the solo run's own, or others of its kind were measured
 
     @property
     def bitwise(self) -> bool:
@@ -38,84 +37,84 @@ class Certificate:
 
     def __str__(self) -> str:
         if self.bitwise:
-            return f"{self.way}: bitwise"
+            return f"{self.mode}: bitwise"
         if self.max_ulp < 0:
-            return f"{self.way}: not measured"
+            return f"{self.mode}: not measured"
         return (
-            f"{self.way}: at most {self.max_ulp:,} ulp a step, {self.share_equal:.1%} equal,"
+            f"{self.mode}: at most {self.max_ulp:,} ulp a step, {self.share_equal:.1%} equal,"
             f" within {self.max_scaled:.1e} of each tensor's largest"
             + (f"; the device itself repeats to {self.repeat_ulp:,} ulp" if self.repeat_ulp else "")
         )
 
 
-class Ledger:
-    """What was found, by way and kind of model: after the first few, others of the kind are taken to be like them."""
+class CertificateTable:
+    """What was found, by mode and kind of model: after the first few, others of the kind are taken to be like them."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[object, ...], list[Certificate]] = {}
 
     def add(self, member: Member, certificate: Certificate) -> None:
         """This was measured."""
-        self._found.setdefault(self._kind(member, certificate.way), []).append(certificate)
+        self._found.setdefault(self._kind(member, certificate.mode), []).append(certificate)
 
-    def of_its_kind(self, member: Member, way: str) -> Certificate | None:
+    def of_its_kind(self, member: Member, mode: str) -> Certificate | None:
         """The worst that was found for such models, if enough were measured."""
-        found = self._found.get(self._kind(member, way), ())
+        found = self._found.get(self._kind(member, mode), ())
         if len(found) < ENOUGH:
             return None
         return replace(max(found, key=lambda c: c.max_ulp), step=member.step, measured=False)
 
-    def to_measure(self, members: Sequence[Member], way: str) -> list[Member]:
+    def to_measure(self, members: Sequence[Member], mode: str) -> list[Member]:
         """The first of these of each kind, until enough of it are measured."""
         counts: dict[tuple[object, ...], int] = {}
         chosen: list[Member] = []
         for member in members:
-            kind = self._kind(member, way)
+            kind = self._kind(member, mode)
             if counts.setdefault(kind, len(self._found.get(kind, ()))) < ENOUGH:
                 counts[kind] += 1
                 chosen.append(member)
         return chosen
 
     @staticmethod
-    def _kind(member: Member, way: str) -> tuple[object, ...]:
+    def _kind(member: Member, mode: str) -> tuple[object, ...]:
         training = member.training
         rest = (training.autocast, training.clip is None, training.accumulate, member.schedule is None)
-        return way, str(member.device), member.layers, member.shapes, type(member.optimiser), *rest
+        return mode, str(member.device), member.layers, member.shapes, type(member.optimiser), *rest
 
 
-def of_turn(member: Member) -> Certificate:
-    """In turn, a model is trained by the same calls as alone."""
+def solo_certificate(member: Member) -> Certificate:
+    """One by one, a model is trained by the same calls as alone."""
     return Certificate("turn", member.step, 0, 1.0, 0.0, measured=False)
 
 
-def not_measured(way: str, member: Member) -> Certificate:
-    """It was stepped this way, and neither it nor others of its kind were compared."""
-    return Certificate(way, member.step, -1, 0.0, 0.0, measured=False)
+def not_measured(mode: str, member: Member) -> Certificate:
+    """The model was stepped in this mode, and neither it nor a similar model was compared."""
+    return Certificate(mode, member.step, -1, 0.0, 0.0, measured=False)
 
 
 def certified(
-    way: Way, members: Sequence[Member], everybody: Sequence[Member]
+    mode: StepMode, members: Sequence[Member], others: Sequence[Member]
 ) -> tuple[dict[str, Certificate], dict[str, Exception]]:
-    """Make the next step of these members both ways, from the same state; everybody else's is made this way only.
+    """Make the next step of these members in `mode` and by themselves, from the same state; others step in `mode` only.
 
-    What stands afterwards is what `way` made.
+    What stands afterwards is what `mode` made.
     """
     batches = {m.name: list(m.batches()) for m in members}
-    before = {m.name: m.kept() for m in members}
-    failed = Turn().step(members)
+    before = {m.name: m.copy_state() for m in members}
+    failed = OneByOne().step(members)
     whole = [m for m in members if m.name not in failed]
-    alone = {m.name: _numbers(m.kept()) for m in whole}
+    alone = {m.name: _numbers(m.copy_state()) for m in whole}
     repeats: dict[str, int] = {}
     if members[0].device.type == "cuda":  # Its libraries may add in another order each time.
         _again(whole, before, batches)
-        failed.update(Turn().step(whole))
-        repeats = {m.name: compared("turn", m.step, alone[m.name], _numbers(m.kept())).max_ulp for m in whole}
+        failed.update(OneByOne().step(whole))
+        repeats = {m.name: compared("turn", m.step, alone[m.name], _numbers(m.copy_state())).max_ulp for m in whole}
         whole = [m for m in whole if m.name not in failed]
     _again(whole, before, batches)
-    failed.update(way.step([m for m in everybody if m.name not in failed]))
+    failed.update(mode.step([m for m in others if m.name not in failed]))
     found = {
         m.name: replace(
-            compared(way.name, m.step, alone[m.name], _numbers(m.kept())), repeat_ulp=repeats.get(m.name, 0)
+            compared(mode.name, m.step, alone[m.name], _numbers(m.copy_state())), repeat_ulp=repeats.get(m.name, 0)
         )
         for m in whole
         if m.name not in failed
@@ -125,10 +124,10 @@ def certified(
 
 def _again(members: Sequence[Member], before: dict[str, Any], batches: dict[str, list[Batch]]) -> None:
     for member in members:
-        member.again(before[member.name], batches[member.name])
+        member.rewind(before[member.name], batches[member.name])
 
 
-def compared(way: str, step: int, one: list[Tensor], other: list[Tensor]) -> Certificate:
+def compared(mode: str, step: int, one: list[Tensor], other: list[Tensor]) -> Certificate:
     """Two lists of tensors, number by number; those of one type and place at once."""
     worst, scaled, equal, count = 0, 0.0, 0, 0
     kinds: dict[tuple[object, ...], list[tuple[Tensor, Tensor]]] = {}
@@ -146,7 +145,7 @@ def compared(way: str, step: int, one: list[Tensor], other: list[Tensor]) -> Cer
             far = torch.stack(torch._foreach_norm(torch._foreach_sub(lefts, rights), float("inf")))
             size = torch.stack(torch._foreach_norm(lefts, float("inf")))
             scaled = max(scaled, float((far / size).nan_to_num(0.0, 0.0).max()))
-    return Certificate(way, step, worst, equal / count if count else 1.0, scaled)
+    return Certificate(mode, step, worst, equal / count if count else 1.0, scaled)
 
 
 def ulps(one: Tensor, other: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from hocket.runtimes.packing.tensors import leaves
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class ModelCheckpoint:
     """Module, optimiser, schedule, scaler, generators and place in the data, after `step` steps."""
 
     name: str
@@ -57,9 +57,9 @@ class Checkpoint:
         os.replace(part, path)
 
     @staticmethod
-    def read(path: Path | str) -> Checkpoint:
+    def read(path: Path | str) -> ModelCheckpoint:
         """One that was saved. It is unpickled: read only what you trust."""
-        return Checkpoint(*torch.load(path, map_location="cpu", weights_only=False))
+        return ModelCheckpoint(*torch.load(path, map_location="cpu", weights_only=False))
 
 
 def copied(value: Any, device: torch.device) -> Any:

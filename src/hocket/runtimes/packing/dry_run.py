@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hocket.runtimes.packing.keeping import ON_DEVICE_BYTES
+from hocket.runtimes.packing.last_good import ON_DEVICE_BYTES
 from hocket.runtimes.packing.memory import Need
 from hocket.runtimes.packing.tensors import leaves, mapped, n_bytes
 from hocket.runtimes.packing.training import Training

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from hocket.runtimes.packing.checkpoint import Checkpoint, copied, put_back
-from hocket.runtimes.packing.dice import Dice
-from hocket.runtimes.packing.feed import Batch, Feed, feed_of
-from hocket.runtimes.packing.reading import Library
+from hocket.runtimes.packing.batches import Batch, BatchSource, batch_source_of
+from hocket.runtimes.packing.checkpoint import ModelCheckpoint, copied, put_back
+from hocket.runtimes.packing.rng_state import RngState
+from hocket.runtimes.packing.shared_reading import SharedReader
 from hocket.runtimes.packing.training import Refused, Training
 
 Address = tuple[torch.device, int]  # of a piece of memory
@@ -25,10 +25,12 @@ FLAGS = ("capturable", "fused", "foreach", "differentiable", "initial_lr")  # ho
 class Member:
     """A training that was loaded: its module is on the device, and its state stands between two steps."""
 
-    def __init__(self, training: Training, device: torch.device, library: Library, saved: Checkpoint | None) -> None:
+    def __init__(
+        self, training: Training, device: torch.device, reader: SharedReader, saved: ModelCheckpoint | None
+    ) -> None:
         self.training, self.device, self.name = training, device, training.name
         self.module = training.module.to(device)
-        self.home: Any = None  # the pack it is in, where it was loaded by itself
+        self.pack: Any = None  # the pack it is in, where it was loaded by itself
         self.step = 0  # steps done
         self.optimiser = self._made_optimiser()
         self.flags = [{k: g[k] for k in FLAGS if k in g} for g in self.optimiser.param_groups]  # as the user set them
@@ -40,19 +42,19 @@ class Member:
         self._memory = memory_of(self.module)  # as it was loaded
         self.layers = ",".join(type(m).__name__ for m in self.module.modules())
         self.shapes = ",".join(str(tuple(p.shape)) for p in self.parameters)
-        self.dice = Dice(device, training.seed)
-        self.feed: Feed = feed_of(self.name, training.data, library)
+        self.rng = RngState(device, training.seed)
+        self.source: BatchSource = batch_source_of(self.name, training.data, reader)
         self.loss: Tensor | None = None  # of the last step, on the device
         self._before: tuple[dict[str, Any], list[Tensor]] | None = None
         self._pending: list[Batch] = []
-        self._fed_before: tuple[dict[str, Any], int] | None = None
+        self._source_before: tuple[dict[str, Any], int] | None = None
         self._schedule_epochs = 0
         self._kinds = sorted({b.dtype for b in self.buffers}, key=str)
-        self.closes = _takes_closure(self.optimiser)
-        self.in_turn_only: str | None = None  # why no other way may run it
-        self.is_known = False  # Whether its forward pass was seen, and so whether a step can be made again.
-        if self.closes:
-            self.in_turn_only = f"its optimiser {type(self.optimiser).__name__} evaluates the loss as often as it likes"
+        self.needs_closure = _takes_closure(self.optimiser)
+        self.solo_only: str | None = None  # why it can only be stepped by itself
+        self.is_known = False  # Whether its forward pass was seen, so that it is known if a step can be repeated.
+        if self.needs_closure:
+            self.solo_only = f"its optimiser {type(self.optimiser).__name__} evaluates the loss as often as it likes"
             if self.scaler is not None:
                 raise Refused(f"model '{self.name}': {type(self.optimiser).__name__} cannot be used with a scaler")
         self._whole: dict[str, Any] | None = None
@@ -73,30 +75,30 @@ class Member:
         Alone, a model draws for its second batch after it has drawn in its first forward pass.
         """
         while len(self._pending) < self.training.accumulate:
-            batch = self.feed.shared()
+            batch = self.source.shared()
             if batch is None and self._pending:
                 break
             if batch is None:
-                self.dice.take()
+                self.rng.install()
                 try:
-                    batch = self.feed.next()
+                    batch = self.source.next()
                 finally:
-                    self.dice.leave()
+                    self.rng.read_back()
             self._pending.append(batch)
-            self._schedule_epoch(self.feed.epoch - 1)
+            self._schedule_epoch(self.source.epoch - 1)
         return self._pending
 
     @property
-    def is_fed(self) -> bool:
+    def has_all_batches(self) -> bool:
         """Whether all batches of the next step are there."""
         return len(self._pending) == self.training.accumulate
 
     def _values(self) -> Iterator[Any]:
-        """One batch after another, the missing ones taken when it is their turn, with the dice in place."""
+        """The step's batches in order; missing ones are read when needed. The model's generators are installed."""
         for number in range(self.training.accumulate):
             if number == len(self._pending):
-                self._pending.append(self.feed.next())
-                self._schedule_epoch(self.feed.epoch - 1)
+                self._pending.append(self.source.next())
+                self._schedule_epoch(self.source.epoch - 1)
             yield self._pending[number].aligned()
 
     def loss_of(self, value: Any) -> Tensor:
@@ -107,7 +109,7 @@ class Member:
         loss = self._loss_of(value)
         self.is_known = True
         if changed := changes(before, python_state(self.module)):
-            self.in_turn_only = changed
+            self.solo_only = changed
         return loss
 
     def _loss_of(self, value: Any) -> Tensor:
@@ -127,7 +129,7 @@ class Member:
         return loss if training.accumulate == 1 else loss / training.accumulate
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """What is differentiated: the loss, or what the scaler makes of it."""
+        """The loss to differentiate, scaled if there is a scaler."""
         return loss if self.scaler is None else self.scaler.scale(loss)
 
     def gradients(self, values: Iterable[Any]) -> Tensor:
@@ -159,22 +161,22 @@ class Member:
         self.loss = loss
         self.step += 1
         self._pending.clear()
-        self.dice.stepped()
+        self.rng.stepped()
         if self.schedule is not None and self.training.schedule_every == "step":
             self._go_on(self.schedule)
-        self._schedule_epoch(self.feed.ended)
+        self._schedule_epoch(self.source.ended)
 
     def train(self) -> None:
         """One whole step, as it would be made alone. The batches were taken."""
-        self.dice.take()
+        self.rng.install()
         try:
-            if self.closes:
+            if self.needs_closure:
                 loss = self._closed()
             else:
                 loss = self.gradients(self._values())
                 self.update()
         finally:
-            self.dice.leave()
+            self.rng.read_back()
         self.done(loss)
 
     def _closed(self) -> Tensor:
@@ -190,34 +192,34 @@ class Member:
         self.optimiser.step(closure)  # type: ignore[arg-type]
         return losses[0]
 
-    def read_from(self, library: Library) -> None:
-        """Take the batches that come next from another library, where others read the same."""
-        state = self.feed.state()
-        self.feed = feed_of(self.name, self.training.data, library)
-        self.feed.restore(state)
+    def read_from(self, reader: SharedReader) -> None:
+        """Take further batches from another reader, which other models read from."""
+        state = self.source.state()
+        self.source = batch_source_of(self.name, self.training.data, reader)
+        self.source.restore(state)
 
     # -- back to where the step began -----------------------------------------------------------------------
 
-    def mark(self) -> None:
-        """Remember what a step changes before it may fail: generators and buffers, and weights if it asks again."""
-        self._whole = self.kept() if self.closes else None
+    def begin_step(self) -> None:
+        """Copy what a failed step would have changed: generators and buffers, and weights if it takes a closure."""
+        self._whole = self.copy_state() if self.needs_closure else None
         kept = [] if self._before is None else self._before[1]
         if len(kept) != len(self.buffers):
             kept = [torch.empty_like(b) for b in self.buffers]
         self._copy_buffers(kept, self.buffers)
-        self._before = self.dice.state(), kept
-        self._fed_before = None if self.is_fed else (self.feed.state(), len(self._pending))
+        self._before = self.rng.state(), kept
+        self._source_before = None if self.has_all_batches else (self.source.state(), len(self._pending))
 
     def roll_back(self) -> None:
-        """As marked; gradients are dropped, and the batches are kept for another try."""
+        """Back to `begin_step`; gradients are dropped, and the batches are kept for another try."""
         assert self._before is not None
         if self._whole is not None:
-            self.put_back(self._whole)
-        self.dice.restore(self._before[0])
+            self.restore_in_place(self._whole)
+        self.rng.restore(self._before[0])
         self._copy_buffers(self.buffers, self._before[1])
-        if self._fed_before is not None:
-            state, taken = self._fed_before
-            self.feed.restore(state)
+        if self._source_before is not None:
+            state, taken = self._source_before
+            self.source.restore(state)
             del self._pending[taken:]
         self.optimiser.zero_grad(set_to_none=True)
 
@@ -236,36 +238,36 @@ class Member:
             "optimiser": self.optimiser.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "scaler": None if self.scaler is None else self.scaler.state_dict(),
-            "dice": self.dice.state(),
-            "feed": self.feed.state(),
+            "dice": self.rng.state(),
+            "feed": self.source.state(),
             "step": self.step,
             "loss": self.loss,
             "schedule_epochs": self._schedule_epochs,
         }
 
-    def kept(self, place: torch.device | None = None) -> dict[str, Any]:
+    def copy_state(self, place: torch.device | None = None) -> dict[str, Any]:
         """The state as a copy on the same device or another one, to be put back later."""
         state = self.state()
         at_host = {key: copied(state.pop(key), torch.device("cpu")) for key in ("dice", "feed")}
         return {**copied(state, place or self.device), **at_host}
 
-    def put_back(self, state: dict[str, Any]) -> None:
-        """As in `kept`, in the same tensors: captured graphs and stacked weights go on pointing to them."""
+    def restore_in_place(self, state: dict[str, Any]) -> None:
+        """Restore a copied state into the same tensors: captured graphs and stacked weights go on pointing to them."""
         put_back(self.module, self.optimiser, state)
         if self.schedule is not None:
             self.schedule.load_state_dict(state["schedule"])
         if self.scaler is not None:
             self.scaler.load_state_dict(state["scaler"])
-        self.dice.restore(state["dice"])
+        self.rng.restore(state["dice"])
         self.step, self.loss = state["step"], state["loss"]
         self._schedule_epochs = state["schedule_epochs"]
 
-    def again(self, state: dict[str, Any], batches: list[Batch]) -> None:
-        """Before the step that was made from `state` with these batches."""
-        self.put_back(state)
+    def rewind(self, state: dict[str, Any], batches: list[Batch]) -> None:
+        """Go back to before the step that was made from `state` with these batches."""
+        self.restore_in_place(state)
         self._pending = list(batches)
 
-    def resume(self, saved: Checkpoint) -> None:
+    def resume(self, saved: ModelCheckpoint) -> None:
         """Go on from a checkpoint as if there had been no break."""
         if why := saved.strange_to(self.module, self.optimiser):  # Else PyTorch would put in what does fit, and raise.
             raise Refused(f"model '{self.name}': the checkpoint of '{saved.name}' is of another model: {why}")
@@ -276,8 +278,8 @@ class Member:
             self.schedule.load_state_dict(state["schedule"])
         if self.scaler is not None and state["scaler"] is not None:
             self.scaler.load_state_dict(state["scaler"])
-        self.dice.restore(copied(saved.state["dice"], torch.device("cpu")))
-        self.feed.restore(copied(saved.state["feed"], torch.device("cpu")))
+        self.rng.restore(copied(saved.state["dice"], torch.device("cpu")))
+        self.source.restore(copied(saved.state["feed"], torch.device("cpu")))
         self.step, self.loss = saved.step, state["loss"]
         if self.step:
             self.optimiser._opt_called = True  # type: ignore[attr-defined]  # Schedules warn if it never stepped.
@@ -285,12 +287,12 @@ class Member:
 
     def checkpoint(
         self, reason: str, state: dict[str, Any] | None = None, place: torch.device = torch.device("cpu")
-    ) -> Checkpoint:
+    ) -> ModelCheckpoint:
         """A copy of its state, on the host unless told otherwise; `state`: an earlier one instead."""
-        chosen = self.kept(place) if state is None else copied(state, place)
+        chosen = self.copy_state(place) if state is None else copied(state, place)
         for group, flags in zip(chosen["optimiser"]["param_groups"], self.flags, strict=True):
             group.update(flags)
-        return Checkpoint(self.name, chosen["step"], reason, chosen)
+        return ModelCheckpoint(self.name, chosen["step"], reason, chosen)
 
     # -- parts ----------------------------------------------------------------------------------------------
 
@@ -341,7 +343,7 @@ def memory_of(module: nn.Module) -> frozenset[Address]:
 
 
 def has_hooks(optimiser: Optimizer) -> bool:
-    """Whether somebody is called before or after its steps."""
+    """Whether hooks run before or after its steps."""
     return bool(optimiser._optimizer_step_pre_hooks or optimiser._optimizer_step_post_hooks)
 
 
@@ -362,7 +364,7 @@ def python_state(module: nn.Module) -> dict[str, object]:
 
 
 def changes(before: dict[str, object], after: dict[str, object]) -> str | None:
-    """What a call has changed of that: nothing that could be put back."""
+    """What a call has changed of that, in words: it cannot be rolled back."""
     for key, value in after.items():
         if value != before.get(key, value):
             return f"its forward pass changes its attribute '{key}', which only Python knows"

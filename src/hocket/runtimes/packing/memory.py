@@ -10,7 +10,7 @@ from functools import cache
 import torch
 from torch import nn
 
-from hocket.runtimes.packing.resident import resident_bytes
+from hocket.runtimes.packing.device_datasets import device_dataset_bytes
 from hocket.runtimes.packing.training import Training
 
 SPARE = 1.02  # Fragments and what no dry run sees.
@@ -26,7 +26,7 @@ class Need:
     activations: int  # at the peak, with workspaces as far as they were seen
     inputs: int  # its batches; shared ones count once for a pack
     kept: int = 0  # its last good states, where they are kept on the device
-    data: int = 0  # of its data set on the device, which counts once for all who read it
+    data: int = 0  # of its data set on the device, which counts once for all models that read it
 
     @property
     def stays(self) -> int:
@@ -88,7 +88,7 @@ class Memory:
         return self._kinds[name] in self._learned
 
     def total(self, side_by_side: bool, extras: Sequence[tuple[Training, Need]] = ()) -> int:
-        """Of all models at once, `extras` among them: in turn only one of them is at the height of its step."""
+        """Of all models at once, `extras` among them: one by one, only one of them is at the peak of its step."""
         needs = [*self.needs.values(), *(need for _, need in extras)]
         if not needs:
             return 0
@@ -116,7 +116,7 @@ def kind_of(training: Training) -> object:
 
 
 def data_set_of(training: Training) -> int:
-    """Who reads the same has the same number."""
+    """A number that is equal for models that read the same data."""
     return id(getattr(training.data, "dataset", training.data))
 
 
@@ -141,5 +141,5 @@ def limit_of(device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(free + held + resident_bytes(device))
+        return int(free + held + device_dataset_bytes(device))
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62

@@ -9,32 +9,31 @@ from math import isfinite
 import torch
 
 from hocket.runtimes.packing.admission import Admission
-from hocket.runtimes.packing.certificate import Certificate, certified, not_measured, of_turn
-from hocket.runtimes.packing.checkpoint import Checkpoint
-from hocket.runtimes.packing.choosing import Chooser, Remembered
-from hocket.runtimes.packing.dice import Outside
-from hocket.runtimes.packing.keeping import Keeper, Watch
+from hocket.runtimes.packing.certificate import Certificate, certified, not_measured, solo_certificate
+from hocket.runtimes.packing.checkpoint import ModelCheckpoint
+from hocket.runtimes.packing.device_datasets import clear
+from hocket.runtimes.packing.host_offload import HostOffload, move
+from hocket.runtimes.packing.last_good import LastGoodState, LossMonitor
 from hocket.runtimes.packing.member import Member, ids_of, memory_of
 from hocket.runtimes.packing.memory import Memory, Need
-from hocket.runtimes.packing.parking import Parking, move
-from hocket.runtimes.packing.reading import Library
-from hocket.runtimes.packing.resident import clear
+from hocket.runtimes.packing.mode_choice import Measurements, ModeChooser
+from hocket.runtimes.packing.rng_state import PreservedRng
+from hocket.runtimes.packing.shared_reading import SharedReader
+from hocket.runtimes.packing.step_modes.cuda_graphs import CudaGraphs, OneCudaGraph
+from hocket.runtimes.packing.step_modes.fused import Fused
+from hocket.runtimes.packing.step_modes.joint_backward import JointBackward
+from hocket.runtimes.packing.step_modes.step_mode import OneByOne, StepMode
+from hocket.runtimes.packing.step_modes.streams import CaptureStreams
 from hocket.runtimes.packing.training import NoRoom, Refused, Training, device_of
-from hocket.runtimes.packing.ways.fused import Fused
-from hocket.runtimes.packing.ways.graphs import Graphs, OneGraph
-from hocket.runtimes.packing.ways.joint import Joint
-from hocket.runtimes.packing.ways.lanes import Lanes
-from hocket.runtimes.packing.ways.turn import Turn
-from hocket.runtimes.packing.ways.way import Way
 
-WAYS = ("turn", "joint", "fused", "graphs", "graph")
-_REMEMBERED = Remembered()
+STEP_MODES = ("turn", "joint", "fused", "graphs", "graph")
+_REMEMBERED = Measurements()
 
 
 class Pack:
-    """Loads models, steps them together by the way that is fastest, and frees them with a checkpoint.
+    """Loads models, steps them together in the fastest mode, and frees them with a checkpoint.
 
-    `way` fixes how it runs; `exact` keeps to ways that make the same operations as a solo run. `memory_mib` limits
+    `mode` fixes how it runs; `exact` keeps to modes that make the same operations as a solo run. `memory_mib` limits
     what is predicted for all models together. Every `keep_every` steps a model's state is kept, for the case that it
     fails; None: never, and it is then freed as it stands. What packs measure is `remembered` by all of a process,
     unless they are given a memory of their own.
@@ -44,16 +43,16 @@ class Pack:
         self,
         device: torch.device | str = "cpu",
         *,
-        way: str | None = None,
+        mode: str | None = None,
         exact: bool = False,
         memory_mib: float | None = None,
         keep_every: int | None = 200,
         check_every: int = 50,
-        remembered: Remembered | None = None,
+        remembered: Measurements | None = None,
     ) -> None:
         self.device = device_of(device)
-        if way is not None and way not in WAYS:
-            raise Refused(f"way '{way}' is not one of {', '.join(WAYS)}")
+        if mode is not None and mode not in STEP_MODES:
+            raise Refused(f"mode '{mode}' is not one of {', '.join(STEP_MODES)}")
         if memory_mib is not None and not memory_mib > 0:
             raise Refused(f"memory_mib is more than 0, not {memory_mib}")
         if keep_every is not None and keep_every < 1:
@@ -61,33 +60,33 @@ class Pack:
         if check_every < 1:
             raise Refused(f"check_every is at least 1, not {check_every}")
         self.members: dict[str, Member] = {}
-        self.library = Library(self.device)
+        self.reader = SharedReader(self.device)
         self.certificates: dict[str, Certificate] = {}
         self.steps = 0  # of the pack
-        self._inexact: dict[str, str] = {}  # by model: the last way that stepped it and may not be bitwise as alone
+        self._inexact: dict[str, str] = {}  # by model: the last mode it stepped in that may not be bitwise
         self._exact, self._keep_every = exact, keep_every
-        self._turn, self._lanes = Turn(), Lanes()
-        remembered = remembered or (_REMEMBERED if way is None else Remembered())
-        self._chooser = Chooser(self.device, self._ways(way), remembered)
-        self._ledger = remembered.certificates[exact]
-        self._fixed = next((w for w in self._chooser.ways if w.name == way), None)
-        self._way: Way = self._turn
-        self._keepers: dict[str, Keeper] = {}
-        self._watch = Watch(self.device, check_every)
-        self._parking = Parking()
-        self._admission = Admission(self.library, memory_mib, keeps=keep_every is not None)
-        self._freed: list[Checkpoint] = []
+        self._solo, self._streams = OneByOne(), CaptureStreams()
+        remembered = remembered or (_REMEMBERED if mode is None else Measurements())
+        self._chooser = ModeChooser(self.device, self._modes(mode), remembered)
+        self._known_certificates = remembered.certificates[exact]
+        self._fixed = next((w for w in self._chooser.modes if w.name == mode), None)
+        self._mode: StepMode = self._solo
+        self._last_good: dict[str, LastGoodState] = {}
+        self._loss_monitor = LossMonitor(self.device, check_every)
+        self._offload = HostOffload()
+        self._admission = Admission(self.reader, memory_mib, keeps=keep_every is not None)
+        self._freed: list[ModelCheckpoint] = []
 
-    def _ways(self, way: str | None) -> list[Way]:
-        ways: list[Way] = [self._turn]
+    def _modes(self, mode: str | None) -> list[StepMode]:
+        modes: list[StepMode] = [self._solo]
         if self.device.type == "cuda":
-            ways += [Graphs(self._exact, self._lanes), OneGraph(self._exact, self._lanes)]
-        ways += [Joint(), Fused()]
-        return [w for w in ways if w.exact or w.name == way or not self._exact]
+            modes += [CudaGraphs(self._exact, self._streams), OneCudaGraph(self._exact, self._streams)]
+        modes += [JointBackward(), Fused()]
+        return [w for w in modes if w.exact or w.name == mode or not self._exact]
 
     # -- entering and leaving -------------------------------------------------------------------------------
 
-    def load(self, training: Training, checkpoint: Checkpoint | None = None) -> Member:
+    def load(self, training: Training, checkpoint: ModelCheckpoint | None = None) -> Member:
         """Bring a model to the device, to train from its beginning or from a checkpoint; others are not disturbed."""
         if not isinstance(training, Training):
             raise Refused(f"a hocket.pack.Training is needed, not a {type(training).__name__}")
@@ -98,53 +97,53 @@ class Pack:
         if checkpoint is None:
             self.certificates.pop(training.name, None)
         self._inexact.pop(training.name, None)
-        with Outside(self.device):
+        with PreservedRng(self.device):
             need = self._admission.admit(training)
-            member = self._placed(training, checkpoint)
+            member = self._bring_to_device(training, checkpoint)
         if member.step >= training.steps:
             raise Refused(
                 f"model '{training.name}' has made {member.step} steps already; its training is {training.steps}"
             )
-        return self._entered(member, need)
+        return self._add(member, need)
 
-    def _placed(self, training: Training, checkpoint: Checkpoint | None) -> Member:
-        """On the device, even if the prediction was wrong: others are parked to make room."""
+    def _bring_to_device(self, training: Training, checkpoint: ModelCheckpoint | None) -> Member:
+        """Load it even if the prediction was wrong: others are moved to the host to make room."""
         while True:
             try:
-                return Member(training, self.device, self.library, checkpoint)
+                return Member(training, self.device, self.reader, checkpoint)
             except torch.OutOfMemoryError as error:
                 training.module.to("cpu")
-                self._go_in_turn()
-                if not self._parking.split(list(self.members.values())):
-                    raise NoRoom(f"model '{training.name}' does not fit on {self.device}: {_said(error)}") from error
+                self._fall_back()
+                if not self._offload.split(list(self.members.values())):
+                    raise NoRoom(f"model '{training.name}' does not fit on {self.device}: {_message(error)}") from error
                 self._empty_cache()
 
     def adopt(self, member: Member) -> Member:
-        """A model that is on this device already, from another pack; it reads with the others from now on."""
+        """Take over a model that is on this device already, from another pack."""
         if member.name in self.members:
             raise Refused(f"model '{member.name}' is loaded already")
         if member.device != self.device:
             raise Refused(f"model '{member.name}' is on {member.device}, the pack on {self.device}")
         self._refuse_shared(member.training)
-        with Outside(self.device):
+        with PreservedRng(self.device):
             need = self._admission.admit(member.training)
-            member.read_from(self.library)
-        return self._entered(member, need)
+            member.read_from(self.reader)
+        return self._add(member, need)
 
-    def _entered(self, member: Member, need: Need | None) -> Member:
+    def _add(self, member: Member, need: Need | None) -> Member:
         if need is not None:
             self.memory.enter(member.training, need)
         self.members[member.name] = member
         self._admission.changed()
         if self._keep_every is not None:
-            self._keepers[member.name] = Keeper(member, self._keep_every)
+            self._last_good[member.name] = LastGoodState(member, self._keep_every)
         return member
 
-    def let_go(self, model: Member | str) -> Member:
+    def detach(self, model: Member | str) -> Member:
         """Take a model out of this pack and leave it on the device, for another pack to adopt."""
         member = self._known(model)
-        self._withdraw(member)
-        self._gone(member, leaves=False)
+        self._take_out(member)
+        self._remove(member, leaves=False)
         return member
 
     def _refuse_shared(self, training: Training) -> None:
@@ -155,12 +154,12 @@ class Pack:
             if training.optimiser is other.optimiser or (training.scaler and training.scaler is other.scaler):
                 raise Refused(f"model '{training.name}' shares its optimiser or scaler with '{other.name}'")
 
-    def free(self, model: Member | str, reason: str = "freed") -> Checkpoint:
-        """Take a model off the device; what it has become, with all it needs to go on."""
+    def free(self, model: Member | str, reason: str = "freed") -> ModelCheckpoint:
+        """Take a model off the device; the checkpoint has all it needs to go on."""
         member = self._known(model)
-        self._withdraw(member)
+        self._take_out(member)
         checkpoint = member.checkpoint(reason)
-        self._gone(member)
+        self._remove(member)
         return checkpoint
 
     def _known(self, model: Member | str) -> Member:
@@ -169,24 +168,24 @@ class Pack:
             raise Refused(f"model '{name}' is not loaded here")
         return self.members[name]
 
-    def _withdraw(self, member: Member) -> None:
-        for way in self._chooser.ways:
-            way.release(member)
-        self._parking.fetch(member)
+    def _take_out(self, member: Member) -> None:
+        for mode in self._chooser.modes:
+            mode.release(member)
+        self._offload.fetch(member)
 
-    def _gone(self, member: Member, leaves: bool = True) -> None:
+    def _remove(self, member: Member, leaves: bool = True) -> None:
         del self.members[member.name]
-        self._keepers.pop(member.name, None)
+        self._last_good.pop(member.name, None)
         if leaves:
             move(member, torch.device("cpu"))
-        self._parking.forget(member)
+        self._offload.forget(member)
         self.memory.leave(member.name)
         self._admission.changed()
 
     # -- stepping -------------------------------------------------------------------------------------------
 
-    def run(self, each: Callable[[Pack], None] | None = None) -> Iterator[Checkpoint]:
-        """Step until nobody is left; gives the checkpoint of each model that ended or failed, as soon as it did.
+    def run(self, each: Callable[[Pack], None] | None = None) -> Iterator[ModelCheckpoint]:
+        """Step until no model is left; yields the checkpoint of each model as soon as it ends or fails.
 
         Models may be loaded and freed meanwhile. `each` is called after every step.
         """
@@ -196,8 +195,8 @@ class Pack:
                 each(self)
             yield from self.take_freed()
 
-    def take_freed(self) -> list[Checkpoint]:
-        """Those that ended or failed since it was last asked."""
+    def take_freed(self) -> list[ModelCheckpoint]:
+        """The checkpoints of models that ended or failed since the last call."""
         freed, self._freed = self._freed, []
         return freed
 
@@ -205,149 +204,149 @@ class Pack:
         """One step of every model that is on the device now."""
         if not self.members:
             raise Refused("a pack without models has no step to make")
-        members = self._parking.present(list(self.members.values()))
-        while self._parking.too_large:
-            self._fail(self._parking.too_large.pop(), "out of memory, even alone on the device")
+        members = self._offload.present(list(self.members.values()))
+        while self._offload.too_large:
+            self._fail(self._offload.too_large.pop(), "out of memory, even alone on the device")
         if not members:
             return
-        foreign = any(member.dice.foreign for member in members)
-        with Outside(self.device, foreign):
-            members = self._fed(members)
+        foreign = any(member.rng.swaps_python_numpy for member in members)
+        with PreservedRng(self.device, foreign):
+            members = self._with_batches(members)
             if members:
-                self._stepped(members)
+                self._make_step(members)
         self.steps += 1
-        self._look(members)
+        self._check_losses(members)
         for member in members:
             if member.name in self.members:
                 if member.step >= member.training.steps:
                     self._end(member)
-                elif member.name in self._keepers:
-                    self._keepers[member.name].keep()
+                elif member.name in self._last_good:
+                    self._last_good[member.name].keep()
 
-    def _fed(self, members: list[Member]) -> list[Member]:
-        """Those whose batches could be read."""
-        fed: list[Member] = []
-        starved: list[Member] = []
+    def _with_batches(self, members: list[Member]) -> list[Member]:
+        """The models whose batches could be read."""
+        ready: list[Member] = []
+        short: list[Member] = []
         for member in members:
             try:
                 member.batches()
             except Exception as error:
                 if _is_out_of_memory(error):
-                    starved.append(member)
+                    short.append(member)
                 else:
-                    self._fail(member, f"its data failed: {_said(error)}")
+                    self._fail(member, f"its data failed: {_message(error)}")
             else:
-                fed.append(member)
-        if starved:
-            self._make_room(starved)
-            fed = [m for m in fed if m.name in self.members and not self._parking.is_parked(m)]
-        return fed
+                ready.append(member)
+        if short:
+            self._make_room(short)
+            ready = [m for m in ready if m.name in self.members and not self._offload.is_offloaded(m)]
+        return ready
 
-    def _stepped(self, members: list[Member]) -> None:
-        way = self._fixed or self._chooser.way(members)
-        if way is not self._way:
+    def _make_step(self, members: list[Member]) -> None:
+        mode = self._fixed or self._chooser.mode(members)
+        if mode is not self._mode:
             for member in members:
-                self._way.release(member)
-            self._way = way
-        able = [m for m in members if way.refuses(m) is None]
-        if way.name.startswith("graph") and not self._admission.side_by_side():
+                self._mode.release(member)
+            self._mode = mode
+        able = [m for m in members if mode.refuses(m) is None]
+        if mode.name.startswith("graph") and not self._admission.side_by_side():
             able = []
         rest = [] if len(able) == len(members) else [m for m in members if m not in able]
         failed: dict[str, Exception] = {}
-        looks_back = self._fixed is None and self._chooser.looks_back()
+        looks_back = self._fixed is None and self._chooser.must_recheck()
         # A probe's steps stand. On a GPU those that are captured are measured once they are chosen.
-        skips = self.is_probing and (way.exact or self.device.type == "cuda")
-        new = [] if skips else [m for m in able if m.is_known and not self._has_certificate(m, way)]
-        if way is self._turn or not able or looks_back:
-            self._chooser.measured(lambda: failed.update(self._in_turn(members)))
-        elif new and way.settled(new) and all(m.is_fed for m in members):
-            self._mark_inexact(way, able)
-            measured = new if self._exact else self._ledger.to_measure(new, way.name)
-            failed.update(self._certify(way, measured, able))
-            failed.update(self._in_turn(rest))
+        skips = self.is_probing and (mode.exact or self.device.type == "cuda")
+        new = [] if skips else [m for m in able if m.is_known and not self._has_certificate(m, mode)]
+        if mode is self._solo or not able or looks_back:
+            self._chooser.measured(lambda: failed.update(self._one_by_one(members)))
+        elif new and mode.is_warm(new) and all(m.has_all_batches for m in members):
+            self._mark_inexact(mode, able)
+            measured = new if self._exact else self._known_certificates.to_measure(new, mode.name)
+            failed.update(self._certify(mode, measured, able))
+            failed.update(self._one_by_one(rest))
         else:
-            self._mark_inexact(way, able)
-            self._chooser.measured(lambda: failed.update({**way.step(able), **self._in_turn(rest)}))
-        self._sort_out(failed)
+            self._mark_inexact(mode, able)
+            self._chooser.measured(lambda: failed.update({**mode.step(able), **self._one_by_one(rest)}))
+        self._handle_failures(failed)
 
-    def _mark_inexact(self, way: Way, members: Sequence[Member]) -> None:
-        if not way.exact:
-            self._inexact.update((member.name, way.name) for member in members)
+    def _mark_inexact(self, mode: StepMode, members: Sequence[Member]) -> None:
+        if not mode.exact:
+            self._inexact.update((member.name, mode.name) for member in members)
 
-    def _in_turn(self, members: Sequence[Member]) -> dict[str, Exception]:
+    def _one_by_one(self, members: Sequence[Member]) -> dict[str, Exception]:
         failed: dict[str, Exception] = {}
         for member in members:
             with self._admission.watching(member):
-                failed.update(self._turn.step([member]))
+                failed.update(self._solo.step([member]))
         return failed
 
-    def _has_certificate(self, member: Member, way: Way) -> bool:
+    def _has_certificate(self, member: Member, mode: StepMode) -> bool:
         own = self.certificates.get(member.name)
-        if own is not None and own.way == way.name:
+        if own is not None and own.mode == mode.name:
             return True
-        known = self._ledger.of_its_kind(member, way.name)
+        known = self._known_certificates.of_its_kind(member, mode.name)
         if known is not None:
             self.certificates[member.name] = known
         return known is not None
 
-    def _certify(self, way: Way, new: list[Member], able: list[Member]) -> dict[str, Exception]:
-        found, failed = certified(way, new, able)
+    def _certify(self, mode: StepMode, new: list[Member], able: list[Member]) -> dict[str, Exception]:
+        found, failed = certified(mode, new, able)
         self.certificates.update(found)
         for member in new:
             if member.name in found:
-                self._ledger.add(member, found[member.name])
+                self._known_certificates.add(member, found[member.name])
         if self._exact and self._fixed is None and not all(c.bitwise for c in found.values()):
-            self._chooser.exclude(way)
+            self._chooser.exclude(mode)
         return failed
 
     # -- faults ---------------------------------------------------------------------------------------------
 
-    def _sort_out(self, failed: dict[str, Exception]) -> None:
-        starved = [self.members[name] for name, error in failed.items() if _is_out_of_memory(error)]
+    def _handle_failures(self, failed: dict[str, Exception]) -> None:
+        short = [self.members[name] for name, error in failed.items() if _is_out_of_memory(error)]
         for name, error in failed.items():
             if not _is_out_of_memory(error):
-                self._fail(self.members[name], _said(error))
+                self._fail(self.members[name], _message(error))
         failed.clear()
-        if starved:
-            self._make_room(starved)
+        if short:
+            self._make_room(short)
 
-    def _make_room(self, starved: list[Member]) -> None:
+    def _make_room(self, short: list[Member]) -> None:
         """Out of memory: graphs are given up first; then half of the models wait on the host, and take turns."""
-        self._go_in_turn()
-        while starved:
-            failed = self._in_turn(starved)
+        self._fall_back()
+        while short:
+            failed = self._one_by_one(short)
             again = [self.members[name] for name, error in failed.items() if _is_out_of_memory(error)]
             for name, error in failed.items():
                 if not _is_out_of_memory(error):
-                    self._fail(self.members[name], _said(error))
-            if len(again) == len(starved) or again:
+                    self._fail(self.members[name], _message(error))
+            if len(again) == len(short) or again:
                 member = again[0]
-                if not self._parking.split(list(self.members.values()), keep=member):
+                if not self._offload.split(list(self.members.values()), keep=member):
                     self._fail(member, "out of memory, even alone on the device")
                     again = again[1:]
                 self._empty_cache()
-            starved = [m for m in again if m.name in self.members and not self._parking.is_parked(m)]
+            short = [m for m in again if m.name in self.members and not self._offload.is_offloaded(m)]
 
-    def _go_in_turn(self) -> None:
+    def _fall_back(self) -> None:
         for member in self.members.values():
-            self._way.release(member)
-        self._fixed, self._way = self._turn, self._turn
+            self._mode.release(member)
+        self._fixed, self._mode = self._solo, self._solo
         clear(self.device)
-        self._lanes.forget_spare()
+        self._streams.forget_spare()
         self._empty_cache()
 
     def _empty_cache(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _look(self, members: list[Member]) -> None:
-        for member, step, loss in self._watch.look([m for m in members if m.name in self.members]):
+    def _check_losses(self, members: list[Member]) -> None:
+        for member, step, loss in self._loss_monitor.look([m for m in members if m.name in self.members]):
             if member.name not in self.members:
                 continue
             if not isfinite(loss):
                 self._fail(member, f"its loss was {loss} in step {step}")
-            elif member.name in self._keepers:
-                self._keepers[member.name].found_good(step)
+            elif member.name in self._last_good:
+                self._last_good[member.name].confirm(step)
 
     def _end(self, member: Member) -> None:
         loss = float(member.loss) if member.loss is not None else 0.0
@@ -357,18 +356,18 @@ class Pack:
             self._fail(member, f"its loss was {loss} in step {member.step}")
 
     def _fail(self, member: Member, reason: str) -> None:
-        self._withdraw(member)
-        keeper = self._keepers.get(member.name)
-        good = member.checkpoint(reason, None if keeper is None else keeper.good)
-        self._gone(member)
+        self._take_out(member)
+        last_good = self._last_good.get(member.name)
+        good = member.checkpoint(reason, None if last_good is None else last_good.good)
+        self._remove(member)
         self._freed.append(replace(good, failed=True))
 
     # -- what is known --------------------------------------------------------------------------------------
 
     @property
-    def way(self) -> str:
-        """How its last step was made."""
-        return self._way.name
+    def mode(self) -> str:
+        """The mode of its last step."""
+        return self._mode.name
 
     @property
     def memory(self) -> Memory:
@@ -377,36 +376,36 @@ class Pack:
 
     def predict(self, training: Training) -> Need:
         """What this model would take, corrected by what was seen of its kind."""
-        with Outside(self.device):
+        with PreservedRng(self.device):
             return self._admission.predict(training)
 
     @property
     def is_probing(self) -> bool:
-        """Whether ways are being measured now."""
+        """Whether modes are being measured now."""
         return self._fixed is None and self._chooser.probe is not None
 
     def clock_s(self) -> float:
-        """The time that ways are measured by: one thread's own where it does all of the work, else the clock's."""
+        """The clock that steps are timed by: one thread's CPU time where that thread does all work, else wall time."""
         return self._chooser.clock()
 
     def times_s(self) -> dict[str, float]:
-        """Step times of the present mix by way, as the probe found them."""
+        """Step times of the present mix by mode, as the probe found them."""
         return self._chooser.times_s()
 
     def certificate(self, model: Member | str) -> Certificate:
-        """How far this model's steps here are from its solo run's, by whatever way they were made."""
+        """How far this model's steps here are from its solo run's, in whatever mode they were made."""
         member = self._known(model)
         own, inexact = self.certificates.get(member.name), self._inexact.get(member.name)
         if inexact is None:
-            return of_turn(member) if own is None or self._way is self._turn else own
-        if own is None or own.way != inexact:
-            own = self._ledger.of_its_kind(member, inexact) or not_measured(inexact, member)
+            return solo_certificate(member) if own is None or self._mode is self._solo else own
+        if own is None or own.mode != inexact:
+            own = self._known_certificates.of_its_kind(member, inexact) or not_measured(inexact, member)
         return own
 
     def refusals(self) -> dict[str, str]:
-        """By model: why the present way does not take it, so that it goes in turn."""
-        found = {name: self._way.refuses(member) for name, member in self.members.items()}
-        uncapturable = getattr(self._way, "uncapturable", {})
+        """By model: why the present mode cannot step it, so that it is stepped by itself."""
+        found = {name: self._mode.refuses(member) for name, member in self.members.items()}
+        uncapturable = getattr(self._mode, "uncapturable", {})
         return {**{n: why for n, why in found.items() if why}, **uncapturable}
 
 
@@ -415,7 +414,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in said
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     lines = str(error).splitlines()
     if isinstance(error, Refused):
         return lines[0]

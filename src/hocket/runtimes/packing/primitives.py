@@ -9,25 +9,25 @@ from weakref import WeakSet
 
 import torch
 
-from hocket.runtimes.packing.checkpoint import Checkpoint
+from hocket.runtimes.packing.checkpoint import ModelCheckpoint
 from hocket.runtimes.packing.member import Member, ids_of, memory_of
 from hocket.runtimes.packing.pack import Pack
 from hocket.runtimes.packing.training import Refused, Training
 
-_loaded: WeakSet[Member] = WeakSet()  # Each knows its pack; who drops both has freed the memory, too.
+_loaded: WeakSet[Member] = WeakSet()  # Weak: dropping a member and its pack frees the memory, too.
 
 
-def load(training: Training, device: torch.device | str = "cpu", checkpoint: Checkpoint | None = None) -> Member:
+def load(training: Training, device: torch.device | str = "cpu", checkpoint: ModelCheckpoint | None = None) -> Member:
     """Bring a model to a device, to begin or to go on from a checkpoint."""
     training.refuse()
-    if _there(training) is not None:
-        gc.collect()  # It may be one that nobody knows any more.
-    if (other := _there(training)) is not None:
+    if _already_loaded(training) is not None:
+        gc.collect()  # It may be unreachable garbage.
+    if (other := _already_loaded(training)) is not None:
         if other.name == training.name:
             raise Refused(f"model '{training.name}' is loaded already")
         raise Refused(f"model '{training.name}' shares parameters with '{other.name}': each needs its own")
-    home = Pack(device)
-    return _at_home(home.load(training, checkpoint), home)
+    pack = Pack(device)
+    return _put_in(pack.load(training, checkpoint), pack)
 
 
 def pack(members: Iterable[Member], **options: Any) -> Pack:
@@ -38,30 +38,30 @@ def pack(members: Iterable[Member], **options: Any) -> Pack:
     together = Pack(chosen[0].device, **options)
     for member in chosen:
         if _is_loaded(member):
-            member.home.let_go(member)
-        _at_home(together.adopt(member), together)
+            member.pack.detach(member)
+        _put_in(together.adopt(member), together)
     return together
 
 
-def free(member: Member) -> Checkpoint:
+def free(member: Member) -> ModelCheckpoint:
     """Take a model off its device; its weights, optimiser, schedule, generators and place in the data."""
     if not _is_loaded(member):
         raise Refused(f"model '{member.name}' is not loaded")
-    home, member.home = member.home, None
-    checkpoint: Checkpoint = home.free(member)
+    pack, member.pack = member.pack, None
+    checkpoint: ModelCheckpoint = pack.free(member)
     return checkpoint
 
 
-def _at_home(member: Member, home: Pack) -> Member:
-    member.home = home
+def _put_in(member: Member, pack: Pack) -> Member:
+    member.pack = pack
     _loaded.add(member)
     return member
 
 
 def _is_loaded(member: Member) -> bool:
-    return member.home is not None and member.home.members.get(member.name) is member
+    return member.pack is not None and member.pack.members.get(member.name) is member
 
 
-def _there(training: Training) -> Member | None:
+def _already_loaded(training: Training) -> Member | None:
     tensors, memory = ids_of(training.module), memory_of(training.module)
     return next((m for m in _loaded if _is_loaded(m) and m.shares(tensors, memory)), None)

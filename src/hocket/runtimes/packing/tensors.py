@@ -21,7 +21,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same nest with every tensor changed."""
+    """The same structure with every tensor changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, dict):
@@ -34,7 +34,7 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def joined(parts: list[Any], join: Callable[[list[Tensor]], Tensor]) -> Any:
-    """Equal nests as one, their tensors joined."""
+    """Equal structures as one, their tensors joined."""
     first = parts[0]
     if isinstance(first, Tensor):
         return join(parts)

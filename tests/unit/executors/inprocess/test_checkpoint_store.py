@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hocket.executors.inprocess.checkpoint_store import CheckpointStore, MemoryBudget
-from hocket.runtimes.packing.checkpoint import Checkpoint
+from hocket.runtimes.packing.checkpoint import ModelCheckpoint
 
 SIZE = 400  # bytes of a model
 
@@ -26,11 +26,11 @@ class OnGpu:
     def state(self) -> dict[str, Any]:
         return {"module": {"w": torch.zeros(SIZE // 4)}, "optimiser": {"state": {}}}
 
-    def checkpoint(self, reason: str, place: torch.device = torch.device("cpu")) -> Checkpoint:
+    def checkpoint(self, reason: str, place: torch.device = torch.device("cpu")) -> ModelCheckpoint:
         if self._breaks and place.type == "cuda":
             raise torch.OutOfMemoryError
         self.places.append(place.type)
-        return Checkpoint(self.name, 1, reason, {**self.state(), "loss": None})
+        return ModelCheckpoint(self.name, 1, reason, {**self.state(), "loss": None})
 
 
 def put(store: CheckpointStore, name: str, **how: Any) -> str:

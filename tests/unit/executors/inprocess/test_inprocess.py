@@ -63,7 +63,7 @@ class World:
     def __init__(self, folder: Path | None = None, breaks: str = "", **options) -> None:
         self.seconds = 0.0
         self.workshop = ModelFactory(breaks)
-        options = {"way": "turn", "checkpoint_s": 1e9, **options}
+        options = {"mode": "turn", "checkpoint_s": 1e9, **options}
         self.executor = InProcessExecutor(self.workshop, self.now_s, checkpoints=folder, **options)
 
     def now_s(self) -> float:
@@ -234,7 +234,7 @@ def test_of_models_that_were_weighed_only_so_many_are_kept_as_memory_has_room_fo
 def test_of_a_model_that_fails_no_good_state_is_kept() -> None:
     world = World()
     world.do(begin(Start, "a@1"), begin(Start, "b@1"))
-    assert all(not pack._keepers for pack in world.executor._packs.values())
+    assert all(not pack._last_good for pack in world.executor._packs.values())
 
 
 def test_time_that_somebody_waits_for_comes_while_models_train() -> None:

@@ -30,17 +30,17 @@ RECIPES = (
 CUDA = torch.device("cuda", 0)
 
 
-def packed(way: str, exact: bool, recipes: tuple[Recipe, ...] = RECIPES) -> tuple[Any, dict[str, Any]]:
+def packed(mode: str, exact: bool, recipes: tuple[Recipe, ...] = RECIPES) -> tuple[Any, dict[str, Any]]:
     from hocket.pack import Pack
 
     torch.backends.cudnn.deterministic = True
-    examples, pack, ended = data(), Pack("cuda", way=way, exact=exact), {}
+    examples, pack, ended = data(), Pack("cuda", mode=mode, exact=exact), {}
     waiting = list(recipes)
     for _ in range(len(recipes) - 2):
         pack.load(training(waiting.pop(0), examples, CUDA))
     for _ in range(12):
         pack.step()
-    left = {r: pack.free(r.name) for r in recipes[:3]}  # between two stretches of a sweep, say
+    left = {r: pack.free(r.name) for r in recipes[:3]}  # between two chunks of a sweep, say
     pack.step()
     for recipe, checkpoint in left.items():
         pack.load(training(recipe, examples, CUDA), checkpoint)
@@ -55,11 +55,11 @@ def check_exact_ways_are_bitwise() -> str:
     """Each model's weights are those of its solo run, whatever runs beside it."""
     said = []
     expected = {r.name: alone(r, data(), CUDA)[0] for r in RECIPES}
-    for way in ("turn", "joint", "graphs", "graph"):
-        pack, ended = packed(way, exact=True)
+    for mode in ("turn", "joint", "graphs", "graph"):
+        pack, ended = packed(mode, exact=True)
         wrong = [n for n, c in ended.items() if c.failed or not same(expected[n], c.state["module"])]
-        said.append(f"{way}: {len(ended) - len(wrong)} of {len(ended)} bitwise")
-        assert not wrong, (way, wrong, {n: ended[n].reason for n in wrong}, pack.certificates, pack.refusals())
+        said.append(f"{mode}: {len(ended) - len(wrong)} of {len(ended)} bitwise")
+        assert not wrong, (mode, wrong, {n: ended[n].reason for n in wrong}, pack.certificates, pack.refusals())
     return "; ".join(said)
 
 
@@ -67,14 +67,14 @@ def check_fast_graphs_state_their_bound() -> str:
     """With optimisers in the graph, rates are read from tensors: a few units in the last place a step."""
     expected = {r.name: alone(r, data(), CUDA)[0] for r in RECIPES}
     said = []
-    for way in ("graphs", "graph", "graph", "graph"):
-        pack, ended = packed(way, exact=False)
+    for mode in ("graphs", "graph", "graph", "graph"):
+        pack, ended = packed(mode, exact=False)
         for name, checkpoint in ended.items():
             assert not checkpoint.failed, checkpoint.reason
             for key, value in expected[name].state_dict().items():
                 if value.is_floating_point():
                     far = float((value.cpu() - checkpoint.state["module"][key]).abs().max())
-                    assert far < 1e-2 * max(1.0, float(value.abs().max())), (way, name, key, far)
+                    assert far < 1e-2 * max(1.0, float(value.abs().max())), (mode, name, key, far)
         said += [f"{n} {c}" for n, c in pack.certificates.items()]
     return "; ".join(said)
 
@@ -118,7 +118,7 @@ def beside(module: nn.Module, name: str, steps: int = 30) -> Any:
 def check_what_cannot_be_captured_goes_in_turn_alone() -> str:
     from hocket.pack import Pack
 
-    pack = Pack("cuda", way="graphs", exact=True)
+    pack = Pack("cuda", mode="graphs", exact=True)
     pack.load(beside(AsksTheHost(), "asks"))
     pack.load(training(RECIPES[1], data(), CUDA))
     ended, why = {}, {}
@@ -137,8 +137,8 @@ def check_nan_frees_one_and_leaves_the_others() -> str:
     from hocket.pack import Pack
 
     said = ""
-    for way in ("turn", "graphs", "graph"):
-        pack = Pack("cuda", way=way, exact=True, check_every=5, keep_every=4)
+    for mode in ("turn", "graphs", "graph"):
+        pack = Pack("cuda", mode=mode, exact=True, check_every=5, keep_every=4)
         pack.load(beside(Poisoned(12), "poisoned", 100))
         pack.load(training(RECIPES[1], data(), CUDA))
         ended = {c.name: c for c in pack.run()}
@@ -146,8 +146,8 @@ def check_nan_frees_one_and_leaves_the_others() -> str:
         assert poisoned.failed, poisoned.reason
         assert 0 < poisoned.step <= 12, poisoned.step
         assert all(bool(v.isfinite().all()) for v in poisoned.state["module"].values())
-        assert same(alone(RECIPES[1], data(), CUDA)[0], ended["dropout"].state["module"]), way
-        said += f"{way}: {poisoned.reason}, kept {poisoned.step}; "
+        assert same(alone(RECIPES[1], data(), CUDA)[0], ended["dropout"].state["module"]), mode
+        said += f"{mode}: {poisoned.reason}, kept {poisoned.step}; "
     return said
 
 

@@ -10,7 +10,7 @@ from solo import Recipe, alone, data, same, training
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from hocket.pack import Checkpoint, Memory, Need, NoRoom, Pack, Refused, Training
+from hocket.pack import Memory, ModelCheckpoint, Need, NoRoom, Pack, Refused, Training
 
 NEIGHBOUR = Recipe("neighbour", kind="dropout", data_seed=None, seed=5, steps=20)
 
@@ -38,7 +38,7 @@ def troubled(module: nn.Module, steps: int = 20) -> Training:
     return made  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("way", ["turn", "joint", "fused"])
+@pytest.mark.parametrize("mode", ["turn", "joint", "fused"])
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
@@ -48,8 +48,8 @@ def troubled(module: nn.Module, steps: int = 20) -> Training:
     ],
     ids=["nan", "exception", "out of memory"],
 )
-def test_trouble_frees_one_model_and_leaves_the_others_as_alone(way: str, what: Any, reason: str) -> None:
-    pack = Pack(way=way, keep_every=3)
+def test_trouble_frees_one_model_and_leaves_the_others_as_alone(mode: str, what: Any, reason: str) -> None:
+    pack = Pack(mode=mode, keep_every=3)
     pack.load(troubled(Trouble(7, what)))
     for k in range(2):
         pack.load(training(Recipe(**{**vars(NEIGHBOUR), "name": f"n{k}"}), data()))
@@ -61,7 +61,7 @@ def test_trouble_frees_one_model_and_leaves_the_others_as_alone(way: str, what: 
     assert all(bool(v.isfinite().all()) for v in freed.state["module"].values())
     for k in range(2):
         assert not ended[f"n{k}"].failed
-        if way != "fused":
+        if mode != "fused":
             assert same(alone(NEIGHBOUR, data())[0], ended[f"n{k}"].state["module"])
 
 
@@ -85,7 +85,7 @@ def test_the_last_good_checkpoint_is_the_solo_run_at_that_step() -> None:
 
 
 def test_without_kept_states_a_model_that_fails_is_freed_as_it_stands_and_the_others_go_on() -> None:
-    pack = Pack(way="turn", keep_every=None)
+    pack = Pack(mode="turn", keep_every=None)
     made = training(Recipe("bad", steps=20), data())
     loss, made.loss = made.loss, None
 
@@ -143,17 +143,17 @@ class Greedy(nn.Module):
 
 def test_out_of_memory_splits_the_pack_which_then_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the CPU a parked model is where it was, so moving is watched instead of memory."""
-    from hocket.runtimes.packing import parking
+    from hocket.runtimes.packing import host_offload
 
-    monkeypatch.setattr(parking, "TURN_STEPS", 4)
-    pack, Greedy.here = Pack(way="turn"), []
+    monkeypatch.setattr(host_offload, "TURN_STEPS", 4)
+    pack, Greedy.here = Pack(mode="turn"), []
     moved: dict[int, int] = {}
 
     def move(member: Any, _device: torch.device) -> None:
         moved[id(member)] = moved.get(id(member), 0) + 1
         member.module.parked = moved[id(member)] % 2 == 1
 
-    monkeypatch.setattr(parking, "move", move)
+    monkeypatch.setattr(host_offload, "move", move)
     for k in range(5):
         torch.manual_seed(k)
         made = troubled(Greedy(), steps=10)
@@ -277,8 +277,8 @@ def test_a_device_that_is_not_there_is_named() -> None:
         Pack("cuda:99")
     with pytest.raises(Refused, match="device 'teapot' is not one that PyTorch knows"):
         Pack("teapot")
-    with pytest.raises(Refused, match="way 'sideways' is not one of turn, joint"):
-        Pack(way="sideways")
+    with pytest.raises(Refused, match="mode 'sideways' is not one of turn, joint"):
+        Pack(mode="sideways")
 
 
 def test_a_model_without_room_is_refused_before_it_is_loaded() -> None:
@@ -293,7 +293,7 @@ def test_a_checkpoint_says_how_it_ended() -> None:
     pack = Pack()
     pack.load(good(steps=3))
     (freed,) = pack.run()
-    assert isinstance(freed, Checkpoint)
+    assert isinstance(freed, ModelCheckpoint)
     assert (freed.name, freed.step, freed.reason, freed.failed) == ("m", 3, "all 3 steps are made", False)
     assert freed.loss is not None
     assert freed.loss > 0
@@ -302,17 +302,17 @@ def test_a_checkpoint_says_how_it_ended() -> None:
 def test_data_that_do_not_fit_on_the_device_split_the_pack_instead_of_failing_their_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from hocket.runtimes.packing.reading import Order
+    from hocket.runtimes.packing.shared_reading import EpochOrder
 
-    pack, plain, calls = Pack(way="turn"), Order.batch, []
+    pack, plain, calls = Pack(mode="turn"), EpochOrder.batch, []
 
-    def batch(self: Order, start: int, stop: int) -> Any:
+    def batch(self: EpochOrder, start: int, stop: int) -> Any:
         calls.append(1)
         if len(calls) == 4:
             raise torch.OutOfMemoryError("no room for a batch")
         return plain(self, start, stop)
 
-    monkeypatch.setattr(Order, "batch", batch)
+    monkeypatch.setattr(EpochOrder, "batch", batch)
     recipes = [Recipe(f"m{k}", data_seed=k, steps=12) for k in range(3)]
     for recipe in recipes:
         pack.load(training(recipe, data()))

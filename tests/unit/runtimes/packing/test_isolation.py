@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from solo import Recipe, alone, data, same, training
 
-from hocket.pack import Checkpoint, Pack
+from hocket.pack import ModelCheckpoint, Pack
 
 MIXED = (
     Recipe("plain"),
@@ -30,7 +30,7 @@ def optimiser_state(optimiser: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [v for state in states for v in state.values() if isinstance(v, torch.Tensor)]
 
 
-def assert_as_alone(recipe: Recipe, freed: Checkpoint) -> None:
+def assert_as_alone(recipe: Recipe, freed: ModelCheckpoint) -> None:
     model, optimiser = alone(recipe, data(recipe.examples))
     assert not freed.failed, freed.reason
     assert freed.step == recipe.steps
@@ -40,9 +40,9 @@ def assert_as_alone(recipe: Recipe, freed: Checkpoint) -> None:
     assert all(torch.equal(a, b) for a, b in zip(optimiser_state(optimiser), packed, strict=True))
 
 
-@pytest.mark.parametrize("way", ["turn", "joint"])
-def test_every_feature_of_training_gives_the_solo_runs_weights(way: str) -> None:
-    examples, pack = data(), Pack(way=way)
+@pytest.mark.parametrize("mode", ["turn", "joint"])
+def test_every_feature_of_training_gives_the_solo_runs_weights(mode: str) -> None:
+    examples, pack = data(), Pack(mode=mode)
     for recipe in MIXED:
         pack.load(training(recipe, examples))
     by_name = {recipe.name: recipe for recipe in MIXED}
@@ -81,16 +81,16 @@ def recipes(draw: Any) -> Recipe:
     mixture=st.lists(recipes(), min_size=8, max_size=8),
     entering=st.lists(st.integers(0, 6), min_size=8, max_size=8),
     leaving=st.lists(st.none() | st.integers(0, 7), min_size=8, max_size=8),
-    way=st.sampled_from([None, "turn", "joint"]),
+    mode=st.sampled_from([None, "turn", "joint"]),
 )
 def test_mixtures_that_enter_and_leave_are_bitwise_as_alone(
-    mixture: list[Recipe], entering: list[int], leaving: list[int | None], way: str | None
+    mixture: list[Recipe], entering: list[int], leaving: list[int | None], mode: str | None
 ) -> None:
     """Eight models; each enters at some step, and some leave at some step and come back from their checkpoint later."""
-    examples, pack = data(), Pack(way=way, exact=True)
+    examples, pack = data(), Pack(mode=mode, exact=True)
     named = {f"m{k}": replace(recipe, name=f"m{k}") for k, recipe in enumerate(mixture)}
     order = sorted(named, key=lambda name: entering[int(name[1:])])
-    waiting: list[tuple[str, Checkpoint | None]] = [(name, None) for name in order]
+    waiting: list[tuple[str, ModelCheckpoint | None]] = [(name, None) for name in order]
     now, ended = 0, {}
     torch.manual_seed(99)
     while waiting or pack.members:
@@ -116,7 +116,7 @@ def test_a_checkpoint_on_disk_goes_on_as_if_there_had_been_no_break(tmp_path: An
     for _ in range(7):
         pack.step()
     pack.free("m").save(tmp_path / "m.pt")
-    saved = Checkpoint.read(tmp_path / "m.pt")
+    saved = ModelCheckpoint.read(tmp_path / "m.pt")
     assert saved.step == 7
     other = Pack()
     other.load(training(recipe, data()), saved)
@@ -157,7 +157,7 @@ def test_primitives_load_pack_and_free() -> None:
 
     examples = data()
     first, second = (load(training(Recipe(name, steps=20), examples)) for name in "ab")
-    together = pack([first, second], way="turn")
+    together = pack([first, second], mode="turn")
     for _ in range(4):
         together.step()
     freed = free(second)

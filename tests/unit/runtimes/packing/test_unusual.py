@@ -94,9 +94,9 @@ def training(name: str, case: Case) -> Training:
     return Training(name, case.module(), case.optimiser, case.data(), case.steps, loss=nn.CrossEntropyLoss(), seed=0)
 
 
-def packed(case: Case, way: str, breaks: bool = True) -> dict[str, dict[str, Tensor]]:
+def packed(case: Case, mode: str, breaks: bool = True) -> dict[str, dict[str, Tensor]]:
     """Two of the case and two plain models; with `breaks`, one of the case leaves for a step and comes back."""
-    pack, ended = Pack(DEVICE, way=way, exact=way in CAPTURED), {}
+    pack, ended = Pack(DEVICE, mode=mode, exact=mode in CAPTURED), {}
     for name in ("one", "other"):
         pack.load(training(name, case))
     for name in ("plain", "plain too"):
@@ -113,8 +113,8 @@ def packed(case: Case, way: str, breaks: bool = True) -> dict[str, dict[str, Ten
     return ended
 
 
-def assert_as_alone(case: Case, way: str, breaks: bool = True, within: float = 0.0) -> None:
-    ended = packed(case, way, breaks)
+def assert_as_alone(case: Case, mode: str, breaks: bool = True, within: float = 0.0) -> None:
+    ended = packed(case, mode, breaks)
     for name, weights in ended.items():
         expected = alone(Case(steps=case.steps) if name.startswith("plain") else case)
         for key, value in expected.items():
@@ -196,11 +196,11 @@ def with_a_hook(parameters: Any) -> torch.optim.Optimizer:
     ],
     ids=lambda case: (case.module if case.module is not plain else case.optimiser).__name__,
 )
-@pytest.mark.parametrize("way", ["joint", "fused", *CAPTURED])
+@pytest.mark.parametrize("mode", ["joint", "fused", *CAPTURED])
 def test_what_is_more_than_plain_layers_is_trained_as_alone_and_so_are_plain_models_beside_it(
-    case: Case, way: str
+    case: Case, mode: str
 ) -> None:
-    assert_as_alone(case, way, within=1e-5 if way == "fused" else 0.0)
+    assert_as_alone(case, mode, within=1e-5 if mode == "fused" else 0.0)
 
 
 # -- Python state -------------------------------------------------------------------------------------------
@@ -217,13 +217,13 @@ class Counts(nn.Module):
         return out
 
 
-@pytest.mark.parametrize("way", ["turn", "joint", "fused", *CAPTURED])
-def test_a_module_that_counts_its_calls_is_called_as_often_as_alone(way: str) -> None:
-    assert_as_alone(Case(Counts), way, breaks=False, within=1e-5 if way == "fused" else 0.0)
+@pytest.mark.parametrize("mode", ["turn", "joint", "fused", *CAPTURED])
+def test_a_module_that_counts_its_calls_is_called_as_often_as_alone(mode: str) -> None:
+    assert_as_alone(Case(Counts), mode, breaks=False, within=1e-5 if mode == "fused" else 0.0)
 
 
 def test_a_module_with_state_of_its_own_in_python_goes_in_turn_and_says_why() -> None:
-    pack = Pack(DEVICE, way="joint")
+    pack = Pack(DEVICE, mode="joint")
     for name in ("one", "other"):
         pack.load(training(name, Case(Counts)))
     pack.step()
@@ -234,11 +234,11 @@ def test_a_module_with_state_of_its_own_in_python_goes_in_turn_and_says_why() ->
 # -- optimisers ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["turn", "joint", "fused", *CAPTURED])
+@pytest.mark.parametrize("mode", ["turn", "joint", "fused", *CAPTURED])
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
-def test_an_optimiser_that_evaluates_the_loss_several_times_a_step_is_served(way: str, search: str | None) -> None:
+def test_an_optimiser_that_evaluates_the_loss_several_times_a_step_is_served(mode: str, search: str | None) -> None:
     case = Case(optimiser=lambda p: torch.optim.LBFGS(p, 0.1, line_search_fn=search))
-    assert_as_alone(case, way, within=1e-5 if way == "fused" else 0.0)
+    assert_as_alone(case, mode, within=1e-5 if mode == "fused" else 0.0)
 
 
 def test_an_optimiser_with_a_closure_that_fails_in_the_middle_leaves_the_weights_as_they_were() -> None:
@@ -305,7 +305,7 @@ def from_python(_index: int) -> float:
 
 @pytest.mark.parametrize("draws", [from_torch, from_numpy, from_python])
 @pytest.mark.parametrize(("workers", "seed"), [(0, None), (2, None), (2, 5)])
-def test_data_that_draw_are_each_models_own_whoever_reads_them(
+def test_data_that_draw_are_each_models_own_with_and_without_workers(
     draws: Callable[[int], float], workers: int, seed: int | None
 ) -> None:
     shared = Examples(draws)
@@ -364,7 +364,7 @@ def test_a_model_that_is_loaded_is_not_loaded_again_by_itself() -> None:
     free(load(training("one", Case())))
 
 
-def test_a_model_that_nobody_knows_any_more_leaves_the_memory() -> None:
+def test_an_unreachable_model_leaves_the_memory() -> None:
     from hocket.pack import load
 
     member = load(training("one", Case()))

@@ -1,7 +1,7 @@
 """Whether and how an optimiser's step can be part of a captured graph.
 
 A graph replays the numbers it was captured with. So a learning rate that changes is read from a tensor where the
-optimiser can do that; otherwise the optimiser stays outside the graph, or the graph is captured anew when a number
+optimiser can do that; otherwise the optimiser stays outside the graph, or the graph is captured again when a number
 changes.
 """
 
@@ -44,7 +44,7 @@ class CapturedOptimiser:
         return [state["step"] for state in self._member.optimiser.state.values() if "step" in state]
 
     def count(self) -> None:
-        """A replay was a step: what it does not do is to count on the host."""
+        """Count a replayed step in the host's counters, which a replay leaves alone."""
         if self._counters:
             torch._foreach_add_(self._counters, 1)
 
@@ -58,7 +58,7 @@ class CapturedOptimiser:
 
     @contextmanager
     def capturing(self) -> Iterator[bool]:
-        """Within, the optimiser is stepped by a capture, if this gives True."""
+        """A context for the capture; True if the optimiser's step is part of it."""
         changed: tuple[str, ...] = ("lr", "fused", "foreach")
         before = [{k: group[k] for k in changed if k in group} for group in self._groups]
         counted = [counter.clone() for counter in self._counters]

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hocket.pack import Pack
-from hocket.runtimes.packing import resident
-from hocket.runtimes.packing.feed import OwnFeed, SharedFeed, feed_of
-from hocket.runtimes.packing.reading import Library
+from hocket.runtimes.packing import device_datasets
+from hocket.runtimes.packing.batches import OwnBatches, SharedBatches, batch_source_of
+from hocket.runtimes.packing.shared_reading import SharedReader
 
 
 class Counted(Dataset[Any]):
@@ -50,9 +50,9 @@ class Augmented(Counted):
 def test_batches_of_any_sizes_are_those_of_the_loader_alone(
     sizes: list[int], drop_last: bool, shuffle: bool, steps: int
 ) -> None:
-    examples, library = data(), Library(CPU)
+    examples, reader = data(), SharedReader(CPU)
     chosen = [Recipe(batch=size, drop_last=drop_last, shuffle=shuffle) for size in sizes]
-    feeds = [feed_of("m", loader(recipe, examples), library) for recipe in chosen]
+    feeds = [batch_source_of("m", loader(recipe, examples), reader) for recipe in chosen]
     alone = [iter(loader(recipe, examples)) for recipe in chosen]
     loaders = [loader(recipe, examples) for recipe in chosen]
     alone = [iter(each) for each in loaders]
@@ -69,7 +69,7 @@ def test_batches_of_any_sizes_are_those_of_the_loader_alone(
 
 def test_what_several_models_read_is_read_once() -> None:
     examples = Counted()
-    pack = Pack(way="turn")
+    pack = Pack(mode="turn")
     for k in range(6):
         made = training(Recipe(f"m{k}", steps=25, batch=8), data())
         made.data = DataLoader(examples, 8, shuffle=True, generator=torch.Generator().manual_seed(1))
@@ -81,8 +81,8 @@ def test_what_several_models_read_is_read_once() -> None:
 
 
 def test_batches_of_one_order_have_one_token_and_one_memory() -> None:
-    library, examples = Library(CPU), data()
-    feeds = [feed_of("m", loader(Recipe(batch=8), examples), library) for _ in range(2)]
+    reader, examples = SharedReader(CPU), data()
+    feeds = [batch_source_of("m", loader(Recipe(batch=8), examples), reader) for _ in range(2)]
     for feed in feeds:
         feed.next()  # Each looks for itself whether reading draws random numbers.
     one, other = (feed.next() for feed in feeds)
@@ -91,16 +91,16 @@ def test_batches_of_one_order_have_one_token_and_one_memory() -> None:
 
 
 def test_another_order_is_not_shared() -> None:
-    library, examples = Library(CPU), data()
-    feeds = [feed_of("m", loader(Recipe(batch=8, data_seed=seed), examples), library) for seed in (1, 2)]
+    reader, examples = SharedReader(CPU), data()
+    feeds = [batch_source_of("m", loader(Recipe(batch=8, data_seed=seed), examples), reader) for seed in (1, 2)]
     for feed in feeds:
         feed.next()
     assert feeds[0].next().token != feeds[1].next().token
 
 
-def test_a_data_set_that_draws_is_read_by_each_model_with_its_own_dice() -> None:
+def test_a_data_set_that_draws_is_read_by_each_model_with_its_own_generators() -> None:
     def weights(beside: int) -> dict[str, Tensor]:
-        examples, pack = Augmented(), Pack(way="turn")
+        examples, pack = Augmented(), Pack(mode="turn")
         for k in range(1 + beside):
             made = training(Recipe(f"m{k}", steps=12, seed=k, batch=5 + 3 * k), data())
             made.data = DataLoader(examples, 5 + 3 * k, shuffle=True)
@@ -115,8 +115,8 @@ def test_a_data_set_that_draws_is_read_by_each_model_with_its_own_dice() -> None
 def test_a_loader_given_to_several_models_serves_each_from_its_beginning() -> None:
     examples = data()
     common = loader(Recipe(batch=8), examples)
-    library = Library(CPU)
-    feeds = [feed_of("m", common, library) for _ in range(3)]
+    reader = SharedReader(CPU)
+    feeds = [batch_source_of("m", common, reader) for _ in range(3)]
     first = [feed.next().value[0] for feed in feeds]
     expected = next(iter(loader(Recipe(batch=8), examples)))[0]
     assert all(torch.equal(batch, expected) for batch in first)
@@ -126,9 +126,9 @@ def test_a_custom_collate_is_shared_by_equal_batches_only() -> None:
     def padded(items: list[Any]) -> Any:
         return torch.stack([x for x, _ in items]) * 2, torch.stack([y for _, y in items])
 
-    library, examples = Library(CPU), data()
+    reader, examples = SharedReader(CPU), data()
     feeds = [
-        feed_of("m", DataLoader(examples, size, collate_fn=padded), library) for size in (8, 8, 5)
+        batch_source_of("m", DataLoader(examples, size, collate_fn=padded), reader) for size in (8, 8, 5)
     ]  # fmt: skip
     for feed in feeds:
         feed.next()
@@ -140,30 +140,30 @@ def test_a_custom_collate_is_shared_by_equal_batches_only() -> None:
 
 def test_plain_lists_of_batches_go_round() -> None:
     batches = [(torch.ones(2, 6) * k, torch.zeros(2, dtype=torch.int64)) for k in range(3)]
-    feed = feed_of("m", batches, Library(CPU))
-    assert isinstance(feed, OwnFeed)
+    feed = batch_source_of("m", batches, SharedReader(CPU))
+    assert isinstance(feed, OwnBatches)
     assert [int(feed.next().value[0][0, 0]) for _ in range(7)] == [0, 1, 2, 0, 1, 2, 0]
 
 
 @pytest.mark.slow
 def test_worker_processes_read_ahead_for_all() -> None:
-    examples, library = data(), Library(CPU)
-    feed = feed_of("m", DataLoader(examples, 8, num_workers=1), library)
-    assert isinstance(feed, SharedFeed)
+    examples, reader = data(), SharedReader(CPU)
+    feed = batch_source_of("m", DataLoader(examples, 8, num_workers=1), reader)
+    assert isinstance(feed, SharedBatches)
     got = torch.cat([feed.next().value[0] for _ in range(5)])
     assert torch.equal(got, examples.tensors[0])
 
 
 def test_a_feed_goes_on_where_its_state_was_read() -> None:
     for examples in (data(), Augmented()):
-        library = Library(CPU)
+        reader = SharedReader(CPU)
         torch.manual_seed(0)
-        feed = feed_of("m", loader(Recipe(batch=8), examples), library)  # type: ignore[arg-type]
+        feed = batch_source_of("m", loader(Recipe(batch=8), examples), reader)  # type: ignore[arg-type]
         for _ in range(7):
             feed.next()
         state, dice = feed.state(), torch.get_rng_state()
         expected = [feed.next().value[0] for _ in range(6)]
-        other = feed_of("m", loader(Recipe(batch=8), examples), Library(CPU))  # type: ignore[arg-type]
+        other = batch_source_of("m", loader(Recipe(batch=8), examples), SharedReader(CPU))  # type: ignore[arg-type]
         other.restore(state)
         torch.set_rng_state(dice)
         assert all(torch.equal(other.next().value[0], batch) for batch in expected)
@@ -171,7 +171,7 @@ def test_a_feed_goes_on_where_its_state_was_read() -> None:
 
 def test_tensor_data_sets_are_gathered_as_they_would_be_collated() -> None:
     examples = TensorDataset(torch.randn(10, 2, 3), torch.arange(10))
-    feed = feed_of("m", DataLoader(examples, 4), Library(CPU))
+    feed = batch_source_of("m", DataLoader(examples, 4), SharedReader(CPU))
     (x, y), (again, _) = feed.next().value, next(iter(DataLoader(examples, 4)))
     assert torch.equal(x, again)
     assert y.tolist() == [0, 1, 2, 3]
@@ -179,7 +179,7 @@ def test_tensor_data_sets_are_gathered_as_they_would_be_collated() -> None:
 
 @pytest.mark.parametrize("order", [("own", "outside"), ("outside", "own")], ids=" first, then ".join)
 def test_a_loaders_own_generator_is_not_taken_for_the_global_one_in_the_same_state(order: tuple[str, str]) -> None:
-    library, examples = Library(CPU), data()
+    reader, examples = SharedReader(CPU), data()
     recipes = {"own": Recipe(batch=8, data_seed=3), "outside": Recipe(batch=8, data_seed=None)}
     expected = {}
     for name, recipe in recipes.items():
@@ -188,7 +188,7 @@ def test_a_loaders_own_generator_is_not_taken_for_the_global_one_in_the_same_sta
         expected[name] = [batch[0] for _ in range(3) for batch in alone]
     torch.manual_seed(3)
     states = dict.fromkeys(recipes, torch.default_generator.get_state())
-    feeds = {name: feed_of(name, loader(recipes[name], examples), library) for name in order}
+    feeds = {name: batch_source_of(name, loader(recipes[name], examples), reader) for name in order}
     for step in range(12):
         for name in order:
             torch.default_generator.set_state(states[name])
@@ -199,17 +199,17 @@ def test_a_loaders_own_generator_is_not_taken_for_the_global_one_in_the_same_sta
 
 def test_slices_stand_where_fresh_tensors_would() -> None:
     """Libraries choose their arithmetic by addresses: a slice at an odd one could give other bits."""
-    library, examples = Library(CPU), data(40, inputs=7)
-    feeds = [feed_of("m", loader(Recipe(batch=size, shuffle=False), examples), library) for size in (3, 8)]
+    reader, examples = SharedReader(CPU), data(40, inputs=7)
+    feeds = [batch_source_of("m", loader(Recipe(batch=size, shuffle=False), examples), reader) for size in (3, 8)]
     for _ in range(12):
         for feed in feeds:
             assert all(tensor.data_ptr() % 64 == 0 for tensor in feed.next().aligned())
 
 
 def test_a_data_set_that_is_written_to_is_read_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resident, "_brought", lambda tensor, _device: tensor.clone())  # as to another device
+    monkeypatch.setattr(device_datasets, "_brought", lambda tensor, _device: tensor.clone())  # as to another device
     examples = TensorDataset(torch.zeros(16, 2), torch.zeros(16, dtype=torch.int64))
-    there, rows = resident.Resident(examples, CPU), torch.arange(4)
+    there, rows = device_datasets.DeviceDataset(examples, CPU), torch.arange(4)
     assert float(there.gathered(rows)[0].max()) == 0.0
     kept = there.tensors
     there.gathered(rows)

@@ -10,10 +10,10 @@ import torch
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.tensors import n_bytes
 
-ON_DEVICE_BYTES = 32 << 20  # A small state is copied within the device, which nobody has to wait for.
+ON_DEVICE_BYTES = 32 << 20  # A small state is copied within the device, without a wait.
 
 
-class Keeper:
+class LastGoodState:
     """Two states of one model: one that is known to be good, and one that awaits its first loss."""
 
     def __init__(self, member: Member, every: int) -> None:
@@ -21,10 +21,10 @@ class Keeper:
         state = member.state()
         small = n_bytes((state["module"], state["optimiser"])) <= ON_DEVICE_BYTES
         self._place = member.device if small else torch.device("cpu")
-        self.good: dict[str, Any] = member.kept(self._place)
+        self.good: dict[str, Any] = member.copy_state(self._place)
         self._fresh: dict[str, Any] | None = None
 
-    def found_good(self, step: int) -> None:
+    def confirm(self, step: int) -> None:
         """The loss of this step was finite: what it was computed from is good."""
         if self._fresh is not None and self._fresh["step"] < step:
             self.good, self._fresh = self._fresh, None
@@ -32,10 +32,10 @@ class Keeper:
     def keep(self) -> None:
         """Copy the state, if it is time."""
         if self._member.step - self.good["step"] >= self._every and self._fresh is None:
-            self._fresh = self._member.kept(self._place)
+            self._fresh = self._member.copy_state(self._place)
 
 
-class Watch:
+class LossMonitor:
     """Looks for losses that are not finite: at once on the CPU, on a GPU every so many steps and without waiting."""
 
     def __init__(self, device: torch.device, every: int) -> None:
@@ -50,8 +50,8 @@ class Watch:
         found: list[tuple[Member, int, float]] = []
         self._steps += 1
         if self._asked is not None and self._asked[2].query():  # type: ignore[no-untyped-call]
-            whose, losses, _ = self._asked
-            found = [(m, step, loss) for (m, step), loss in zip(whose, losses.tolist(), strict=True)]
+            checked, losses, _ = self._asked
+            found = [(m, step, loss) for (m, step), loss in zip(checked, losses.tolist(), strict=True)]
             self._asked = None
         if self._asked is None and self._steps % self._every == 0:
             known = [m for m in members if m.loss is not None]

@@ -17,12 +17,12 @@ from hocket.runtimes.packing.tensors import n_bytes
 
 SHARE = 8  # All of them together take at most one part of so many of the device's memory.
 
-_known: dict[tuple[int, torch.device], Resident] = {}
+_known: dict[tuple[int, torch.device], DeviceDataset] = {}
 _short: set[torch.device] = set()  # devices that ran out of memory
 
 
-class Resident:
-    """The tensors of one data set on a device. Rows are gathered from what they are now."""
+class DeviceDataset:
+    """The tensors of one data set on a device. A data set that is written to is copied again."""
 
     def __init__(self, dataset: TensorDataset, device: torch.device) -> None:
         self._given, self._device = dataset.tensors, device
@@ -34,7 +34,7 @@ class Resident:
         if self._device in _short:
             return [torch.index_select(t, 0, rows.to(t.device)).to(self._device) for t in self._given]
         versions = [tensor._version for tensor in self._given]
-        if versions != self._versions:  # Somebody has written to the data set, or it was never copied.
+        if versions != self._versions:  # The data set was written to, or never copied.
             self.tensors, self._versions = tuple(_brought(t, self._device) for t in self._given), versions
         return [torch.index_select(tensor, 0, rows) for tensor in self.tensors]
 
@@ -44,15 +44,15 @@ def is_plain(dataset: Any, collate: Any) -> TypeGuard[TensorDataset]:
     return type(dataset) is TensorDataset and collate is default_collate
 
 
-def resident_of(dataset: TensorDataset, device: torch.device) -> Resident | None:
+def device_dataset_of(dataset: TensorDataset, device: torch.device) -> DeviceDataset | None:
     """The data set on the device; None if it is too large for that."""
     if all(tensor.device == device for tensor in dataset.tensors):
-        return Resident(dataset, device)
+        return DeviceDataset(dataset, device)
     if not fits(dataset, device):
         return None
     key = id(dataset), device
     if key not in _known:
-        _known[key] = Resident(dataset, device)
+        _known[key] = DeviceDataset(dataset, device)
         weakref.finalize(dataset, _dropped, key).atexit = False
     return _known[key]
 
@@ -65,7 +65,7 @@ def fits(dataset: TensorDataset, device: torch.device) -> bool:
     return (others + n_bytes(dataset.tensors)) * SHARE <= torch.cuda.get_device_properties(device).total_memory
 
 
-def resident_bytes(device: torch.device) -> int:
+def device_dataset_bytes(device: torch.device) -> int:
     """What they take on the device."""
     return sum(n_bytes(r.tensors) for (_, there), r in _known.items() if there == device)
 
@@ -83,7 +83,7 @@ def _brought(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def _dropped(key: tuple[int, torch.device]) -> None:
-    resident = _known.pop(key, None)
-    if resident is not None and resident.tensors:
-        torch.cuda.synchronize(key[1])  # Rows may be on their way to a pack, on a stream that memory knows nothing of.
-        resident.tensors = ()
+    there = _known.pop(key, None)
+    if there is not None and there.tensors:
+        torch.cuda.synchronize(key[1])  # A gather may still run on a stream that the allocator does not track.
+        there.tensors = ()

@@ -13,17 +13,17 @@ from solo import Recipe, alone, data, training
 from torch import nn
 
 from hocket.pack import Pack
-from hocket.runtimes.packing import admission, choosing
+from hocket.runtimes.packing import admission, mode_choice
 from hocket.runtimes.packing.certificate import compared, not_measured, ulps
-from hocket.runtimes.packing.choosing import LOOK_NOT_BEFORE, Chooser, Remembered
 from hocket.runtimes.packing.dry_run import need_of
-from hocket.runtimes.packing.probing import LOOK, TIMED
-from hocket.runtimes.packing.ways.stack import NotStackable, plan_of
+from hocket.runtimes.packing.mode_choice import LOOK_NOT_BEFORE, Measurements, ModeChooser
+from hocket.runtimes.packing.mode_probe import LOOK, TIMED
+from hocket.runtimes.packing.step_modes.stack import NotStackable, plan_of
 from hocket_reproductions.pack.networks import NETWORKS, mlp3
 
 
-def packed(way: str, recipes: list[Recipe]) -> tuple[Pack, dict[str, Any]]:
-    pack, examples = Pack(way=way), data()
+def packed(mode: str, recipes: list[Recipe]) -> tuple[Pack, dict[str, Any]]:
+    pack, examples = Pack(mode=mode), data()
     for recipe in recipes:
         pack.load(training(recipe, examples))
     return pack, {c.name: c for c in pack.run()}
@@ -47,8 +47,8 @@ def test_fused_models_stay_near_their_solo_runs(kind: str, optimiser: str, same_
 
 
 @pytest.mark.parametrize(("exact", "measured"), [(False, 2), (True, 5)])
-def test_two_models_of_a_kind_are_measured_and_all_where_the_way_must_be_exact(exact: bool, measured: int) -> None:
-    pack, examples = Pack(way="joint", exact=exact), data()
+def test_two_models_of_a_kind_are_measured_and_all_where_the_mode_must_be_exact(exact: bool, measured: int) -> None:
+    pack, examples = Pack(mode="joint", exact=exact), data()
     for k in range(5):
         pack.load(training(Recipe(f"m{k}", seed=k), examples))
     for _ in range(6):
@@ -59,34 +59,34 @@ def test_two_models_of_a_kind_are_measured_and_all_where_the_way_must_be_exact(e
     assert all(c.bitwise for c in found.values())
 
 
-def test_a_model_that_was_probed_another_way_is_not_called_bitwise_for_going_in_turn_since(
+def test_a_model_that_was_probed_in_an_inexact_mode_is_not_called_bitwise_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In turn is taken after the probe, whatever that has found."""
-    pack, examples = Pack(remembered=Remembered()), data()
-    monkeypatch.setattr(pack._chooser, "_fastest", lambda _times: pack._turn)
+    pack, examples = Pack(remembered=Measurements()), data()
+    monkeypatch.setattr(pack._chooser, "_fastest", lambda _times: pack._solo)
     recipes = [Recipe(f"m{k}", seed=k, hidden=32, steps=80) for k in range(3)]
     for recipe in recipes:
         pack.load(training(recipe, examples))
-    ways = {"turn"}
+    modes = {"turn"}
     while pack.steps < 79:
         pack.step()
-        ways.add(pack.way)
-    assert pack.way == "turn"
-    assert "fused" in ways, "nothing else was tried"
+        modes.add(pack.mode)
+    assert pack.mode == "turn"
+    assert "fused" in modes, "nothing else was tried"
     for recipe in recipes:
         model, _ = alone(replace(recipe, steps=79), examples)
         theirs = pack.members[recipe.name].module.state_dict()
         is_same = all(torch.equal(value, theirs[key]) for key, value in model.state_dict().items())
         assert is_same or not pack.certificate(recipe.name).bitwise
-        assert pack.certificate(recipe.name).way == "fused"
+        assert pack.certificate(recipe.name).mode == "fused"
     unknown = not_measured("graphs", pack.members["m0"])
     assert "not measured" in str(unknown)
     assert not unknown.bitwise
 
 
 def test_weights_are_the_models_own_again_when_they_leave_a_stack() -> None:
-    pack, examples = Pack(way="fused"), data()
+    pack, examples = Pack(mode="fused"), data()
     members = [pack.load(training(Recipe(f"m{k}", seed=k, steps=50), examples)) for k in range(3)]
     for _ in range(5):
         pack.step()
@@ -122,19 +122,19 @@ def test_ulps_count_the_numbers_between() -> None:
     assert (found.max_ulp, found.bitwise, found.share_equal) == (3, False, 0.75)
 
 
-WARM = 2  # steps of a paced way that do not count: one before it is settled, and the first that is
+WARM = 2  # steps of a paced mode that do not count: one before it is settled, and the first that is
 
 
 class Paced:
-    """A way that takes as long as it is told to. All but in turn are settled after the first step of a model."""
+    """A mode that takes as long as it is told to. All but in turn are settled after the first step of a model."""
 
     exact = True
 
-    def __init__(self, name: str, light: bool = True) -> None:
-        self.name, self.light = name, light
+    def __init__(self, name: str, joins_cheaply: bool = True) -> None:
+        self.name, self.joins_cheaply = name, joins_cheaply
         self._stepped: set[int] = set()
 
-    def settled(self, members: list[Any]) -> bool:
+    def is_warm(self, members: list[Any]) -> bool:
         known = self.name == "turn" or all(id(m) in self._stepped for m in members)
         self._stepped.update(id(m) for m in members)
         return known
@@ -144,27 +144,27 @@ class Paced:
 
 
 class World:
-    """A chooser between two ways, and a clock that only steps move."""
+    """A chooser between two modes, and a clock that only steps move."""
 
     def __init__(
         self,
         monkeypatch: pytest.MonkeyPatch,
-        remembered: Remembered | None = None,
+        remembered: Measurements | None = None,
         heavy: tuple[str, ...] = (),
         other: str = "other",
     ) -> None:
         self.now_s, self.took_s = 0.0, {"turn": 1.0, other: 1.0}
         self.others_s, self.delayed_s = 0.0, {"turn": 0.0, "other": 0.0}  # work of others on the machine
         self.made: list[str] = []
-        monkeypatch.setattr(choosing, "thread_time", lambda: self.now_s)
-        monkeypatch.setattr(choosing, "perf_counter", lambda: self.now_s + self.others_s)
-        ways: list[Any] = [Paced("turn"), Paced(other), *(Paced(name, light=False) for name in heavy)]
-        self.chooser = Chooser(torch.device("cpu"), ways, remembered or Remembered())
+        monkeypatch.setattr(mode_choice, "thread_time", lambda: self.now_s)
+        monkeypatch.setattr(mode_choice, "perf_counter", lambda: self.now_s + self.others_s)
+        modes: list[Any] = [Paced("turn"), Paced(other), *(Paced(name, joins_cheaply=False) for name in heavy)]
+        self.chooser = ModeChooser(torch.device("cpu"), modes, remembered or Measurements())
 
     def step(self, members: list[Any], times: int = 1) -> None:
         for _ in range(times):
-            way = self.chooser.way(members)
-            name = "turn" if self.chooser.looks_back() else way.name
+            mode = self.chooser.mode(members)
+            name = "turn" if self.chooser.must_recheck() else mode.name
             self.chooser.measured(lambda name=name: self._pass(name))
 
     def _pass(self, name: str) -> None:
@@ -174,20 +174,20 @@ class World:
 
 
 def loaded(n: int, batch: int = 8) -> list[Any]:
-    pack, examples = Pack(way="turn"), data()
+    pack, examples = Pack(mode="turn"), data()
     return [pack.load(training(Recipe(f"m{k}", batch=batch), examples)) for k in range(n)]
 
 
 @pytest.mark.parametrize(
     ("other_s", "chosen"), [(0.5, "other"), (0.98, "turn"), (1.5, "turn")], ids=["faster", "hardly faster", "slower"]
 )
-def test_another_way_is_taken_only_if_it_is_clearly_faster(
+def test_another_mode_is_taken_only_if_it_is_clearly_faster(
     other_s: float, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, members = World(monkeypatch), loaded(2)
     world.took_s["other"] = other_s
     world.step(members, 2 * (WARM + TIMED))
-    assert world.chooser.way(members).name == chosen
+    assert world.chooser.mode(members).name == chosen
 
 
 @pytest.mark.parametrize(("threads", "chosen"), [(1, "other"), (2, "turn")])
@@ -198,11 +198,11 @@ def test_where_one_thread_computes_the_work_of_others_spoils_no_probe(
     world, members = World(monkeypatch), loaded(2)
     world.took_s["other"], world.delayed_s["other"] = 0.5, 5.0
     world.step(members, 2 * (WARM + TIMED))
-    assert world.chooser.way(members).name == chosen
+    assert world.chooser.mode(members).name == chosen
 
 
 @pytest.mark.parametrize("slow_s", [1.05, 3.0], ids=["a little", "three times"])
-def test_a_way_that_becomes_slower_than_in_turn_is_given_up(slow_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mode_that_becomes_slower_than_one_by_one_is_given_up(slow_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     world, members = World(monkeypatch), loaded(2)
     world.took_s["other"] = 0.5
     world.step(members, 100)
@@ -215,7 +215,7 @@ def test_a_way_that_becomes_slower_than_in_turn_is_given_up(slow_s: float, monke
     assert lost < 0.02, f"{lost:.1%} slower than in turn"
 
 
-def test_looking_back_costs_next_to_nothing_while_the_way_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comparing_again_costs_next_to_nothing_while_the_mode_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     world, members = World(monkeypatch), loaded(2)
     world.took_s["other"] = 0.05
     world.step(members, 50)
@@ -226,7 +226,7 @@ def test_looking_back_costs_next_to_nothing_while_the_way_holds(monkeypatch: pyt
 
 
 def test_models_of_the_same_sizes_are_not_probed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    remembered, probe = Remembered(), 2 * (WARM + TIMED)
+    remembered, probe = Measurements(), 2 * (WARM + TIMED)
     first = World(monkeypatch, remembered)
     first.took_s["other"] = 0.2
     first.step(loaded(2), probe + 1)
@@ -235,34 +235,34 @@ def test_models_of_the_same_sizes_are_not_probed_again(monkeypatch: pytest.Monke
     alike.step(loaded(2, batch=5), 3000)
     assert alike.made.count("turn") == LOOK, "more steps in turn than it takes to look"
     unlike = World(monkeypatch, remembered)
-    unlike.took_s["other"] = 2.0  # What was right for its kin is wrong for this one.
+    unlike.took_s["other"] = 2.0  # What was right for its similar is wrong for this one.
     unlike.step(loaded(2, batch=4), 200)
     assert unlike.made[-1] == "turn"
     assert unlike.made.count("other") <= LOOK_NOT_BEFORE + 10 + LOOK + WARM + TIMED
 
 
-@pytest.mark.parametrize("stretch", [5, 8, 20])
-def test_a_probe_goes_on_while_models_come_and_go(stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunk", [5, 8, 20])
+def test_a_probe_goes_on_while_models_come_and_go(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.took_s["other"] = 0.2
     for wave in range(12):
-        world.step(loaded(3, batch=2 + wave), stretch)
+        world.step(loaded(3, batch=2 + wave), chunk)
     assert world.made[-1] == "other"
     assert world.made.count("turn") < 3 * (WARM + TIMED), "every wave began the probe anew"
 
 
-@pytest.mark.parametrize("stretch", [1, 2])
-def test_a_way_that_never_gets_warm_is_given_up(stretch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_a_mode_that_never_gets_warm_is_given_up(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch)
     world.took_s["other"] = 2.0
     waves = [loaded(3, batch=2 + k) for k in range(30)]
     for wave in range(150):
-        world.step(waves[wave % 30], stretch)
+        world.step(waves[wave % 30], chunk)
     assert set(world.made[-20:]) == {"turn"}
 
 
-def test_a_way_that_is_dear_to_enter_is_taken_once_nobody_comes_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    remembered, took = Remembered(), {"turn": 1.0, "other": 0.2, "heavy": 0.1}
+def test_a_mode_that_is_slow_to_enter_is_taken_once_models_no_longer_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered, took = Measurements(), {"turn": 1.0, "other": 0.2, "heavy": 0.1}
     first = World(monkeypatch, remembered, heavy=("heavy",))
     first.took_s = dict(took)
     first.step(loaded(3), 3 * (WARM + TIMED) + 1)
@@ -286,7 +286,7 @@ def test_one_graph_for_all_is_tried_only_where_launches_count(
     assert ("graph" in world.made) is tried
 
 
-def test_a_way_that_all_would_enter_anew_is_given_up_when_somebody_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mode_that_all_must_enter_again_is_given_up_when_a_model_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, heavy=("heavy",))
     world.took_s = {"turn": 1.0, "other": 0.2, "heavy": 0.1}
     members = loaded(3)

@@ -1,6 +1,6 @@
-"""A lane for each model: a stream, and the memory of the graphs that are captured there.
+"""A CUDA stream for each model, with the memory pool of the graphs that are captured on it.
 
-Whoever comes next takes over both. Libraries keep memory for every stream they ever saw, and a graph with memory of its
+The next model reuses both. Libraries keep memory for every stream they ever saw, and a graph with memory of its
 own would ask the driver for it at every capture, while that of the graphs before it lies idle.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 
-class Lane:
-    """One stream and its memory. Graphs of one lane are never replayed at the same time."""
+class CaptureStream:
+    """One stream and its memory. Graphs of one stream are never replayed at the same time."""
 
     def __init__(self) -> None:
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -36,17 +36,17 @@ class Lane:
         self._holder = None
 
 
-class Lanes:
-    """Lanes by model, and those that nobody has."""
+class CaptureStreams:
+    """Streams by model, and unused ones."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Lane] = {}
-        self._spare: list[Lane] = []
+        self._by_name: dict[str, CaptureStream] = {}
+        self._spare: list[CaptureStream] = []
 
-    def of(self, name: str) -> Lane:
-        """This model's; that of "" is nobody's in particular."""
+    def of(self, name: str) -> CaptureStream:
+        """The stream of this model; "" is for work of all."""
         if name not in self._by_name:
-            self._by_name[name] = self._spare.pop() if self._spare else Lane()
+            self._by_name[name] = self._spare.pop() if self._spare else CaptureStream()
         return self._by_name[name]
 
     def give_back(self, name: str) -> None:
@@ -55,6 +55,6 @@ class Lanes:
             self._spare.append(self._by_name.pop(name))
 
     def forget_spare(self) -> None:
-        """Memory is short: what lies idle is given back."""
-        for lane in self._spare:
-            lane.forget()
+        """Give back the memory of unused streams."""
+        for capture_stream in self._spare:
+            capture_stream.forget()

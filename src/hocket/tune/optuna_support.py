@@ -1,17 +1,19 @@
-"""Our trials as Optuna has them: for its samplers to learn from, and for its dashboard to show."""
+"""Optuna, an optional extra that is imported when used: its samplers give configurations, its storages take trials."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from hocket.tune.definition import StudyError
-from hocket.tune.outcome import Outcome
-from hocket.tune.space import Choice, Domain, LogUniform, RandInt, Uniform
+from hocket.tune.outcome import StudyOutcome
+from hocket.tune.space import Choice, Domain, Drawn, LogUniform, RandInt, Space, SpaceError, Uniform, Value, drawn
 from hocket.tune.trials import Trial
 
 if TYPE_CHECKING:
+    import optuna
     from optuna.distributions import BaseDistribution
     from optuna.storages import BaseStorage
     from optuna.trial import FrozenTrial
@@ -39,7 +41,7 @@ def distribution(domain: Domain) -> BaseDistribution:
 
 
 def frozen(trial: Trial, domains: Mapping[str, Domain], values: Mapping[int, float], is_complete: bool) -> FrozenTrial:
-    """A trial that is over, with its values by the units after which it had them; one that was outdone is pruned."""
+    """A trial that is over, with its values by units; one that was stopped early is pruned."""
     from optuna.trial import TrialState, create_trial
 
     state = TrialState.COMPLETE if is_complete else TrialState.PRUNED
@@ -71,7 +73,7 @@ def storage_for(name: str, url: str) -> BaseStorage:
     return storage
 
 
-def export(outcome: Outcome, url: str) -> int:
+def export(outcome: StudyOutcome, url: str) -> int:
     """Write a study's trials into an Optuna storage, under the study's name; says how many."""
     of = outcome.definition
     storage = storage_for(of.name, url)
@@ -88,7 +90,7 @@ def export(outcome: Outcome, url: str) -> int:
     return len(told)
 
 
-def _domains(outcome: Outcome, trial: Trial) -> dict[str, Domain]:
+def _domains(outcome: StudyOutcome, trial: Trial) -> dict[str, Domain]:
     """A function's hyperparameters are in no journal: of those only the values are known that were tried."""
     space = outcome.definition.space
     if not isinstance(space, str):
@@ -105,3 +107,69 @@ def _seen(values: list[Any]) -> Domain:
     if len(values) > 1 and all(isinstance(v, float) for v in values):
         return Uniform(min(values), max(values))
     return Choice(tuple(values))
+
+
+class OptunaSampler:
+    """Asks Optuna for each configuration, and tells it the trial's results once it is over."""
+
+    def __init__(self, space: Space, sampler: str = "TPESampler", seed: int = 0, **options: Any) -> None:
+        """`sampler`: the name of a class in `optuna.samplers`; options are its own."""
+        require_optuna(f"sampler '{sampler}'")
+        import optuna
+
+        kind = getattr(optuna.samplers, sampler, None)
+        if kind is None or not isinstance(kind, type):
+            raise StudyError(f"sampler '{sampler}' is none of Optuna's")
+        self._name, self._space = sampler, space
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        try:
+            with warnings.catch_warnings():  # The user has chosen the sampler.
+                warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+                made, tried = kind(seed=seed, **options), kind(seed=seed, **options)
+        except TypeError as error:
+            raise StudyError(f"sampler '{sampler}' cannot be made: {error}") from error
+        self._draw(optuna.create_study(sampler=tried).ask())  # Before a study begins: some take no range of numbers.
+        self._study: optuna.study.Study = optuna.create_study(sampler=made)  # It minimises: scores are less if better.
+        self._asked: dict[int, optuna.trial.Trial] = {}
+
+    def ask(self, number: int) -> Drawn:
+        """The sampler's next configuration."""
+        self._asked[number] = self._study.ask()
+        return self._draw(self._asked[number])
+
+    def _draw(self, asked: optuna.trial.Trial) -> Drawn:
+
+        def decide(name: str, domain: Domain) -> Value:
+            match domain:
+                case Choice(values):
+                    found: Value = asked.suggest_categorical(name, values)
+                    return found
+                case Uniform(low, high):
+                    return asked.suggest_float(name, low, high)
+                case LogUniform(low, high):
+                    return asked.suggest_float(name, low, high, log=True)
+                case RandInt(low, high):
+                    return asked.suggest_int(name, low, high)
+
+        try:
+            return drawn(self._space, decide)
+        except SpaceError:
+            raise
+        except Exception as error:  # whatever a sampler raises that does not take such a space
+            said = (str(error).splitlines() or [""])[0]
+            raise StudyError(f"sampler '{self._name}' cannot draw from the space: {said}") from error
+
+    def tell(self, trial: Trial, scores: dict[int, float], is_complete: bool) -> None:
+        """Report a trial's results. A trial that an earlier process asked for is added as a whole."""
+        domains = drawn(self._space, lambda name, _domain: trial.config[name]).domains
+        told = frozen(trial, domains, scores, is_complete)
+        asked = self._asked.pop(trial.number, None)
+        if asked is None:
+            self._study.add_trial(told)
+            return
+        for units, score in scores.items():
+            asked.report(score, units)
+        self._study.tell(asked, told.value if is_complete else None, told.state)
+
+    def __str__(self) -> str:
+        return f"optuna {self._name}"

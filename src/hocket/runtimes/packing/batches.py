@@ -1,7 +1,8 @@
 """A model's batches, exactly those of its solo run, shared with others where they are the same.
 
-`SharedFeed` asks the loader for its order of examples at the start of each epoch, drawing what the loader would draw,
-and takes its batches from a common `Order`. `OwnFeed` iterates whatever it was given.
+`SharedBatches` asks the loader for its order of examples at the start of each epoch, with the
+random draws that the loader would make, and takes its batches from a common `EpochOrder`. `OwnBatches` iterates any
+other iterable.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from torch.utils.data import (
     default_collate,
 )
 
-from hocket.runtimes.packing.dice import Watched
-from hocket.runtimes.packing.reading import Drew, Library, Order, read
-from hocket.runtimes.packing.resident import is_plain
+from hocket.runtimes.packing.device_datasets import is_plain
+from hocket.runtimes.packing.rng_state import DrawDetector
+from hocket.runtimes.packing.shared_reading import EpochOrder, ReadingDraws, SharedReader, read
 from hocket.runtimes.packing.tensors import leaves, mapped, shape
 
 ALIGNED = 64  # bytes, as fresh tensors are
@@ -39,16 +40,16 @@ class Batch(NamedTuple):
     """One batch on the device. Batches with the same token are the same."""
 
     value: Any
-    token: object  # None: of nobody else
+    token: object  # None: not shared
     shape: tuple[object, ...]  # of all its tensors
 
     def aligned(self) -> Any:
-        """The value where fresh tensors would stand: libraries choose their arithmetic by addresses."""
+        """The value at an address aligned as a fresh tensor's: libraries choose kernels by alignment."""
         return self.value if self.token is None else mapped(self.value, _aligned)
 
 
-class Feed(Protocol):
-    """A model's batches, epoch after epoch. Only `shared` may be called while the model's dice are not taken."""
+class BatchSource(Protocol):
+    """A model's batches, epoch after epoch. All but `shared` need the model's generators installed."""
 
     epoch: int  # epochs begun
     ended: int  # epochs known to be over
@@ -62,8 +63,8 @@ class Feed(Protocol):
     def restore(self, state: dict[str, Any]) -> None: ...
 
 
-def feed_of(name: str, data: Iterable[Any], library: Library) -> Feed:
-    """The way to feed from this data: shared where a loader's order can be known at the start of an epoch."""
+def batch_source_of(name: str, data: Iterable[Any], reader: SharedReader) -> BatchSource:
+    """Shared batches where the loader's order is known at the start of an epoch, else the model's own."""
     if (
         type(data) is DataLoader
         and not isinstance(data.dataset, IterableDataset)
@@ -71,12 +72,12 @@ def feed_of(name: str, data: Iterable[Any], library: Library) -> Feed:
         and isinstance(data.batch_sampler.sampler, _DRAW_AT_THE_START)
         and data.worker_init_fn is None
     ):
-        return SharedFeed(name, data, library)
-    return OwnFeed(name, data, library)
+        return SharedBatches(name, data, reader)
+    return OwnBatches(name, data, reader)
 
 
 class Generators:
-    """The generators of a loader. Within, they stand as if this model alone had drawn; afterwards, as before."""
+    """A loader's generators as a context: inside, as if only this model had used them; afterwards, as before."""
 
     def __init__(self, *holders: object) -> None:
         found = [getattr(holder, "generator", None) for holder in holders]
@@ -94,12 +95,12 @@ class Generators:
             generator.set_state(state)
 
 
-class SharedFeed:
+class SharedBatches:
     """An ordinary loader over a data set that others may read, too."""
 
-    def __init__(self, name: str, loader: DataLoader[Any], library: Library) -> None:
+    def __init__(self, name: str, loader: DataLoader[Any], reader: SharedReader) -> None:
         self.epoch = self.ended = 0
-        self._name, self._loader, self._library = name, loader, library
+        self._name, self._loader, self._reader = name, loader, reader
         sampler: Any = loader.batch_sampler
         self._batch_size: int = sampler.batch_size
         self._drop_last: bool = sampler.drop_last
@@ -107,31 +108,33 @@ class SharedFeed:
         self._own = Generators(loader, self._sampler)
         has_own = isinstance(self._sampler, SequentialSampler) or self._sampler.generator is not None
         self._draws_outside = loader.generator is None or not has_own  # from the global generator
-        self._order: Order | None = None
+        self._order: EpochOrder | None = None
         self._at = 0  # examples of the present order that were used
         self._began: Began | None = None
-        self._alone: OwnFeed | None = None  # Once workers were seen to draw: what they draw depends on who reads what.
-        # Reading plain tensors draws nothing, and what workers read is watched there.
+        self._alone: OwnBatches | None = (
+            None  # set once workers were seen to draw: what they draw depends on what they read
+        )
+        # Reading plain tensors draws nothing; draws in workers are detected there.
         self._watched = loader.num_workers > 0 or is_plain(loader.dataset, loader.collate_fn)
-        library.asked_for(loader.dataset, self._batch_size)
+        reader.asked_for(loader.dataset, self._batch_size)
 
     def shared(self) -> Batch | None:
         """The next batch, if nothing has to be drawn for it."""
         order = self._order
         if self._alone is not None or order is None or self._at >= self._end():
             return None
-        if not self._watched or self._library.draws(order.dataset):
+        if not self._watched or self._reader.draws(order.dataset):
             return None
         start, stop = self._at, min(self._at + self._batch_size, order.examples)
         try:
             batch = self._common(order, start, stop)
-        except Drew:
-            self._library.seen_drawing(order.dataset)
+        except ReadingDraws:
+            self._reader.seen_drawing(order.dataset)
             return None
         self._used(stop)
         return batch
 
-    def _common(self, order: Order, start: int, stop: int) -> Batch:
+    def _common(self, order: EpochOrder, start: int, stop: int) -> Batch:
         """Most models of a pack ask for the same batch, one after the other."""
         last: Batch | None = order.last.get(stop - start)
         if last is None or last.token != (order.number, start, stop):
@@ -145,7 +148,7 @@ class SharedFeed:
 
     def next(self) -> Batch:
         """The next batch, of the next epoch if this one is over."""
-        if self._loader.num_workers and self._library.draws(self._loader.dataset):
+        if self._loader.num_workers and self._reader.draws(self._loader.dataset):
             return self._by_itself()
         if self._order is None or self._at >= self._end():
             self._begin_epoch()
@@ -158,40 +161,40 @@ class SharedFeed:
         return batch
 
     def _by_itself(self) -> Batch:
-        """From workers of its own, as the loader alone has them, from the present place on."""
+        """From the model's own workers, as in a solo run, starting at the current batch."""
         if self._alone is None:
             goes_on = self._order is not None and self._at < self._end()
             taken = -(-self._at // self._batch_size) if goes_on else 0
             state = {**self.state(), "taken": taken, "began": self._began if goes_on else None}
             if goes_on:  # A sampler that is read as far as workers are ahead may not have drawn its last number yet.
                 del state["generators"]
-            self._alone = OwnFeed(self._name, self._loader, self._library)
+            self._alone = OwnBatches(self._name, self._loader, self._reader)
             self._alone.restore(state)
         batch = self._alone.next()
         self.epoch, self.ended = self._alone.epoch, self._alone.ended
         return batch
 
-    def _taken(self, order: Order, start: int, stop: int) -> Batch | None:
+    def _taken(self, order: EpochOrder, start: int, stop: int) -> Batch | None:
         """None if workers draw."""
-        shares = self._watched and not self._library.draws(order.dataset)
+        shares = self._watched and not self._reader.draws(order.dataset)
         if shares:
             try:
                 return self._common(order, start, stop)
-            except Drew:
-                self._library.seen_drawing(order.dataset)
+            except ReadingDraws:
+                self._reader.seen_drawing(order.dataset)
                 if self._loader.num_workers:
                     return None
-        # As the loader alone reads: this batch and no more, with the model's own dice.
-        copying = self._library.copying
-        with Watched() as watched:
-            value = read(order.dataset, order.indices[start:stop], self._loader.collate_fn, copying.pins)
+        # As the loader alone reads: this batch only, with the model's own generators.
+        copier = self._reader.copier
+        with DrawDetector() as watched:
+            value = read(order.dataset, order.indices[start:stop], self._loader.collate_fn, copier.pins)
         if watched.drew or (self._loader.collate_fn is default_collate and not _slices(value, stop - start)):
-            self._library.seen_drawing(order.dataset)
+            self._reader.seen_drawing(order.dataset)
         self._watched = True
-        return Batch(copying(value), None, shape(value))
+        return Batch(copier(value), None, shape(value))
 
     def _begin_epoch(self) -> None:
-        # An epoch's order follows from the generators: whoever has equal ones need not draw it again.
+        # Equal generators give the same order, so it need not be drawn again.
         sampler = self._sampler
         size = 0 if self._loader.collate_fn is default_collate else self._batch_size
         draws = (type(sampler), getattr(sampler, "replacement", None), getattr(sampler, "num_samples", None), size)
@@ -200,7 +203,7 @@ class SharedFeed:
         self._began = torch.default_generator.get_state(), self._own.states
         before = [*([torch.default_generator.get_state()] if self._draws_outside else []), *self._own.states]
         key = (*named, starts, self._draws_outside, *(state.numpy().tobytes() for state in before))
-        self._order = self._library.remembered(key)
+        self._order = self._reader.remembered(key)
         if self._order is None:
             with self._own:
                 if starts:  # as an iterator does
@@ -208,7 +211,7 @@ class SharedFeed:
                 indices = torch.tensor(list(sampler), dtype=torch.int64)
             self._follow(indices)
             assert self._order is not None
-            self._library.remember(key, self._order, [torch.default_generator.get_state(), *self._own.states])
+            self._reader.remember(key, self._order, [torch.default_generator.get_state(), *self._own.states])
         else:
             now, *self._own.states = self._order.after[key]
             if self._draws_outside:
@@ -219,7 +222,7 @@ class SharedFeed:
             raise ValueError(f"the data of model '{self._name}' has no batch of {self._batch_size} examples")
 
     def _follow(self, indices: Tensor) -> None:
-        self._order = self._library.order(self._loader, indices, self._batch_size)
+        self._order = self._reader.order(self._loader, indices, self._batch_size)
 
     def _end(self) -> int:
         assert self._order is not None
@@ -227,7 +230,7 @@ class SharedFeed:
         return examples - examples % self._batch_size if self._drop_last else examples
 
     def state(self) -> dict[str, Any]:
-        """Where in which order, and how the loader's generators stand."""
+        """The order, the position in it and the loader's generators."""
         if self._alone is not None:
             return self._alone.state()
         return {
@@ -243,8 +246,8 @@ class SharedFeed:
         """Go on as if it had never stopped."""
         self.epoch, self.ended = state["epoch"], state["ended"]
         if "taken" in state:  # It had workers of its own.
-            self._library.seen_drawing(self._loader.dataset)
-            self._alone = OwnFeed(self._name, self._loader, self._library)
+            self._reader.seen_drawing(self._loader.dataset)
+            self._alone = OwnBatches(self._name, self._loader, self._reader)
             self._alone.restore(state)
             return
         self._alone, self._at, self._began = None, state["at"], state.get("began")
@@ -253,12 +256,12 @@ class SharedFeed:
             self._follow(state["indices"])
 
 
-class OwnFeed:
-    """Any other iterable; what it gives may still be the very same object for several models."""
+class OwnBatches:
+    """Any other iterable."""
 
-    def __init__(self, name: str, data: Iterable[Any], library: Library) -> None:
+    def __init__(self, name: str, data: Iterable[Any], reader: SharedReader) -> None:
         self.epoch = self.ended = 0
-        self._name, self._data, self._copying = name, data, library.copying
+        self._name, self._data, self._copier = name, data, reader.copier
         if isinstance(data, DataLoader) and data.persistent_workers:  # Its workers serve one iterator at a time.
             own: DataLoader[Any] = copy(data)
             self._data, own._iterator = own, None
@@ -283,10 +286,10 @@ class OwnFeed:
         self._taken += 1
         if self._taken == self._length:
             self.ended = self.epoch
-        return Batch(self._copying(value), None, shape(value))
+        return Batch(self._copier(value), None, shape(value))
 
     def shared(self) -> Batch | None:
-        """Nobody knows what an iterable draws."""
+        """Always None: an iterable may draw at any time."""
         return None
 
     def _following(self) -> Any:

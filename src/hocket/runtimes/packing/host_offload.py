@@ -1,4 +1,4 @@
-"""Models that wait on the host while others use the device's memory: a pack that was split goes on by halves."""
+"""Models that wait on the host while others use the device's memory: the halves of a split pack take turns."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from hocket.runtimes.packing.member import Member
 TURN_STEPS = 50  # of the pack, before the next group comes to the device
 
 
-class Parking:
-    """Groups of models; one is on the device, the others are parked. Usually there is one group."""
+class HostOffload:
+    """Groups of models; one is on the device, the others wait on the host. Usually there is one group."""
 
     def __init__(self) -> None:
-        self._parked: list[list[Member]] = []  # groups that wait, the next first
+        self._waiting: list[list[Member]] = []  # groups that wait, the next first
         self._left = TURN_STEPS
         self.too_large: list[Member] = []  # those that did not come back to the device
 
     def present(self, members: Sequence[Member]) -> list[Member]:
-        """Those that are on the device for the next step; another group's turn begins when it is time."""
-        self._parked = [group for group in self._parked if group]
-        here = [m for m in members if not self.is_parked(m)]
-        if not self._parked:
+        """The models on the device for the next step; swaps in the next group when its turn has come."""
+        self._waiting = [group for group in self._waiting if group]
+        here = [m for m in members if not self.is_offloaded(m)]
+        if not self._waiting:
             return here
         self._left -= 1
         if here and self._left > 0:
             return here
         self._left = TURN_STEPS
-        coming = self._parked.pop(0)
+        coming = self._waiting.pop(0)
         if here:
             for member in here:
                 move(member, torch.device("cpu"))
-            self._parked.append(here)
+            self._waiting.append(here)
         return self._arrived(coming)
 
     def _arrived(self, coming: list[Member]) -> list[Member]:
-        """As many of them as there is room for; the others are a group of their own, and the next."""
+        """Bring as many as there is room for; the others become the next group."""
         for number, member in enumerate(coming):
             try:
                 move(member, member.device)
@@ -46,34 +46,34 @@ class Parking:
                 move(member, torch.device("cpu"))
                 if not number:  # It has all of the device, and that is not enough.
                     self.too_large.append(coming.pop(0))
-                self._parked.insert(0, coming[number:])
+                self._waiting.insert(0, coming[number:])
                 return coming[:number]
         return coming
 
-    def is_parked(self, member: Member) -> bool:
+    def is_offloaded(self, member: Member) -> bool:
         """Whether it waits on the host."""
-        return any(member in group for group in self._parked)
+        return any(member in group for group in self._waiting)
 
     def split(self, members: Sequence[Member], keep: Member | None = None) -> bool:
-        """Park half of those that are here, but not `keep`; False if there is nobody else."""
-        others = [m for m in members if m is not keep and not self.is_parked(m)]
+        """Move half of the models on the device, except `keep`, to the host; False if there is no other."""
+        others = [m for m in members if m is not keep and not self.is_offloaded(m)]
         if not others:
             return False
         going = others[len(others) // 2 :]
         for member in going:
             move(member, torch.device("cpu"))
-        self._parked.append(going)
+        self._waiting.append(going)
         return True
 
     def fetch(self, member: Member) -> None:
         """It is about to leave the pack."""
-        if self.is_parked(member):
+        if self.is_offloaded(member):
             move(member, member.device)
             self.forget(member)
 
     def forget(self, member: Member) -> None:
         """It has left."""
-        self._parked = [[m for m in group if m is not member] for group in self._parked]
+        self._waiting = [[m for m in group if m is not member] for group in self._waiting]
 
 
 def move(member: Member, device: torch.device) -> None:

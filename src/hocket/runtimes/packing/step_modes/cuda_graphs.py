@@ -1,7 +1,7 @@
 """Captured steps: each model's whole step as CUDA graph work on a stream of its own, replayed by one launch.
 
-`Graphs` captures a graph a model and replays them side by side; `OneGraph` captures one graph for all, with a branch a
-model. Random draws stay each model's own, for a graph holds the generators that it was captured with.
+`CudaGraphs` captures one graph per model and replays them side by side; `OneCudaGraph` captures one for all, with a
+branch per model. Random draws stay each model's own: a graph keeps the generators that it was captured with.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from hocket.runtimes.packing.dice import WATCHED_STEPS, foreign_states, same_states, set_foreign
 from hocket.runtimes.packing.member import Member
+from hocket.runtimes.packing.rng_state import WATCHED_STEPS, python_numpy_states, same_states, set_python_numpy_states
+from hocket.runtimes.packing.step_modes.captured_optimiser import CapturedOptimiser, as_made
+from hocket.runtimes.packing.step_modes.step_mode import OneByOne
+from hocket.runtimes.packing.step_modes.streams import CaptureStream, CaptureStreams
 from hocket.runtimes.packing.tensors import leaves, mapped, shape
-from hocket.runtimes.packing.ways.captured_optimiser import CapturedOptimiser, as_made
-from hocket.runtimes.packing.ways.lanes import Lane, Lanes
-from hocket.runtimes.packing.ways.turn import Turn
 
 WARM_STEPS = (
     WATCHED_STEPS  # eager ones before a capture: libraries choose their algorithms, optimisers make their state
@@ -28,7 +28,7 @@ DRAWS = "draws random numbers on the host"
 CACHED_SHARE = 0.25  # of the device's memory
 
 
-class Input:
+class StaticInput:
     """A batch at a fixed place, from which captured steps read. Models that see the same batches share it."""
 
     def __init__(self, value: Any, token: object) -> None:
@@ -37,8 +37,8 @@ class Input:
         self.token = token
         self.filled_in = -1  # in which round
 
-    def fill(self, value: Any, token: object, round_: int, copies: Copies) -> bool:
-        """Have a batch brought here; False if somebody else's other batch is brought in this round."""
+    def fill(self, value: Any, token: object, round_: int, copies: GroupedCopies) -> bool:
+        """Schedule a copy of this batch to here; False if another model's batch is copied here in this round."""
         if self.filled_in == round_:
             return token is not None and token == self.token
         copies.add(self.tensors, [leaf for leaf in leaves(value) if isinstance(leaf, Tensor)])
@@ -46,8 +46,8 @@ class Input:
         return True
 
 
-class Copies:
-    """Copies that are to be made: those of one type by one call."""
+class GroupedCopies:
+    """Copies to be made: those of one type by one call."""
 
     def __init__(self) -> None:
         self._by_kind: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
@@ -66,17 +66,17 @@ class Copies:
         self._by_kind.clear()
 
 
-class Part:
+class CapturedModel:
     """One model's part of a captured graph."""
 
-    def __init__(self, member: Member, inputs: list[Input], stream: torch.cuda.Stream, exact: bool) -> None:
+    def __init__(self, member: Member, inputs: list[StaticInput], stream: torch.cuda.Stream, exact: bool) -> None:
         self.member, self.inputs, self.stream = member, inputs, stream
         self.optimiser = CapturedOptimiser(member, exact)
         self.loss: Tensor | None = None
         self._gradients: list[Tensor | None] = []
 
     def record(self) -> None:
-        """Issue the step's work; called while a capture is under way."""
+        """Issue the step's work; called during a capture."""
         with self.optimiser.capturing() as inside:
             self.loss = self.member.gradients([i.value for i in self.inputs])
             self._gradients = [p.grad for p in self.member.parameters]
@@ -89,44 +89,44 @@ class Part:
         if not self.optimiser.inside:
             for parameter, gradient in zip(member.parameters, self._gradients, strict=True):
                 parameter.grad = gradient
-            member.dice.take()
+            member.rng.install()
             try:
                 member.update()
             finally:
-                member.dice.leave()
+                member.rng.read_back()
         else:
             self.optimiser.count()
         assert self.loss is not None
         member.done(self.loss)
 
 
-class Unit:
+class CapturedGraph:
     """A captured graph and the models in it."""
 
-    def __init__(self, parts: list[Part], lane: Lane) -> None:
-        self.parts, self.stream = parts, lane.stream
+    def __init__(self, parts: list[CapturedModel], capture_stream: CaptureStream) -> None:
+        self.parts, self.stream = parts, capture_stream.stream
         self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._graph = torch.cuda.CUDAGraph()
         try:
-            self._capture(lane)
+            self._capture(capture_stream)
         except Exception:
-            lane.forget()  # A capture that broke may have left its memory unusable.
+            capture_stream.forget()  # A capture that broke may have left its memory unusable.
             raise
 
-    def _capture(self, lane: Lane) -> None:
-        """Nothing is computed: the work is written down."""
+    def _capture(self, capture_stream: CaptureStream) -> None:
+        """Record the work; nothing is computed."""
         torch.cuda.synchronize(self.stream.device)
-        pool = lane.pool()
+        pool = capture_stream.pool()
         members = [part.member for part in self.parts]
-        generators = [m.dice.cuda.get_state() for m in members if m.dice.cuda is not None]
+        generators = [m.rng.cuda.get_state() for m in members if m.rng.cuda is not None]
         before = torch.default_generator.get_state()
         for member in members:
-            if member.dice.cuda is not None:
-                self._graph.register_generator_state(member.dice.cuda)
+            if member.rng.cuda is not None:
+                self._graph.register_generator_state(member.rng.cuda)
         began = False
         try:
             with torch.cuda.stream(self.stream):
-                members[0].dice.take()
+                members[0].rng.install()
                 torch.default_generator.set_state(before)
                 self._graph.capture_begin(pool, capture_error_mode="thread_local")
                 began = True
@@ -146,21 +146,21 @@ class Unit:
                 except Exception:
                     pass  # The capture was broken already; this only ends it.
             for member, state in zip(members, generators, strict=True):
-                member.dice.renew(state)
+                member.rng.replace_cuda(state)
                 member.optimiser.zero_grad(set_to_none=True)
             raise
         finally:
             torch.default_generator.set_state(before)
 
-    def _branch(self, part: Part, host: Tensor) -> None:
-        part.member.dice.take()
+    def _branch(self, part: CapturedModel, host: Tensor) -> None:
+        part.member.rng.install()
         torch.default_generator.set_state(host)
         part.stream.wait_stream(self.stream)
-        foreign = foreign_states()
+        foreign = python_numpy_states()
         with torch.cuda.stream(part.stream):
             part.record()
-        if not same_states(foreign_states(), foreign):
-            set_foreign(foreign)
+        if not same_states(python_numpy_states(), foreign):
+            set_python_numpy_states(foreign)
             raise RuntimeError(DRAWS)
 
     def stale(self) -> bool:
@@ -179,97 +179,103 @@ class Unit:
     def replay_after(self, after: torch.cuda.Event) -> torch.cuda.Event:
         """Launch it on its own stream after an event; gives the one of its end."""
         self.stream.wait_event(after)
-        torch.cuda.set_stream(self.stream)  # Whoever calls goes back to its own: a context for each would be dear.
+        torch.cuda.set_stream(self.stream)  # The caller restores its stream: a context for each graph would be slow.
         self._graph.replay()
         self._done.record(self.stream)
         return self._done
 
 
-class Graphs:
+class CudaGraphs:
     """A captured graph a model, replayed side by side on streams of their own."""
 
     name = "graphs"
-    light = True
+    joins_cheaply = True
 
-    def __init__(self, exact: bool, lanes: Lanes) -> None:
+    def __init__(self, exact: bool, streams: CaptureStreams) -> None:
         self.uncapturable: dict[str, str] = {}  # by model: why
         self.exact = exact
-        self._turn = Turn()
-        self._lanes = lanes
+        self._solo = OneByOne()
+        self._streams = streams
         self._filled = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._seen: dict[tuple[object, ...], int] = {}  # eager steps by model and shape
-        self._units: dict[tuple[object, ...], Unit] = {}
-        self._inputs: list[Input] = []
+        self._graphs: dict[tuple[object, ...], CapturedGraph] = {}
+        self._inputs: list[StaticInput] = []
         self._captured: set[tuple[str, str]] = set()  # kinds of models that could be
         self._round = 0
-        self._copies = Copies()
+        self._copies = GroupedCopies()
 
     def refuses(self, member: Member) -> str | None:
         """What no graph can hold."""
         if member.device.type != "cuda":
             return "graphs are captured on CUDA devices only"
-        if member.in_turn_only is not None:
-            return member.in_turn_only
+        if member.solo_only is not None:
+            return member.solo_only
         if isinstance(member.schedule, ReduceLROnPlateau):
             return "its schedule looks at every loss"
         return None
 
     def step(self, members: Sequence[Member]) -> dict[str, Exception]:
-        """Replay what is captured, capture what is warm, and make the rest's step in turn."""
+        """Replay what is captured, capture what is warm, and step the rest one by one."""
         self._round += 1
         ready: list[tuple[Member, tuple[object, ...]]] = []
         eager: list[Member] = []
         for member in members:
             key: tuple[object, ...] = (member.name, *(b.shape for b in member.batches()))
             self._seen[key] = self._seen.get(key, 0) + 1
-            if member.dice.foreign and member.step >= WATCHED_STEPS:
+            if member.rng.swaps_python_numpy and member.step >= WATCHED_STEPS:
                 self.uncapturable[member.name] = DRAWS
-            if member.is_fed and self._seen[key] > self._warm_steps(member) and member.name not in self.uncapturable:
+            if (
+                member.has_all_batches
+                and self._seen[key] > self._warm_steps(member)
+                and member.name not in self.uncapturable
+            ):
                 ready.append((member, key))
             else:
                 eager.append(member)
-        units: list[Unit] = []
+        graphs: list[CapturedGraph] = []
         for key, group in self._grouped(ready):
-            unit = self._unit(key, group)
-            if unit is None:
+            graph = self._graph_of(key, group)
+            if graph is None:
                 eager += group
             else:
-                units.append(unit)
-        self._replay(units)
+                graphs.append(graph)
+        self._replay(graphs)
         return self._eager(eager)
 
     def _warm_steps(self, member: Member) -> int:
-        """One brings libraries to its stream, if it or one like it is known to draw nothing on the host."""
-        return WARM_STEPS if member.dice.foreign and (member.layers, member.shapes) not in self._captured else 1
+        """One step initialises the libraries on its stream, if no such model draws on the host."""
+        return (
+            WARM_STEPS if member.rng.swaps_python_numpy and (member.layers, member.shapes) not in self._captured else 1
+        )
 
     def _grouped(self, ready: list[tuple[Member, tuple[object, ...]]]) -> list[tuple[tuple[object, ...], list[Member]]]:
         return [(key, [member]) for member, key in ready]
 
-    def _unit(self, key: tuple[object, ...], members: list[Member]) -> Unit | None:
+    def _graph_of(self, key: tuple[object, ...], members: list[Member]) -> CapturedGraph | None:
         """The captured graph of these models, filled with their batches; None if there is none for this step."""
-        unit = self._units.get(key)
-        if unit is not None and not unit.stale() and self._fill(unit):
-            return unit
-        self._units.pop(key, None)
-        parts: list[Part] = []
+        graph = self._graphs.get(key)
+        if graph is not None and not graph.stale() and self._fill(graph):
+            return graph
+        self._graphs.pop(key, None)
+        parts: list[CapturedModel] = []
         try:
             for member in members:
                 parts.append(self._part(member))
             self._make_room(members[0].device)
-            unit = Unit(parts, self._lanes.of(members[0].name if len(members) == 1 else ""))
+            graph = CapturedGraph(parts, self._streams.of(members[0].name if len(members) == 1 else ""))
         except Exception as error:
             self._blame(members, error)
             return None
-        self._units[key] = unit
+        self._graphs[key] = graph
         self._captured.update((m.layers, m.shapes) for m in members)
-        return unit
+        return graph
 
     def _make_room(self, device: torch.device) -> None:
         """Memory that is kept for eager steps only: no capture could take it, nor have it given back meanwhile."""
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         if idle > CACHED_SHARE * torch.cuda.get_device_properties(device).total_memory:
             torch.cuda.synchronize(device)
-            self._lanes.forget_spare()
+            self._streams.forget_spare()
             torch.cuda.empty_cache()
 
     def _blame(self, members: list[Member], error: Exception) -> None:
@@ -278,7 +284,7 @@ class Graphs:
             self.uncapturable[member.name] = said[0] if said else type(error).__name__
             self._drop(member)
 
-    def _part(self, member: Member) -> Part:
+    def _part(self, member: Member) -> CapturedModel:
         inputs = []
         for batch in member.batches():
             found = next(
@@ -291,58 +297,58 @@ class Graphs:
                 None,
             )
             if found is None:
-                found = Input(batch.value, batch.token)
+                found = StaticInput(batch.value, batch.token)
                 found.fill(batch.value, batch.token, self._round, self._copies)
                 self._inputs.append(found)
             inputs.append(found)
-        return Part(member, inputs, self._lanes.of(member.name).stream, self.exact)
+        return CapturedModel(member, inputs, self._streams.of(member.name).stream, self.exact)
 
-    def _fill(self, unit: Unit) -> bool:
+    def _fill(self, graph: CapturedGraph) -> bool:
         return all(
             there.fill(batch.value, batch.token, self._round, self._copies)
-            for part in unit.parts
+            for part in graph.parts
             for there, batch in zip(part.inputs, part.member.batches(), strict=True)
         )
 
-    def _replay(self, units: list[Unit]) -> None:
+    def _replay(self, graphs: list[CapturedGraph]) -> None:
         self._copies.make()
-        if not units:
+        if not graphs:
             return
-        for unit in units:
-            unit.refresh()
-        if len(units) == 1:  # There is nothing to be beside: it follows on the stream that brought its input.
-            units[0].replay()
+        for graph in graphs:
+            graph.refresh()
+        if len(graphs) == 1:  # Nothing runs beside it: it follows on the stream that copied its input.
+            graphs[0].replay()
         else:
-            main = torch.cuda.current_stream(units[0].stream.device)
+            main = torch.cuda.current_stream(graphs[0].stream.device)
             self._filled.record(main)
             try:
-                ends = [unit.replay_after(self._filled) for unit in units]
+                ends = [graph.replay_after(self._filled) for graph in graphs]
             finally:
                 torch.cuda.set_stream(main)
             for ended in ends:
                 main.wait_event(ended)
-        for unit in units:
-            for part in unit.parts:
+        for graph in graphs:
+            for part in graph.parts:
                 part.finish()
 
     def _eager(self, members: list[Member]) -> dict[str, Exception]:
         if not members:
             return {}
-        # On one stream beside the main one: a capture wants to find it so, and each stream holds memory of its own.
-        stream, main = self._lanes.of("").stream, torch.cuda.current_stream(members[0].device)
+        # On one side stream for all: warm-up before a capture needs one, and each stream has memory of its own.
+        stream, main = self._streams.of("").stream, torch.cuda.current_stream(members[0].device)
         stream.wait_stream(main)
         with torch.cuda.stream(stream):
-            failed = self._turn.step(members)
+            failed = self._solo.step(members)
         main.wait_stream(stream)
         return failed
 
     def _drop(self, member: Member) -> None:
-        """Graphs that it is in; those of others without it stay as they are."""
-        for key in [k for k, unit in self._units.items() if any(p.member is member for p in unit.parts)]:
-            del self._units[key]
+        """Drop the graphs that contain it."""
+        for key in [k for k, graph in self._graphs.items() if any(p.member is member for p in graph.parts)]:
+            del self._graphs[key]
         as_made(member)
 
-    def settled(self, members: Sequence[Member]) -> bool:
+    def is_warm(self, members: Sequence[Member]) -> bool:
         """Whether the next step of all that can be captured is made by a graph."""
         return all(
             member.name in self.uncapturable
@@ -353,30 +359,30 @@ class Graphs:
     def release(self, member: Member) -> None:
         """Its graphs are dropped, and its optimiser is as the user made it."""
         self._drop(member)
-        used = {id(i) for unit in self._units.values() for part in unit.parts for i in part.inputs}
+        used = {id(i) for graph in self._graphs.values() for part in graph.parts for i in part.inputs}
         self._inputs = [i for i in self._inputs if id(i) in used]
         self._seen = {key: n for key, n in self._seen.items() if key[0] != member.name}
-        self._lanes.give_back(member.name)
+        self._streams.give_back(member.name)
         self.uncapturable.pop(member.name, None)
 
 
-class OneGraph(Graphs):
-    """One captured graph for all, with a branch and a stream for each model; captured anew when the models change."""
+class OneCudaGraph(CudaGraphs):
+    """One captured graph for all, with a branch and a stream for each model; captured again when the models change."""
 
     name = "graph"
-    light = False
+    joins_cheaply = False
 
     def _grouped(self, ready: list[tuple[Member, tuple[object, ...]]]) -> list[tuple[tuple[object, ...], list[Member]]]:
         return [(tuple(key for _, key in ready), [member for member, _ in ready])] if ready else []
 
     def _blame(self, members: list[Member], error: Exception) -> None:
-        """One of them spoilt it for all: each is tried alone, and those that fail are left out."""
+        """One of them failed the capture: each is tried alone, and those that fail are left out."""
         if len(members) == 1:
             super()._blame(members, error)
             return
         for member in members:
             try:
-                Unit([self._part(member)], self._lanes.of(member.name))
+                CapturedGraph([self._part(member)], self._streams.of(member.name))
             except Exception as own:
                 super()._blame([member], own)
         if not any(member.name in self.uncapturable for member in members):

@@ -1,7 +1,7 @@
-"""One input stream for all who share data: an epoch's order is read, collated and copied to the device once.
+"""One input stream for all models that share data: an epoch's order is read, collated and copied to the device once.
 
 An order is a data set and the sequence of its examples in one epoch. Models whose loaders give the same order share it,
-whatever their batch sizes: it is read in stretches of the largest batch or more, and each model's batch is a slice.
+whatever their batch sizes: it is read in chunks of the largest batch or more, and each model's batch is a slice.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
-from hocket.runtimes.packing.dice import Watched
-from hocket.runtimes.packing.resident import Resident, fits, is_plain, resident_of
+from hocket.runtimes.packing.device_datasets import DeviceDataset, device_dataset_of, fits, is_plain
+from hocket.runtimes.packing.rng_state import DrawDetector
 from hocket.runtimes.packing.tensors import joined, leaves, mapped, n_bytes
 
 KEPT_BYTES = 64 << 20  # on the device at least, for models that lag behind; what is older is read again
-KEPT_AT_LEAST = 2  # stretches: one in use, one on its way
-STRETCH_BYTES = {"cuda": 8 << 20, "cpu": 256 << 10}  # of plain tensors, several small batches are read in one go
+KEPT_AT_LEAST = 2  # chunks: one in use, one being copied
+CHUNK_BYTES = {"cuda": 8 << 20, "cpu": 256 << 10}  # of plain tensors, several small batches are read in one go
 
 Collate = Callable[[list[Any]], Any]
 _numbers = count()
 
 
-class Copying:
-    """To the device: pinned and asynchronous, on a stream of its own, so that it goes on while models compute."""
+class DeviceCopier:
+    """Copies to the device: pinned and asynchronous, on its own stream, so that models compute meanwhile."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -38,7 +38,7 @@ class Copying:
 
     @property
     def pins(self) -> bool:
-        """Whether what is read should stand in pinned memory at once."""
+        """Whether batches should be read into pinned memory."""
         return self._stream is not None
 
     def __call__(self, value: Any) -> Any:
@@ -47,12 +47,12 @@ class Copying:
         return value if self._stream is None else self.beside(lambda: mapped(value, self._sent))
 
     def beside(self, make: Callable[[], Any]) -> Any:
-        """What is made on the stream for copies; who computes next waits for it there, not here."""
+        """Run `make` on the copy stream; the computing streams wait for its result, the host does not."""
         if self._stream is None:
             return make()
         with torch.cuda.stream(self._stream):
             there = make()
-        # Who asks may be at work on another stream than those who will be given the same batch later.
+        # The same batch may be used on the default stream later.
         for stream in {torch.cuda.current_stream(self.device), torch.cuda.default_stream(self.device)}:
             stream.wait_stream(self._stream)
             for leaf in leaves(there):
@@ -66,47 +66,47 @@ class Copying:
         return tensor.to(self.device, non_blocking=True)
 
 
-class Drew(Exception):
-    """Reading this data set draws random numbers, so that everybody must read for itself."""
+class ReadingDraws(Exception):
+    """Reading this data set draws random numbers, so that each model must read it separately."""
 
 
-class Order:
-    """One epoch of one data set in one order, and those stretches of it that are on the device."""
+class EpochOrder:
+    """One epoch of one data set in one order, and those chunks of it that are on the device."""
 
-    def __init__(self, loader: DataLoader[Any], indices: Tensor, stretch: int, copying: Copying) -> None:
-        self.dataset, self.indices, self.stretch = loader.dataset, indices, stretch
+    def __init__(self, loader: DataLoader[Any], indices: Tensor, chunk: int, copier: DeviceCopier) -> None:
+        self.dataset, self.indices, self.chunk = loader.dataset, indices, chunk
         self.examples = len(indices)
-        self.number = next(_numbers)  # of no other order, ever
-        self.reads = 0  # stretches that were read
-        self.after: dict[tuple[object, ...], list[Tensor]] = {}  # by generators before: their states after the drawing
+        self.number = next(_numbers)  # unique in this process
+        self.reads = 0  # chunks that were read
+        self.after: dict[tuple[object, ...], list[Tensor]] = {}  # generator states before a draw: those after
         self.last: dict[int, Any] = {}  # by size: the batch that was asked for last
         self._collate: Collate = loader.collate_fn
         self._workers = loader.num_workers
-        self._copying = copying
+        self._copier = copier
         self._there: OrderedDict[int, Any] = OrderedDict()  # by number, the last used last
         self._there_bytes = 0
-        self._kept_bytes = kept_bytes(copying.device)
-        self._ahead: tuple[int, Iterator[Any]] | None = None  # what worker processes read: next number, stretches
-        self._resident: Resident | None = None
+        self._kept_bytes = kept_bytes(copier.device)
+        self._ahead: tuple[int, Iterator[Any]] | None = None  # what worker processes read: next number, chunks
+        self._on_device: DeviceDataset | None = None
         self._places: Tensor | None = None  # the indices on the device, where the data set is there
         if is_plain(self.dataset, self._collate):
-            self._workers = 0  # A slice of tensors is nearer than another process.
-            self._resident = resident_of(self.dataset, copying.device)
-            if self._resident is not None:
-                self._places = indices if copying.device.type == "cpu" else copying(indices)
+            self._workers = 0  # Slicing tensors is faster than asking another process.
+            self._on_device = device_dataset_of(self.dataset, copier.device)
+            if self._on_device is not None:
+                self._places = indices if copier.device.type == "cpu" else copier(indices)
 
     def batch(self, start: int, stop: int) -> Any:
         """The examples from `start` to `stop` of this order, on the device."""
-        first, last = start // self.stretch, (stop - 1) // self.stretch
-        if first == last and self._resident is not None:  # The usual case, and many models ask in every step.
-            begins = first * self.stretch
+        first, last = start // self.chunk, (stop - 1) // self.chunk
+        if first == last and self._on_device is not None:  # The usual case, and many models ask in every step.
+            begins = first * self.chunk
             return [tensor[start - begins : stop - begins] for tensor in self._at(first)]
         parts = []
         for number in range(first, last + 1):
-            begins = number * self.stretch
+            begins = number * self.chunk
             value = self._at(number)
-            low, high = max(start - begins, 0), min(stop - begins, self.stretch, self.examples - begins)
-            whole = low == 0 and high == min(self.stretch, self.examples - begins)
+            low, high = max(start - begins, 0), min(stop - begins, self.chunk, self.examples - begins)
+            whole = low == 0 and high == min(self.chunk, self.examples - begins)
             parts.append(value if whole else _cut(value, low, high))
         return parts[0] if len(parts) == 1 else joined(parts, torch.cat)
 
@@ -122,43 +122,43 @@ class Order:
 
     def _read(self, number: int) -> Any:
         self.reads += 1
-        begins, ends = number * self.stretch, (number + 1) * self.stretch
-        if self._resident is not None and self._places is not None:
-            resident, places = self._resident, self._places[begins:ends]
-            return self._copying.beside(lambda: resident.gathered(places))
+        begins, ends = number * self.chunk, (number + 1) * self.chunk
+        if self._on_device is not None and self._places is not None:
+            there, places = self._on_device, self._places[begins:ends]
+            return self._copier.beside(lambda: there.gathered(places))
         if self._workers:
-            return self._copying(self._read_ahead(number))
-        with Watched() as watched:
-            value = read(self.dataset, self.indices[begins:ends], self._collate, self._copying.pins)
+            return self._copier(self._read_ahead(number))
+        with DrawDetector() as watched:
+            value = read(self.dataset, self.indices[begins:ends], self._collate, self._copier.pins)
         if watched.drew:
             watched.undo()
-            raise Drew
-        return self._copying(value)
+            raise ReadingDraws
+        return self._copier(value)
 
     def _read_ahead(self, number: int) -> Any:
         if self._ahead is None or self._ahead[0] != number:
-            begins = range(number * self.stretch, self.examples, self.stretch)
-            stretches = [self.indices[first : first + self.stretch].tolist() for first in begins]
+            begins = range(number * self.chunk, self.examples, self.chunk)
+            chunks = [self.indices[first : first + self.chunk].tolist() for first in begins]
             reader: DataLoader[Any] = DataLoader(
-                Seen(self.dataset, self._collate), batch_sampler=stretches, num_workers=self._workers,
-                collate_fn=_as_it_is, generator=torch.Generator(), pin_memory=self._copying.pins,
+                DrawDetectingDataset(self.dataset, self._collate), batch_sampler=chunks, num_workers=self._workers,
+                collate_fn=_as_it_is, generator=torch.Generator(), pin_memory=self._copier.pins,
             )  # fmt: skip
             self._ahead = number, iter(reader)
         self._ahead = number + 1, self._ahead[1]
         value, drew = next(self._ahead[1])
         if drew:
-            raise Drew
+            raise ReadingDraws
         return value
 
 
-class Seen(Dataset[Any]):
-    """A data set that is read in a worker process, where somebody looks whether reading draws."""
+class DrawDetectingDataset(Dataset[Any]):
+    """A data set read in a worker process, which reports whether reading draws."""
 
     def __init__(self, dataset: Any, collate: Collate) -> None:
         self._dataset, self._collate = dataset, collate
 
     def __getitems__(self, indices: list[int]) -> tuple[Any, bool]:
-        with Watched() as watched:
+        with DrawDetector() as watched:
             value = read(self._dataset, torch.tensor(indices), self._collate)
         return value, watched.drew
 
@@ -167,61 +167,61 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-class Library:
+class SharedReader:
     """The orders that models on one device are reading now."""
 
     def __init__(self, device: torch.device) -> None:
-        self.copying = Copying(device)
-        self.stretches: dict[int, int] = {}  # by data set: the largest batch that was asked for
-        self._orders: WeakValueDictionary[tuple[object, ...], Order] = WeakValueDictionary()
-        self._drawn: WeakValueDictionary[tuple[object, ...], Order] = WeakValueDictionary()
+        self.copier = DeviceCopier(device)
+        self.chunks: dict[int, int] = {}  # by data set: the largest batch that was asked for
+        self._orders: WeakValueDictionary[tuple[object, ...], EpochOrder] = WeakValueDictionary()
+        self._drawn: WeakValueDictionary[tuple[object, ...], EpochOrder] = WeakValueDictionary()
         self._drawing: set[int] = set()  # data sets whose reading draws random numbers
 
-    def order(self, loader: DataLoader[Any], indices: Tensor, batch_size: int) -> Order:
+    def order(self, loader: DataLoader[Any], indices: Tensor, batch_size: int) -> EpochOrder:
         """The order of these indices, as others read it already or as a new one."""
         sliceable = loader.collate_fn is default_collate
         key = (id(loader.dataset), id(loader.collate_fn), 0 if sliceable else batch_size, indices.numpy().tobytes())
         order = self._orders.get(key)
         if order is None:
-            stretch = self._stretch(loader, batch_size) if sliceable else batch_size
-            order = self._orders[key] = Order(loader, indices, stretch, self.copying)
+            chunk = self._chunk(loader, batch_size) if sliceable else batch_size
+            order = self._orders[key] = EpochOrder(loader, indices, chunk, self.copier)
         return order
 
-    def _stretch(self, loader: DataLoader[Any], batch_size: int) -> int:
+    def _chunk(self, loader: DataLoader[Any], batch_size: int) -> int:
         dataset = loader.dataset
-        largest = max(self.stretches.get(id(dataset), 0), batch_size)
+        largest = max(self.chunks.get(id(dataset), 0), batch_size)
         if not is_plain(dataset, loader.collate_fn):
             return largest
-        return largest * max(1, STRETCH_BYTES[self.copying.device.type] // (_row_bytes(dataset) * largest))
+        return largest * max(1, CHUNK_BYTES[self.copier.device.type] // (_row_bytes(dataset) * largest))
 
     def footprint(self, loader: Any) -> int:
-        """Bytes of this data that will be on the device beside the batches in use: once for all who share it."""
+        """Bytes of this data on the device beside the batches in use; they count once for all models that share it."""
         dataset, size = getattr(loader, "dataset", None), getattr(loader, "batch_size", None)
-        if self.copying.device.type == "cpu" or not is_plain(dataset, getattr(loader, "collate_fn", None)) or not size:
+        if self.copier.device.type == "cpu" or not is_plain(dataset, getattr(loader, "collate_fn", None)) or not size:
             return 0
-        kept = max(kept_bytes(self.copying.device), KEPT_AT_LEAST * self._stretch(loader, size) * _row_bytes(dataset))
+        kept = max(kept_bytes(self.copier.device), KEPT_AT_LEAST * self._chunk(loader, size) * _row_bytes(dataset))
         whole = n_bytes(dataset.tensors)
-        return min(kept, whole) + (whole if fits(dataset, self.copying.device) else 0)
+        return min(kept, whole) + (whole if fits(dataset, self.copier.device) else 0)
 
-    def remembered(self, key: tuple[object, ...]) -> Order | None:
-        """The order that somebody else's loader gave from the same generators, if it is still read."""
+    def remembered(self, key: tuple[object, ...]) -> EpochOrder | None:
+        """The order that another loader gave from the same generators, if it is still in use."""
         return self._drawn.get(key)
 
-    def remember(self, key: tuple[object, ...], order: Order, after: list[Tensor]) -> None:
-        """From these generators comes this order, and these are their states afterwards."""
+    def remember(self, key: tuple[object, ...], order: EpochOrder, after: list[Tensor]) -> None:
+        """Record the order that these generators give, and their states afterwards."""
         self._drawn[key] = order
         order.after[key] = after
 
     def asked_for(self, dataset: object, batch_size: int) -> None:
-        """Somebody will read this data set in batches of this size."""
-        self.stretches[id(dataset)] = max(self.stretches.get(id(dataset), 0), batch_size)
+        """Announce that this data set will be read in batches of this size."""
+        self.chunks[id(dataset)] = max(self.chunks.get(id(dataset), 0), batch_size)
 
     def draws(self, dataset: object) -> bool:
         """Whether reading this data set was seen to draw random numbers."""
         return id(dataset) in self._drawing
 
     def seen_drawing(self, dataset: object) -> None:
-        """From now on, everybody reads it for itself."""
+        """From now on, each model reads it separately."""
         self._drawing.add(id(dataset))
 
 
@@ -236,7 +236,7 @@ def read(dataset: Any, indices: Tensor, collate: Collate, pin: bool = False) -> 
 
 
 def kept_bytes(device: torch.device) -> int:
-    """How much of an order stays for those that lag behind: on a large GPU, most data sets as a whole."""
+    """How much of an order stays on the device for slower models; on a large GPU, most data sets as a whole."""
     if device.type == "cpu":
         return KEPT_BYTES
     return max(KEPT_BYTES, torch.cuda.get_device_properties(device).total_memory // 128)

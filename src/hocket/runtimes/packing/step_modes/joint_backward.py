@@ -7,31 +7,30 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hocket.runtimes.packing.dice import cuda_generator
 from hocket.runtimes.packing.member import Member
-from hocket.runtimes.packing.ways.turn import Turn
-from hocket.runtimes.packing.ways.way import without_frames
+from hocket.runtimes.packing.rng_state import cuda_generator
+from hocket.runtimes.packing.step_modes.step_mode import OneByOne, without_frames
 
 
 class Unfaithful(Exception):
     """The step did not keep each model's random numbers its own."""
 
 
-class Joint:
+class JointBackward:
     """The paper's packing: the outputs are concatenated, and differentiated at once."""
 
     name = "joint"
-    light = True
+    joins_cheaply = True
     exact = True
 
     def __init__(self) -> None:
-        self._turn = Turn()
-        self._drawing: set[str] = set()  # models of steps whose backward drew random numbers: whose, nobody can tell
+        self._solo = OneByOne()
+        self._drawing: set[str] = set()  # models of steps whose backward pass drew random numbers
 
     def refuses(self, member: Member) -> str | None:
         """Models with several batches to a step: their graphs would all be held at once."""
-        if member.in_turn_only is not None:
-            return member.in_turn_only
+        if member.solo_only is not None:
+            return member.solo_only
         if member.training.accumulate > 1:
             return "accumulates gradients over several batches"
         if member.name in self._drawing:
@@ -39,18 +38,18 @@ class Joint:
         return None
 
     def step(self, members: Sequence[Member]) -> dict[str, Exception]:
-        """All forward, all backward; if anything fails, everybody is rolled back and goes in turn."""
+        """All forward, all backward; if anything fails, all are rolled back and step one by one."""
         losses: list[Tensor] = []
         for member in members:
-            member.mark()
+            member.begin_step()
         try:
             for member in members:
                 member.optimiser.zero_grad(set_to_none=True)
-                member.dice.take()
+                member.rng.install()
                 try:
                     losses.append(member.loss_of(member.batches()[0].aligned()))
                 finally:
-                    member.dice.leave()
+                    member.rng.read_back()
             before = drawn(members[0].device)
             torch.autograd.backward([m.scaled(loss) for m, loss in zip(members, losses, strict=True)])
             if not torch.equal(before, drawn(members[0].device)):
@@ -59,22 +58,22 @@ class Joint:
         except Exception:
             for member in members:
                 member.roll_back()
-            return self._turn.step(members)
+            return self._solo.step(members)
         failed: dict[str, Exception] = {}
         for member, loss in zip(members, losses, strict=True):
-            member.dice.take()
+            member.rng.install()
             try:
                 member.update()
             except Exception as error:
-                member.dice.leave()
+                member.rng.read_back()
                 member.roll_back()
                 failed[member.name] = without_frames(error)
                 continue
-            member.dice.leave()
+            member.rng.read_back()
             member.done(loss.detach())
         return failed
 
-    def settled(self, members: Sequence[Member]) -> bool:  # noqa: ARG002
+    def is_warm(self, members: Sequence[Member]) -> bool:  # noqa: ARG002
         """At once."""
         return True
 
@@ -84,7 +83,7 @@ class Joint:
 
 
 def drawn(device: torch.device) -> Tensor:
-    """Changes whenever somebody draws from the generators."""
+    """The state of the generators: it changes with every draw."""
     if device.type == "cuda":
         return torch.cat([torch.default_generator.get_state(), cuda_generator(device).get_state()])
     return torch.default_generator.get_state()

@@ -32,7 +32,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 class NotStackable(Exception):
-    """Says what in the module stands in the way."""
+    """Says what in the module cannot be stacked."""
 
 
 def plan_of(module: nn.Module) -> fx.GraphModule:
@@ -140,7 +140,7 @@ class Stack:
                 member.module.get_parameter(name).grad = None if whole.grad is None else whole.grad[number]
 
     def __call__(self, inputs: Tensor, stacked: bool) -> Tensor:
-        """Outputs by model; `stacked`: the inputs are by model, too, else they are everybody's."""
+        """Outputs by model; `stacked`: the inputs are by model, too, else they are others's."""
         values: dict[fx.Node, tuple[Tensor, bool]] = {}
         for node in self._nodes:
             if node.op == "placeholder":
@@ -191,12 +191,12 @@ class Stack:
         return out.view(*value.shape[:-1], outputs)
 
     def _one_by_one(self, target: str, value: Tensor, by_model: bool) -> Tensor:
-        """A layer that draws, or keeps statistics: each model's own, on its part, with its own dice."""
+        """A layer that draws, or keeps statistics: each model's own, on its part, with its own generators."""
         parts = []
         for number, member in enumerate(self.members):
-            member.dice.take()
+            member.rng.install()
             try:
                 parts.append(self._modules[number][target](value[number] if by_model else value))
             finally:
-                member.dice.leave()
+                member.rng.read_back()
         return torch.stack(parts)

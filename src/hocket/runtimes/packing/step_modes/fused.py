@@ -12,13 +12,12 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from hocket.runtimes.packing.member import Member
-from hocket.runtimes.packing.ways.stack import NotStackable, Stack, plan_of, signature
-from hocket.runtimes.packing.ways.stacked_optimiser import StackedOptimiser, kind_of, steps_all
-from hocket.runtimes.packing.ways.turn import Turn
-from hocket.runtimes.packing.ways.way import without_frames
+from hocket.runtimes.packing.step_modes.stack import NotStackable, Stack, plan_of, signature
+from hocket.runtimes.packing.step_modes.stacked_optimiser import StackedOptimiser, kind_of, steps_all
+from hocket.runtimes.packing.step_modes.step_mode import OneByOne, without_frames
 
 
-class Group:
+class StackedModels:
     """Models that are stacked at present."""
 
     def __init__(self, members: Sequence[Member], plan: fx.GraphModule) -> None:
@@ -69,34 +68,34 @@ class Group:
             return each.view(outputs.shape[:2]).mean(1)
         found = []
         for member, output, target in zip(self.members, outputs.unbind(), targets, strict=True):
-            member.dice.take()
+            member.rng.install()
             try:
                 assert member.training.loss is not None
                 found.append(member.training.loss(output, target).reshape(()))
             finally:
-                member.dice.leave()
+                member.rng.read_back()
         return torch.stack(found)
 
 
 class Fused:
-    """Groups of equal models; whoever has no equal goes in turn."""
+    """Groups of equal models; a model without an equal steps by itself."""
 
     name = "fused"
-    light = True
+    joins_cheaply = True
     exact = False
 
     def __init__(self) -> None:
-        self._turn = Turn()
+        self._solo = OneByOne()
         self._plans: dict[str, tuple[fx.GraphModule, tuple[object, ...]]] = {}
-        self._groups: dict[tuple[object, ...], Group] = {}
+        self._groups: dict[tuple[object, ...], StackedModels] = {}
 
     def refuses(self, member: Member) -> str | None:
         """Models that are more than a loss over stackable layers."""
         training = member.training
         if member.device.type != "cpu":
             return "stacked weights pay on the CPU only"
-        if member.in_turn_only is not None:
-            return member.in_turn_only
+        if member.solo_only is not None:
+            return member.solo_only
         if training.loss is None:
             return "its loss is not one of outputs and targets"
         if training.autocast is not None or training.scaler is not None or training.accumulate > 1:
@@ -110,7 +109,7 @@ class Fused:
         return None
 
     def step(self, members: Sequence[Member]) -> dict[str, Exception]:
-        """One step of each group, and of the rest in turn."""
+        """One step of each group, and of the other models one by one."""
         by_key: dict[tuple[object, ...], list[Member]] = {}
         for member in members:
             usual = getattr(member.training.data, "batch_size", None)
@@ -122,24 +121,24 @@ class Fused:
             ready = all(member.step for member in equal)  # The first step makes the optimiser's state.
             batches = {member.batches()[0].shape for member in equal}
             if len(equal) < 2 or not ready or len(batches) > 1 or not _is_pair(equal[0].batches()[0].value):
-                failed.update(self._turn.step(equal))
+                failed.update(self._solo.step(equal))
                 continue
             if key not in self._groups:
-                self._groups[key] = Group(equal, self._plans[equal[0].name][0])
+                self._groups[key] = StackedModels(equal, self._plans[equal[0].name][0])
             failed.update(self._stepped(self._groups[key]))
         return failed
 
-    def _stepped(self, group: Group) -> dict[str, Exception]:
+    def _stepped(self, group: StackedModels) -> dict[str, Exception]:
         for member in group.members:
-            member.mark()
+            member.begin_step()
         try:
             return group.step()
-        except Exception:  # One of them, nobody can tell which: in turn it shows.
+        except Exception:  # One of them failed; stepping them one by one shows which.
             for member in group.members:
                 member.roll_back()
-            return self._turn.step(group.members)
+            return self._solo.step(group.members)
 
-    def settled(self, members: Sequence[Member]) -> bool:
+    def is_warm(self, members: Sequence[Member]) -> bool:
         """Once the optimisers have made their state."""
         return all(member.step for member in members)
 

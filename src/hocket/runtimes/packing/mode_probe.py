@@ -1,18 +1,18 @@
-"""A probe: ways are tried one after another on real steps, and the least time of each counts, for noise only adds."""
+"""A probe: modes are tried on real steps, and the least time of each counts, since noise only adds time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf
 
-from hocket.runtimes.packing.ways.way import Way
+from hocket.runtimes.packing.step_modes.step_mode import StepMode
 
-TIMED = 4  # steps of each way
-FEW, FEW_S = 1, 1.0  # In turn, steps that take long are made so few times: each is the sum of much work.
-MORE, MORE_S = 12, 0.1  # Steps that take no time are made so many times, for their times are the least certain.
-LOOK = 2  # steps in turn, and as many of the chosen way, when they are compared again
-LAUNCH_S = 0.0001  # a model's, at most: all that one graph for all saves, so that steps of ten times that are not tried
-PATIENCE = 60  # steps, after which a way that never got warm is given up: models come and go too fast for it
+TIMED = 4  # steps of each mode
+FEW, FEW_S = 1, 1.0  # Long steps one by one are timed so few times.
+MORE, MORE_S = 12, 0.1  # Short steps are timed so many times: their times vary most.
+LOOK = 2  # steps one by one, and in the chosen mode, when the two are compared again
+LAUNCH_S = 0.0001  # per model: all that one graph for all can save; it is not tried if steps take ten times that
+PATIENCE = 60  # steps, after which a mode that never got warm is given up: models change too often for it
 
 Times = dict[str, float]
 
@@ -21,28 +21,28 @@ Times = dict[str, float]
 class Probe:
     """Times are seconds a model, for models may come and go meanwhile."""
 
-    candidates: list[Way]
-    is_look: bool = False  # Everything is warm, and only two ways are compared.
+    candidates: list[StepMode]
+    is_look: bool = False  # Everything is warm, and only two modes are compared.
     least_s: Times = field(default_factory=dict)
     counted: int = 0
     counted_s: float = 0.0
     tried: int = 0
-    gave_up: bool = False  # on a way that never got warm
+    gave_up: bool = False  # on a mode that never got warm
     _settled: bool = False  # The step before was like all that follow, or led there.
     _counts: bool = False
 
     def begins(self, settled: bool) -> bool:
-        """A step is about to be made, which the way calls settled or not; whether it counts.
+        """A step is about to be made, which the mode calls settled or not; whether it counts.
 
-        The first one that is settled may still capture, and the first one in turn brings the libraries.
+        The first one that is settled may still capture, and the first one by one loads the libraries.
         """
         self._counts = self.is_look or (settled and self._settled)
         self._settled = settled
         return self._counts
 
     def changed(self) -> None:
-        """Other models: whoever is new has to get warm. A way that everybody would have to enter anew is given up."""
-        if self.tried and not self.candidates[0].light:
+        """The models changed: new ones must warm up. A mode that all would have to enter again is given up."""
+        if self.tried and not self.candidates[0].joins_cheaply:
             self.gave_up = True
             self._next()
         self._settled = False
