@@ -170,7 +170,7 @@ def test_everything_public_has_a_docstring() -> None:
 
 
 def test_every_knob_of_a_policy_says_what_it_does() -> None:
-    from hocket.cli.parameters import parameters
+    from hocket.cli.simulation.parameters import parameters
     from hocket.policies import policies
 
     silent = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hocket.cli.job_rows import LIVE
+from hocket.cli.live.job_rows import LIVE
 from hocket.model.plan import Verdict
 
 ROOT = Path(__file__).parents[2]

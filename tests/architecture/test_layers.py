@@ -64,6 +64,7 @@ IMPURE_NAMES = {"input", "open", "print", "sys.exit", "sys.stdin", "sys.stdout",
 # Each exception with what it needs and why.
 EXCEPTIONS = {
     "model/snapshot.py": {"random"},  # `dice()`, seeded by the run and the decision
+    "control/admission.py": {"signal"},  # the names of signals
     "control/controller.py": {"time"},  # how long a decision took; no decision sees it
     "control/journal/lock.py": {"datetime", "os", "pathlib", "socket"},  # the lock, and which process has it
     "control/journal/open.py": {"pathlib"},  # the effect itself

@@ -11,7 +11,7 @@ import msgspec
 from tests.live.controller import LiveController
 from tests.live.processes import below
 
-from hocket.cli.scenario import bound_policy
+from hocket.cli.simulation.scenario import bound_policy
 from hocket.control.journal import SqliteJournal
 from hocket.control.restore import restore
 from hocket.service import rows

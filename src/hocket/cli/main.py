@@ -1,4 +1,4 @@
-"""The command line. To add a command: a file in this folder, an import and a line here."""
+"""The command line. To add a command: a file in one of the folders here, an import and a line below."""
 
 from __future__ import annotations
 
@@ -10,31 +10,30 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from hocket.cli.after_dashes import AfterDashes
-from hocket.cli.agent import agent
-from hocket.cli.compare import compare
-from hocket.cli.decide import decide
-from hocket.cli.demo import demo
-from hocket.cli.down import down
-from hocket.cli.jobs import jobs
-from hocket.cli.leaving import leave
-from hocket.cli.logs import logs
-from hocket.cli.owners import owners
-from hocket.cli.policies import policies
-from hocket.cli.refusal import BAD_INPUT, INTERRUPTED, InputError
-from hocket.cli.replay import replay
-from hocket.cli.reproduce import reproduce
-from hocket.cli.show import show
-from hocket.cli.simulate import simulate
-from hocket.cli.submit import submit
-from hocket.cli.top import top
+from hocket.cli.live.agent import agent
+from hocket.cli.live.demo import demo
+from hocket.cli.live.down import down
+from hocket.cli.live.jobs import jobs
+from hocket.cli.live.logs import logs
+from hocket.cli.live.owners import owners
+from hocket.cli.live.pause_resume_stop import pause, resume, stop
+from hocket.cli.live.show import show
+from hocket.cli.live.submit import SubmitCommand, submit
+from hocket.cli.live.top import top
+from hocket.cli.live.up import up
+from hocket.cli.live.why import why
+from hocket.cli.options import AsJson
+from hocket.cli.simulation.compare import compare
+from hocket.cli.simulation.decide import decide
+from hocket.cli.simulation.policies import policies
+from hocket.cli.simulation.replay import replay
+from hocket.cli.simulation.reproduce import reproduce
+from hocket.cli.simulation.simulate import simulate
+from hocket.cli.simulation.whatif import whatif
+from hocket.cli.simulation.workloads import workloads
+from hocket.cli.terminal.errors import BAD_INPUT, INTERRUPTED, InputError
+from hocket.cli.terminal.fast_exit import leave
 from hocket.cli.tune import tune
-from hocket.cli.up import up
-from hocket.cli.version import version
-from hocket.cli.whatif import whatif
-from hocket.cli.why import why
-from hocket.cli.wishes import pause, resume, stop
-from hocket.cli.workloads import workloads
 
 # No room, or no permission: the machine's owner can help, and no traceback says more.
 _OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
@@ -120,7 +119,7 @@ app.command()(decide)
 app.command()(up)
 app.command()(down)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(agent)
-app.command(cls=AfterDashes)(submit)
+app.command(cls=SubmitCommand)(submit)
 app.command()(jobs)
 app.command()(show)
 app.command()(why)
@@ -130,7 +129,21 @@ app.command()(pause)
 app.command()(resume)
 app.command()(stop)
 app.add_typer(owners)
-app.command()(version)
+
+
+@app.command()
+def version(as_json: AsJson = False) -> None:
+    """Print the version."""
+    import platform
+
+    import msgspec
+
+    from hocket import __version__
+
+    if as_json:
+        print(msgspec.json.encode({"hocket": __version__, "python": platform.python_version()}).decode())
+    else:
+        print(f"hocket {__version__} (Python {platform.python_version()})")
 
 
 def _say_version(is_asked: bool) -> None:

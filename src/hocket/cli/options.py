@@ -1,4 +1,4 @@
-"""Options that several commands share, said once: a name means the same everywhere."""
+"""Options that several commands share, and how the shell completes their values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+_PATIENCE_S = 0.5  # of a shell that waits for completions
 
 
 def policy_names(incomplete: str) -> list[str]:
@@ -20,6 +22,35 @@ def workload_names(incomplete: str) -> list[str]:
     from hocket.workloads import sources
 
     return [s.name + (":" if s.takes_path else "") for s in sources() if s.name.startswith(incomplete)]
+
+
+def job_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """For shell completion: jobs of the controller that runs, and nothing at all if none does."""
+    from hocket.cli.live.client import Client
+    from hocket.cli.live.job_rows import rows
+
+    home = ctx.params.get("home")
+    try:
+        with Client(Path(home) if home else None, _PATIENCE_S) as client:
+            # Of those that are over one still wants logs; a wish is for the living.
+            everything = ctx.info_name in ("show", "why", "logs")
+            return [row.id for row in rows(client, everything=everything) if row.id.startswith(incomplete)]
+    except Exception:  # Whatever it is, a half-typed line is no place to say so.
+        return []
+
+
+def owner_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """For shell completion: owners that the controller knows, and nothing at all if none runs."""
+    from hocket.cli.live.client import Client
+    from hocket.cli.live.owner_rows import owner_rows
+
+    before = ctx.parent.params if ctx.parent is not None else {}  # `hocket owners --home DIR set …`
+    home = ctx.params.get("home") or before.get("home")
+    try:
+        with Client(Path(home) if home else None, _PATIENCE_S) as client:
+            return [row.id for row in owner_rows(client) if row.id and row.id.startswith(incomplete)]
+    except Exception:  # Whatever it is, a half-typed line is no place to say so.
+        return []
 
 
 WorkloadSpec = Annotated[
@@ -65,3 +96,21 @@ SpeedsText = Annotated[
 ]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Stop the simulated clock here: 3600, 8h or 2d.")]
 Plots = Annotated[Path | None, typer.Option(metavar="DIR", help="Draw figures into this folder, as PNG and SVG.")]
+
+# -- of the commands that talk to a controller ------------------------------------------------------
+
+Home = Annotated[
+    Path | None,
+    typer.Option(
+        "--home", metavar="DIR", help="The controller's folder; HOCKET_HOME, or ~/.hocket.", show_default=False
+    ),
+]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="Its name.", autocompletion=job_names)]
+JobNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="JOB…", help="Names, or patterns such as 'sweep-*'.", autocompletion=job_names),
+]
+OwnerFilter = Annotated[
+    str, typer.Option("--owner", metavar="NAME", help="Only jobs of this owner.", autocompletion=owner_names)
+]
+OwnerName = Annotated[str, typer.Argument(metavar="NAME", help="Of a user or team.", autocompletion=owner_names)]

@@ -59,8 +59,8 @@ def tune(
 
     The study is kept as it goes: after Ctrl-C or a kill, the same command goes on from there.
     """
-    from hocket.cli.files import must_be_writable
-    from hocket.cli.refusal import refusing
+    from hocket.cli.terminal.errors import refusing
+    from hocket.cli.terminal.output_files import must_be_writable
     from hocket.tune.optuna_support import export as write
     from hocket.tune.optuna_support import storage_for
 
@@ -89,7 +89,7 @@ def tune(
         with refusing():
             write(outcome, export)
     if outcome.best is None:
-        from hocket.cli.refusal import UNFINISHED
+        from hocket.cli.terminal.errors import UNFINISHED
 
         raise typer.Exit(UNFINISHED)
 
@@ -119,7 +119,7 @@ def _params(given: list[str] | None) -> dict[str, str]:
 
 def _study(file: StudyFile, space: list[str]) -> Study:
     """All that can be wrong is found before anything is trained."""
-    from hocket.cli.files import must_be_writable
+    from hocket.cli.terminal.output_files import must_be_writable
     from hocket.tune.space import space_of_options
     from hocket.tune.study_file import study_of
 
@@ -128,8 +128,8 @@ def _study(file: StudyFile, space: list[str]) -> Study:
 
 
 def _run(study: Study) -> StudyOutcome:
-    from hocket.cli.refusal import InputError
-    from hocket.cli.watch import bars
+    from hocket.cli.terminal.errors import InputError
+    from hocket.cli.terminal.progress import bars
     from hocket.control.journal import JournalError
     from hocket.tune import SpaceError, StudyError
     from hocket.tune.study import progress_bar
@@ -158,7 +158,7 @@ def _show(outcome: StudyOutcome, folder: Path, drawn: list[Path], as_json: bool)
 
         print(msgspec.json.encode(study_as_dict(outcome)).decode())
         return
-    from hocket.cli.console import console
+    from hocket.cli.terminal.console import console
     from hocket.reports.formatting import format_duration, format_number
     from hocket.reports.study_report import rung_table, trial_table
 

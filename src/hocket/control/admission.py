@@ -1,26 +1,64 @@
-"""The rules for a submission, in one place: the simulator, the service and the command line refuse alike."""
+"""The rules for a submission, in one place: the controller, the service and the command line refuse alike."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from math import isfinite
+from signal import Signals
+from typing import Any
 
+from msgspec.structs import replace
+
+from hocket.agent.progress import check_config
 from hocket.model.capacity import Capacity, shape_of
-from hocket.model.job import Job, Owner, Stop, Task, TaskGraph
+from hocket.model.job import Job, Launch, Owner, Stop, Task, TaskGraph
+from hocket.model.job_spec import JobRequest, SpecError, read_spec
 from hocket.model.resources import Demand
 
 _TOLERANCE = 1e-9
+_UNHAPPY = ("failed", "stopped", "overran")  # verdicts after which jobs that were to follow do not run
 
 
-def refusal(live: Container[str], job: Job, whole: Capacity, owner: Owner | None = None) -> str:
+def read_request(given: Any) -> JobRequest:
+    """The job that a spec means, with its signals by their full names. Raises SpecError."""
+    request = read_spec(given)
+    launch = request.job.launch or Launch()
+    if problem := check_config(launch.progress):
+        raise SpecError(problem)
+    names = {field: _signal(field, getattr(launch, field)) for field in ("stop_signal", "checkpoint_signal")}
+    return replace(request, job=replace(request.job, launch=replace(launch, **names)))
+
+
+def _signal(field: str, name: str) -> str:
+    full = name if name.startswith("SIG") or not name else f"SIG{name}"
+    if full and (full not in Signals.__members__ or full in ("SIGKILL", "SIGSTOP")):
+        raise SpecError(f"{field} must be a signal that can be caught, not '{name}'")
+    return full
+
+
+def refusal(
+    live: Container[str],
+    job: Job,
+    whole: Capacity | None,
+    owner: Owner | None = None,
+    verdict_of: Callable[[str], str | None] | None = None,
+) -> str:
     """Why a job may not be submitted: field, rule and value; empty when it may.
 
-    `whole` is the cluster as it would be with nothing on it, `owner` the job's if a weight or quota was set for it.
+    `whole` is the cluster with nothing on it, None where it is not known; `owner` the job's if a weight or quota was
+    set for it; `verdict_of` tells of other jobs: None if there is none of that name, empty while it is live.
     """
     if job.id in live:
         return f"job '{job.id}': id must be unique, and a live job has it already"
+    if verdict_of is not None:
+        if verdict_of(job.id) is not None:
+            return f"job '{job.id}': id must be unique, and a job that is over has it"
+        if problem := _dependency_problem(job, verdict_of):
+            return f"job '{job.id}': {problem}"
     for problem in faults(job):
         return f"job '{job.id}': {problem}"
+    if whole is None:
+        return ""
     if owner is not None and (why := beyond_quota(job, owner)):
         return why
     if why := _no_gpu(job, whole):
@@ -42,6 +80,16 @@ def refusal(live: Container[str], job: Job, whole: Capacity, owner: Owner | None
             f"the largest that fits is {largest}"
         )
     fitting.add(shape)
+    return ""
+
+
+def _dependency_problem(job: Job, verdict_of: Callable[[str], str | None]) -> str:
+    for name in job.after:
+        verdict = verdict_of(name)
+        if verdict is None:
+            return f"after must name jobs, and there is no '{name}'"
+        if verdict in _UNHAPPY:
+            return f"after names '{name}', which is over: {verdict}"
     return ""
 
 

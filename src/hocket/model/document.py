@@ -22,10 +22,10 @@ from hocket.model.entries import (
     Document,
     HistoryEntry,
     JobEntry,
-    JobSpec,
     NodeEntry,
     ObservationEntry,
     OwnerEntry,
+    SubmittedEntry,
 )
 from hocket.model.job import Job
 from hocket.model.rebuild import INFINITIES, SAME, DocumentError, from_document, planned
@@ -239,10 +239,10 @@ def _open(value: Any) -> Any:
     return next((word for word, infinite in INFINITIES.items() if value == infinite), value)
 
 
-def _spec(job: Job) -> JobSpec:
+def _spec(job: Job) -> SubmittedEntry:
     fields = {name: getattr(job, name) for name in Job.__struct_fields__}
     texts = {n: None if fields[n] is None else str(fields[n]) for n in ("criterion", "target")}
-    return JobSpec(**fields | texts)
+    return SubmittedEntry(**fields | texts)
 
 
 def _history_entry(key: Any, seen: History) -> HistoryEntry:

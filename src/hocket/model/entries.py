@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from hocket.model.curve import NO_BELIEFS, Beliefs
-from hocket.model.job import ONE_GPU, Kind, Launch, Stop, TaskGraph
+from hocket.model.job import Job, Size
+from hocket.model.job_spec import SpecField, described, described_fields, ruled
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Wake
-from hocket.model.resources import MAX_GPUS, Demand, Slice
+from hocket.model.resources import MAX_GPUS, Slice
 from hocket.model.view import NO_COSTS, Costs, Hold, JobState, Tenancy, Tier, Use
 
 FORMAT = 1
@@ -18,7 +19,6 @@ FORMAT = 1
 Seconds: TypeAlias = Annotated[float, Meta(ge=0)]
 Amount: TypeAlias = Annotated[float, Meta(ge=0)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]
-Size: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, pattern="^[^/]*$")]
 
 
@@ -47,47 +47,23 @@ class OwnerEntry(Struct, frozen=True, forbid_unknown_fields=True):
     max_jobs: Annotated[int, Meta(ge=0, description="placed at once")] = 0
 
 
-class JobSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the user submitted."""
+def _job_entry() -> type[Struct]:
+    """The fields of `Job` with their rules; criteria are texts."""
+    found: list[tuple[str, Any, Any]] = []
+    for name, kind, default, about in described_fields(Job):
+        if SpecField("job", name, kind, default, about).reads == "criterion":
+            kind = str | None
+        elif name == "sizes":
+            kind = tuple[Size, ...]
+        found.append((name, described(ruled(kind, about.rule), about.help), default))
+    doc = {"__doc__": "What the user submitted."}
+    return defstruct("JobSpec", found, namespace=doc, frozen=True, forbid_unknown_fields=True)
 
-    id: Name
-    owner: Annotated[str, Meta(max_length=200, description="user or team that quotas and shares count against")] = ""
-    kind: Kind = Kind.TRAINING
-    command: tuple[str, ...] = ()
-    demand: Annotated[Demand, Meta(description="of one replica; a replica never spans two nodes")] = ONE_GPU
-    sizes: Annotated[
-        tuple[Size, ...], Meta(min_length=1, max_length=4096, description="replicas it can run with, ascending")
-    ] = (1,)
-    max_nodes: Annotated[int, Meta(ge=0, description="how many nodes it may span; 0 for any number")] = 0
-    gpu_kinds: Annotated[tuple[str, ...], Meta(description="those it accepts; empty for any")] = ()
-    gpu_mem_mib: Annotated[float, Meta(ge=0, description="the least that each GPU must have")] = 0.0
-    weight: Annotated[float, Meta(gt=0)] = 1.0
-    priority: Annotated[int, Meta(description="larger goes first where a policy honours it")] = 0
-    urgency: Annotated[int, Meta(ge=0, le=10, description="0 when not stated")] = 0
-    deadline_s: Annotated[float | None, Meta(description="counted from submission")] = None
-    criterion: Annotated[
-        str | None,
-        Meta(
-            description="when it is done: 'acc >= 95% within 1h', 'acc changes < 0.001 within 30 epochs', 'for 2h'; "
-            "null when its process ends by itself"
-        ),
-    ] = None
-    tasks: Annotated[TaskGraph | None, Meta(description="of a partitioned model")] = None
-    warm: Annotated[bool, Meta(description="can be prepared before it has its resources")] = False
-    model: Annotated[str, Meta(description="the name under which profiles know it")] = ""
-    after: Annotated[tuple[str, ...], Meta(description="jobs that must be over before it may run")] = ()
-    retries: Annotated[Count | None, Meta(description="how often it may break; null for any number")] = None
-    backoff_s: Annotated[float, Meta(ge=0, description="rest after breaking; twice as long each time")] = 0.0
-    limit_s: Annotated[Amount | None, Meta(description="how long it may run, in all")] = None
-    launch: Annotated[Launch | None, Meta(description="how its command is run where it really runs")] = None
-    target: Annotated[
-        str | None, Meta(description="what its user hopes for, without ending it: 'acc >= 90% within 80 epochs'")
-    ] = None
-    stop: Annotated[Stop, Meta(description="what may end it before, where load is controlled")] = Stop.FIXED
-    may_lower: Annotated[Stop, Meta(description="likewise, once the cluster is overloaded")] = Stop.FIXED
-    traits: Annotated[
-        dict[str, float | str], Meta(description="hyperparameters of a model: categories, or the places of numbers")
-    ] = {}
+
+if TYPE_CHECKING:
+    SubmittedEntry: TypeAlias = Any
+else:
+    SubmittedEntry = _job_entry()
 
 
 class ObservationEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -101,7 +77,7 @@ class ObservationEntry(Struct, frozen=True, forbid_unknown_fields=True):
 class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """A job as the policy may know it."""
 
-    job: JobSpec
+    job: SubmittedEntry
     about: Annotated[str, Meta(description="for the reader; no policy sees it")] = ""
     submitted_s: Seconds = 0.0
     number: Annotated[int | None, Meta(description="of its submission, breaks ties; its place in the list if null")] = (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hocket.model.curve import Beliefs, Curve, Estimate, Point
-from hocket.model.entries import FORMAT, Document, JobEntry, JobSpec, NodeEntry, ObservationEntry, OwnerEntry
+from hocket.model.entries import FORMAT, Document, JobEntry, NodeEntry, ObservationEntry, OwnerEntry, SubmittedEntry
 from hocket.model.job import Kind
 from hocket.model.partition import EPOCH, Boundary, Partition, Tenant
 from hocket.model.plan import Plan
@@ -51,7 +51,7 @@ def training() -> Document:
         ),
         (
             JobEntry(
-                JobSpec(
+                SubmittedEntry(
                     "resnet",
                     "vision",
                     sizes=(1, 2, 4),
@@ -79,7 +79,7 @@ def training() -> Document:
                 costs=_COSTS,
             ),
             JobEntry(
-                JobSpec("tagger", "language", sizes=(1, 2)),
+                SubmittedEntry("tagger", "language", sizes=(1, 2)),
                 about="runs on two GPUs of n1; the other two are free",
                 submitted_s=3600.0,
                 ran_s=3600.0,
@@ -91,14 +91,14 @@ def training() -> Document:
                 costs=_COSTS,
             ),
             JobEntry(
-                JobSpec("detector", "vision", sizes=(2,), deadline_s=5400.0, urgency=8),
+                SubmittedEntry("detector", "vision", sizes=(2,), deadline_s=5400.0, urgency=8),
                 about="waits, and must be done by 12000 s",
                 submitted_s=6600.0,
                 beliefs=Beliefs(Estimate(3000.0), 2),
                 costs=_COSTS,
             ),
             JobEntry(
-                JobSpec("notebook", "interns"),
+                SubmittedEntry("notebook", "interns"),
                 about="waits; short, and it came last",
                 submitted_s=7100.0,
                 beliefs=Beliefs(Estimate(300.0)),
@@ -122,7 +122,7 @@ def queries() -> Document:
         (NodeEntry("db", cores=8.0, mem_mib=64000.0),),
         (
             JobEntry(
-                JobSpec(
+                SubmittedEntry(
                     "q1",
                     "ana",
                     Kind.QUERY,
@@ -138,7 +138,7 @@ def queries() -> Document:
                 observations=(ObservationEntry(300.0, 10, {"acc": 0.86}),),
             ),
             JobEntry(
-                JobSpec("q5", "bo", Kind.QUERY, demand=Demand(cores=1.0, mem_mib=8000.0), sizes=(1, 2, 4)),
+                SubmittedEntry("q5", "bo", Kind.QUERY, demand=Demand(cores=1.0, mem_mib=8000.0), sizes=(1, 2, 4)),
                 about="waits",
                 submitted_s=290.0,
             ),

@@ -1,15 +1,63 @@
-"""What a user submits: immutable, and the same in every world."""
+"""What a user submits: immutable, and the same in every world.
+
+Every field of a job is described here, once. Options of `hocket submit`, keys of TOML files, the HTTP API, snapshot
+documents, workload files, `hocket show` and the tables in docs/ follow from it (`job_spec.py`).
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct
 
 from hocket.model.criterion import Criterion, Epochs, Goal, limit_of
 from hocket.model.resources import Demand
+
+
+class Panel(StrEnum):
+    """The groups of options in `hocket submit --help`."""
+
+    JOB = "The job"
+    RESOURCES = "What it needs"
+    SCHEDULING = "When it runs"
+    EXECUTION = "How it runs"
+
+
+class JobField(Struct, frozen=True):
+    """What there is to say about a field of a job, beside its type and default."""
+
+    help: str  # what it means to users, in one line
+    panel: Panel | None = None  # of `submit --help`; None: there is no option for it
+    name: str = ""  # of the option (`--gpu-mem`) and the key in files (`gpu_mem`); the field's own if empty
+    api: str = ""  # its name in the API; the field's own if empty
+    api_help: str = ""  # what it means in the API, if not the same
+    metavar: str = ""
+    short: str = ""  # the option's one-letter form
+    reads: str = ""  # how a text is read, where type and unit do not tell (`SpecField.reads`)
+    completes: str = ""  # names that the shell completes: "jobs" or "owners"
+    rule: Meta | None = None  # holds everywhere
+    given: Any = None  # the type of a submission, where its limits are tighter
+    submitted: Any = UNSET  # the default of a submission, where it differs from the job's
+    default: str = ""  # the default in words
+    more: str = ""  # what only the table in docs/jobs.md has room for
+    secret: bool = False  # values are never shown, only their names
+    simulated: bool = True  # workload files have it
+    parts: dict[str, JobField] = {}  # of a field that is a struct: those of its fields that users set
+
+
+NAME_LENGTH = 200  # characters of the name of a job or an owner
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)]
+Text: TypeAlias = Annotated[str, Meta(max_length=NAME_LENGTH)]
+Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=1000)]
+Word: TypeAlias = Annotated[str, Meta(max_length=131_072, pattern=r"^[^\x00]*\Z")]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
+Size: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
+_Criterion: TypeAlias = Annotated[str, Meta(max_length=1000)]
+_Mebibytes: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
+_Variable: TypeAlias = Annotated[str, Meta(pattern=r"^[^=\x00]+\Z", max_length=1000)]
+_NOT_NEGATIVE, _POSITIVE = Meta(ge=0), Meta(gt=0)
 
 
 class Kind(StrEnum):
@@ -25,8 +73,8 @@ class Stop(StrEnum):
     """What may end a job beside its process, its criterion and its user; each includes what stands before it."""
 
     FIXED = "fixed"  # nothing
-    OPTSTOP = "optstop"  # that its goal is out of reach, or that it is reached and nothing more is to be gained
-    REQUIRED = "required"  # that its goal is reached
+    OPTSTOP = "optstop"  # its goal is out of reach, or reached and nothing more is to be gained
+    REQUIRED = "required"  # its goal is reached
 
 
 class Task(Struct, frozen=True, gc=False):
@@ -64,15 +112,74 @@ class TaskGraph(Struct, frozen=True, dict=True):
 class Launch(Struct, frozen=True):
     """How a job's command is run where it really runs; a simulation needs none of it."""
 
-    cwd: str = ""
-    env: dict[str, str] = {}  # beside what the node has; may hold secrets, so it is shown to nobody
-    resume: tuple[str, ...] = ()  # the command that goes on from a checkpoint; empty: the same one
-    stop_signal: str = "SIGTERM"  # asks it to save its state and leave
-    checkpoint_signal: str = ""  # asks it to save its state and go on; empty: it cannot be asked
-    grace_s: float = 30.0  # how long it may take to leave
-    hang_s: float = 0.0  # without progress for so long it counts as hung; 0: never
-    progress: dict[str, Any] = {}  # how its progress is read (agent/progress)
-    log_mib: float = 64.0  # what is kept of its output, for each attempt
+    cwd: Annotated[
+        str,
+        JobField(
+            "Working directory.", Panel.EXECUTION, metavar="DIR", reads="folder",
+            given=Annotated[str, Meta(max_length=4096, pattern=r"^(/[^\x00]*)?\Z")],
+            default="the current one; for a file, the file's folder", more="In a file relative to the file.",
+        ),
+    ] = ""  # fmt: skip
+    env: Annotated[
+        dict[str, str],
+        JobField(
+            "Environment variable: NAME=VALUE, or NAME for the shell's value.", Panel.EXECUTION,
+            metavar="K[=V]", reads="env", api_help="Environment variables, by name.", secret=True,
+            given=Annotated[dict[_Variable, Word], Meta(max_length=10_000)],
+            more="In a file a table, or a list of such texts.",
+        ),
+    ] = {}  # fmt: skip
+    resume: Annotated[
+        tuple[str, ...],
+        JobField(
+            "Command that continues from a checkpoint.", Panel.EXECUTION, metavar="COMMAND", reads="words",
+            given=Annotated[tuple[Word, ...], Meta(max_length=10_000)], default="the same command",
+        ),
+    ] = ()  # fmt: skip
+    stop_signal: Annotated[
+        str,
+        JobField(
+            "Signal that asks the job to save its state and exit.", Panel.EXECUTION, name="signal", metavar="USR1",
+            reads="signal", given=Annotated[str, Meta(pattern=r"^(SIG)?[A-Z0-9]{2,10}\Z")], default="SIGTERM",
+            more="`USR1` or `SIGUSR1`.",
+        ),
+    ] = "SIGTERM"  # fmt: skip
+    checkpoint_signal: Annotated[
+        str,
+        JobField(
+            "Signal that asks the job to save its state and continue.", Panel.EXECUTION, metavar="USR2",
+            reads="signal", given=Annotated[str, Meta(pattern=r"^((SIG)?[A-Z0-9]{2,10})?\Z")],
+        ),
+    ] = ""  # fmt: skip
+    grace_s: Annotated[
+        float,
+        JobField(
+            "Time to exit after the signal; then the job is killed.", Panel.EXECUTION, name="grace", metavar="30s",
+            rule=_NOT_NEGATIVE, given=Seconds, default="30s",
+        ),
+    ] = 30.0  # fmt: skip
+    hang_s: Annotated[
+        float,
+        JobField(
+            "Restart the job after this long without progress.", Panel.EXECUTION, name="hang", metavar="10m",
+            rule=_NOT_NEGATIVE, given=Seconds,
+        ),
+    ] = 0.0  # fmt: skip
+    progress: Annotated[
+        dict[str, Any],
+        JobField(
+            "How progress is read: json:FILE, csv:FILE, tensorboard:DIR, pattern:REGEX, none.", Panel.EXECUTION,
+            api_help="How progress is read: an object with `kind` and what belongs to it.",
+            metavar="KIND[:WHERE]", reads="progress", default="from the output", more="See below.",
+        ),
+    ] = {}  # fmt: skip
+    log_mib: Annotated[
+        float,
+        JobField(
+            "Output kept of each attempt.", Panel.EXECUTION, name="log_size", metavar="64M",
+            given=Annotated[float, Meta(gt=0, le=1e6)], default="64M",
+        ),
+    ] = 64.0  # fmt: skip
 
 
 ONE_GPU = Demand(gpus=1)
@@ -81,32 +188,187 @@ ONE_GPU = Demand(gpus=1)
 class Job(Struct, frozen=True, gc=False):
     """An immutable submission. Its size is the number of replicas; `sizes` are those it can run at."""
 
-    id: str
-    owner: str = ""  # user or team; shares and quotas count against it
-    kind: Kind = Kind.TRAINING
-    command: tuple[str, ...] = ()  # empty in simulations
-    demand: Demand = ONE_GPU  # of one replica
-    sizes: tuple[int, ...] = (1,)  # ascending, distinct, positive
-    max_nodes: int = 0  # how many nodes one partition of it may span; 0 for any number
-    gpu_kinds: tuple[str, ...] = ()  # those it accepts; empty for any
-    gpu_mem_mib: float = 0.0  # the least that each GPU must have
-    weight: float = 1.0
-    priority: int = 0  # larger goes first where a policy honours it
-    urgency: int = 0  # 1 to 10, 0 when not stated
-    deadline_s: float | None = None  # counted from submission
-    criterion: Criterion | None = None  # None: done when its process ends
-    tasks: TaskGraph | None = None
-    warm: bool = False  # can be prepared before it has its resources
-    model: str = ""  # the name under which profiles and history know it
-    traits: dict[str, float | str] = {}  # of one model of many: by hyperparameter a category, or the place of a number
-    after: tuple[str, ...] = ()  # jobs that must be over before it may run
-    retries: int | None = None  # how often it may break and start again; None: as often as it does
-    backoff_s: float = 0.0  # how long it rests after breaking; twice as long each time
-    limit_s: float | None = None  # how long it may run, in all
-    launch: Launch | None = None
-    target: Goal | None = None  # what its user hopes for: it is measured, and ends nothing
-    stop: Stop = Stop.FIXED  # what may end it where load is controlled; its user's choice
-    may_lower: Stop = Stop.FIXED  # … and what may once the cluster is overloaded, if that is more
+    id: Annotated[
+        str,
+        JobField(
+            "Name of the job.", Panel.JOB, name="name", short="-n", given=Text, submitted="",
+            rule=Meta(min_length=1, max_length=NAME_LENGTH, pattern="^[^/]*$"), default="made up, as `train-12`",
+            more="1 to 200 printable characters without `/`; a name is used once, for good.",
+        ),
+    ]  # fmt: skip
+    owner: Annotated[
+        str,
+        JobField(
+            "User or team that shares and quotas count against.", Panel.JOB, completes="owners",
+            rule=Meta(max_length=NAME_LENGTH), default="the login name", more="See [Owners](#owners).",
+        ),
+    ] = ""  # fmt: skip
+    kind: Annotated[Kind, JobField("What sort of work it is.")] = Kind.TRAINING
+    command: Annotated[
+        tuple[str, ...],
+        JobField(
+            "Program and arguments; no shell reads them.", reads="words", simulated=False, default="required",
+            given=Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10_000)],
+            more="After `--`; in a file a list of words, or one line of them, split as a shell does.",
+        ),
+    ] = ()  # empty in simulations  # fmt: skip
+    demand: Annotated[
+        Demand,
+        JobField(
+            "What one replica needs; a replica never spans two nodes.",
+            parts={
+                "gpus": JobField(
+                    "GPUs of each replica (process).", Panel.RESOURCES, name="replica_gpus", metavar="N",
+                    given=Annotated[int, Meta(ge=0, le=1024)], submitted=1, default="1",
+                    more="`gpus` must be multiples of it.",
+                ),
+                "cores": JobField(
+                    "CPU cores of each replica.", Panel.RESOURCES, name="cpus", metavar="N",
+                    given=Annotated[float, Meta(ge=0, le=1e6)], default="not counted",
+                ),
+                "mem_mib": JobField(
+                    "Memory of each replica.", Panel.RESOURCES, name="mem", metavar="8G", given=_Mebibytes,
+                    default="not counted", more="`512M`, `8G`; a bare number is in MiB.",
+                ),
+            },
+        ),
+    ] = ONE_GPU  # fmt: skip
+    sizes: Annotated[
+        tuple[int, ...],
+        JobField(
+            "Numbers of GPUs it can run on: 2, 1,2,4 or 1-4; 0 for none.", Panel.RESOURCES, name="gpus",
+            metavar="1,2,4", reads="gpus", default="1", api_help="Numbers of replicas it can run with, ascending.",
+            rule=Meta(min_length=1, max_length=4096),
+            given=Annotated[tuple[Annotated[int, Meta(ge=1, le=100_000)], ...], Meta(min_length=1, max_length=1000)],
+            more="The policy chooses one and may change it while the job runs. Without GPUs a job gets one core "
+            "unless `--cpus` says otherwise.",
+        ),
+    ] = (1,)  # of replicas: ascending, distinct, positive  # fmt: skip
+    max_nodes: Annotated[
+        int,
+        JobField(
+            "Nodes it may span; 0 for any number.", Panel.RESOURCES, metavar="N", rule=_NOT_NEGATIVE,
+            given=Annotated[int, Meta(ge=0, le=100_000)], default="0",
+        ),
+    ] = 0  # of each of its partitions  # fmt: skip
+    gpu_kinds: Annotated[
+        tuple[str, ...],
+        JobField(
+            "GPU type that it accepts.", Panel.RESOURCES, name="gpu_kind", metavar="KIND",
+            reads="kinds", given=Annotated[tuple[Name, ...], Meta(max_length=100)],
+            more="Also `a100,h100`.",
+        ),
+    ] = ()  # fmt: skip
+    gpu_mem_mib: Annotated[
+        float,
+        JobField(
+            "Least memory of each GPU.", Panel.RESOURCES, name="gpu_mem", metavar="40G",
+            rule=_NOT_NEGATIVE, given=_Mebibytes,
+        ),
+    ] = 0.0  # fmt: skip
+    weight: Annotated[
+        float,
+        JobField(
+            "Weight in fair shares.", Panel.SCHEDULING, metavar="X", rule=_POSITIVE,
+            given=Annotated[float, Meta(gt=0, le=1e6)], default="1",
+        ),
+    ] = 1.0  # fmt: skip
+    priority: Annotated[
+        int,
+        JobField(
+            "Larger goes first, under policies that use it.", Panel.SCHEDULING, metavar="N",
+            rule=Meta(ge=-1_000_000, le=1_000_000), default="0",
+        ),
+    ] = 0  # fmt: skip
+    urgency: Annotated[
+        int,
+        JobField(
+            "1 to 10, for policies that use it; 0 for none.", Panel.SCHEDULING, metavar="1-10",
+            rule=Meta(ge=0, le=10),
+        ),
+    ] = 0  # fmt: skip
+    deadline_s: Annotated[
+        float | None,
+        JobField(
+            "Wanted this long after submission.", Panel.SCHEDULING, name="deadline", metavar="6h", rule=_POSITIVE,
+        ),
+    ] = None  # fmt: skip
+    criterion: Annotated[
+        Criterion | None,
+        JobField(
+            "Ends the job when it holds: 'acc >= 92% within 2h'.", Panel.JOB, name="until", api="until",
+            metavar="CRITERION", given=_Criterion, submitted="", default="when its process exits",
+            more="Also `loss changes < 0.001 within 30 epochs`, `for 2h`.",
+        ),
+    ] = None  # fmt: skip
+    tasks: Annotated[TaskGraph | None, JobField("Tasks of a partitioned model.")] = None
+    warm: Annotated[
+        bool,
+        JobField(
+            "Whether it may be prepared before it has devices: interpreter up, imports done.", Panel.EXECUTION,
+            more="See [Changing size](#changing-size).",
+        ),
+    ] = False  # fmt: skip
+    model: Annotated[
+        str,
+        JobField(
+            "Jobs of the same model share their history for estimates.", Panel.JOB, metavar="NAME", given=Text,
+        ),
+    ] = ""  # fmt: skip
+    traits: Annotated[
+        dict[str, float | str],
+        JobField("Hyperparameters of a model in a pack: categories, or positions of numbers.", simulated=False),
+    ] = {}
+    after: Annotated[
+        tuple[str, ...],
+        JobField(
+            "Start only after this job has ended; a name or 'sweep-*'.", Panel.SCHEDULING, metavar="JOB",
+            api_help="Jobs that must have ended before it may start.", completes="jobs", given=Names, simulated=False,
+        ),
+    ] = ()  # fmt: skip
+    retries: Annotated[
+        int | None,
+        JobField(
+            "Restarts after a crash.", Panel.SCHEDULING, metavar="N", rule=Meta(ge=0, le=1_000_000_000),
+            given=Annotated[int, Meta(ge=0, le=1_000_000)], submitted=3, simulated=False, default="3",
+        ),
+    ] = None  # without limit  # fmt: skip
+    backoff_s: Annotated[
+        float,
+        JobField(
+            "Delay before a restart after a crash, doubled each time.", Panel.SCHEDULING, name="backoff",
+            metavar="1s", rule=_NOT_NEGATIVE, given=Seconds, submitted=1.0, simulated=False, default="1s",
+        ),
+    ] = 0.0  # fmt: skip
+    limit_s: Annotated[
+        float | None,
+        JobField(
+            "Run time limit, over all attempts.", Panel.SCHEDULING, name="time", metavar="2h30m", rule=_POSITIVE,
+            simulated=False, more="`90s`, `2h30m`, `1d`; a bare number is in seconds.",
+        ),
+    ] = None  # fmt: skip
+    launch: Annotated[Launch | None, JobField("How its command is run; a simulation needs none of it.")] = None
+    target: Annotated[
+        Goal | None,
+        JobField(
+            "Goal that is measured and ends nothing: 'acc >= 91% within 80 epochs'.", Panel.JOB, metavar="GOAL",
+            given=_Criterion, submitted="",
+        ),
+    ] = None  # fmt: skip
+    stop: Annotated[
+        Stop,
+        JobField(
+            "What load control may end it for: fixed (nothing), optstop, required.", Panel.JOB, metavar="LEVEL",
+            default="fixed", more="See [mlfs_c](policies/mlfs_c.md).",
+        ),
+    ] = Stop.FIXED  # fmt: skip
+    may_lower: Annotated[
+        Stop,
+        JobField(
+            "The same while the cluster is overloaded, if that is more.", Panel.JOB, metavar="LEVEL",
+            default="fixed",
+        ),
+    ] = Stop.FIXED  # fmt: skip
 
     @property
     def goal(self) -> Goal | None:

@@ -12,7 +12,7 @@ import msgspec
 from hocket.model.capacity import Capacity, Shape
 from hocket.model.criterion import CriterionError, Goal, parse
 from hocket.model.curve import Beliefs, Curve
-from hocket.model.entries import Document, JobEntry, JobSpec
+from hocket.model.entries import Document, JobEntry, SubmittedEntry
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.resources import Node, Slice
@@ -236,8 +236,8 @@ def _view(entry: JobEntry, number: int, now_s: float, partitions: list[Partition
     )
 
 
-def _job(spec: JobSpec) -> Job:
-    fields: dict[str, Any] = {name: getattr(spec, name) for name in JobSpec.__struct_fields__}
+def _job(spec: SubmittedEntry) -> Job:
+    fields: dict[str, Any] = {name: getattr(spec, name) for name in SubmittedEntry.__struct_fields__}
     read = {n: None if fields[n] is None else parse(fields[n]) for n in ("criterion", "target")}
     return Job(**fields | read)
 

@@ -30,13 +30,13 @@ from hocket.control.state import State
 from hocket.executors.agents.run_numbers import nodes_of
 from hocket.executors.agents.sessions import NameTaken, UnknownSession
 from hocket.model.event import Event, JobAsked, Wish
+from hocket.model.job_spec import JobSpec, SpecError
 from hocket.model.resources import MAX_GPUS
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
 from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine, Unavailable
-from hocket.service.intake import Intake
-from hocket.service.job_spec import MOST_JOBS, JobSpec, SpecError, checked, read_specs
+from hocket.service.intake import CALL_LIMIT, Intake, read_requests
 from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
 from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
@@ -173,12 +173,10 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         """Submit jobs; answered once they are in the journal."""
         body = await request.body()
         try:
-            specs = read_specs(body)
-            for spec in specs:
-                checked(spec)
+            requests = read_requests(body)
         except SpecError as error:
             raise Problem(400, str(error)) from error
-        return answer({"jobs": await run_in_threadpool(api.accepted, api.intake.submit(specs))})
+        return answer({"jobs": await run_in_threadpool(api.accepted, api.intake.submit(requests))})
 
     @app.get("/v1/jobs")
     def jobs(all: bool = False, owner: str = "", limit: int = 100_000) -> Response:  # noqa: A002 - the API's word
@@ -399,5 +397,5 @@ def _submission_schema() -> dict[str, Any]:
         "type": "object",
         "required": ["jobs"],
         "additionalProperties": False,
-        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": MOST_JOBS, "items": _schema_of(JobSpec)}},
+        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": CALL_LIMIT, "items": _schema_of(JobSpec)}},
     }

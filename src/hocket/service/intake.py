@@ -1,7 +1,7 @@
 """What is submitted: the jobs that a call makes, and why some are refused.
 
-All that can be refused is refused here, so that whoever names one of them in `after` is refused with it. Several calls
-may come in one cycle, before the state knows of any of them: the ids that they bring are remembered until it is over.
+All that can be refused is refused here, so that a job that names a refused one in `after` is refused with it. Several
+calls may come in one cycle, before the state knows of any of their jobs: their ids are kept until the cycle is over.
 """
 
 from __future__ import annotations
@@ -10,16 +10,39 @@ import os
 from concurrent.futures import Future
 from typing import Any
 
-from hocket.control.admission import refusal
+import msgspec
+
+from hocket.control.admission import read_request, refusal
 from hocket.control.state import State
 from hocket.executors.agents.executor import Refused
 from hocket.model.capacity import Capacity
 from hocket.model.event import Event, JobRefused, JobSubmitted
 from hocket.model.job import Job
+from hocket.model.job_spec import JobRequest, SpecError
 from hocket.model.resources import Node
 from hocket.service.engine import Engine
-from hocket.service.job_spec import JobSpec, jobs_of
 from hocket.service.owners import Owners
+
+CALL_LIMIT = 1000  # jobs or arrays in one call
+
+
+def read_requests(body: bytes) -> list[JobRequest]:
+    """The jobs of a call, `{"jobs": [...]}`. Raises SpecError."""
+    try:
+        given = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SpecError(f"the body must be JSON: {error}") from error
+    if not isinstance(given, dict) or not isinstance(given.get("jobs"), list) or set(given) != {"jobs"}:
+        raise SpecError('the body must be {"jobs": [...]}')
+    if not 1 <= len(given["jobs"]) <= CALL_LIMIT:
+        raise SpecError(f"jobs must be 1 to {CALL_LIMIT:,}, not {len(given['jobs']):,}")
+    found = []
+    for n, spec in enumerate(given["jobs"]):
+        try:
+            found.append(read_request(spec))
+        except SpecError as error:
+            raise SpecError(f"jobs[{n}]: {error}") from error
+    return found
 
 
 class Intake:
@@ -32,7 +55,7 @@ class Intake:
         self._nodes: tuple[Node, ...] = ()
         self._whole = Capacity.of(())
 
-    def submit(self, specs: list[JobSpec]) -> Future[Any]:
+    def submit(self, requests: list[JobRequest]) -> Future[Any]:
         """Done when they are in the journal: for each job, in order, its id and why it is refused, or nothing."""
         told: list[tuple[str, str]] = []
         mine: list[str] = []
@@ -43,9 +66,9 @@ class Intake:
             mine.clear()
             events: list[Event] = []
             whole = self._cluster(state)
-            for spec in specs:
-                base = spec.id or self._made_up(spec, state.submissions + len(events))
-                for job in jobs_of(spec, base):
+            for request in requests:
+                name = request.job.id or self._made_up_name(request.job, state.submissions + len(events))
+                for job in request.jobs(name):
                     reason = self._refusal(job, state, whole)
                     told.append((job.id, reason))
                     if reason:
@@ -57,7 +80,7 @@ class Intake:
             return events
 
         def result(refused: Refused) -> list[dict[str, str]]:
-            # A refusal of the cycle may be that of another who wanted the same name: ours is there.
+            # The cycle may have refused another job of the same name: then ours is there.
             there = self._engine.catalogue.records
             return [{"id": i, "refused": why or ("" if i in there else refused.get(i, ""))} for i, why in told]
 
@@ -66,11 +89,14 @@ class Intake:
         return future
 
     def _refusal(self, job: Job, state: State, whole: Capacity) -> str:
-        live = state.jobs.live
-        if job.id not in live and self._engine.catalogue.known(job.id) is not None:
-            return f"job '{job.id}': id must be unique, and a job that is over has it"
-        taken = self._coming if job.id in self._coming else live
-        return self._unknown_leader(job) or refusal(taken, job, whole, self._owners.known(state, job.owner))
+        def verdict_of(name: str) -> str | None:
+            record = self._engine.catalogue.known(name)
+            if record is not None:
+                return record.verdict
+            return "" if name in self._coming else None
+
+        taken = self._coming if job.id in self._coming else state.jobs.live
+        return refusal(taken, job, whole, self._owners.known(state, job.owner), verdict_of)
 
     def _cluster(self, state: State) -> Capacity:
         """The cluster with nothing on it."""
@@ -79,18 +105,9 @@ class Intake:
             self._nodes, self._whole = nodes, Capacity.of(nodes)
         return self._whole
 
-    def _unknown_leader(self, job: Job) -> str:
-        for first in job.after:
-            leader = self._engine.catalogue.known(first)
-            if leader is None and first not in self._coming:
-                return f"job '{job.id}': after must name jobs, and there is no '{first}'"
-            if leader is not None and leader.verdict in ("failed", "stopped", "overran"):
-                return f"job '{job.id}': after names '{first}', which is over: {leader.verdict}"
-        return ""
-
-    def _made_up(self, spec: JobSpec, number: int) -> str:
+    def _made_up_name(self, job: Job, number: int) -> str:
         """A name from the command: `train-12`."""
-        words = [w for w in spec.command if w.endswith(".py")] or [spec.command[0]]
+        words = [w for w in job.command if w.endswith(".py")] or [job.command[0]]
         stem = os.path.basename(words[0]).removesuffix(".py")
         stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:60].strip("-.") or "job"
         number += 1

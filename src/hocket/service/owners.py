@@ -15,10 +15,9 @@ from msgspec.structs import asdict, replace
 from hocket.control.state import State
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.model.event import Event, OwnerSet
-from hocket.model.job import Owner
+from hocket.model.job import NAME_LENGTH, Owner
 from hocket.model.snapshot import NO_USE, Snapshot, usage_of
 from hocket.model.validation import explained
-from hocket.service.job_spec import LONGEST_OWNER
 
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000, description="0 for no limit")]
 Amount = Annotated[float, Meta(ge=0, le=1e12, description="0 for no limit")]
@@ -62,8 +61,8 @@ class OwnerError(ValueError):
 
 def read_owner(owner_id: str, body: bytes) -> OwnerSpec:
     """What a call sets for this owner. Raises OwnerError."""
-    if not 1 <= len(owner_id) <= LONGEST_OWNER:
-        raise OwnerError(f"an owner's name must be 1 to {LONGEST_OWNER} characters, not {len(owner_id)}")
+    if not 1 <= len(owner_id) <= NAME_LENGTH:
+        raise OwnerError(f"an owner's name must be 1 to {NAME_LENGTH} characters, not {len(owner_id)}")
     try:
         return _read(body)
     except OwnerError as error:

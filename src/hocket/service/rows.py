@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from hocket.executors.agents.executor import AgentExecutor
+from hocket.model.job_spec import shown_spec
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Hold, JobView
 from hocket.service.record import Record, lines_of
@@ -83,51 +84,14 @@ def shown(
     record: Record, view: JobView | None, snapshot: Snapshot, executor: AgentExecutor, now_s: float, queue_reason: str
 ) -> dict[str, Any]:
     """All about one job, but for what may be secret."""
-    job, launch = record.job, record.job.launch
-    submitted: dict[str, Any] = {
-        "command": list(job.command),
-        "sizes": list(job.sizes),
-        "gpus": job.demand.gpus,
-        "cores": job.demand.cores,
-        "mem_mib": job.demand.mem_mib,
-        "gpu_kinds": list(job.gpu_kinds),
-        "gpu_mem_mib": job.gpu_mem_mib,
-        "max_nodes": job.max_nodes,
-        "priority": job.priority,
-        "weight": job.weight,
-        "urgency": job.urgency,
-        "deadline_s": job.deadline_s,
-        "until": str(job.criterion) if job.criterion is not None else "",
-        "target": str(job.target) if job.target is not None else "",
-        "stop": str(job.stop),
-        "may_lower": str(job.may_lower),
-        "model": job.model,
-        "after": list(job.after),
-        "retries": job.retries,
-        "backoff_s": job.backoff_s,
-        "limit_s": job.limit_s,
-        "warm": job.warm,
-    }
-    if launch is not None:
-        submitted |= {
-            "cwd": launch.cwd,
-            "env": sorted(launch.env),  # names only
-            "resume": list(launch.resume),
-            "stop_signal": launch.stop_signal,
-            "checkpoint_signal": launch.checkpoint_signal,
-            "grace_s": launch.grace_s,
-            "hang_s": launch.hang_s,
-            "progress": launch.progress,
-            "log_mib": launch.log_mib,
-        }
     observations = view.observations if view is not None else ()
     return {
         **asdict(row(record, view, snapshot, now_s, queue_reason)),
-        "job": submitted,
+        "job": shown_spec(record.job),
         "failures": view.failures if view is not None else 0,
         "observations": [{"at_s": o.at_s, "epoch": o.epoch, "metrics": _finite(o.metrics)} for o in observations],
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
-        "use": executor.use.get(job.id, {}),
+        "use": executor.use.get(record.job.id, {}),
         "warnings": list(record.warnings),
     }
 

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hocket.model.event import Wish
+from hocket.model.job import NAME_LENGTH
 from hocket.model.view import JobView
 from hocket.service.catalogue import Catalogue
-from hocket.service.job_spec import LONGEST_OWNER
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -24,7 +24,7 @@ class WishSpec(Struct, frozen=True, forbid_unknown_fields=True):
     wish: Wish
     jobs: Annotated[list[Name], Meta(max_length=100_000, description="names, or patterns such as sweep-*")] = []
     all: Annotated[bool, Meta(description="all live jobs, instead of names")] = False
-    owner: Annotated[str, Meta(max_length=LONGEST_OWNER, description="only jobs of this owner")] = ""
+    owner: Annotated[str, Meta(max_length=NAME_LENGTH, description="only jobs of this owner")] = ""
     by: Annotated[str, Meta(max_length=200, description="who asks")] = ""
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.typed import completed, hocket, refused
 
-from hocket.cli import live_options
+from hocket.cli import options
 
 
 def done(*args: str) -> str:
@@ -439,7 +439,7 @@ def test_down_waits_until_the_controller_is_gone(controller: Any) -> None:
 
 
 def test_names_of_jobs_are_completed_from_the_controller(controller: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_options, "_PATIENCE_S", 60.0)  # A shell has less; a test has time.
+    monkeypatch.setattr(options, "_PATIENCE_S", 60.0)  # A shell has less; a test has time.
     controller.add("resnet-1", "running")
     controller.add("resnet-2", "failed")
     assert completed("stop", "res") == ["resnet-1"]

@@ -8,11 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hocket.cli.job_file import jobs_in
-from hocket.cli.job_spec import FIELDS, FieldProblem, job_spec
-from hocket.cli.refusal import InputError
-from hocket.cli.shell_environment import carried
-from hocket.service.job_spec import JobSpec
+from hocket.cli.live.job_input import NAMES, FieldProblem, carried, jobs_in, read_job
+from hocket.cli.terminal.errors import InputError
+from hocket.model.job_spec import JobSpec
 
 SHELL = {
     "PATH": "/bin",
@@ -25,7 +23,7 @@ SHELL = {
 
 
 def spec(**said: Any) -> dict[str, Any]:
-    return job_spec({"command": ["true"]} | said, "/here", SHELL)
+    return read_job({"command": ["true"]} | said, "/here", SHELL).spec
 
 
 def problem(**said: Any) -> str:
@@ -59,7 +57,7 @@ def test_all_that_can_be_said_is_sent_under_the_names_of_the_api() -> None:
 def test_every_field_of_the_api_can_be_said() -> None:
     said = spec(**{name: value for name, value in _EXAMPLES.items() if name != "command"})
     assert set(said) == {field.name for field in msgspec.structs.fields(JobSpec)}
-    assert set(_EXAMPLES) | {"env", "export_all", "replica_gpus", "gpus", "cwd"} == set(FIELDS)
+    assert set(_EXAMPLES) | {"env", "export_all", "replica_gpus", "gpus", "cwd"} == set(NAMES)
 
 
 _EXAMPLES: dict[str, Any] = {
@@ -182,7 +180,7 @@ def test_a_file_holds_one_job_or_several(tmp_path: Path) -> None:
         ("gpuz = 1", "jobs.toml: unknown key 'gpuz'; did you mean 'gpus'?"),
         ("[[job]]\nname = 'a'\ncores = 1", "jobs.toml: job 1 ('a'): unknown key 'cores'; did you mean 'cpus'?"),
         ("[[jobs]]\nname = 'a'", "jobs.toml: unknown key 'jobs'; did you mean 'job'?"),
-        ("[[job]]\nzzz = 1", "jobs.toml: job 1: unknown key 'zzz'; there are name, command"),
+        ("[[job]]\nzzz = 1", "jobs.toml: job 1: unknown key 'zzz'; there are name, owner, command"),
         ("job = 3", "jobs.toml: job must be [[job]] tables"),
         ("gpu-mem = 1\ngpu_mem = 2", "jobs.toml: 'gpu_mem' must be said once"),
         ("name = ", "jobs.toml: must be TOML: "),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.cli.typed import completed, hocket, refused
 
-from hocket.cli import live_options
+from hocket.cli import options
 
 
 def done(*args: str) -> str:
@@ -115,7 +115,7 @@ def test_a_controller_that_went_away_is_no_reason_to_wonder_for_it_may_be_said_a
 
 
 def test_names_of_owners_are_completed_from_the_controller(controller: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_options, "_PATIENCE_S", 60.0)  # A shell has less; a test has time.
+    monkeypatch.setattr(options, "_PATIENCE_S", 60.0)  # A shell has less; a test has time.
     controller.owners = {name: {"id": name} for name in ("ana", "bo", "")}
     assert completed("owners", "s") == ["set"]
     assert completed("owners", "set", "a") == ["ana"]

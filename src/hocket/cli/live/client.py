@@ -1,0 +1,210 @@
+"""Talks to the controller that runs in a home folder: `url` says where it listens, `token` lets us in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from hocket.cli.terminal.errors import InputError
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+HOME_VARIABLE = "HOCKET_HOME"
+CA_VARIABLE = "HOCKET_CA"
+_PATIENCE_S = 30.0  # for one answer
+_FRESH_S = 1.0  # after which a server may have closed a connection that nobody used
+_MOST_SHOWN = 500  # characters of an answer that is no error of ours
+_THEN = {"POST": "see `hocket jobs`", "PUT": "say it again"}  # what to do if nobody knows whether a change was made
+
+
+class Away(InputError):
+    """No controller answers there, or not any more."""
+
+
+class Refused(InputError):
+    """The controller said no, in one sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Answer:
+    """What came back."""
+
+    __slots__ = ("body", "headers")
+
+    def __init__(self, body: bytes, headers: Mapping[str, str]) -> None:
+        self.body = body
+        self.headers = headers  # by name in lower case
+
+    def json(self) -> Any:
+        """The body, read as JSON."""
+        import msgspec
+
+        return msgspec.json.decode(self.body)
+
+    def number(self, header: str, default: int) -> int:
+        """A header that holds a whole number."""
+        text = self.headers.get(header.lower(), "")
+        return int(text) if text.removeprefix("-").isdecimal() else default
+
+
+def home_folder(given: Path | None) -> Path:
+    """The folder a controller lives in: as given, `HOCKET_HOME`, or `~/.hocket`."""
+    if given is not None:
+        return given.expanduser().absolute()
+    named = os.environ.get(HOME_VARIABLE, "")
+    return Path(named).expanduser().absolute() if named else Path.home() / ".hocket"
+
+
+def login() -> str:
+    """The login name of the user."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A container may run under a number that has no name.
+        return str(os.getuid())
+
+
+class Client:
+    """One connection, kept open and opened again when it broke; url and token are read anew each time it is opened.
+
+    So whoever waits long finds a controller that was restarted, though it listens elsewhere now.
+    """
+
+    def __init__(self, home: Path | None = None, patience_s: float = _PATIENCE_S) -> None:
+        self.home = home_folder(home)
+        self._patience_s = patience_s
+        self._open: HTTPConnection | None = None
+        self._url = self._token = ""
+        self._used_s = 0.0
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def get(self, path: str, **query: object) -> Answer:
+        """Ask for something; asked once more if the connection turned out to be stale."""
+        from urllib.parse import urlencode
+
+        said = {name: str(value).lower() if value is True else value for name, value in query.items() if value != ""}
+        whole = f"{path}?{urlencode(said)}" if said else path
+        return self._repeatable("GET", whole, None)
+
+    def post(self, path: str, body: object = None) -> Answer:
+        """Ask for a change, and only once: a connection that may be stale is not used, for who knows what was heard."""
+        import msgspec
+
+        if monotonic() - self._used_s > _FRESH_S:
+            self.close()
+        return self._exchange("POST", path, msgspec.json.encode({} if body is None else body))
+
+    def put(self, path: str, body: object) -> Answer:
+        """Set something; asked once more as `get` does, for it comes to the same however often it is said."""
+        import msgspec
+
+        return self._repeatable("PUT", path, msgspec.json.encode(body))
+
+    def _repeatable(self, method: str, path: str, body: bytes | None) -> Answer:
+        if self._open is not None:
+            try:
+                return self._exchange(method, path, body)
+            except Away:
+                pass  # It may only have closed a connection that was idle.
+        return self._exchange(method, path, body)
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> Answer:
+        from http.client import HTTPException
+
+        connection = self._connected()
+        headers = {"Authorization": f"Bearer {self._token}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        sent = False
+        try:
+            connection.request(method, path, body, headers)
+            sent = True
+            response = connection.getresponse()
+            answer = Answer(response.read(), {name.lower(): value for name, value in response.headers.items()})
+        except TimeoutError as error:
+            self.close()
+            raise Away(f"the controller in {self.home} did not answer within {self._patience_s:g} s") from error
+        except (OSError, HTTPException) as error:
+            self.close()
+            if method in _THEN and sent:
+                raise Away(f"the controller went away before it answered; {_THEN[method]} ({error})") from error
+            raise self._nobody(f"{self._url} ({error or type(error).__name__})") from error
+        self._used_s = monotonic()
+        if response.status >= 400:
+            raise Refused(response.status, self._refusal(response.status, answer.body))
+        return answer
+
+    def _refusal(self, status: int, body: bytes) -> str:
+        if status == 401:
+            return f"the controller does not accept the token in {self.home / 'token'}"
+        import msgspec
+
+        try:
+            said = msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            said = None
+        message = said.get("error") or said.get("detail") if isinstance(said, dict) else None
+        if isinstance(message, str):
+            return message
+        return f"the controller answered {status}: {body[:_MOST_SHOWN].decode(errors='replace') or 'nothing'}"
+
+    def _ca(self) -> str:
+        """The certificates to trust: those the controller left in its home, or others that are named."""
+        kept = self.home / "ca.pem"
+        return os.environ.get(CA_VARIABLE, "") or (str(kept) if kept.exists() else "")
+
+    def _connected(self) -> HTTPConnection:
+        if self._open is None:
+            from ssl import SSLCertVerificationError
+
+            from hocket.agent.address import connection as connection_to
+
+            where = self._url = self._read("url")
+            self._token = self._read("token")
+            try:
+                connection = connection_to(where, self._patience_s, self._ca())
+                connection.connect()
+            except SSLCertVerificationError as error:
+                raise InputError(
+                    f"the controller at {where} cannot be trusted: {error.verify_message} (see {CA_VARIABLE})"
+                ) from error
+            except ValueError as error:
+                raise InputError(f"{self.home / 'url'}: {error}") from error
+            except OSError as error:
+                raise self._nobody(where) from error
+            self._open = connection
+        return self._open
+
+    def _read(self, name: str) -> str:
+        path = self.home / name
+        try:
+            text = path.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            raise self._nobody(str(self.home)) from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        if not text or not text.isprintable():
+            raise InputError(f"{path} must hold one line, and is empty or damaged; start again with 'hocket up'")
+        return text
+
+    def _nobody(self, where: str) -> Away:
+        return Away(f"no controller answers at {where}; start one with 'hocket up'")

@@ -1,0 +1,225 @@
+"""`hocket demo`: real jobs share four virtual devices, one is killed, and nothing is lost; in under a minute."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hocket.cli.terminal.errors import UNFINISHED, InputError
+
+if TYPE_CHECKING:
+    from hocket.cli.live.client import Client
+    from hocket.cli.live.job_rows import Row
+
+DEVICES = 4
+# Least service first, in levels small enough for jobs of seconds: newcomers make the long ones pause.
+POLICY = ("las", "levels_gpu_s=[6, 24]")
+# When, name, GPUs, epochs, seconds an epoch, criterion: different sizes and goals, some beyond what is free.
+JOBS = (
+    (0.0, "large", (4,), 24, 0.5, ""),
+    (1.0, "patient", (2,), 24, 0.5, "acc >= 90%"),
+    (3.0, "small", (1,), 10, 0.4, ""),
+    (5.0, "goal", (2,), 60, 0.3, "acc >= 85% within 2m"),
+    (7.0, "unlucky", (1,), 24, 0.4, ""),
+    (9.0, "plateau", (1,), 60, 0.3, "acc changes < 0.002 within 30 epochs"),
+    (12.0, "timed", (1,), 100, 0.3, "for 6s"),
+    (15.0, "late", (2,), 8, 0.4, ""),
+)
+UNLUCKY = "unlucky"  # whose process is killed once it has got somewhere
+_BEGIN_S = 120.0  # for the controller to begin; a few seconds, unless the machine does much else
+_LONGEST_S = 600.0  # It takes below a minute, unless the machine does much else.
+
+
+def demo(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the figures and the journal go.")] = Path("demo-out"),
+    home: Annotated[
+        Path | None,
+        typer.Option("--home", metavar="DIR", help="Keep the controller's folder here."),
+    ] = None,
+) -> None:
+    """Run eight real training jobs on four virtual devices, kill one, and ask what fifo would have done."""
+    from hocket.cli.live.client import Client
+    from hocket.cli.terminal.errors import refusing
+    from hocket.cli.terminal.output_files import must_be_writable
+
+    with refusing():
+        must_be_writable(out, "--out", is_folder=True)
+        script = _training_script()
+    with _folder(home) as folder, _controller(folder), Client(folder) as client:
+        typer.echo(f"{len(JOBS)} training jobs come to {DEVICES} virtual devices; {POLICY[0]} decides …", err=True)
+        killed = _play(client, folder, script)
+        rows = _rows(client)
+        client.post("/v1/down", {"grace_s": 5})
+        _kept(folder, out)
+    _report(rows, killed, out)
+    if any(row.state not in ("finished", "attained") for row in rows):
+        raise typer.Exit(UNFINISHED)
+
+
+def _training_script() -> Path:
+    here = Path(__file__).parents[1]
+    for folder in (here / "examples", here.parents[1] / "examples"):
+        if (folder / "train_numpy.py").exists():
+            return folder / "train_numpy.py"
+    raise InputError("the demo's training script, examples/train_numpy.py, is not there")
+
+
+@contextmanager
+def _folder(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        yield given.expanduser()
+        return
+    with tempfile.TemporaryDirectory(prefix="hocket-demo-") as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _controller(folder: Path) -> Iterator[None]:
+    """A controller of its own, that is gone afterwards, whatever happens."""
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "hocket",
+        "up",
+        "--home",
+        str(folder),
+        "--gpus",
+        str(DEVICES),
+        "--name",
+        "demo",
+    ]
+    command += ["--policy", POLICY[0], "--param", POLICY[1]]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(folder / "up.log", "wb") as log:
+        # A session of its own: Ctrl-C is for the demo, which then takes everything down in order.
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    try:
+        until = monotonic() + _BEGIN_S
+        while not (folder / "url").exists():
+            if child.poll() is not None or monotonic() > until:
+                said = (folder / "up.log").read_text(errors="replace").strip().splitlines()
+                raise InputError(f"the controller does not start: {said[-1] if said else child.returncode}")
+            sleep(0.02)
+        yield
+    finally:
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(45)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _play(client: Client, folder: Path, script: Path) -> bool:
+    """Submit each job in its time, watch, and kill one process on the way; True once that was done."""
+    from rich.live import Live
+
+    from hocket.cli.live.cluster_view import pictured
+    from hocket.cli.live.top import look
+    from hocket.cli.terminal.console import console
+
+    page, began_s, left, killed = console(), monotonic(), list(JOBS), False
+    with Live(console=page, auto_refresh=False, transient=True) as live:
+        while True:
+            elapsed_s = monotonic() - began_s
+            while left and left[0][0] <= elapsed_s:
+                client.post("/v1/jobs", {"jobs": [_spec(left.pop(0), script)]})
+            now = look(client)
+            if page.is_terminal:
+                live.update(pictured(now, page.width, page.height - 1), refresh=True)
+            unlucky = next((row for row in now.jobs if row.id == UNLUCKY), None)
+            # Only while it runs: what saves its state to pause, or stands prepared, would die unnoticed.
+            if not killed and unlucky is not None and unlucky.epoch >= 3 and unlucky.state == "running":
+                killed = _kill(UNLUCKY, folder)
+            if not left and not now.jobs:
+                return killed
+            if elapsed_s > _LONGEST_S:
+                raise InputError(f"the demo is not over after {_LONGEST_S:g} s: {[row.id for row in now.jobs]}")
+            sleep(0.15)
+
+
+def _spec(job: tuple[float, str, tuple[int, ...], int, float, str], script: Path) -> dict[str, Any]:
+    _at_s, name, sizes, epochs, pace_s, until = job
+    command = [sys.executable, str(script), "--epochs", str(epochs), "--pace", str(pace_s)]
+    env = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PATH": os.environ.get("PATH", os.defpath)}
+    spec = {"id": name, "command": command, "sizes": sizes, "until": until, "env": env, "backoff_s": 0.2, "grace_s": 10}
+    return {**spec, "owner": "demo", "warm": True}
+
+
+def _kill(job: str, folder: Path) -> bool:
+    """Kill the training process of a job, as a fault would."""
+    mark = f"HOCKET_JOB={job}".encode()
+    where = str(folder).encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            if mark in variables and any(where in v for v in variables):
+                os.kill(int(entry.name), signal.SIGKILL)
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _rows(client: Client) -> list[Row]:
+    from hocket.cli.live.job_rows import rows
+
+    return rows(client, everything=True)
+
+
+def _kept(folder: Path, out: Path) -> None:
+    """Wait until the controller has let go of its journal, and keep a copy."""
+    import sqlite3
+
+    out.mkdir(parents=True, exist_ok=True)
+    target = out / "journal.db"
+    target.unlink(missing_ok=True)
+    with sqlite3.connect(folder / "journal.db") as source, sqlite3.connect(target) as copy:
+        source.backup(copy)
+    source.close()
+    copy.close()
+
+
+def _report(rows: list[Row], killed: bool, out: Path) -> None:
+    from rich.table import Table
+
+    from hocket.cli.simulation.whatif import whatif
+    from hocket.cli.terminal.console import console
+    from hocket.control.journal import SqliteJournal
+    from hocket.reports.account import account
+    from hocket.reports.plots import plot_run
+
+    page = console()
+    table = Table(title="what became of the jobs", title_justify="left")
+    for name in ("job", "GPUs", "waited", "ran", "starts", "goal", "reached", "epochs", "accuracy"):
+        table.add_column(name, justify="left" if name in ("job", "goal", "reached") else "right")
+    sizes = {name: max(gpus) for _at, name, gpus, *_rest in JOBS}
+    for row in rows:
+        accuracy = row.metrics.get("acc")
+        table.add_row(
+            row.id, str(sizes.get(row.id, "")), f"{row.waited_s:.1f} s", f"{row.ran_s:.1f} s", str(row.attempts),
+            row.until or "its end", row.state, f"{row.epoch:g}", f"{accuracy:.1%}" if accuracy is not None else "–",
+        )  # fmt: skip
+    page.print(table)
+    if killed:
+        page.print(f"'{UNLUCKY}' was killed with -9 on the way, and went on from its checkpoint\n", highlight=False)
+    journal = SqliteJournal(out / "journal.db")
+    plot_run(account(journal.header, journal), out)
+    journal.close()
+    whatif(out / "journal.db", ["fifo"])
+    page.print(f"\nplots: {out}/gantt.png shows who had which device when", highlight=False)
+    page.print("next:  hocket up --detach · hocket submit -- python train.py · hocket top", highlight=False)

@@ -1,0 +1,340 @@
+"""What a user says about a job, on the command line or in a file, and the spec of the API that it means.
+
+The names are the same in both: `--gpu-mem 40G` and `gpu_mem = "40G"`. `model/job.py` describes the fields.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hocket.cli import units
+from hocket.cli.terminal.errors import InputError
+from hocket.cli.units import BadValue
+from hocket.control.admission import read_request, refusal
+from hocket.model.criterion import CriterionError, parse
+from hocket.model.job import Job
+from hocket.model.job_spec import FIELDS, SpecError, SpecField
+
+FILE_LIMIT = 1 << 26  # bytes: what is larger is no list of jobs
+_BY_NAME = {field.name: field for field in FIELDS}
+_BY_API_NAME = {field.api: field for field in FIELDS}
+NAMES = tuple(_BY_NAME)
+
+
+class FieldProblem(ValueError):
+    """What is wrong with one field; where the text of a criterion goes wrong, its position too."""
+
+    def __init__(self, field: str, problem: str, text: str = "", position: int = -1) -> None:
+        super().__init__(f"{field} {problem}" if field else problem)
+        self.field = field
+        self.problem = problem
+        self.text = text
+        self.position = position
+
+
+class JobInput(NamedTuple):
+    """What is sent for a job or an array of jobs, and the job, or the first of them, that it makes."""
+
+    spec: dict[str, Any]
+    job: Job
+
+
+def read_job(said: Mapping[str, object], folder: str, shell: Mapping[str, str]) -> JobInput:
+    """The job that was described; `folder` is where relative paths begin, `shell` the environment at hand.
+
+    Raises FieldProblem. Only what depends on the cluster and on other jobs is left for the controller to refuse.
+    """
+    spec: dict[str, Any] = {}
+    for name in said:
+        field = _BY_NAME[name]
+        if field.part != "shell" and field.reads not in ("env", "folder", "gpus"):
+            spec[field.api] = _read(name, said[name])
+    spec |= _sizes(said)
+    spec["cwd"] = _folder(said.get("cwd", ""), folder)
+    spec["env"] = _environment(said, shell)
+    if not spec.get("command"):
+        raise FieldProblem("command", "must say what to run, and is missing")
+    return JobInput(spec, _admissible(spec))
+
+
+def _admissible(spec: dict[str, Any]) -> Job:
+    """The job, or the first of an array, if a controller with room for it would accept it."""
+    try:
+        request = read_request(spec)
+    except SpecError as error:
+        raise _as_said(str(error)) from error
+    job = next(request.jobs(request.job.id or "job"))
+    if reason := refusal((), job, None):
+        raise _as_said(reason.removeprefix(f"job '{job.id}': "))
+    return job
+
+
+def _as_said(problem: str) -> FieldProblem:
+    """What is wrong with a field of the spec, under the name that users know it by."""
+    found = re.match(r"(?P<field>\w+)(?P<colon>:?) (?P<rule>.*)", problem, re.DOTALL)
+    if not found or found["field"] not in _BY_API_NAME:
+        return FieldProblem("", problem)
+    name, rule = _BY_API_NAME[found["field"]].name, found["rule"]
+    return FieldProblem(name, f"must be {rule.removeprefix('expected ')}" if found["colon"] else rule)
+
+
+def said_as(api_name: str) -> str:
+    """What users call a field of the API."""
+    field = _BY_API_NAME.get(api_name)
+    return field.name if field is not None else api_name
+
+
+def _read(name: str, value: object) -> Any:
+    try:
+        return _reader(_BY_NAME[name])(value)
+    except BadValue as error:
+        raise FieldProblem(name, str(error)) from None
+
+
+def _sizes(said: Mapping[str, object]) -> dict[str, Any]:
+    """GPUs are what users count; replicas, of so many GPUs each, are what a job is made of."""
+    per_replica = _read("replica_gpus", said.get("replica_gpus", 1))
+    if per_replica < 1:
+        raise FieldProblem("replica_gpus", f"must be a count from 1 up, not {per_replica}")
+    counts = _read("gpus", said.get("gpus", per_replica))
+    if counts == [0]:
+        # One core unless it says otherwise: a job that asks for nothing could not be counted.
+        return {"sizes": [1], "gpus": 0, **({} if "cpus" in said else {"cores": 1.0})}
+    odd = next((n for n in counts if n % per_replica), None)
+    if odd is not None:
+        raise FieldProblem("gpus", f"must be multiples of replica_gpus ({per_replica}), not {odd}")
+    return {"sizes": [n // per_replica for n in counts], "gpus": per_replica}
+
+
+def _folder(value: object, folder: str) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise FieldProblem("cwd", str(BadValue("a path", value)))
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
+
+
+def _environment(said: Mapping[str, object], shell: Mapping[str, str]) -> dict[str, str]:
+    found = carried(shell, _read("export_all", said.get("export_all", False)))
+    given = said.get("env", [])
+    if isinstance(given, dict):
+        if wrong := [name for name, value in given.items() if not isinstance(value, str)]:
+            raise FieldProblem("env", f"must be texts by name, and '{wrong[0]}' is none")
+        return found | given
+    for word in _read("env", given):
+        name, is_set, value = word.partition("=")
+        if not name:
+            raise FieldProblem("env", "must be NAME=VALUE or NAME, and the name is missing")
+        if not is_set and name not in shell:
+            raise FieldProblem("env", f"must be NAME=VALUE or the name of a variable that is set, and '{name}' is not")
+        found[name] = value if is_set else shell[name]
+    return found
+
+
+# Not all of a shell's environment goes with a job: it holds secrets, and a job should run the same from any terminal.
+# What finds programs and libraries and sets language and caches does; the rest by `--env` or `--export-all`.
+TAKEN = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
+    "VIRTUAL_ENV", "CONDA_*", "MAMBA_*", "PYENV_*", "PYTHONPATH", "PYTHONUNBUFFERED", "LD_LIBRARY_PATH", "LIBRARY_PATH",
+    "CUDA_HOME", "CUDA_PATH", "OMP_*", "MKL_*", "OPENBLAS_*", "XDG_*_HOME", "HF_HOME", "TORCH_HOME", "MPLBACKEND",
+)  # fmt: skip
+# Set for each run; those of a job that submits other jobs would be wrong.
+OWN = ("HOCKET_*", "CUDA_VISIBLE_DEVICES", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_*")
+
+
+def carried(shell: Mapping[str, str], everything: bool = False) -> dict[str, str]:
+    """The part of an environment that goes with a job."""
+    return {
+        name: value
+        for name, value in shell.items()
+        if (everything or _is_one_of(name, TAKEN)) and not _is_one_of(name, OWN) and _is_passable(name, value)
+    }
+
+
+def _is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _is_passable(name: str, value: str) -> bool:
+    # Bytes that are no text cannot travel as JSON, and exported shell functions are for shells alone.
+    return not name.startswith("BASH_FUNC_") and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+# -- values, by `SpecField.reads` -----------------------------------------------------------------------------------
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise BadValue("a text without control characters", value)
+    return value
+
+
+def _texts(value: object) -> list[str]:
+    words = [value] if isinstance(value, str) else value
+    if not isinstance(words, list | tuple) or not all(isinstance(w, str) and w for w in words):
+        raise BadValue("a text or a list of texts", value)
+    return list(words)
+
+
+def _kinds(value: object) -> list[str]:
+    return [kind for text in _texts(value) for kind in text.split(",") if kind]
+
+
+def _words(value: object) -> list[str]:
+    """A list, or one line parted at its blanks, with quotes as in a shell; but no shell ever sees it."""
+    import shlex
+
+    if isinstance(value, str):
+        try:
+            return shlex.split(value)
+        except ValueError:
+            raise BadValue("a line whose quotes are closed, or a list of words", value) from None
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise BadValue("a list of words, or one line of them", value)
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadValue("true or false", value)
+    return value
+
+
+def _choice(value: object, known: list[str]) -> str:
+    if _text(value) not in known:
+        raise BadValue(f"{', '.join(known[:-1])} or {known[-1]}", value)
+    return str(value)
+
+
+def _signal(value: object) -> str:
+    text = _text(value).upper()
+    return text if text.startswith("SIG") else f"SIG{text}"
+
+
+def _criterion(value: object, name: str) -> str:
+    text = _text(value)
+    try:
+        return str(parse(text))
+    except CriterionError as error:
+        found = text[error.position :].strip()
+        where = f"at column {error.position + 1}" if found else "at the end"
+        problem = f"{where} expected {error.expected}" + (f", found {found!r}" if found else "")
+        raise FieldProblem(f"{name}:", problem, text, error.position) from error
+
+
+def _progress(value: object) -> dict[str, Any]:
+    """`json:FILE`, `csv:FILE`, `tensorboard:FOLDER`, `pattern:REGEX`, `json`, `stdout`, `none`, or a table."""
+    if isinstance(value, dict):
+        config = value
+    else:
+        kind, _colon, rest = _text(value).partition(":")
+        match kind:
+            case "pattern":
+                config = {"kind": "stdout", "patterns": [rest]}
+            case "none":
+                config = {"kind": "report"}
+            case "json" | "csv":
+                config = {"kind": kind, "file": rest}
+            case "tensorboard":
+                config = {"kind": kind, "folder": rest}
+            case "stdout" | "report":
+                config = {"kind": kind}
+            case _:
+                raise BadValue("json:FILE, csv:FILE, tensorboard:DIR, pattern:REGEX, stdout or none", value)
+        if not rest:
+            config = {"kind": config["kind"]}
+        elif config.keys() == {"kind"}:
+            raise BadValue(f"'{kind}' alone, or json:, csv:, tensorboard: or pattern: with what belongs to it", value)
+    return config
+
+
+def _reader(field: SpecField) -> Callable[[Any], Any]:
+    match field.reads:
+        case "seconds":
+            return partial(units.seconds, zero=field.about.rule is not None and field.about.rule.ge == 0)
+        case "choice":
+            return partial(_choice, known=[str(word) for word in field.plain_type])
+        case "criterion":
+            return partial(_criterion, name=field.name)
+        case reads:
+            return _READERS[reads]
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "array": units.array_count, "env": _texts, "flag": _flag, "folder": _text, "gpus": units.gpu_counts,
+    "kinds": _kinds, "memory": units.mebibytes, "names": _texts, "number": units.number, "progress": _progress,
+    "signal": _signal, "text": _text, "whole": units.whole, "words": _words,
+}  # fmt: skip
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def jobs_in(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a TOML file says of each job, and how an error names that job.
+
+    It holds one job, or several as `[[job]]` tables; what stands above those holds for all of them.
+    """
+    whole = _table(path)
+    tables = whole.pop("job", None)
+    for_all = _known(whole, str(path), ("job",))
+    if tables is None:
+        yield str(path), for_all
+        return
+    if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
+        raise InputError(f"{path}: job must be [[job]] tables")
+    for n, table in enumerate(tables, 1):
+        name = table.get("name")
+        where = f"{path}: job {n}" + (f" ('{name}')" if isinstance(name, str) else "")
+        own = _known(table, where)
+        both = for_all | own
+        if isinstance(for_all.get("env"), dict) and isinstance(own.get("env"), dict):
+            both["env"] = for_all["env"] | own["env"]
+        yield where, both
+
+
+def located(where: str, problem: FieldProblem) -> FieldProblem:
+    """The problem, saying in which file and job it is."""
+    return FieldProblem(f"{where}:", str(problem), problem.text, problem.position)
+
+
+def _table(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        if path.stat().st_size > FILE_LIMIT:
+            raise InputError(f"{path}: a file of jobs must have at most {FILE_LIMIT >> 20} MiB")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: must be TOML: {error}") from error
+
+
+def _known(table: Mapping[str, Any], where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name not in NAMES:
+            raise InputError(f"{where}: unknown key '{key}'{_meant(name, (*NAMES, *also))}")
+        if name in found:
+            raise InputError(f"{where}: '{name}' must be said once, and stands twice")
+        found[name] = value
+    return found
+
+
+_ELSEWHERE = {
+    "id": "name", "cores": "cpus", "cpu": "cpus", "memory": "mem", "sizes": "gpus", "limit": "time", "timeout": "time",
+    "dir": "cwd", "workdir": "cwd", "environment": "env", "criterion": "until", "jobs": "job",
+}  # fmt: skip  # What others call it.
+
+
+def _meant(key: str, known: tuple[str, ...]) -> str:
+    from difflib import get_close_matches
+
+    near = [_ELSEWHERE[key]] if _ELSEWHERE.get(key) in known else get_close_matches(key[:100], known, n=1, cutoff=0.6)
+    return f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}"

@@ -1,0 +1,152 @@
+"""`hocket show JOB`: all about one job, but for what may be secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hocket.cli.options import AsJson, Home, JobName
+
+_OBSERVED = 10  # observations shown
+_ATTEMPTS = 10  # shown
+_NOT_SAID: tuple[object, ...] = (None, "", [], {}, 0, 0.0, False)
+
+
+def show(job: JobName, home: Home = None, as_json: AsJson = False) -> None:
+    """Show a job: where it stands, as what it was submitted, what it reported, what went wrong."""
+    from hocket.cli.live.client import Client
+    from hocket.cli.live.job_rows import shown
+
+    with Client(home) as client:
+        found = without_secrets(shown(client, job))
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(found).decode())
+        return
+    _print(found)
+
+
+def without_secrets(found: dict[str, Any]) -> dict[str, Any]:
+    """Names of environment variables only. The controller sends no values; should one ever, they end here."""
+    job = found.get("job")
+    if not isinstance(job, dict) or not isinstance(job.get("env"), dict):
+        return found
+    return found | {"job": job | {"env": sorted(job["env"])}}
+
+
+def _print(found: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from hocket.cli.live.job_rows import row_in
+    from hocket.cli.live.job_table import bar_of, devices, metric_shown, one_line, styled_state
+    from hocket.cli.terminal.console import clock, console
+    from hocket.reports.formatting import format_duration
+
+    page = console()
+    row = row_in(found)
+
+    def say(name: str, value: object, style: str = "") -> None:
+        if value not in _NOT_SAID:
+            page.print(Text(f"{name:11} ", style="dim") + Text(one_line(str(value)), style=style), soft_wrap=True)
+
+    page.print(Text(row.id, style="bold") + Text("  ") + styled_state(row.state), soft_wrap=True)
+    say("owner", row.owner)
+    say("reason", row.reason)
+    say("on", devices(row))
+    say("submitted", clock(row.submitted_s))
+    say("started", clock(row.started_s) if row.started_s is not None else "")
+    say("ended", clock(row.ended_s) if row.ended_s is not None else "")
+    say("waited", format_duration(row.waited_s))
+    say("ran", format_duration(row.ran_s) if row.ran_s else "")
+    say("attempts", row.attempts)
+    say("failures", found.get("failures"))
+    if row.until:
+        page.print(Text(f"{'until':12}", style="dim") + Text(row.until) + Text("  ") + bar_of(row), soft_wrap=True)
+    say("epoch", f"{row.epoch:g}" if row.epoch else "")
+    say("metrics", metric_shown(row))
+    _print_use(found.get("use"), say)
+    job = found.get("job") or {}
+    if job:
+        page.print(Text("\nas submitted", style="bold"))
+        for name, value in _as_typed(job).items():
+            if name != "until" and value not in _NOT_SAID:
+                say(name, _words(name, value))
+    _print_attempts(found.get("attempt_list") or [], page)
+    _print_observations(found.get("observations") or [], page)
+    for n, warning in enumerate(found.get("warnings") or []):
+        if n == 0:
+            page.print(Text("\nwarnings", style="bold"))
+        page.print(Text(one_line(str(warning)), style="yellow"), soft_wrap=True)
+
+
+def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
+    """By the names that files and options have; GPUs are those of the whole job, as its user said them."""
+    from hocket.cli.live.job_input import said_as
+
+    each, sizes = job.get("gpus"), job.get("sizes")
+    typed: dict[str, Any] = {}
+    for field, value in job.items():
+        if field == "sizes" and isinstance(sizes, list) and isinstance(each, int):
+            typed["gpus"] = ",".join(str(size * each) for size in sizes) if each else "none"
+        elif field == "gpus" and isinstance(sizes, list):
+            typed["replica_gpus"] = value if isinstance(value, int) and value > 1 else 0
+        elif field not in ("stop", "may_lower") or value != "fixed":
+            is_time = field.endswith("_s") and isinstance(value, int | float) and value
+            is_memory = field.endswith("_mib") and isinstance(value, int | float) and value
+            typed[said_as(field)] = f"{value:g}s" if is_time else f"{value:g}M" if is_memory else value
+    return typed
+
+
+def _words(name: str, value: object) -> object:
+    import shlex
+
+    if name in ("command", "resume") and isinstance(value, list):
+        return shlex.join(str(word) for word in value)
+    if isinstance(value, list):
+        return ", ".join(str(v) for v in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={each}" for key, each in value.items())
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def _print_use(use: object, say: Any) -> None:
+    if isinstance(use, dict):
+        numbers = [f"{k} {v:.4g}" for k, v in use.items() if isinstance(v, int | float) and not isinstance(v, bool)]
+        say("uses", ", ".join(numbers))
+
+
+def _print_attempts(found: list[dict[str, Any]], page: Any) -> None:
+    from rich.text import Text
+
+    from hocket.cli.live.job_table import one_line
+    from hocket.cli.terminal.console import clock
+    from hocket.reports.formatting import format_duration
+
+    if not found:
+        return
+    more = f" (the last {_ATTEMPTS} of {len(found):,})" if len(found) > _ATTEMPTS else ""
+    page.print(Text(f"\nattempts{more}", style="bold"))
+    for a in found[-_ATTEMPTS:]:
+        started_s, ended_s = a.get("started_s"), a.get("ended_s")
+        began = clock(started_s) if started_s is not None else "never ran"
+        ran = f" for {format_duration(ended_s - started_s)}" if started_s is not None and ended_s is not None else ""
+        where = f"on {', '.join(a.get('nodes') or [])} at size {a.get('size', 0)}"
+        line = f"{a.get('number', 0):<4g} {began:9} {where}{ran}: {a.get('how') or 'runs'}"
+        page.print(Text(one_line(line)), soft_wrap=True)
+
+
+def _print_observations(found: list[dict[str, Any]], page: Any) -> None:
+    from rich.text import Text
+
+    from hocket.cli.live.job_table import one_line
+    from hocket.cli.terminal.console import clock
+
+    if not found:
+        return
+    more = f" (the last {_OBSERVED} of {len(found):,})" if len(found) > _OBSERVED else ""
+    page.print(Text(f"\nreported{more}", style="bold"))
+    for o in found[-_OBSERVED:]:
+        metrics = o.get("metrics") or {}
+        values = "  ".join(f"{k}={v:.4g}" for k, v in metrics.items() if isinstance(v, int | float))
+        line = one_line(f"epoch {o.get('epoch', 0):<6g} {values}")
+        page.print(Text(f"{clock(o.get('at_s'))}  ", style="dim") + Text(line), soft_wrap=True)

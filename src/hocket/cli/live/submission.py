@@ -1,0 +1,191 @@
+"""From what was said on the command line to jobs that the controller has: all of them, or none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from msgspec.structs import replace
+
+from hocket.cli.live.client import login
+from hocket.cli.live.job_input import FieldProblem, JobInput, jobs_in, located, read_job
+from hocket.cli.live.job_rows import LIVE, rows, unknown, wished
+from hocket.cli.terminal.errors import BAD_INPUT, InputError
+from hocket.control.admission import refusal
+from hocket.model.capacity import Capacity
+from hocket.model.resources import Node
+
+if TYPE_CHECKING:
+    from hocket.cli.live.client import Client
+
+BATCH = 100  # jobs in one call
+
+
+def described_jobs(command: list[str] | None, files: Sequence[Path], options: dict[str, Any]) -> list[JobInput]:
+    """All jobs that the command line means, checked before any is sent."""
+    shell = dict(os.environ)
+    owner = {"owner": login()}
+    if command is not None:
+        if files:
+            raise InputError(f"give files or a command behind --, not both ('{files[0]}' stands before it)")
+        try:
+            return [read_job(owner | options | {"command": command}, os.getcwd(), shell)]
+        except FieldProblem as problem:
+            raise _refused(problem, options) from None
+    if not files:
+        raise InputError(
+            "submit needs a file of jobs, or a command behind two dashes: hocket submit -- python train.py"
+        )
+    if odd := [str(f) for f in files if f.suffix.lower() != ".toml" and not f.is_file()]:
+        raise InputError(f"'{odd[0]}' is no file of jobs; put a command behind two dashes: hocket submit -- {odd[0]} …")
+    found: list[JobInput] = []
+    if "cwd" in options:
+        options |= {"cwd": os.path.abspath(os.path.expanduser(options["cwd"]))}
+    for path in files:
+        for where, said in jobs_in(path):
+            try:
+                found.append(read_job(owner | said | options, str(path.absolute().parent), shell))
+            except FieldProblem as problem:
+                raise _refused(located(where, problem), {}) from None
+    names = [each.spec["id"] for each in found if "id" in each.spec]
+    if len(set(names)) < len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise InputError(f"name must be given to one job only, and '{twice}' stands for several")
+    return found
+
+
+def warn_of_missing_folders(jobs: Sequence[JobInput]) -> None:
+    """Warn of working directories that are not here; another machine may have them, or an earlier job make them."""
+    for folder in dict.fromkeys(each.spec["cwd"] for each in jobs):
+        if not os.path.isdir(folder):
+            typer.echo(f"hocket: warning: there is no folder '{folder}' here for the job to run in", err=True)
+
+
+def _refused(problem: FieldProblem, options: dict[str, Any]) -> Exception:
+    """An error in one line, or, of a criterion, three of them: its text, and a caret where it goes wrong."""
+    option = problem.field.rstrip(":")
+    message = str(problem)
+    if option in options:
+        message = f"--{option.replace('_', '-')}{message.removeprefix(option)}"
+    if problem.position < 0:
+        return InputError(message)
+    from rich.cells import cell_len
+
+    typer.echo(f"hocket: {message}", err=True)
+    typer.echo(f"  {problem.text}", err=True)
+    typer.echo(f"  {' ' * cell_len(problem.text[: problem.position])}^", err=True)
+    return typer.Exit(BAD_INPUT)
+
+
+def sent(client: Client, jobs: Sequence[JobInput]) -> list[str]:
+    """Send them in batches; all are accepted, or those that were are stopped again."""
+    specs = ready_to_send(client, jobs)
+    accepted: list[str] = []
+    for first in range(0, len(specs), BATCH):
+        batch = specs[first : first + BATCH]
+        try:
+            answers = client.post("/v1/jobs", {"jobs": batch}).json()["jobs"]
+        except Exception as error:
+            raise _withdrawn(client, accepted, str(error)) from error
+        accepted += [answer["id"] for answer in answers if not answer.get("refused")]
+        refused = [answer["refused"] for answer in answers if answer.get("refused")]
+        if refused:
+            more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+            raise _withdrawn(client, accepted, f"{refused[0]}{more}")
+    return accepted
+
+
+def _withdrawn(client: Client, accepted: Sequence[str], why: str) -> Exception:
+    """Half an experiment is of no use: stop what was accepted before something was refused."""
+    if not accepted:
+        return InputError(why)
+    try:
+        wished(client, "stop", accepted)
+    except InputError as error:
+        said = f"{len(accepted)} jobs had been accepted and could not be stopped ({error})"
+        return InputError(f"{why}; {said}: {', '.join(accepted[:5])}")
+    return InputError(f"{why}; nothing is submitted, {len(accepted)} that had been accepted were stopped")
+
+
+# -- checks with the controller's lists, before the first of several jobs is sent -------------------------------------
+
+
+def ready_to_send(client: Client, jobs: Sequence[JobInput]) -> list[dict[str, Any]]:
+    """The specs as they will be sent, with the names that patterns in `after` stand for.
+
+    Raises InputError if one of several jobs would be refused. A single job is refused by the controller itself.
+    """
+    is_one = len(jobs) == 1 and "array" not in jobs[0].spec
+    if is_one and not any(_is_pattern(name) for name in jobs[0].job.after):
+        return [jobs[0].spec]
+    there = {row.id: row.state for row in rows(client, everything=True)}
+    found = _with_names(jobs, [name for name, state in there.items() if state in LIVE])
+    problem = submission_problem(found, there, client.get("/v1/nodes").json()["nodes"])
+    if problem and not is_one:
+        raise InputError(f"{problem}; nothing was submitted")
+    return [each.spec for each in found]
+
+
+def submission_problem(jobs: Sequence[JobInput], states: Mapping[str, str], nodes: Sequence[dict[str, Any]]) -> str:
+    """Why one of the jobs would be refused, by the same rules as the controller's; empty if none would."""
+    # The list of nodes does not say how much memory their GPUs have: that is left to the controller.
+    whole = Capacity.of(
+        Node(n["id"], len(n["gpus"]), n.get("gpu_kind", ""), inf, n["cores"], n["mem_mib"]) for n in nodes
+    )
+    new: set[str] = set()
+
+    def verdict_of(name: str) -> str | None:
+        state = states.get(name, "" if name in new else None)
+        return "" if state in LIVE else state
+
+    for each in jobs:
+        names = list(_names(each.spec)) or ["(unnamed)"]
+        for name in each.job.after:
+            if verdict_of(name) is None:
+                return f"job '{names[0]}': after: {unknown(name, [*states, *new])}"
+        for name in names:
+            if verdict_of(name) is not None:
+                return f"job '{name}': name must be new, and there is one ({states.get(name, 'submitted with it')})"
+        if reason := refusal(new, replace(each.job, id=names[0]), whole, None, verdict_of):
+            return reason
+        new.update(_names(each.spec))
+    return ""
+
+
+def _names(spec: dict[str, Any]) -> Iterator[str]:
+    """The names of the jobs that a spec makes, as far as the user gave them."""
+    if "id" not in spec:
+        return
+    if "array" in spec:
+        yield from (f"{spec['id']}-{n}" for n in range(spec["array"]))
+    else:
+        yield spec["id"]
+
+
+def _with_names(jobs: Sequence[JobInput], live: Sequence[str]) -> list[JobInput]:
+    """The jobs, each after others by name: live ones, and those submitted before it."""
+    known = list(live)
+    found = []
+    for each in jobs:
+        after = tuple(dict.fromkeys(name for text in each.job.after for name in _matching(text, known)))
+        spec = each.spec | ({"after": list(after)} if after else {})
+        found.append(JobInput(spec, replace(each.job, after=after)))
+        known += _names(spec)
+    return found
+
+
+def _matching(text: str, known: Sequence[str]) -> list[str]:
+    if text in known or not _is_pattern(text):
+        return [text]
+    if not (found := [name for name in known if fnmatchcase(name, text)]):
+        raise InputError(f"after must name jobs, and no live one matches '{text}'")
+    return found
+
+
+def _is_pattern(name: str) -> bool:
+    return any(c in name for c in "*?[")

@@ -1,0 +1,155 @@
+"""`hocket up`: a controller, with an agent on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from hocket.cli.options import Params, policy_names
+from hocket.cli.terminal.errors import InputError, refusing
+
+if TYPE_CHECKING:
+    from hocket.service.home import Home
+    from hocket.service.listening import Tls
+
+_PATIENCE_S = 120.0  # for a detached one to answer; a few seconds, unless the machine does much else
+
+
+def up(
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="Who decides from now on (see `hocket policies`); by default who did in this home, las in a new one.",
+            autocompletion=policy_names,
+        ),
+    ] = None,
+    param: Params = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="Declare so many devices instead of those found; they may be virtual.")
+    ] = None,
+    cores: Annotated[float | None, typer.Option(min=0, help="Lend so many cores instead of all.")] = None,
+    name: Annotated[str, typer.Option(help="Of this machine among the nodes; its host name by default.")] = "",
+    home: Annotated[Path, typer.Option(envvar="HOCKET_HOME", help="Where the controller keeps everything.")] = Path(
+        "~/.hocket"
+    ),
+    store: Annotated[
+        str, typer.Option(metavar="FILE|URL", help="Its journal: a file, or postgresql://…; in its home by default.")
+    ] = "",
+    listen: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS|unix:PATH",
+            help="An address for agents on other machines, or a socket that only you may use.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Listen there; any free one by default.")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="Its certificate: HTTPS, so that the token stays secret.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="PEM", help="The key of it.")] = None,
+    tls_ca: Annotated[
+        Path | None, typer.Option(metavar="PEM", help="What clients trust; the certificate itself by default.")
+    ] = None,
+    agent: Annotated[bool, typer.Option(help="Lend this machine's devices too.")] = True,
+    lease: Annotated[float, typer.Option(min=1, help="Seconds of silence after which a node counts as lost.")] = 15.0,
+    resize: Annotated[
+        Literal["early", "terminate"],
+        typer.Option(help="How jobs change size: prepared while they still train, or stopped and started cold."),
+    ] = "early",
+    detach: Annotated[bool, typer.Option("--detach", help="Go on in the background; `hocket down` ends it.")] = False,
+) -> None:
+    """Start a controller and share this machine's devices among the jobs you submit."""
+    from hocket.model.resources import MAX_GPUS
+    from hocket.service.home import Home
+
+    if gpus is not None and gpus > MAX_GPUS:
+        raise InputError(f"--gpus must be from 0 to {MAX_GPUS}, not {gpus}")
+    place = Home(home)
+    if detach:
+        _detached(place)
+        return
+    import logging
+
+    from hocket.cli.simulation.scenario import bound_policy
+
+    with refusing():
+        if param and policy is None:
+            raise InputError("--param is of a policy: say which with --policy")
+        bound = bound_policy(policy, param or ()) if policy is not None else None
+    options = [] if gpus is None else ["--gpus", str(gpus)]
+    options += [] if cores is None else ["--cores", str(cores)]
+    options += ["--name", name] if name else []
+    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.INFO)
+    from hocket.executors.agents.standby_runs import ResizeBy
+    from hocket.service.up import Up
+
+    os.umask(0o077)  # What jobs have in their environment is in the journal.
+    with refusing():
+        place.make()
+        controller = Up(
+            place, bound, store or str(place.journal), listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
+            agent_options=options if agent else None, lease_s=lease, resize_by=ResizeBy(resize),
+        )  # fmt: skip
+    decides = controller.engine.policy.policy.name
+    print(
+        f"hocket: '{decides}' decides at {controller.url}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True
+    )
+    raise typer.Exit(controller.run())
+
+
+def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> Tls | None:
+    from hocket.service.listening import Tls
+
+    if cert is None and key is None and ca is None:
+        return None
+    if cert is None or key is None:
+        raise InputError("--tls-cert and --tls-key go together")
+    for path in (cert, key, ca):
+        if path is not None and not path.is_file():
+            raise InputError(f"{path}: there is no such file")
+    return Tls(str(cert), str(key), "" if ca is None else str(ca))
+
+
+def _detached(home: Home) -> None:
+    """The same command without --detach, in a session of its own; returns when it answers."""
+    with refusing():
+        home.make()
+        log = open(home.log, "ab")  # noqa: SIM115 - handed to the child
+    # -P: nothing that lies where we are is run.
+    command = [sys.executable, "-P", "-m", "hocket", *(word for word in sys.argv[1:] if word != "--detach")]
+    began = home.log.stat().st_size
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    log.close()
+    until = monotonic() + _PATIENCE_S
+    while monotonic() < until:
+        if _answers(home, child.pid):
+            print(f"hocket: a controller answers at {home.url_file.read_text().strip()} (process {child.pid})")
+            return
+        if child.poll() is not None:
+            said = home.log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
+            raise InputError(said[-1].removeprefix("hocket: ") if said else f"it ended with {child.returncode}")
+        sleep(0.02)
+    raise InputError(f"the controller does not answer within {_PATIENCE_S:g} s; see {home.log}")
+
+
+def _answers(home: Home, pid: int) -> bool:
+    from contextlib import closing
+    from http.client import HTTPException
+    from json import loads
+
+    from hocket.agent.address import connection as connection_to
+
+    try:
+        ca = str(home.ca_file) if home.ca_file.exists() else ""
+        with closing(connection_to(home.url_file.read_text().strip(), 2.0, ca)) as connection:
+            connection.request("GET", "/v1/health")
+            said = loads(connection.getresponse().read())
+    except (OSError, HTTPException, ValueError):
+        return False
+    return bool(said.get("ok")) and (said.get("pid") == pid or os.getpid() == pid)

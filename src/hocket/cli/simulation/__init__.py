@@ -1,0 +1,1 @@
+"""Commands that simulate, compare and explain policies."""

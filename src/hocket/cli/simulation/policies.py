@@ -1,0 +1,89 @@
+"""`hocket policies`: what there is, and what can be set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hocket.cli.options import AsJson, policy_names
+
+if TYPE_CHECKING:
+    from hocket.policies.registry import Policy
+
+
+def policies(
+    name: Annotated[
+        str | None, typer.Argument(help="One policy, with its parameters.", autocompletion=policy_names)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the policies, or show one with its parameters."""
+    from hocket.cli.terminal.errors import refusing
+    from hocket.policies.registry import find
+    from hocket.policies.registry import policies as registered
+
+    with refusing():
+        found = [find(name)] if name is not None else list(registered().values())
+    if as_json:
+        import msgspec
+
+        told = [_told(p) for p in found]
+        print(msgspec.json.encode(told[0] if name is not None else {"policies": told}).decode())
+        return
+    from hocket.cli.terminal.console import console
+
+    page = console()
+    if name is None:
+        page.print(_list(found))
+        page.print("[dim]hocket policies NAME shows a policy's parameters[/dim]", highlight=False)
+    else:
+        _show(found[0], page)
+
+
+def _told(policy: Policy) -> dict[str, Any]:
+    from hocket.cli.simulation.parameters import parameters
+
+    return {
+        "name": policy.name,
+        "summary": policy.summary,
+        "paper": policy.paper,
+        "source": policy.source,
+        "parameters": parameters(policy.params),
+    }
+
+
+def _list(found: list[Policy]) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, header_style="bold")
+    table.add_column("policy", no_wrap=True)
+    table.add_column("what it does")
+    table.add_column("from")
+    for p in found:
+        table.add_row(Text(p.name), Text(p.summary), Text(p.paper))
+    return table
+
+
+def _show(policy: Policy, page: Any) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from hocket.cli.simulation.parameters import parameters
+
+    page.print(Text(policy.name, style="bold") + Text(f"  {policy.paper}", style="dim"))
+    page.print(Text(policy.summary))
+    page.print(Text(policy.source, style="dim"), soft_wrap=True)
+    rows = parameters(policy.params)
+    if not rows:
+        page.print("no parameters")
+        return
+    table = Table(box=SIMPLE_HEAD, header_style="bold")
+    for title in ("parameter", "type", "default", "what it does"):
+        table.add_column(title, no_wrap=title == "parameter", overflow="fold")
+    for row in rows:
+        table.add_row(Text(row.name), Text(row.type), Text(row.default_text), Text(row.description))
+    page.print(table)

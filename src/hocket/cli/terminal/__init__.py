@@ -1,0 +1,1 @@
+"""Tables, progress bars, errors and files: what all commands share."""
