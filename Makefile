@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SOURCES := src reproductions tests benchmarks examples docs/site_hooks.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench chaos clean
+.PHONY: help setup demo test check docs bench chaos clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,16 +20,20 @@ $(STAMP): pyproject.toml reproductions/pyproject.toml
 
 setup: $(STAMP) ## create .venv with .venv/bin/hocket
 
-demo: $(STAMP) ## compare policies on a built-in workload, with a table and plots
+demo: $(STAMP) ## run real jobs on four virtual devices; a table, and plots in demo-out/
 	$(BIN)/hocket demo
 
 test: $(STAMP) ## run every test
 	$(BIN)/python -m pytest -n auto
 
-check: $(STAMP) ## lint, and type-check the pure layers strictly
-	$(BIN)/ruff check src reproductions tests benchmarks
-	$(BIN)/ruff format --check src reproductions tests benchmarks
+check: $(STAMP) ## lint, formatting and strict types
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
+
+docs: $(STAMP) ## build the documentation site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 bench: $(STAMP) ## benchmarks, ratios side by side (HOCKET_DATA=folder with real traces)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
@@ -41,4 +46,4 @@ chaos: $(STAMP) ## kill everything at random while jobs run (SECONDS=600 SEED=7 
 	$(BIN)/python -m tests.live.chaos --seconds $(or $(SECONDS),60) --policy $(or $(POLICY),las) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove what was built
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-out
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-out

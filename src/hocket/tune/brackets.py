@@ -26,15 +26,16 @@ class Bracket(Struct, frozen=True):
         return range(self.first, self.first + self.rungs[0].trials)
 
 
-Positive = Annotated[int, Meta(ge=1)]
-Eta = Annotated[int, Meta(ge=2)]
+Trials = Annotated[int, Meta(ge=1, description="number of configurations")]
+Units = Annotated[int, Meta(ge=1, description="what one configuration gets at most")]
+Eta = Annotated[int, Meta(ge=2, description="one in so many goes on")]
 
 
 class Hyperband(Struct, frozen=True, kw_only=True, tag="hyperband", forbid_unknown_fields=True):
     """Successive halving at every trade between many trials and long ones (Li et al., JMLR 2017)."""
 
-    units: Annotated[int, Meta(ge=1, description="R: what one configuration gets at most")] = 81
-    eta: Annotated[int, Meta(ge=2, description="one in so many goes on")] = 3
+    units: Units = 81
+    eta: Eta = 3
     in_turn: Annotated[bool, Meta(description="one bracket after another, not all at once")] = False
     asynchronous = False
 
@@ -54,8 +55,8 @@ class Hyperband(Struct, frozen=True, kw_only=True, tag="hyperband", forbid_unkno
 class SuccessiveHalving(Struct, frozen=True, kw_only=True, tag="halving", forbid_unknown_fields=True):
     """One bracket: of all trials one in η goes on, to η times as many units."""
 
-    trials: Positive = 81
-    units: Positive = 81
+    trials: Trials = 81
+    units: Units = 81
     least: Annotated[int, Meta(ge=1, description="units of the first rung")] = 1
     eta: Eta = 3
     in_turn = False
@@ -69,8 +70,8 @@ class SuccessiveHalving(Struct, frozen=True, kw_only=True, tag="halving", forbid
 class Asha(Struct, frozen=True, kw_only=True, tag="asha", forbid_unknown_fields=True):
     """Halving without waiting: a trial goes on once it is among the best 1/η seen so far (Li et al., 2020)."""
 
-    trials: Positive = 81
-    units: Positive = 81
+    trials: Trials = 81
+    units: Units = 81
     least: Annotated[int, Meta(ge=1, description="units of the first rung")] = 1
     eta: Eta = 3
     at_once: Annotated[int, Meta(ge=1, description="trials under way at a time")] = 32
@@ -85,8 +86,8 @@ class Asha(Struct, frozen=True, kw_only=True, tag="asha", forbid_unknown_fields=
 class RandomSearch(Struct, frozen=True, kw_only=True, tag="random", forbid_unknown_fields=True):
     """Every trial is trained to its end."""
 
-    trials: Positive = 20
-    units: Positive = 27
+    trials: Trials = 20
+    units: Units = 27
     in_turn = False
     asynchronous = False
 

@@ -20,9 +20,9 @@ JOURNAL, CHECKPOINTS = "journal.db", "checkpoints"  # in a study's folder
 class StudyOutcome(Struct, frozen=True):
     """A study, its trials and its best."""
 
-    header: Header
-    definition: Definition
-    found: Trials
+    header: Header  # of its journal
+    definition: Definition  # what the study was asked to do
+    found: Trials  # all trials with their results
     seconds: float  # of all processes together
 
     @property

@@ -114,22 +114,22 @@ Domain = Choice | Uniform | LogUniform | RandInt
 
 
 def choice(values: Sequence[Any]) -> Choice:
-    """One of these values."""
+    """One of these `values`."""
     return Choice(tuple(values))
 
 
 def uniform(low: float, high: float) -> Uniform:
-    """A number from low to high."""
+    """A number from `low` to `high`."""
     return Uniform(low, high)
 
 
 def loguniform(low: float, high: float) -> LogUniform:
-    """A number from low to high, as likely from 0.001 to 0.01 as from 0.01 to 0.1."""
+    """A number from `low` to `high`, as likely from 0.001 to 0.01 as from 0.01 to 0.1."""
     return LogUniform(low, high)
 
 
 def randint(low: int, high: int) -> RandInt:
-    """A whole number from low to high, both included."""
+    """A whole number from `low` to `high`, both included."""
     return RandInt(low, high)
 
 

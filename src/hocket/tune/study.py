@@ -38,8 +38,25 @@ _BAR_EVERY_S = 0.2
 class Study:
     """Searches a space for the configuration with the best metric.
 
-    `training(config)` gives a `hocket.pack.Training`, `evaluate(module, config)` a number or numbers by name. Without
-    it the last step's loss counts. With a folder the study is kept there, and goes on after a kill.
+    Args:
+        training: a function from a configuration to a `hocket.pack.Training`.
+        space: hyperparameters by name with their values, or a function that asks for them as in Optuna.
+        evaluate: a function from module and configuration to a number, or to numbers by name; None: the loss counts.
+        metric: which of these numbers counts.
+        goal: `min` if less of it is better, `max` if more.
+        search: how many trials are trained how far: a `Hyperband`, `SuccessiveHalving`, `Asha` or `RandomSearch`.
+        unit_steps: steps that are one unit of the search.
+        policy: which waiting trials are packed together: the name of a policy.
+        params: parameters of that policy.
+        mode: how a pack steps; None: the fastest mode.
+        exact: use only modes that are bitwise equal to a solo run.
+        device: where all trials are trained.
+        memory_mib: limit on the memory of a pack.
+        seed: of configurations, weights and batches.
+        sampler: gives the configurations; None: random ones.
+        name: of the study.
+        folder: keep the study there, so that it continues after a kill; None: write nothing.
+        checkpoint_s: seconds between two checkpoints of all models.
     """
 
     def __init__(
@@ -148,9 +165,13 @@ class Study:
         return self
 
     def run(self, stepped: Callable[[int], None] | None = None, *, bar: bool = False) -> Study:
-        """Search until all is done; `stepped` is told how many steps of models were made, as they are.
+        """Search until all is done.
 
-        On Ctrl-C all models are saved first. It goes on when it is run again, also after a kill. `bar` shows one.
+        On Ctrl-C all models are saved first. Run it again to continue, also after a kill.
+
+        Args:
+            stepped: called with the number of steps of models that were just made.
+            bar: show a progress bar.
         """
         if bar:
             with progress_bar(self.prepare()) as showing:

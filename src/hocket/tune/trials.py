@@ -20,14 +20,14 @@ class Result(Struct, frozen=True):
     units: int
     metrics: dict[str, float]
     at_s: float
-    began_s: float
+    began_s: float  # when the stage that led to it began
 
 
 class Trial(Struct, frozen=True):
     """One configuration and its results."""
 
-    number: int
-    config: Config
+    number: int  # in the order in which configurations were drawn
+    config: Config  # hyperparameters by name
     results: tuple[Result, ...] = ()  # by ascending units
     asked: int = 0  # units of the last stage that was submitted
     began_s: float = 0.0  # of that stage

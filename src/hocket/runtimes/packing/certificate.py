@@ -22,7 +22,7 @@ _WHOLE = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
 class Certificate:
     """What was found for one model. Units in the last place are counted over weights, buffers and optimiser state."""
 
-    mode: str
+    mode: str  # that was compared with the solo run
     step: int  # the step that was compared
     max_ulp: int  # 0: bitwise; less: nothing was measured
     share_equal: float  # of all numbers

@@ -1,4 +1,4 @@
-"""A model's state at rest, on the host or on its device: complete, and able to go on as if it had never stopped."""
+"""A model's saved state, complete: training continues from it as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class ModelCheckpoint:
     name: str
     step: int
     reason: str  # why the model was freed
-    state: dict[str, Any]
+    state: dict[str, Any]  # of all that is named above
     failed: bool = False  # freed because it could not go on
 
     @property
     def loss(self) -> float | None:
-        """Of its last step."""
+        """The loss of its last step."""
         loss = self.state["loss"]
         return None if loss is None else float(loss)
 
     def strange_to(self, module: nn.Module, optimiser: Optimizer) -> str:
-        """Why it cannot be put into these; empty if it can."""
+        """Why it cannot be loaded into this `module` and `optimiser`; empty if it can."""
         theirs, own = self.state["module"], module.state_dict()
         for name in sorted(own.keys() ^ theirs.keys()):
             return (
@@ -58,7 +58,7 @@ class ModelCheckpoint:
 
     @staticmethod
     def read(path: Path | str) -> ModelCheckpoint:
-        """One that was saved. It is unpickled: read only what you trust."""
+        """Read a saved checkpoint. It is unpickled: read only files that you trust."""
         return ModelCheckpoint(*torch.load(path, map_location="cpu", weights_only=False))
 
 

@@ -23,7 +23,14 @@ FLAGS = ("capturable", "fused", "foreach", "differentiable", "initial_lr")  # ho
 
 
 class Member:
-    """A training that was loaded: its module is on the device, and its state stands between two steps."""
+    """A training that was loaded by `Pack.load`: its module is on the device, between two steps.
+
+    Args:
+        training: what the user gave.
+        device: where it is trained.
+        reader: reads its data, together with those of other models.
+        saved: a checkpoint to continue from.
+    """
 
     def __init__(
         self, training: Training, device: torch.device, reader: SharedReader, saved: ModelCheckpoint | None
@@ -62,7 +69,7 @@ class Member:
             self.resume(saved)
 
     def shares(self, tensors: frozenset[int], memory: frozenset[Address]) -> bool:
-        """Whether one of these parameters and buffers, by their ids, is its own, or lies in the same memory."""
+        """Whether it has one of these `tensors` (ids of parameters and buffers), or uses the same `memory`."""
         if tensors & self.tensors:
             return True
         return bool(memory & self._memory and memory & memory_of(self.module))
@@ -102,7 +109,7 @@ class Member:
             yield self._pending[number].aligned()
 
     def loss_of(self, value: Any) -> Tensor:
-        """The loss of one batch, divided by the number of batches in a step."""
+        """The loss of one batch, `value`, divided by the number of batches in a step."""
         if self.is_known:
             return self._loss_of(value)
         before = python_state(self.module)
@@ -129,11 +136,11 @@ class Member:
         return loss if training.accumulate == 1 else loss / training.accumulate
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """The loss to differentiate, scaled if there is a scaler."""
+        """The `loss` to differentiate, scaled if there is a scaler."""
         return loss if self.scaler is None else self.scaler.scale(loss)
 
     def gradients(self, values: Iterable[Any]) -> Tensor:
-        """Forward and backward over the step's batches; the step's loss."""
+        """Forward and backward over the step's batches, `values`; returns the step's loss."""
         self.optimiser.zero_grad(set_to_none=True)
         total: Tensor | None = None
         for value in values:
@@ -157,7 +164,7 @@ class Member:
             scaler.update()
 
     def done(self, loss: Tensor) -> None:
-        """The step was made: count it, and go on in the schedule."""
+        """Count a step with this `loss`, and advance the schedule."""
         self.loss = loss
         self.step += 1
         self._pending.clear()
@@ -193,7 +200,7 @@ class Member:
         return losses[0]
 
     def read_from(self, reader: SharedReader) -> None:
-        """Take further batches from another reader, which other models read from."""
+        """Take further batches from this `reader`, which other models use."""
         state = self.source.state()
         self.source = batch_source_of(self.name, self.training.data, reader)
         self.source.restore(state)
@@ -246,13 +253,13 @@ class Member:
         }
 
     def copy_state(self, place: torch.device | None = None) -> dict[str, Any]:
-        """The state as a copy on the same device or another one, to be put back later."""
+        """A copy of the state on `place`, by default its own device."""
         state = self.state()
         at_host = {key: copied(state.pop(key), torch.device("cpu")) for key in ("dice", "feed")}
         return {**copied(state, place or self.device), **at_host}
 
     def restore_in_place(self, state: dict[str, Any]) -> None:
-        """Restore a copied state into the same tensors: captured graphs and stacked weights go on pointing to them."""
+        """Restore a copied `state` into the same tensors: captured graphs and stacked weights point to them."""
         put_back(self.module, self.optimiser, state)
         if self.schedule is not None:
             self.schedule.load_state_dict(state["schedule"])
@@ -263,12 +270,12 @@ class Member:
         self._schedule_epochs = state["schedule_epochs"]
 
     def rewind(self, state: dict[str, Any], batches: list[Batch]) -> None:
-        """Go back to before the step that was made from `state` with these batches."""
+        """Go back to before the step that was made from `state` with these `batches`."""
         self.restore_in_place(state)
         self._pending = list(batches)
 
     def resume(self, saved: ModelCheckpoint) -> None:
-        """Go on from a checkpoint as if there had been no break."""
+        """Continue from the checkpoint `saved` as if there had been no break."""
         if why := saved.strange_to(self.module, self.optimiser):  # Else PyTorch would put in what does fit, and raise.
             raise Refused(f"model '{self.name}': the checkpoint of '{saved.name}' is of another model: {why}")
         state = copied(saved.state, self.device)
@@ -288,7 +295,7 @@ class Member:
     def checkpoint(
         self, reason: str, state: dict[str, Any] | None = None, place: torch.device = torch.device("cpu")
     ) -> ModelCheckpoint:
-        """A copy of its state, on the host unless told otherwise; `state`: an earlier one instead."""
+        """A copy of its state on `place`, by default the host; with `state`, a copy of that earlier one."""
         chosen = self.copy_state(place) if state is None else copied(state, place)
         for group, flags in zip(chosen["optimiser"]["param_groups"], self.flags, strict=True):
             group.update(flags)

@@ -20,9 +20,9 @@ SPARE = 1.02  # Fragments and what no dry run sees.
 class Need:
     """Bytes that one model takes; `stays` all the time, `passes` at the height of a step."""
 
-    parameters: int
-    gradients: int
-    optimiser: int
+    parameters: int  # and buffers
+    gradients: int  # of all parameters that are trained
+    optimiser: int  # its state
     activations: int  # at the peak, with workspaces as far as they were seen
     inputs: int  # its batches; shared ones count once for a pack
     kept: int = 0  # its last good states, where they are kept on the device
@@ -45,7 +45,7 @@ class Need:
 
 
 class Memory:
-    """What the device has, what the models on it need, and how far predictions were from what was seen."""
+    """What the models on a device need, its `limit` in bytes, and how far predictions were off."""
 
     def __init__(self, device: torch.device, limit: int) -> None:
         self.device, self.limit = device, limit
@@ -58,22 +58,22 @@ class Memory:
         self._learned: dict[object, float] = {}  # by kind of module: seen over predicted
 
     def corrected(self, training: Training, need: Need) -> Need:
-        """The prediction, by what was seen of the same kind of module."""
+        """The predicted `need`, corrected by what was measured for the same kind of module."""
         factor = self._learned.get(kind_of(training), 1.0)
         return replace(need, activations=int(need.activations * factor))
 
     def enter(self, training: Training, need: Need) -> None:
-        """This model is on the device from now on."""
+        """Count this model, with its `need`, as being on the device."""
         self.needs[training.name], self._kinds[training.name] = need, kind_of(training)
         self._read[training.name] = data_set_of(training)
         self._factors[training.name] = self._learned.get(kind_of(training), 1.0)
 
     def leave(self, name: str) -> None:
-        """This one no longer."""
+        """Stop counting this model."""
         self.needs.pop(name, None)
 
     def learn(self, name: str, passed: int) -> None:
-        """A step of this model had this many bytes beside what stays."""
+        """A step of this model was measured to take `passed` bytes beside what stays."""
         need = self.needs[name]
         if name in self.seen or not need.passes:
             return
@@ -88,7 +88,7 @@ class Memory:
         return self._kinds[name] in self._learned
 
     def total(self, side_by_side: bool, extras: Sequence[tuple[Training, Need]] = ()) -> int:
-        """Of all models at once, `extras` among them: one by one, only one of them is at the peak of its step."""
+        """Bytes of all models, with `extras`; unless they step `side_by_side`, only one is at the peak of its step."""
         needs = [*self.needs.values(), *(need for _, need in extras)]
         if not needs:
             return 0
@@ -101,7 +101,7 @@ class Memory:
         return sum(need.stays for need in needs) + height + inputs + sum(data.values())
 
     def fits(self, side_by_side: bool, extras: Sequence[tuple[Training, Need]] = ()) -> bool:
-        """Whether there is room for all of that, and a little to spare."""
+        """Whether there is room for `total(side_by_side, extras)`, and a little to spare."""
         return self.total(side_by_side, extras) * SPARE <= self.limit
 
     def error(self) -> dict[str, float]:

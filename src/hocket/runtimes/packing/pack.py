@@ -33,10 +33,14 @@ _REMEMBERED = Measurements()
 class Pack:
     """Loads models, steps them together in the fastest mode, and frees them with a checkpoint.
 
-    `mode` fixes how it runs; `exact` keeps to modes that make the same operations as a solo run. `memory_mib` limits
-    what is predicted for all models together. Every `keep_every` steps a model's state is kept, for the case that it
-    fails; None: never, and it is then freed as it stands. What packs measure is `remembered` by all of a process,
-    unless they are given a memory of their own.
+    Args:
+        device: where all its models are trained.
+        mode: one of `STEP_MODES`; None: the fastest, as measured.
+        exact: use only modes that make the same operations as a solo run.
+        memory_mib: limit on the predicted memory of all models together; None: what the device has.
+        keep_every: copy each model's state every so many steps, to free it with if it fails; None: never.
+        check_every: on a GPU, look every so many steps whether losses are finite.
+        remembered: what was measured before; None: shared by all packs of the process.
     """
 
     def __init__(
@@ -87,7 +91,7 @@ class Pack:
     # -- entering and leaving -------------------------------------------------------------------------------
 
     def load(self, training: Training, checkpoint: ModelCheckpoint | None = None) -> Member:
-        """Bring a model to the device, to train from its beginning or from a checkpoint; others are not disturbed."""
+        """Bring a model to the device, to train from its beginning or from a `checkpoint`."""
         if not isinstance(training, Training):
             raise Refused(f"a hocket.pack.Training is needed, not a {type(training).__name__}")
         training.refuse()
@@ -187,7 +191,7 @@ class Pack:
     def run(self, each: Callable[[Pack], None] | None = None) -> Iterator[ModelCheckpoint]:
         """Step until no model is left; yields the checkpoint of each model as soon as it ends or fails.
 
-        Models may be loaded and freed meanwhile. `each` is called after every step.
+        Models may be loaded and freed meanwhile. `each` is called with the pack after every step.
         """
         while self.members:
             self.step()

@@ -31,7 +31,7 @@ def load(training: Training, device: torch.device | str = "cpu", checkpoint: Mod
 
 
 def pack(members: Iterable[Member], **options: Any) -> Pack:
-    """The pack of these models; options are those of `Pack`."""
+    """Put these `members`, which were loaded, into one pack; `options` are those of `Pack`."""
     chosen = list(members)
     if not chosen:
         raise Refused("a pack needs at least one model")

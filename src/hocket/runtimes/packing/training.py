@@ -35,16 +35,16 @@ class Training:
     module: nn.Module
     optimiser: Optimizer | Callable[[Iterator[nn.Parameter]], Optimizer]
     data: Iterable[Any]  # a DataLoader, or anything that gives its batches anew when iterated again
-    steps: int
+    steps: int  # of the optimiser, in all
     loss: Callable[[Any, Any], Tensor] | None = None
     forward: Callable[[nn.Module, Any], Tensor] | None = None
-    schedule: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None
-    schedule_every: Literal["step", "epoch"] = "step"
+    schedule: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None  # of the learning rate
+    schedule_every: Literal["step", "epoch"] = "step"  # when the schedule is stepped
     autocast: torch.dtype | None = None  # bfloat16 or float16
-    scaler: GradScaler | None = None
+    scaler: GradScaler | None = None  # for float16
     accumulate: int = 1  # batches to a step; each loss is divided by their number
     clip: float | None = None  # the most that the norm of all gradients may be
-    seed: int | None = 0  # as `torch.manual_seed(seed)` right before the loop; None: the generators as they stand
+    seed: int | None = 0  # as `torch.manual_seed(seed)` right before the loop; None: the generators as they are
 
     def refuse(self) -> None:
         """Say the first rule that this breaks, if any."""
