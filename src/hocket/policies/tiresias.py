@@ -85,7 +85,7 @@ def _partial(x: float, centre: float, width: float, mean: float) -> float:
     return mean * 0.5 * (1.0 - erf((log(x) - centre - width * width) / (width * sqrt(2.0))))
 
 
-@policy("tiresias", params=Tiresias, order=rank, shifts=las.next_level, paper="Tiresias, NSDI'19", reads_usage=False)
+@policy("tiresias", params=Tiresias, order=rank, shifts=las.next_demotion_s, paper="Tiresias, NSDI'19", reads_usage=False)
 def decide(snapshot: Snapshot, params: Tiresias) -> Plan:
     """Least attained service in levels; in a level who likeliest ends soon, by the Gittins index, or who began first.
 

@@ -92,6 +92,20 @@ class Draft:
         """How many partitions the draft drops: their jobs wait from now on."""
         return len(self._drop)
 
+    @property
+    def room_mark(self) -> list[int]:
+        """A mark for the plan's memo: while it is the same, no waiting job that did not fit fits now.
+
+        Free GPUs, placed jobs and nodes that are up: some jobs and some nodes have no GPUs.
+        """
+        snapshot = self.snapshot
+        return [self.free_gpus, snapshot.placed.count + self.started - self.paused, snapshot.capacity.up.bit_count()]
+
+    @property
+    def is_full(self) -> bool:
+        """True only if no waiting job can fit: no GPU is free, and each waits for GPUs and nothing else."""
+        return not self.free_gpus and set(map(type, self.snapshot.waiting.buckets())) == {int}
+
     def candidates(self, largest: float = inf, unless_before: tuple[Any, ...] = ()) -> Iterator[JobView]:
         """Waiting jobs in the policy's order. Once a job did not fit, others of its shape are passed over.
 
