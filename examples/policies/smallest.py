@@ -12,18 +12,18 @@ from hocket.policies import Draft, Params, policy
 
 
 class Smallest(Params, frozen=True):
-    patience_s: Annotated[float, Meta(gt=0, description="nobody overtakes a job that has waited this long")] = 7200.0
+    patience_s: Annotated[float, Meta(gt=0, description="no job overtakes one that has waited this long")] = 7200.0
 
 
 def rank(view: JobView, now_s: float, params: Smallest) -> tuple[bool, int]:
-    """Those whose patience is over first, in the order of submission; then by the GPUs they need at least."""
+    """Jobs whose patience is over first, in the order of submission; then by the GPUs they need at least."""
     patient = view.waited_at(now_s) < params.patience_s - 1e-3  # A review comes in time, give or take a rounding.
     return patient, view.job.sizes[0] * view.job.demand.gpus if patient else 0
 
 
 @policy("smallest", params=Smallest, order=rank, reads_beliefs=False)
 def decide(snapshot: Snapshot, params: Smallest) -> Plan:
-    """Whoever needs the fewest GPUs goes first, but nobody waits behind newcomers for ever."""
+    """Jobs that need the fewest GPUs go first, but none waits behind newcomers for ever."""
     draft = Draft(snapshot)
     waiting = False
     for view in draft.candidates():  # waiting jobs, by rank; of a shape that did not fit, no more come

@@ -61,8 +61,9 @@ def test_the_readme_names_every_make_target() -> None:
     assert {t for t in targets if f"make {t}" not in text("README.md")} == set()
 
 
-def test_the_example_stands_in_contributing_as_it_is() -> None:
-    assert f"```python\n{text('examples/policies/smallest.py')}```" in text("CONTRIBUTING.md")
+@pytest.mark.parametrize("example", ["smallest", "priority"])
+def test_the_example_stands_in_contributing_as_it_is(example: str) -> None:
+    assert f"```python\n{text(f'examples/policies/{example}.py')}```" in text("CONTRIBUTING.md")
 
 
 def test_the_code_map_has_every_folder_and_no_file_that_is_gone() -> None:

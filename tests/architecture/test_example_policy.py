@@ -13,8 +13,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "policies"
-NAME = "smallest"
+# Each with its parameter, another value for it, and a reason that it gives.
+EXAMPLES = {
+    "smallest": ("patience_s", "60", "starts: no smaller job waits"),
+    "priority": ("margin", "3", "starts: no job of a higher priority needs its place"),
+}
 LONGEST = 50
+pytestmark = pytest.mark.parametrize("name", EXAMPLES)
 
 
 def run(*arguments: str) -> str:
@@ -30,48 +35,63 @@ def told(*arguments: str) -> Any:
     return json.loads(run("-m", "hocket", *arguments, "--json"))
 
 
-def test_it_is_one_short_file() -> None:
-    assert len((FOLDER / f"{NAME}.py").read_text(encoding="utf-8").splitlines()) <= LONGEST
+def test_it_is_one_short_file(name: str) -> None:
+    assert len((FOLDER / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= LONGEST
 
 
-def test_it_is_listed_with_its_parameters() -> None:
-    assert NAME in {p["name"] for p in told("policies")["policies"]}
-    assert [p["name"] for p in told("policies", NAME)["parameters"]] == ["patience_s"]
+def test_every_example_is_tested(name: str) -> None:
+    assert name in {path.stem for path in FOLDER.glob("*.py")} == EXAMPLES.keys()
 
 
-def test_without_the_folder_it_is_not_there() -> None:
+def test_it_is_listed_with_its_parameters(name: str) -> None:
+    assert name in {p["name"] for p in told("policies")["policies"]}
+    assert [p["name"] for p in told("policies", name)["parameters"]] == [EXAMPLES[name][0]]
+
+
+def test_without_the_folder_it_is_not_there(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "hocket", "policies", NAME],
+        [sys.executable, "-m", "hocket", "policies", name],
         env={k: v for k, v in os.environ.items() if k != "HOCKET_POLICIES"},
         capture_output=True,
         text=True,
         timeout=300,
     )
     assert done.returncode == 2
-    assert f"policy '{NAME}' is unknown" in done.stderr
+    assert f"policy '{name}' is unknown" in done.stderr
 
 
-def test_it_simulates_and_compares() -> None:
-    alone = told("simulate", "demo", "--policy", NAME)
+def test_it_simulates_and_compares(name: str) -> None:
+    alone = told("simulate", "demo", "--policy", name)
     assert alone["finished"] == alone["jobs"] == 61
-    runs = told("compare", "demo", "fifo", NAME, f"{NAME}:patience_s=60")["runs"]
-    fifo, patient, hasty = (r["summary"]["jct_mean_s"] for r in runs)
-    assert patient == alone["jct_mean_s"] < hasty
-    assert patient < fifo
+    parameter, value, _reason = EXAMPLES[name]
+    runs = told("compare", "demo", "fifo", name, f"{name}:{parameter}={value}")["runs"]
+    fifo, default, other = (r["summary"]["jct_mean_s"] for r in runs)
+    assert default == alone["jct_mean_s"]
+    assert default < fifo
+    assert (default < other) == (name == "smallest")  # In the demo all jobs have one priority.
 
 
-def test_it_gives_reasons(tmp_path: Path) -> None:
+def test_it_gives_reasons(tmp_path: Path, name: str) -> None:
     journal = tmp_path / "run.db"
-    run("-m", "hocket", "simulate", "demo", "--policy", NAME, "--journal", str(journal))
+    run("-m", "hocket", "simulate", "demo", "--policy", name, "--journal", str(journal))
     script = "import sys; from hocket.control.journal import SqliteJournal as J\n"
     script += "print(*sorted({r for c in J(sys.argv[1]) if c.plan for r in c.plan.reasons.values()}), sep='\\n')"
     reasons = run("-c", script, str(journal)).splitlines()
-    assert "starts: no smaller job waits" in reasons
-    assert any(r.startswith("waits: '") for r in reasons)
+    assert EXAMPLES[name][2] in reasons
+    assert any(r.startswith("waits: ") for r in reasons)
+
+
+def test_the_preemptive_one_pauses_a_job_of_lower_priority(tmp_path: Path, name: str) -> None:
+    jobs = tmp_path / "jobs.csv"
+    jobs.write_text("id,submit_s,run_s,priority\nlow,0,1h,0\nhigh,60,1h,2\n", encoding="utf-8")
+    for value, pauses in (("1", 1), ("3", 0)):
+        knobs = ("--param", f"margin={value}") if name == "priority" else ()
+        found = told("simulate", str(jobs), "--cluster", "1x1", "--policy", name, *knobs)
+        assert found["preemptions"] == (pauses if name == "priority" else 0)
 
 
 @pytest.mark.slow
-def test_it_keeps_every_law_of_policies() -> None:
+def test_it_keeps_every_law_of_policies(name: str) -> None:
     tests = str(ROOT / "tests" / "laws" / "test_policies.py")
-    shown = run("-m", "pytest", tests, "-k", NAME, "-p", "no:cacheprovider", "-p", "no:xdist")
+    shown = run("-m", "pytest", tests, "-k", name, "-p", "no:cacheprovider", "-p", "no:xdist")
     assert " passed" in shown

@@ -13,7 +13,7 @@ from hocket.policies import find
 from hocket.testing import laws
 from hocket.testing import strategies as some
 from hocket.testing.harness import Harness
-from hocket.workloads.truth import Submission, Workload
+from hocket.workloads.truth import Submission
 
 drawn = settings(
     max_examples=40 if ROAMS else 6,
@@ -65,7 +65,7 @@ def phased_workloads(draw, cluster):
     for s in workload.submissions:
         truth = replace(s.truth, comp_s=draw(seconds) or 1.0, comm_s=draw(seconds), run_s=min(s.truth.run_s, 5000.0))
         submissions.append(Submission(s.at_s, draw(grouped(s.job)), truth))
-    return Workload("drawn", tuple(submissions), owners=workload.owners, faults=workload.faults)
+    return replace(workload, submissions=tuple(submissions))
 
 
 @pytest.mark.parametrize(("name", "knobs"), CASES, ids=[f"{n}-{k}" for n, k in CASES])

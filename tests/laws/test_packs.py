@@ -17,7 +17,7 @@ from hocket.policies import find
 from hocket.testing import laws
 from hocket.testing import strategies as some
 from hocket.testing.harness import Harness
-from hocket.workloads.truth import Submission, Workload
+from hocket.workloads.truth import Submission
 
 drawn = settings(
     max_examples=40 if ROAMS else 6,
@@ -72,7 +72,7 @@ def workloads_with_models(draw, cluster):
         Submission(s.at_s, draw(models(s.job, cluster)), replace(s.truth, comp_s=draw(seconds), reference_size=1))
         for s in workload.submissions
     ]
-    return Workload("drawn", tuple(submissions), owners=workload.owners, faults=workload.faults)
+    return replace(workload, submissions=tuple(submissions))
 
 
 @pytest.mark.parametrize(("name", "knobs"), CASES, ids=[f"{n}-{k}" for n, k in CASES])

@@ -106,7 +106,7 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
 def _may_fit_now(draft: Draft) -> bool:
     """Can a job that did not fit in the last decision, whose mark is the memo, fit now? Else only new ones are tried.
 
-    Yes if there is more room, if a waiting job was promoted, or if a running one was demoted below the first that waits.
+    Yes if there is more room, a waiting job was promoted, or a running one was demoted below the first that waits.
     """
     snapshot, demoted_to = draft.snapshot, 0
     for job_id in snapshot.due:

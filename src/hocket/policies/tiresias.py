@@ -27,7 +27,7 @@ class Tiresias(las.Las, frozen=True):
 
 
 def rank(view: JobView, now_s: float, params: Tiresias) -> tuple[float, ...]:
-    """By level; in it whoever likeliest ends soon for what it costs, then by first start as `las` has it."""
+    """By level; within a level by the Gittins index, the largest first, then by first start as `las` has it."""
     level, start = las.rank(view, now_s, params)
     return (level, start) if params.variant == "las" else (level, -_index(view, level, params), start)
 
@@ -35,7 +35,7 @@ def rank(view: JobView, now_s: float, params: Tiresias) -> tuple[float, ...]:
 def _index(view: JobView, level: int, params: Tiresias) -> float:
     """The job's Gittins index when it came to its level, for service up to the next; 0 when nothing is believed.
 
-    It is the same all through a level, so that nobody is re-sorted while he runs.
+    It is constant within a level, so running jobs need no re-sorting.
     """
     run_s, size = view.beliefs.run_s, view.beliefs.reference_size
     gpus = size * view.job.demand.gpus
@@ -85,7 +85,9 @@ def _partial(x: float, centre: float, width: float, mean: float) -> float:
     return mean * 0.5 * (1.0 - erf((log(x) - centre - width * width) / (width * sqrt(2.0))))
 
 
-@policy("tiresias", params=Tiresias, order=rank, shifts=las.next_demotion_s, paper="Tiresias, NSDI'19", reads_usage=False)
+@policy(
+    "tiresias", params=Tiresias, order=rank, shifts=las.next_demotion_s, paper="Tiresias, NSDI'19", reads_usage=False
+)
 def decide(snapshot: Snapshot, params: Tiresias) -> Plan:
     """Least attained service in levels; in a level who likeliest ends soon, by the Gittins index, or who began first.
 

@@ -9,6 +9,7 @@ laws.hold_in_a_run(find("mine").bound(), workload, nodes)  # and those of a whol
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
@@ -26,7 +27,7 @@ from hocket.model.job import Job, Stop
 from hocket.model.partition import Partition, Sharing
 from hocket.model.plan import Plan, Verdict
 from hocket.model.rebuild import from_document
-from hocket.model.resources import Node
+from hocket.model.resources import Node, fits
 from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.versioned import VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobView
@@ -38,36 +39,78 @@ _CLOSE = 1e-6
 _LATE_S = 0.005
 
 
+__tracebackhide__ = True  # pytest shows the test and what was found, not the laws' own frames.
+
+
 class Broken(AssertionError):
-    """A policy broke a law; says which and how."""
+    """A policy broke a law: which, how, and how to repeat it. `snapshot` is the one that the policy was asked with."""
+
+    snapshot: Snapshot | None = None
 
 
 def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
     """Every law of a single decision."""
     before = rebuilt(snapshot)
     plan = bound.decide(snapshot)
-    leaves_the_snapshot_alone(before, snapshot)
-    decides_alike_again(bound, snapshot, before, plan)
-    passes_the_check(snapshot, plan)
-    no_node_over_capacity(snapshot, plan)
-    sizes_are_allowed(snapshot, plan)
-    quotas_are_respected(snapshot, plan)
-    works_or_says_why_not(snapshot, plan)
-    reasons_are_given(snapshot, plan)
-    ends_are_allowed(snapshot, plan)
-    memos_survive_json(plan)
-    times_are_to_come(snapshot, plan)
-    names_mean_nothing(bound, snapshot, plan)
+    of_a_plan = (
+        passes_the_check, no_node_over_capacity, sizes_are_allowed, quotas_are_respected, works_or_says_why_not,
+        reasons_are_given, ends_are_allowed, times_are_to_come,
+    )  # fmt: skip
+    _keep(bound, snapshot, leaves_the_snapshot_alone, before, snapshot)
+    _keep(bound, snapshot, decides_alike_again, bound, snapshot, before, plan)
+    for law in of_a_plan:
+        _keep(bound, snapshot, law, snapshot, plan)
+    _keep(bound, snapshot, memos_survive_json, plan)
+    _keep(bound, snapshot, names_mean_nothing, bound, snapshot, plan)
     return plan
 
 
 def hold_in_a_run(bound: BoundPolicy, workload: Workload, nodes: Sequence[Node], seed: int = 0) -> Ran:
     """Every law of a whole run, with perfect beliefs and with none, and by a clock that is never on time."""
-    lazy = everybody_ends(bound, workload, nodes, seed)
-    waking_makes_no_difference(bound, workload, nodes, lazy, seed)
-    everybody_ends(bound, workload, nodes, seed, BeliefMode("learned"))
-    everybody_ends(bound, workload, nodes, seed, late_s=_LATE_S)
+    lazy: Ran = _keep(bound, None, every_job_ends, bound, workload, nodes, seed)
+    _keep(bound, None, waking_makes_no_difference, bound, workload, nodes, lazy, seed)
+    _keep(bound, None, every_job_ends, bound, workload, nodes, seed, BeliefMode("learned"))
+    _keep(bound, None, every_job_ends, bound, workload, nodes, seed, late_s=_LATE_S)
     return lazy
+
+
+def _keep(bound: BoundPolicy, snapshot: Snapshot | None, law: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    """Call the law; if it is broken, say in few lines which, by which policy, on what, and how to repeat it."""
+    try:
+        return law(*given, **named)
+    except Broken as broken:
+        test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+        knobs = ", ".join(f"{name}={value}" for name, value in bound.settings.items())
+        told = Broken(
+            f"policy '{bound.policy.name}' breaks the law '{law.__name__}': {_cut(broken, 400)}\n"
+            f"the law: {(law.__doc__ or '').partition(chr(10))[0]}\n"
+            f"parameters: {_cut(knobs or 'none')}\n"
+            f"on: {'a whole run' if snapshot is None else in_short(snapshot)}\n"
+            "repeat it: " + (f"python -m pytest '{test}'" if test else f"laws.{law.__name__}(…)")
+        )
+        told.snapshot = snapshot
+        raise told from None
+
+
+def in_short(snapshot: Snapshot) -> str:
+    """A snapshot in one line."""
+    placed = [entry[-1] for entry in snapshot.placed]
+    waiting = [entry[-1] for entry in snapshot.waiting]
+    nodes = ", ".join(f"{v.node.id} ({v.node.gpus} GPUs{'' if v.up else ', down'})" for v in snapshot.nodes.values())
+    return _cut(
+        f"decision {snapshot.decision} at {snapshot.now_s:g} s; placed {placed}, waiting {waiting}; {nodes}", 400
+    )
+
+
+def _cut(value: object, most: int = 200) -> str:
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _difference(plan: Plan, other: Plan) -> str:
+    """The first field in which two plans differ."""
+    name = next(n for n in plan.__struct_fields__ if getattr(plan, n) != getattr(other, n))
+    return f"plan.{name} is {_cut(getattr(plan, name))}, and then {_cut(getattr(other, name))}"
 
 
 # -- laws of a decision -------------------------------------------------------------------------------------
@@ -82,13 +125,13 @@ def leaves_the_snapshot_alone(before: Snapshot, after: Snapshot) -> None:
 
 def decides_alike_again(bound: BoundPolicy, snapshot: Snapshot, same: Snapshot, plan: Plan) -> None:
     """The same snapshot gives the same plan, today and when it comes back from a file."""
-    if bound.decide(snapshot) != plan:
-        raise Broken("asked twice with one snapshot, the policy gives two plans")
+    if (again := bound.decide(snapshot)) != plan:
+        raise Broken(f"asked twice with one snapshot, the policy gives two plans: {_difference(plan, again)}")
     if (again := bound.decide(same)) != plan:
-        raise Broken(f"asked with an equal snapshot, the policy gives another plan: {plan} and {again}")
+        raise Broken(f"asked with an equal snapshot, the policy gives another plan: {_difference(plan, again)}")
     read = from_document(decode(encode(to_document(snapshot))))
     if (again := bound.decide(read)) != plan:
-        raise Broken(f"asked with the snapshot from a file, the policy gives another plan: {plan} and {again}")
+        raise Broken(f"asked with the snapshot from a file, it gives another plan: {_difference(plan, again)}")
 
 
 def passes_the_check(snapshot: Snapshot, plan: Plan) -> None:
@@ -130,13 +173,7 @@ def sizes_are_allowed(snapshot: Snapshot, plan: Plan) -> None:
                     raise Broken(f"job '{job.id}' accepts {job.gpu_kinds}, node '{node.id}' has {node.gpu_kind}")
                 if replicas and node.gpu_mem_mib < job.gpu_mem_mib:
                     raise Broken(f"job '{job.id}' needs more GPU memory than node '{node.id}' has")
-                short = partition.sharing is Sharing.ALONE and (
-                    len(part.gpus) < demand.gpus * replicas
-                    or part.cores < demand.cores * replicas - _CLOSE
-                    or part.mem_mib < demand.mem_mib * replicas - _CLOSE
-                    or part.net_mbps < demand.net_mbps * replicas - _CLOSE
-                )
-                if short:
+                if partition.sharing is Sharing.ALONE and not fits(demand.times(replicas).vector, part.vector):
                     raise Broken(f"job '{job.id}' needs {demand} × {replicas}, the plan gives it {part}")
 
 
@@ -185,7 +222,7 @@ def works_or_says_why_not(snapshot: Snapshot, plan: Plan) -> None:
         if plan.reasons.get(job.id, "").startswith("waits") or not _within_quota(snapshot, job, used[job.owner]):
             continue
         if capacity.place(job, job.sizes[0]) is not None:
-            raise Broken(f"job '{job.id}' waits while there is room for it, and no reason says why: {plan}")
+            raise Broken(f"job '{job.id}' waits while there is room for it, and no reason says why")
 
 
 def _within_quota(snapshot: Snapshot, job: Job, used: list[float]) -> bool:
@@ -269,15 +306,15 @@ def names_mean_nothing(bound: BoundPolicy, snapshot: Snapshot, plan: Plan) -> No
         if name in ("put", "drop"):
             expected, found = sorted(expected, key=repr), sorted(found, key=repr)
         if expected != found:
-            raise Broken(f"with other names for the jobs, plan.{name} is {found} and not {expected}")
+            raise Broken(f"with other names for the jobs, plan.{name} is {_cut(found)} and not {_cut(expected)}")
     if {new.get(j, j) for j in plan.reasons} != set(other.reasons):
-        raise Broken("with other names for the jobs, reasons are given to others")
+        raise Broken("with other names for the jobs, other jobs get reasons")
 
 
 # -- laws of a run ------------------------------------------------------------------------------------------
 
 
-def everybody_ends(
+def every_job_ends(
     bound: BoundPolicy,
     workload: Workload,
     nodes: Sequence[Node],
@@ -287,7 +324,7 @@ def everybody_ends(
 ) -> Ran:
     """Every job ends, no plan is refused, and the state is sound after every cycle.
 
-    `late_s`: by how much every moment that somebody asked for comes too late, as it does live.
+    `late_s`: by how much every wake-up comes too late, as it does live.
     """
     ran = simulated(bound, workload, nodes, seed=seed, beliefs=beliefs, late_s=late_s)
     if ran.refused:

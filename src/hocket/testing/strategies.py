@@ -47,6 +47,28 @@ _seconds = st.one_of(
 )
 
 
+# When a test fails, Hypothesis prints what was drawn: of these, one line and no more.
+class DrawnNodes(list[Node]):
+    """A drawn cluster."""
+
+    def __repr__(self) -> str:
+        return ", ".join(f"{node.id}: {node.gpus} GPUs {node.gpu_kind}".strip() for node in self)
+
+
+class DrawnWorkload(Workload, frozen=True):
+    """A drawn workload."""
+
+    def __repr__(self) -> str:
+        return f"{len(self.submissions)} jobs, {len(self.owners)} owners, {len(self.faults)} faults"
+
+
+class DrawnSnapshots(list[Snapshot]):
+    """Drawn snapshots of one history."""
+
+    def __repr__(self) -> str:
+        return f"{len(self)} snapshots of {len(self[-1].jobs)} jobs on {len(self[-1].nodes)} nodes"
+
+
 @st.composite
 def nodes(draw: st.DrawFn, most: int = 4) -> list[Node]:
     """A small cluster: alike or mixed, with or without cores, memory and network."""
@@ -54,7 +76,7 @@ def nodes(draw: st.DrawFn, most: int = 4) -> list[Node]:
     rich = draw(st.booleans())
     alike = draw(st.booleans())
     gpus = draw(st.integers(1, 8))
-    found = []
+    found = DrawnNodes()
     for i in range(count):
         if not alike:
             gpus = draw(st.integers(0 if rich else 1, 8))
@@ -157,7 +179,7 @@ def workloads(draw: st.DrawFn, cluster: Sequence[Node], most: int = 12, *, fault
     if faults and draw(st.booleans()):
         node, from_s = draw(st.sampled_from([n.id for n in cluster])), draw(st.sampled_from([5.0, 150.0]))
         lost.append(Fault(from_s, node, from_s + draw(st.sampled_from([1.0, 500.0]))))
-    return Workload("drawn", tuple(submissions), owners=tuple(owned.values()), faults=tuple(lost))
+    return DrawnWorkload("drawn", tuple(submissions), owners=tuple(owned.values()), faults=tuple(lost))
 
 
 class Step(Struct, frozen=True):
@@ -299,10 +321,10 @@ def _if_allowed(snapshot: Snapshot, plan: Plan, new: Partition, instead_of: str 
 
 @st.composite
 def snapshots(draw: st.DrawFn, bound: BoundPolicy, most: int = 25) -> list[Snapshot]:
-    """The last states of a history in which the policy may be asked, reached by itself or by dice."""
+    """The last states of a history in which the policy may be asked, reached by itself or by a random policy."""
     cluster = draw(nodes())
     steps = draw(histories(cluster, most))
     decide = draw(st.sampled_from((bound.decide, chaos, sharing_chaos)))
     harness = Harness(decide, cluster, bound.order, seed=draw(st.integers(0, 3)), shifts=bound.shifts)
     play(harness, steps, cluster)
-    return [snapshot for snapshot, _plan in harness.asked[-8:]] + [harness.snapshot]
+    return DrawnSnapshots([*(snapshot for snapshot, _plan in harness.asked[-8:]), harness.snapshot])
