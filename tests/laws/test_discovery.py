@@ -51,7 +51,7 @@ assert found.summary == "The job that needs least goes first.", found
 assert found.bound({"fewest": "2"}).settings == {"fewest": 2}
 bound = found.bound()
 
-@settings(max_examples=10, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def keeps_the_laws(data):
     for snapshot in data.draw(some.snapshots(bound)):

@@ -1,10 +1,9 @@
 """The laws for policies that share machines, under jobs with phases: told, measured on the way, or nonsense."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.roaming import ROAMS
+from tests.laws.drawing import over
 
 from hocket.model.curve import Curve, Point
 from hocket.model.event import PhasesObserved
@@ -15,12 +14,6 @@ from hocket.testing import strategies as some
 from hocket.testing.harness import Harness
 from hocket.workloads.truth import Submission
 
-drawn = settings(
-    max_examples=40 if ROAMS else 6,
-    phases=tuple(Phase) if ROAMS else (Phase.explicit, Phase.generate),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 CASES = [
     ("harmony", {}),
     ("harmony", {"variant": "paper"}),
@@ -68,14 +61,17 @@ def phased_workloads(draw, cluster):
     return replace(workload, submissions=tuple(submissions))
 
 
+SCENES = some.nodes().flatmap(lambda cluster: st.tuples(st.just(cluster), phased_steps(cluster), st.integers(0, 3)))
+WORKLOADS = some.nodes().flatmap(lambda cluster: st.tuples(phased_workloads(cluster), st.just(cluster)))
+
+
 @pytest.mark.parametrize(("name", "knobs"), CASES, ids=[f"{n}-{k}" for n, k in CASES])
-@drawn
-@given(data=st.data())
-def test_every_decision_over_groups_keeps_the_laws(name, knobs, data):
+@over(SCENES)
+def test_every_decision_over_groups_keeps_the_laws(name, knobs, example):
     bound = find(name).bound(knobs)
-    cluster = data.draw(some.nodes())
-    harness = Harness.of(bound, cluster, seed=data.draw(st.integers(0, 3)))
-    for step in data.draw(phased_steps(cluster)):
+    cluster, steps, seed = example
+    harness = Harness.of(bound, cluster, seed=seed)
+    for step in steps:
         some.play(harness, [step], cluster)
         running = [v for v in harness.snapshot.jobs.values() if v.size]
         if running and step.which % 2:
@@ -87,8 +83,7 @@ def test_every_decision_over_groups_keeps_the_laws(name, knobs, data):
 
 
 @pytest.mark.parametrize(("name", "knobs"), CASES, ids=[f"{n}-{k}" for n, k in CASES])
-@drawn
-@given(data=st.data())
-def test_every_run_with_groups_keeps_the_laws(name, knobs, data):
-    cluster = data.draw(some.nodes())
-    laws.hold_in_a_run(find(name).bound(knobs), data.draw(phased_workloads(cluster)), cluster)
+@over(WORKLOADS)
+def test_every_run_with_groups_keeps_the_laws(name, knobs, example):
+    workload, cluster = example
+    laws.hold_in_a_run(find(name).bound(knobs), workload, cluster)

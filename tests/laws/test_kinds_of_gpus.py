@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.laws.test_policies import runs
+from tests.laws.drawing import DRAWN
 
 from hocket.policies import find
 from hocket.testing import laws
@@ -14,7 +14,7 @@ paces = st.dictionaries(st.sampled_from(some.KINDS), st.sampled_from([0.1, 0.5, 
 
 
 @pytest.mark.parametrize("policy", ["backfill", "srtf"])
-@runs
+@DRAWN
 @given(data=st.data())
 def test_jobs_that_are_slower_on_some_gpus_end_too(policy, data):
     nodes = data.draw(some.nodes())

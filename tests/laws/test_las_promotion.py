@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.laws.test_policies import runs
+from tests.laws.drawing import DRAWN
 
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
@@ -18,7 +18,7 @@ _SOON_S = 1.01  # One who leaves is looked at once a second.
 
 @pytest.mark.parametrize("policy", ["las", "tiresias"])
 @pytest.mark.parametrize("promote", [0.2, 1.0])
-@runs
+@DRAWN
 @given(data=st.data())
 def test_whoever_has_starved_stands_on_the_top_level(policy, promote, data):
     nodes = data.draw(some.nodes())

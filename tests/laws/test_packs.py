@@ -1,10 +1,9 @@
 """The laws for policies that pack models: with hyperparameters, memory, believed steps, and jobs that are no models."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.roaming import ROAMS
+from tests.laws.drawing import over
 
 from hocket.control.admission import refusal
 from hocket.model.capacity import Capacity
@@ -19,12 +18,6 @@ from hocket.testing import strategies as some
 from hocket.testing.harness import Harness
 from hocket.workloads.truth import Submission
 
-drawn = settings(
-    max_examples=40 if ROAMS else 6,
-    phases=tuple(Phase) if ROAMS else (Phase.explicit, Phase.generate),
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
 CASES = [
     ("pack_none", {}),
     ("pack_random", {}),
@@ -75,25 +68,29 @@ def workloads_with_models(draw, cluster):
     return replace(workload, submissions=tuple(submissions))
 
 
+SCENES = some.nodes().flatmap(
+    lambda cluster: st.tuples(st.just(cluster), steps_with_models(cluster), st.integers(0, 3))
+)
+WORKLOADS = some.nodes().flatmap(lambda cluster: st.tuples(workloads_with_models(cluster), st.just(cluster)))
+
+
 @pytest.mark.parametrize(("name", "knobs"), CASES, ids=[f"{n}-{k}" for n, k in CASES])
-@drawn
-@given(data=st.data())
-def test_every_decision_over_packs_keeps_the_laws(name, knobs, data):
+@over(SCENES)
+def test_every_decision_over_packs_keeps_the_laws(name, knobs, example):
     bound = find(name).bound(knobs)
-    cluster = data.draw(some.nodes())
-    harness = Harness.of(bound, cluster, seed=data.draw(st.integers(0, 3)))
-    some.play(harness, data.draw(steps_with_models(cluster)), cluster)
+    cluster, steps, seed = example
+    harness = Harness.of(bound, cluster, seed=seed)
+    some.play(harness, steps, cluster)
     for snapshot in [s for s, _plan in harness.asked[-8:]] + [harness.snapshot]:
         plan = laws.hold(bound, snapshot)
         packs_keep_to_one_device(snapshot, plan, knobs.get("most", 32))
 
 
 @pytest.mark.parametrize(("name", "knobs"), CASES, ids=[f"{n}-{k}" for n, k in CASES])
-@drawn
-@given(data=st.data())
-def test_every_run_with_packs_keeps_the_laws(name, knobs, data):
-    cluster = data.draw(some.nodes())
-    laws.hold_in_a_run(find(name).bound(knobs), data.draw(workloads_with_models(cluster)), cluster)
+@over(WORKLOADS)
+def test_every_run_with_packs_keeps_the_laws(name, knobs, example):
+    workload, cluster = example
+    laws.hold_in_a_run(find(name).bound(knobs), workload, cluster)
 
 
 def packs_keep_to_one_device(snapshot, plan, most):

@@ -1,22 +1,12 @@
 """Every policy there is keeps every law. A new policy file is covered with no change here."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.roaming import ROAMS
+from tests.laws.drawing import over
 
 from hocket.policies import find, policies
 from hocket.testing import laws
 from hocket.testing import strategies as some
-
-# Without roaming nothing is shrunk: it says whether a commit broke a law, not how small the case is.
-decisions = settings(
-    max_examples=30 if ROAMS else 8,
-    phases=tuple(Phase) if ROAMS else (Phase.explicit, Phase.generate),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
-runs = settings(decisions, max_examples=25 if ROAMS else 6)
 
 # Policies at their defaults, and these with knobs turned to where more can happen.
 VARIANTS = {
@@ -44,21 +34,23 @@ CASES = [
 ]
 
 
+SCENES = some.scenes()
+WORKLOADS = some.nodes().flatmap(lambda cluster: st.tuples(some.workloads(cluster), st.just(cluster)))
+
+
 @pytest.mark.parametrize(("name", "knobs"), CASES)
-@decisions
-@given(data=st.data())
-def test_every_decision_keeps_the_laws(name, knobs, data):
+@over(SCENES)
+def test_every_decision_keeps_the_laws(name, knobs, example):
     bound = find(name).bound(knobs)
-    for snapshot in data.draw(some.snapshots(bound)):
+    for snapshot in some.snapshots_of(example, bound):
         laws.hold(bound, snapshot)
 
 
 @pytest.mark.parametrize(("name", "knobs"), CASES)
-@runs
-@given(data=st.data())
-def test_every_run_keeps_the_laws(name, knobs, data):
-    cluster = data.draw(some.nodes())
-    laws.hold_in_a_run(find(name).bound(knobs), data.draw(some.workloads(cluster)), cluster)
+@over(WORKLOADS)
+def test_every_run_keeps_the_laws(name, knobs, example):
+    workload, cluster = example
+    laws.hold_in_a_run(find(name).bound(knobs), workload, cluster)
 
 
 BROKEN = {

@@ -120,7 +120,7 @@ TURNS: list[Callable[[Plan], Plan]] = [
 
 
 @pytest.mark.parametrize("turn", range(len(TURNS)))
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=sound())
 def test_a_glance_says_what_a_long_look_says(turn, plan):
     plan = TURNS[turn](plan)

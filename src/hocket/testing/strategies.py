@@ -319,12 +319,32 @@ def _if_allowed(snapshot: Snapshot, plan: Plan, new: Partition, instead_of: str 
     return plan if violations(snapshot, changed) else changed
 
 
+class Scene(Struct, frozen=True):
+    """A cluster, what happens to it, and what decides meanwhile: the policy under test, or dice."""
+
+    cluster: tuple[Node, ...]
+    steps: tuple[Step, ...]
+    decided_by: str  # "itself", "chaos" or "sharing_chaos"
+    seed: int = 0
+
+
 @st.composite
-def snapshots(draw: st.DrawFn, bound: BoundPolicy, most: int = 25) -> list[Snapshot]:
-    """The last states of a history in which the policy may be asked, reached by itself or by a random policy."""
+def scenes(draw: st.DrawFn, most: int = 25) -> Scene:
+    """A scene of up to so many steps. It depends on no policy: one scene serves all of them."""
     cluster = draw(nodes())
     steps = draw(histories(cluster, most))
-    decide = draw(st.sampled_from((bound.decide, chaos, sharing_chaos)))
-    harness = Harness(decide, cluster, bound.order, seed=draw(st.integers(0, 3)), shifts=bound.shifts)
-    play(harness, steps, cluster)
+    decided_by = draw(st.sampled_from(("itself", "chaos", "sharing_chaos")))
+    return Scene(tuple(cluster), tuple(steps), decided_by, draw(st.integers(0, 3)))
+
+
+def snapshots_of(scene: Scene, bound: BoundPolicy) -> list[Snapshot]:
+    """The last states of a scene in which the policy may be asked."""
+    decide = {"itself": bound.decide, "chaos": chaos, "sharing_chaos": sharing_chaos}[scene.decided_by]
+    harness = Harness(decide, scene.cluster, bound.order, seed=scene.seed, shifts=bound.shifts)
+    play(harness, scene.steps, scene.cluster)
     return DrawnSnapshots([*(snapshot for snapshot, _plan in harness.asked[-8:]), harness.snapshot])
+
+
+def snapshots(bound: BoundPolicy, most: int = 25) -> st.SearchStrategy[list[Snapshot]]:
+    """The last states of a drawn scene in which the policy may be asked."""
+    return scenes(most).map(lambda scene: snapshots_of(scene, bound))

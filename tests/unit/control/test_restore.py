@@ -206,7 +206,7 @@ class Anything(Harness):
 
 
 # A history that fails is long anyway, and to shorten it takes minutes.
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
 @given(st.data())
 def test_drawn_histories_come_back_from_cycles_and_from_saved_states(data: st.DataObject) -> None:
     nodes = data.draw(some.nodes())

@@ -324,7 +324,7 @@ def test_over_ten_seeds_no_fewer_goals_are_met_and_nobody_ends_who_must_not():
     assert with_it > 0
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_laws_hold_whatever_users_allow(data):
     bound = find("mlfs_c").bound({"inner": data.draw(st.sampled_from(["las", "fair", "edf"])), "confidence": 0.6})
@@ -342,7 +342,7 @@ def test_the_laws_hold_whatever_users_allow(data):
         laws.hold(bound, snapshot)
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1000), inner=st.sampled_from(["fifo", "las", "srtf", "fair"]))
 def test_being_asked_more_often_changes_nothing(seed, inner):
     laws.hold_in_a_run(find("mlfs_c").bound({"inner": inner}), reports(seed, 12), cluster("1x4"))

@@ -40,7 +40,7 @@ class Augmented(Counted):
         return x + torch.randn(()), y
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 20), min_size=2, max_size=5),
     drop_last=st.booleans(),

@@ -72,7 +72,7 @@ def recipes(draw: Any) -> Recipe:
 
 
 @settings(
-    max_examples=25,
+    max_examples=50,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow],
