@@ -49,16 +49,16 @@ _LARGEST_LOG_PART = 4 << 20
 T = TypeVar("T")
 
 
-class Text(StringConvertor):
+class AnyText(StringConvertor):
     """The rest of a path, whatever characters it has; starlette's `path` would lose a line break."""
 
     regex = r"[\s\S]*"
 
 
-register_url_convertor("text", Text())
+register_url_convertor("text", AnyText())
 
 
-class Problem(HTTPException):
+class ApiError(HTTPException):
     """An answer that is not what was asked for: one sentence."""
 
     def __init__(self, status: int, error: str) -> None:
@@ -90,15 +90,15 @@ class Api:
             return future.result(_PATIENCE_S)
         except NotYet as error:
             late = f"the controller did not come to it within {_PATIENCE_S:g} s; it may still be accepted"
-            raise Problem(503, f"{late} (`{shown_by}` shows it)") from error
+            raise ApiError(503, f"{late} (`{shown_by}` shows it)") from error
         except (Unavailable, RuntimeError) as error:
-            raise Problem(503, str(error)) from error
+            raise ApiError(503, str(error)) from error
 
     def record(self, job_id: str) -> Record:
         """The record of a job, or 404."""
         record = self.engine.catalogue.get(job_id)
         if record is None:
-            raise Problem(404, f"there is no job '{job_id[:200]}'")
+            raise ApiError(404, f"there is no job '{job_id[:200]}'")
         return record
 
     def row(self, record: Record, now_s: float) -> rows.JobRow:
@@ -119,7 +119,7 @@ def decoded(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise Problem(422, str(error)) from error
+        raise ApiError(422, str(error)) from error
 
 
 def answer(value: Any, status: int = 200) -> Response:
@@ -175,7 +175,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         try:
             requests = read_requests(body)
         except SpecError as error:
-            raise Problem(400, str(error)) from error
+            raise ApiError(400, str(error)) from error
         return answer({"jobs": await run_in_threadpool(api.accepted, api.intake.submit(requests))})
 
     @app.get("/v1/jobs")
@@ -209,7 +209,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         try:
             spec = read_wish(await request.body())
         except WishError as error:
-            raise Problem(400, str(error)) from error
+            raise ApiError(400, str(error)) from error
         return answer({"jobs": await run_in_threadpool(_wished, api, spec)})
 
     @app.get("/v1/jobs/{job_id:path}")
@@ -225,7 +225,7 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
     def ask(job_id: str, by: str = "") -> Response:
         record = api.record(job_id)
         if record.ended_s is not None:
-            raise Problem(409, f"job '{job_id}' is over: {record.verdict}")
+            raise ApiError(409, f"job '{job_id}' is over: {record.verdict}")
         api.accepted(api.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, job_id, wish, by[:200])]))
         return answer({"id": job_id, "state": api.row(record, time()).state})
 
@@ -243,7 +243,7 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     try:
         api.accepted(api.engine.executor.post(make))
     except WishError as error:
-        raise Problem(404, str(error)) from error
+        raise ApiError(404, str(error)) from error
     (to,) = found
     now_s = time()
     told = [{"id": job_id, "state": api.row(api.record(job_id), now_s).state} for job_id in to.jobs]
@@ -280,7 +280,7 @@ def _add_owners(app: FastAPI, api: Api) -> None:
         try:
             spec = read_owner(owner_id, await request.body())
         except OwnerError as error:
-            raise Problem(400, str(error)) from error
+            raise ApiError(400, str(error)) from error
         await run_in_threadpool(api.accepted, api.owners.set(owner_id, spec), "hocket owners")
         return answer(await run_in_threadpool(owner_row, api.engine.snapshot, owner_id))
 
@@ -334,11 +334,11 @@ def _add_agents(app: FastAPI, api: Api) -> None:
     async def hello(request: Request) -> Response:
         said = decoded(await request.body(), Hello)
         if not 0 <= said.node.gpus <= MAX_GPUS:
-            raise Problem(400, f"node '{said.node.id}': gpus must be from 0 to {MAX_GPUS}, not {said.node.gpus}")
+            raise ApiError(400, f"node '{said.node.id}': gpus must be from 0 to {MAX_GPUS}, not {said.node.gpus}")
         try:
             session = engine.sessions.open(said.node.id, said.address, said.state)
         except NameTaken as error:
-            raise Problem(409, str(error)) from error
+            raise ApiError(409, str(error)) from error
         await run_in_threadpool(api.accepted, engine.executor.post(engine.executor.hello(said)))
         return answer(Welcome(session, engine.sessions.lease_s, POLL_S))
 
@@ -354,7 +354,7 @@ def _add_agents(app: FastAPI, api: Api) -> None:
         try:
             return answer(await run_sync(engine.sessions.orders, session, after, wait_s, limiter=api.polls))
         except UnknownSession as error:
-            raise Problem(410, "say hello again") from error
+            raise ApiError(410, "say hello again") from error
 
     @app.post("/v1/agents/{session}/logs/{log_request}", include_in_schema=False)
     async def logs(session: str, log_request: str, request: Request) -> Response:
@@ -370,7 +370,7 @@ def _node(api: Api, session: str) -> str:
     try:
         return api.engine.sessions.node_of(session)
     except UnknownSession as error:
-        raise Problem(410, "say hello again") from error
+        raise ApiError(410, "say hello again") from error
 
 
 def _body(schema: dict[str, Any]) -> dict[str, Any]:

@@ -21,11 +21,11 @@ _MOST_SHOWN = 500  # characters of an answer that is no error of ours
 _THEN = {"POST": "see `hocket jobs`", "PUT": "say it again"}  # what to do if nobody knows whether a change was made
 
 
-class Away(InputError):
+class ControllerAway(InputError):
     """No controller answers there, or not any more."""
 
 
-class Refused(InputError):
+class ControllerRefused(InputError):
     """The controller said no, in one sentence."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -123,7 +123,7 @@ class Client:
         if self._open is not None:
             try:
                 return self._exchange(method, path, body)
-            except Away:
+            except ControllerAway:
                 pass  # It may only have closed a connection that was idle.
         return self._exchange(method, path, body)
 
@@ -142,15 +142,19 @@ class Client:
             answer = Answer(response.read(), {name.lower(): value for name, value in response.headers.items()})
         except TimeoutError as error:
             self.close()
-            raise Away(f"the controller in {self.home} did not answer within {self._patience_s:g} s") from error
+            raise ControllerAway(
+                f"the controller in {self.home} did not answer within {self._patience_s:g} s"
+            ) from error
         except (OSError, HTTPException) as error:
             self.close()
             if method in _THEN and sent:
-                raise Away(f"the controller went away before it answered; {_THEN[method]} ({error})") from error
+                raise ControllerAway(
+                    f"the controller went away before it answered; {_THEN[method]} ({error})"
+                ) from error
             raise self._nobody(f"{self._url} ({error or type(error).__name__})") from error
         self._used_s = monotonic()
         if response.status >= 400:
-            raise Refused(response.status, self._refusal(response.status, answer.body))
+            raise ControllerRefused(response.status, self._refusal(response.status, answer.body))
         return answer
 
     def _refusal(self, status: int, body: bytes) -> str:
@@ -206,5 +210,5 @@ class Client:
             raise InputError(f"{path} must hold one line, and is empty or damaged; start again with 'hocket up'")
         return text
 
-    def _nobody(self, where: str) -> Away:
-        return Away(f"no controller answers at {where}; start one with 'hocket up'")
+    def _nobody(self, where: str) -> ControllerAway:
+        return ControllerAway(f"no controller answers at {where}; start one with 'hocket up'")

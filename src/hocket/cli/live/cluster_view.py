@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hocket.cli.live.job_rows import Row
+from hocket.cli.live.job_rows import ListedJob
 from hocket.cli.live.job_table import job_table, one_line
 
 _COLOURS = (
@@ -30,7 +30,7 @@ class Overview(Struct, frozen=True):
 
     status: dict[str, Any]
     nodes: list[dict[str, Any]]
-    jobs: list[Row]  # those that matter most first
+    jobs: list[ListedJob]  # those that matter most first
 
 
 def pictured(now: Overview, width: int, height: int | None) -> Any:
@@ -108,7 +108,7 @@ def _coloured(now: Overview) -> dict[str, str]:
     return {row.id: _COLOURS[crc32(row.id.encode()) % len(_COLOURS)] for row in now.jobs if row.gpus}
 
 
-def _section(title: str, shown: Sequence[Row], more: int) -> list[Any]:
+def _section(title: str, shown: Sequence[ListedJob], more: int) -> list[Any]:
     from rich.text import Text
 
     if not shown:

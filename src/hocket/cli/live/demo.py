@@ -19,7 +19,7 @@ from hocket.cli.terminal.errors import UNFINISHED, InputError
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client
-    from hocket.cli.live.job_rows import Row
+    from hocket.cli.live.job_rows import ListedJob
 
 DEVICES = 4
 # Least service first, in levels small enough for jobs of seconds: newcomers make the long ones pause.
@@ -175,7 +175,7 @@ def _kill(job: str, folder: Path) -> bool:
     return False
 
 
-def _rows(client: Client) -> list[Row]:
+def _rows(client: Client) -> list[ListedJob]:
     from hocket.cli.live.job_rows import rows
 
     return rows(client, everything=True)
@@ -194,7 +194,7 @@ def _kept(folder: Path, out: Path) -> None:
     copy.close()
 
 
-def _report(rows: list[Row], killed: bool, out: Path) -> None:
+def _report(rows: list[ListedJob], killed: bool, out: Path) -> None:
     from rich.table import Table
 
     from hocket.cli.simulation.whatif import whatif

@@ -49,13 +49,13 @@ def _is_gone(client: Client, pid: int, patience_s: float) -> bool:
     """Wait for the process, which outlives its API: it may hold the journal a moment longer."""
     import time
 
-    from hocket.cli.live.client import Away, Refused
+    from hocket.cli.live.client import ControllerAway, ControllerRefused
 
     until_s = time.monotonic() + patience_s
     while time.monotonic() < until_s:
         try:
             client.get("/v1/health")
-        except (Away, Refused):
+        except (ControllerAway, ControllerRefused):
             if not _lives(pid):
                 return True
         client.close()

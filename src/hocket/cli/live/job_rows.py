@@ -24,7 +24,7 @@ FAILED = "failed"
 T = TypeVar("T")
 
 
-class Row(Struct, frozen=True):
+class ListedJob(Struct, frozen=True):
     """A line about a job (`JobRow` in docs/api.md)."""
 
     id: str
@@ -50,10 +50,10 @@ class Row(Struct, frozen=True):
 
 
 class _Rows(Struct, frozen=True):
-    jobs: list[Row]
+    jobs: list[ListedJob]
 
 
-def rows(client: Client, *, everything: bool = False, owner: str = "", limit: int = 0) -> list[Row]:
+def rows(client: Client, *, everything: bool = False, owner: str = "", limit: int = 0) -> list[ListedJob]:
     """The live jobs; with `everything`, those that are over as well."""
     import msgspec
 
@@ -61,11 +61,11 @@ def rows(client: Client, *, everything: bool = False, owner: str = "", limit: in
     return msgspec.json.decode(answer.body, type=_Rows).jobs
 
 
-def in_order(found: Iterable[Row]) -> list[Row]:
+def in_order(found: Iterable[ListedJob]) -> list[ListedJob]:
     """What matters most first: what runs, what is about to, the queue from its head, and what was over last."""
     place = {state: n for n, state in enumerate(LIVE)}
 
-    def key(row: Row) -> tuple[int, float]:  # Those that are alike stay as the controller lists them.
+    def key(row: ListedJob) -> tuple[int, float]:  # Those that are alike stay as the controller lists them.
         if row.is_over:
             return len(LIVE), -(row.ended_s or 0.0)
         return place[row.state], row.submitted_s
@@ -82,11 +82,11 @@ def job_path(job_id: str, *more: str) -> str:
 
 def named(client: Client, job_id: str, ask: Callable[[], T]) -> T:
     """Ask something about a job; if there is none of that name, an error that names the nearest."""
-    from hocket.cli.live.client import Refused
+    from hocket.cli.live.client import ControllerRefused
 
     try:
         return ask()
-    except Refused as error:
+    except ControllerRefused as error:
         if error.status != 404:
             raise
         raise unknown(job_id, [row.id for row in rows(client, everything=True)]) from None
@@ -98,22 +98,22 @@ def shown(client: Client, job_id: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def row_in(found: dict[str, Any]) -> Row:
+def row_in(found: dict[str, Any]) -> ListedJob:
     """The line about the job in what `shown` found."""
     import msgspec
 
-    return msgspec.convert(found, Row, strict=False)
+    return msgspec.convert(found, ListedJob, strict=False)
 
 
 def unknown(job_id: str, known: Sequence[str]) -> Exception:
     """There is no such job; perhaps another was meant."""
     from difflib import get_close_matches
 
-    from hocket.cli.live.client import Refused
+    from hocket.cli.live.client import ControllerRefused
 
     near = get_close_matches(job_id[:100], known, n=1, cutoff=0.6)
     hint = f"; did you mean '{near[0]}'?" if near else "; see `hocket jobs --all`"
-    return Refused(404, f"there is no job '{job_id}'{hint}")
+    return ControllerRefused(404, f"there is no job '{job_id}'{hint}")
 
 
 def wished(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hocket.cli.live.job_rows import WELL
 
 if TYPE_CHECKING:
-    from hocket.cli.live.job_rows import Row
+    from hocket.cli.live.job_rows import ListedJob
     from hocket.model.criterion import Limit
 
 TITLES = ("job", "owner", "state", "gpus", "waited", "ran", "epoch", "metric", "until", "reason")
@@ -28,7 +28,7 @@ def styled_state(state: str) -> Any:
     return Text(state, style=_STYLES.get(state, "dim" if state in WELL else "yellow"))
 
 
-def job_table(found: Sequence[Row], *, brief: bool = False) -> Any:
+def job_table(found: Sequence[ListedJob], *, brief: bool = False) -> Any:
     """A table for a terminal; the brief one is for jobs that somebody waits for."""
     from rich.table import Table
     from rich.text import Text
@@ -54,7 +54,7 @@ def job_table(found: Sequence[Row], *, brief: bool = False) -> Any:
     return table
 
 
-def bar_of(row: Row, width: int = _BAR) -> Any:
+def bar_of(row: ListedJob, width: int = _BAR) -> Any:
     """A bar towards the criterion; empty where nobody can tell."""
     from rich.text import Text
 
@@ -67,7 +67,7 @@ def bar_of(row: Row, width: int = _BAR) -> Any:
     )
 
 
-def plain_lines(found: Iterable[Row]) -> Iterable[str]:
+def plain_lines(found: Iterable[ListedJob]) -> Iterable[str]:
     """The rows as aligned columns, the header first."""
     lines = [TITLES]
     for row in found:
@@ -95,7 +95,7 @@ def one_line(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
-def devices(row: Row) -> str:
+def devices(row: ListedJob) -> str:
     """`n0:0-3 n1:0`: where it runs."""
     by_node: dict[str, list[int]] = {}
     for device in row.gpus:
@@ -121,11 +121,11 @@ def _time(time_s: float) -> str:
     return format_duration(time_s) if time_s >= 0.05 else "–"
 
 
-def _epoch(row: Row) -> str:
+def _epoch(row: ListedJob) -> str:
     return f"{row.epoch:g}" if row.epoch else ""
 
 
-def share_done(row: Row) -> float | None:
+def share_done(row: ListedJob) -> float | None:
     """Of the way to the goal by the metric, or of the epochs or the time it runs for; None if nobody can tell."""
     from hocket.model.criterion import CriterionError, Goal, RunTime, parse
 
@@ -148,7 +148,7 @@ def share_done(row: Row) -> float | None:
     return _of_limit(criterion.deadline, row, only_epochs=True)
 
 
-def metric_shown(row: Row) -> str:
+def metric_shown(row: ListedJob) -> str:
     """The value that matters: that of the criterion's metric, or the first two that it reports."""
     named = row.until.split()[0] if row.until else ""
     names = [named] if named in row.metrics else sorted(row.metrics)[:2]
@@ -156,7 +156,7 @@ def metric_shown(row: Row) -> str:
     return " ".join(f"{name}={value:.4g}" for name, value in values if isinstance(value, int | float))
 
 
-def _of_limit(limit: Limit | None, row: Row, only_epochs: bool = False) -> float | None:
+def _of_limit(limit: Limit | None, row: ListedJob, only_epochs: bool = False) -> float | None:
     from hocket.model.criterion import Duration, Epochs
 
     if isinstance(limit, Epochs):

@@ -10,7 +10,7 @@ from hocket.cli.options import AsJson, Home, OwnerFilter
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client
-    from hocket.cli.live.job_rows import Row
+    from hocket.cli.live.job_rows import ListedJob
 
 SHOWN = 50  # rows on a terminal
 _EVERY_S = 1.0
@@ -75,7 +75,7 @@ def _states(text: str) -> frozenset[str]:
     return wanted
 
 
-def _found(client: Client, every: bool, owner: str, states: frozenset[str]) -> list[Row]:
+def _found(client: Client, every: bool, owner: str, states: frozenset[str]) -> list[ListedJob]:
     from hocket.cli.live.job_rows import LIVE, in_order, rows
 
     over_too = every or bool(states - set(LIVE))
@@ -83,7 +83,7 @@ def _found(client: Client, every: bool, owner: str, states: frozenset[str]) -> l
     return in_order(row for row in found if not states or row.state in states)
 
 
-def _page(found: list[Row], shown: int, every: bool) -> Any:
+def _page(found: list[ListedJob], shown: int, every: bool) -> Any:
     from rich.console import Group
     from rich.text import Text
 

@@ -22,7 +22,7 @@ class _Uses(Struct, frozen=True):
     jobs: int = 0
 
 
-class OwnerRow(Struct, frozen=True):
+class ListedOwner(Struct, frozen=True):
     """A line about an owner (`OwnerRow` in docs/api.md)."""
 
     id: str
@@ -36,10 +36,10 @@ class OwnerRow(Struct, frozen=True):
 
 
 class _Rows(Struct, frozen=True):
-    owners: list[OwnerRow]
+    owners: list[ListedOwner]
 
 
-def owner_rows(client: Client) -> list[OwnerRow]:
+def owner_rows(client: Client) -> list[ListedOwner]:
     """The owners with live jobs, or with a weight or quotas of their own."""
     import msgspec
 
@@ -58,7 +58,7 @@ def owner_path(name: str) -> str:
         raise InputError(f"an owner's name must be text in UTF-8, not {name!r}") from None
 
 
-def owner_table(found: Iterable[OwnerRow]) -> Any:
+def owner_table(found: Iterable[ListedOwner]) -> Any:
     """A table in which `2 of 8` is what an owner uses, and its limit if it has one."""
     from rich.table import Table
     from rich.text import Text

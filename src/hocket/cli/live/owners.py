@@ -57,7 +57,7 @@ def set_owner(
     import msgspec
 
     from hocket.cli.live.client import Client
-    from hocket.cli.live.owner_rows import OwnerRow, owner_path
+    from hocket.cli.live.owner_rows import ListedOwner, owner_path
 
     given = {"weight": weight, "max_gpus": max_gpus, "max_cores": max_cores, "max_mem": max_mem, "max_jobs": max_jobs}
     spec = _spec({option: value for option, value in given.items() if value is not None})
@@ -70,7 +70,7 @@ def set_owner(
     from hocket.cli.live.owner_rows import owner_table
     from hocket.cli.terminal.console import console
 
-    console().print(owner_table([msgspec.json.decode(answer.body, type=OwnerRow)]))
+    console().print(owner_table([msgspec.json.decode(answer.body, type=ListedOwner)]))
 
 
 def _spec(given: dict[str, str]) -> dict[str, float]:

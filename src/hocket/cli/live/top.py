@@ -53,7 +53,7 @@ def _live(client: Client) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from hocket.cli.live.client import Away, Refused
+    from hocket.cli.live.client import ControllerAway, ControllerRefused
     from hocket.cli.live.cluster_view import pictured
     from hocket.cli.terminal.console import console, keys
 
@@ -68,7 +68,7 @@ def _live(client: Client) -> None:
                     now = look(client)
                     took_s = time.monotonic() - began_s
                     live.update(pictured(now, page.width, page.height), refresh=True)
-                except (Away, Refused) as error:
+                except (ControllerAway, ControllerRefused) as error:
                     took_s = 0.0
                     client.close()
                     live.update(Text(f"{error}\n\nlooking again; q leaves", style="yellow"), refresh=True)

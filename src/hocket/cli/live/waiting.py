@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hocket.cli.live.job_rows import FAILED, WELL, Row, rows
+from hocket.cli.live.job_rows import FAILED, WELL, ListedJob, rows
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client
@@ -58,15 +58,15 @@ def await_ends(client: Client, ids: Sequence[str]) -> dict[str, str]:
 
 def patiently(client: Client, ask: Callable[[], T], patience_s: float = _AWAY_S) -> T:
     """Ask, and go on asking while the controller is away: it comes back from its journal, perhaps elsewhere."""
-    from hocket.cli.live.client import Away, Refused
+    from hocket.cli.live.client import ControllerAway, ControllerRefused
 
     until_s = time.monotonic() + patience_s
     while True:
         try:
             return ask()
-        except (Away, Refused) as error:
+        except (ControllerAway, ControllerRefused) as error:
             # A restarted controller may have written its url and not yet its token.
-            if isinstance(error, Refused) and error.status not in (401, 503):
+            if isinstance(error, ControllerRefused) and error.status not in (401, 503):
                 raise
             if time.monotonic() > until_s:
                 raise
@@ -74,13 +74,13 @@ def patiently(client: Client, ask: Callable[[], T], patience_s: float = _AWAY_S)
             time.sleep(_LAST_S / 2)
 
 
-def _one(client: Client, job_id: str) -> Row:
+def _one(client: Client, job_id: str) -> ListedJob:
     from hocket.cli.live.job_rows import row_in, shown
 
     return row_in(shown(client, job_id))
 
 
-def _reason(row: Row) -> str:
+def _reason(row: ListedJob) -> str:
     """Behind the state, which need not be said twice."""
     return row.reason.removeprefix(f"{row.state}: ")
 
@@ -88,13 +88,13 @@ def _reason(row: Row) -> str:
 class _Lines:
     """For a pipe: a line for each job that is over."""
 
-    def over(self, row: Row) -> None:
+    def over(self, row: ListedJob) -> None:
         import typer
 
         why = f": {_reason(row)}" if row.reason and row.state not in WELL else ""
         typer.echo(f"{row.id} {row.state}{why}", err=True)
 
-    def live(self, found: Sequence[Row], over: int, total: int) -> None:
+    def live(self, found: Sequence[ListedJob], over: int, total: int) -> None:
         pass
 
 
@@ -104,14 +104,14 @@ class _Bars(_Lines):
     def __init__(self, live: Any) -> None:
         self._live = live
 
-    def over(self, row: Row) -> None:
+    def over(self, row: ListedJob) -> None:
         from rich.text import Text
 
         from hocket.cli.live.job_table import styled_state
 
         self._live.console.print(Text(f"{row.id} ") + styled_state(row.state) + Text(f"  {_reason(row)}", style="dim"))
 
-    def live(self, found: Sequence[Row], over: int, total: int) -> None:
+    def live(self, found: Sequence[ListedJob], over: int, total: int) -> None:
         from rich.console import Group
         from rich.text import Text
 
