@@ -20,9 +20,9 @@ from hocket.policies.kit.decision_cache import borrow
 from hocket.policies.registry import Params, policy
 
 if TYPE_CHECKING:
+    from hocket.policies.kit.task_draft import JobTasks
     from hocket.policies.kit.task_gangs import TaskGangs
-    from hocket.policies.mlfs.seating import Tasks
-    from hocket.policies.mlfs.shapes import Column
+    from hocket.policies.kit.task_shapes import Column
 
 _ROUNDING = 1e-6
 
@@ -135,29 +135,29 @@ class _Kin:
 
         found = self._columns.get(jobs_size)
         if found is None:
-            ground = self.draft.board.ground
-            has = np.zeros(len(ground.names), dtype=bool)
-            has[[ground.index[name] for name in self.servers(jobs_size) if name in ground.index]] = True
-            found = self._columns[jobs_size] = has[ground.server_of]
+            index = self.draft.table.index
+            has = np.zeros(len(index.names), dtype=bool)
+            has[[index.server_by_name[name] for name in self.servers(jobs_size) if name in index.server_by_name]] = True
+            found = self._columns[jobs_size] = has[index.server_of]
         return found
 
-    def choose(self, tasks: Tasks, k: int, home: int = -1) -> int:
+    def choose(self, tasks: JobTasks, k: int, home: int = -1) -> int:
         """For a task, the least loaded GPU of a server with kin, else of any; or of its job's home."""
         loads = self._loads(tasks, k)
         if home >= 0:
-            ground = self.draft.board.ground
-            loads[: ground.begins[home]] = loads[ground.begins[home + 1] :] = inf
+            index = self.draft.table.index
+            loads[: index.begins[home]] = loads[index.begins[home + 1] :] = inf
         return int(loads.argmin()) if (loads < inf).any() else -1
 
-    def home(self, tasks: Tasks) -> int:
+    def home(self, tasks: JobTasks) -> int:
         """The server that takes all tasks of a job, one with kin before others; -1 if there is none."""
         import numpy as np
 
-        board, loads = self.draft.board, self._loads(tasks, 0)
+        table, loads = self.draft.table, self._loads(tasks, 0)
         if not (loads < inf).any():
             return -1
-        begins = board.ground.begins[:-1]
-        room = np.where(board.free | board.open, board.limit - board.gpu_load, 0.0).clip(0.0)
+        begins = table.index.begins[:-1]
+        room = np.where(table.free | table.open, table.limit - table.gpu_load, 0.0).clip(0.0)
         enough = np.add.reduceat(room, begins) >= tasks.needs[:, 0].sum() - _ROUNDING
         best = np.where(enough, np.minimum.reduceat(loads, begins), inf)  # by server, where the first task would be
         for server in best.argsort(kind="stable").tolist():
@@ -167,21 +167,21 @@ class _Kin:
                 return int(server)
         return -1
 
-    def _takes_all(self, tasks: Tasks, server: int) -> bool:
-        board, done = self.draft.board, []
+    def _takes_all(self, tasks: JobTasks, server: int) -> bool:
+        table, done = self.draft.table, []
         for k, needs in enumerate(tasks.needs):
             if (gpu := self.choose(tasks, k, server)) < 0:
                 break
-            done.append(board.seat(gpu, needs))
+            done.append(table.add_task(gpu, needs))
         for step in reversed(done):
-            board.undo(step)
+            table.undo(step)
         return len(done) == len(tasks.needs)
 
-    def _loads(self, tasks: Tasks, k: int) -> Column:
+    def _loads(self, tasks: JobTasks, k: int) -> Column:
         """[GPU]: its load if the task may be there, less where it has kin, else infinite."""
         import numpy as np
 
-        may, loads = self.draft.open_to(tasks, tasks.needs[k]), self.draft.board.gpu_load
+        may, loads = self.draft.open_to(tasks, tasks.needs[k]), self.draft.table.gpu_load
         return np.where(may, loads - 10.0 * self._column(len(tasks.names)), inf)
 
     def places(self, job: Job) -> Places | None:
@@ -204,8 +204,8 @@ def _start(draft: TaskGangs, kin: _Kin, view: JobView) -> bool:
         choose = partial(kin.choose, home=kin.home(draft.known(view)))
         if not (draft.start_all(view, range(size(job)), choose, first) or draft.alone(view)):
             return False
-        ground = draft.board.ground
-        nodes = [ground.names[ground.server_of[gpu]] for gpu in draft.places[job.id].values()]
+        index = draft.table.index
+        nodes = [index.names[index.server_of[gpu]] for gpu in draft.places[job.id].values()]
     else:
         if not draft.admits(view):
             return False
@@ -214,7 +214,7 @@ def _start(draft: TaskGangs, kin: _Kin, view: JobView) -> bool:
         elif not draft.start(view, "starts: nobody came before it"):
             return False
         slices = draft.slices_of(view)
-        draft.board.take(slices)
+        draft.table.take_slices(slices)
         nodes = [part.node for part in slices]
     kin.add(job, nodes)
     return True
@@ -224,9 +224,9 @@ def _relieve(draft: TaskGangs, view: JobView, load: float) -> None:
     """Move the lightest task off each GPU of the job that is overloaded, if another GPU has room for it."""
     import numpy as np
 
-    board, jobs = draft.board, draft.snapshot.jobs
+    table, jobs = draft.table, draft.snapshot.jobs
     for gpu in sorted(set(draft.places[view.job.id].values())):
-        if board.gpu_load[gpu] <= load + 1e-9 or board.gpu_tenants[gpu] < 2:
+        if table.gpu_load[gpu] <= load + 1e-9 or table.gpu_tenants[gpu] < 2:
             continue
         there = []
         for job_id, places in draft.places.items():
@@ -242,10 +242,10 @@ def _relieve(draft: TaskGangs, view: JobView, load: float) -> None:
         may[gpu] = False
         if not may.any():
             continue
-        to = int(np.where(may, board.gpu_load, np.inf).argmin())
+        to = int(np.where(may, table.gpu_load, np.inf).argmin())
         draft.take_off(tasks, task)
         draft.put_on(tasks, k, to)
-        node = board.ground.names[board.ground.server_of[gpu]]
+        node = table.index.names[table.index.server_of[gpu]]
         why = f"its GPU on '{node}' is overloaded, of which it uses {uses:.0%}"
         draft.reasons[tasks.view.job.id] = f"task '{task}' moves: {why}"
 

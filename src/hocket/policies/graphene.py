@@ -14,7 +14,7 @@ from hocket.model.view import JobView
 from hocket.policies.registry import Params, policy
 
 if TYPE_CHECKING:
-    from hocket.policies.mlfs.seating import Tasks
+    from hocket.policies.kit.task_draft import JobTasks
 
 
 class Graphene(Params, frozen=True):
@@ -56,27 +56,27 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
     Such troublesome tasks are placed while there is most room, each on the server whose free resources are most like
     what it needs. A job starts with all its tasks; nobody is paused. Jobs without tasks count as one.
     """
+    from hocket.policies.kit.incremental_columns import measured_factor
     from hocket.policies.kit.task_gangs import (
         TaskGangs,
         mended,
         waiting,
     )  # They need NumPy, which no start-up shall pay for.
-    from hocket.policies.mlfs.kept import measured_factor
 
     draft = TaskGangs(snapshot, params.load)
 
-    def choose(tasks: Tasks, k: int) -> int:
+    def choose(tasks: JobTasks, k: int) -> int:
         import numpy as np
 
         needs = tasks.needs[k]
         may = draft.open_to(tasks, needs)
         if not may.any():
             return -1
-        board = draft.board
-        has = np.maximum(board.ground.has, 1e-9)
-        aligned = ((1.0 - board.use) * (needs / has)).sum(axis=1)[board.ground.server_of]
+        table = draft.table
+        has = np.maximum(table.index.has, 1e-9)
+        aligned = ((1.0 - table.use) * (needs / has)).sum(axis=1)[table.index.server_of]
         # Of one server's GPUs the fullest that has room, so that whole ones stay free for those who need them.
-        score = np.where(may, aligned + 1e-6 * board.gpu_load, -np.inf)
+        score = np.where(may, aligned + 1e-6 * table.gpu_load, -np.inf)
         return int(score.argmax())
 
     def troublesome(view: JobView) -> tuple[int, ...]:
@@ -85,7 +85,7 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
 
     waits = mended(draft, troublesome, choose)
     full: set[object] = set()
-    headroom = draft.board.headroom
+    headroom = draft.table.headroom
     for view in waiting(snapshot):
         job, asks = view.job, view.rank[1]
         factor = 1.0 if job.tasks is None else measured_factor(view)
@@ -103,7 +103,7 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
         else:
             started = draft.admits(view) and draft.start_plain(view, "starts: its score is best")
         if started:
-            headroom = draft.board.headroom
+            headroom = draft.table.headroom
         else:
             waits = True
             full.add(key)

@@ -17,7 +17,7 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Slice
 from hocket.model.view import RECENT_OBSERVATIONS, JobView, Observation, Use
 from hocket.policies import find
-from hocket.policies.mlfs.board import board_of
+from hocket.policies.kit.load_table import placements_of
 from hocket.reports.decision_record import UNKNOWN, DecisionRecord, _losses, job_outcomes
 from hocket.testing.builders import cluster, submitted
 from hocket.testing.harness import Harness, simulated
@@ -129,21 +129,21 @@ def test_a_server_is_used_as_the_policy_that_relieves_it_has_it(tmp_path):
     run = mlfs_workload(40, 3600.0, 3600.0, 1.0, seed=2)
     record = DecisionRecord(Header("mlf_h", nodes=run.nodes))
     bound = find("mlf_h").bound()
-    boards = []
+    tables = []
 
     def decide(snapshot):
-        boards.append(board_of(snapshot, 0.9).board.use[:, 0].copy())
+        tables.append(placements_of(snapshot, 0.9).table.use[:, 0].copy())
         return record.watching(bound.decide)(snapshot)
 
     simulated(replace(bound, decide=decide), run, run.nodes)
     record.write(tmp_path)
     servers = loaded_from(tmp_path / "servers.npz")
     used, differs = np.zeros(len(run.nodes)), 0
-    for decision, board in enumerate(boards):
+    for decision, table in enumerate(tables):
         of_it = servers["decision"] == decision
         used[servers["node"][of_it]] = servers["gpus_measured"][of_it]
         differs += int((servers["gpus"][of_it] != servers["gpus_measured"][of_it]).sum())
-        assert used == pytest.approx(board, abs=1e-6)
+        assert used == pytest.approx(table, abs=1e-6)
     assert differs > 10
 
 

@@ -1,6 +1,6 @@
 """Task graphs as gangs: a job starts with all its tasks or not at all, each on the GPU that a policy chooses for it.
 
-For the baselines of MLFS that place tasks. GPUs are shared by tasks up to a load, as on MLF-H's board.
+For the baselines of MLFS that place tasks. GPUs are shared by tasks up to a load, as under MLF-H.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.mlfs.seating import ALONE, Choose, Seating, Tasks, tasks_of
-from hocket.policies.mlfs.shapes import Shape, shape, shape_key
+from hocket.policies.kit.task_draft import STARTS_ALONE, Choose, JobTasks, TaskDraft, tasks_of
+from hocket.policies.kit.task_shapes import TaskShape, shape_key, task_shape
 
 _ANY_DISCOUNT = 0.5  # a shape is looked up with MLF-H's γ, which nothing here reads
 
 
-class TaskGangs(Seating):
+class TaskGangs(TaskDraft):
     """A draft that starts whole jobs, with tasks or without."""
 
     __slots__ = ()
 
-    def known(self, view: JobView) -> Tasks:
+    def known(self, view: JobView) -> JobTasks:
         """The tasks of a job."""
         return tasks_of(view, self._shape(view))
 
-    def _shape(self, view: JobView) -> Shape:
-        return shape(shape_key(view.job.tasks), _ANY_DISCOUNT)
+    def _shape(self, view: JobView) -> TaskShape:
+        return task_shape(shape_key(view.job.tasks), _ANY_DISCOUNT)
 
     def start_all(self, view: JobView, order: Sequence[int], choose: Choose, reason: str) -> bool:
         """Give every task that has no GPU one, in this order; nothing changes if one of them fits nowhere."""
@@ -38,13 +38,13 @@ class TaskGangs(Seating):
         """Start a job that no limit leaves room for, if nobody else is there: it would wait for ever."""
         if view.job.tasks is None or not self.is_empty or not self.start_alone(view, self._shape(view)):
             return False
-        self.reasons[view.job.id] = ALONE
+        self.reasons[view.job.id] = STARTS_ALONE
         return True
 
     def torn(self) -> list[JobView]:
         """Jobs of which a task has lost its place, by submission."""
         jobs = self.snapshot.jobs.data()
-        views = (jobs[job_id] for job_id in self.short)
+        views = (jobs[job_id] for job_id in self.incomplete)
         return sorted((v for v in views if not v.verdict), key=lambda v: v.number)
 
     def release(self, view: JobView, reason: str) -> None:

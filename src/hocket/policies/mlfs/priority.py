@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hocket.model.view import JobView
-from hocket.policies.mlfs.shapes import Structure
+from hocket.policies.kit.task_shapes import GraphStructure
 
 if TYPE_CHECKING:
-    from hocket.policies.mlfs.shapes import Column
+    from hocket.policies.kit.task_shapes import Column
 
 ALMOST = 1 - 1e-9  # a bound is computed in another order than what it bounds
 LEAST_URGENT = 1  # of a job that states no urgency
 
 
-class Weights(Struct, frozen=True):
+class PriorityWeights(Struct, frozen=True):
     """The constants of the equations."""
 
     alpha: float  # (6): of the ML part
@@ -41,8 +41,8 @@ class Weights(Struct, frozen=True):
     urgency: bool = True  # (2): whether it counts
 
 
-class JobRow(Struct, frozen=True, gc=False):
-    """What the equations need of one job; constant while nothing happens to it."""
+class PriorityInputs(Struct, frozen=True, gc=False):
+    """What equations 2 and 4 need of one job; constant while nothing happens to it."""
 
     ml: float  # L · 1/I · δl/Σδl
     due_s: float
@@ -50,8 +50,8 @@ class JobRow(Struct, frozen=True, gc=False):
     waits_from_s: float  # it has waited for `now_s` less this
 
 
-def job_row(view: JobView, now_s: float, weights: Weights, metric: str | None) -> JobRow:
-    """The numbers of one job at this moment; without a metric, as if its loss had never gone down so much."""
+def priority_inputs(view: JobView, now_s: float, weights: PriorityWeights, metric: str | None) -> PriorityInputs:
+    """Of one job, now; without a metric, as if all of its loss reduction came with the last iteration."""
     job = view.job
     left_s = view.remaining_s(now_s)
     if job.deadline_s is not None:
@@ -60,7 +60,7 @@ def job_row(view: JobView, now_s: float, weights: Weights, metric: str | None) -
         due_s = view.submitted_s + max(weights.longest_s, 1.1 * view.beliefs.run_s.mean if view.beliefs.run_s else 0.0)
     urgency = (job.urgency or LEAST_URGENT) if weights.urgency else LEAST_URGENT
     ml = urgency / (view.epoch + 1) * (1.0 if metric is None else loss_ratio(view, metric))
-    return JobRow(ml, due_s, inf if left_s is None else left_s, now_s - view.waited_at(now_s))
+    return PriorityInputs(ml, due_s, inf if left_s is None else left_s, now_s - view.waited_at(now_s))
 
 
 def loss_ratio(view: JobView, metric: str) -> float:
@@ -89,7 +89,9 @@ class Features(Struct, frozen=True, eq=False):
     waiting: Column
 
 
-def features(ml: Column, due_s: Column, left_s: Column, waited_s: Column, now_s: float, weights: Weights) -> Features:
+def features(
+    ml: Column, due_s: Column, left_s: Column, waited_s: Column, now_s: float, weights: PriorityWeights
+) -> Features:
     """The columns of these jobs."""
     import numpy as np
 
@@ -103,23 +105,27 @@ def features(ml: Column, due_s: Column, left_s: Column, waited_s: Column, now_s:
     )
 
 
-def priorities(structure: Structure, row: JobRow, waited_s: Sequence[float], now_s: float, weights: Weights) -> Column:
+def priorities(
+    structure: GraphStructure, inputs: PriorityInputs, waited_s: Sequence[float], now_s: float, weights: PriorityWeights
+) -> Column:
     """[task] of one job: equation 6. Of few numbers each is faster by itself than in a column."""
     import numpy as np
 
     tasks = zip(structure.after.tolist(), structure.cost.tolist(), waited_s, strict=True)
-    own = _own(row, tasks, now_s, weights)
+    own = _own_computation(inputs, tasks, now_s, weights)
     found: Column = (np.array([own]) @ structure.reach)[0]
-    found += weights.alpha * row.ml * structure.learning
+    found += weights.alpha * inputs.ml * structure.learning
     return found
 
 
-def _own(row: JobRow, tasks: Iterable[tuple[float, float, float]], now_s: float, weights: Weights) -> list[float]:
+def _own_computation(
+    inputs: PriorityInputs, tasks: Iterable[tuple[float, float, float]], now_s: float, weights: PriorityWeights
+) -> list[float]:
     """Equation 4 for tasks of one job, by what comes after each, what it costs, and how long it has waited."""
     floor_s, other, unit_s = weights.floor_s, 1 - weights.alpha, weights.unit_s
     deadline, waiting = other * weights.deadline * unit_s, other * weights.waiting / unit_s
-    is_known, to_deadline_s = isfinite(row.left_s), row.due_s - now_s
-    to_run_s, remaining = (row.left_s, other * weights.remaining * unit_s) if is_known else (0.0, 0.0)
+    is_known, to_deadline_s = isfinite(inputs.left_s), inputs.due_s - now_s
+    to_run_s, remaining = (inputs.left_s, other * weights.remaining * unit_s) if is_known else (0.0, 0.0)
     return [
         deadline / max(to_deadline_s - to_run_s * after, floor_s)
         + remaining / max(to_run_s * cost, floor_s)
@@ -128,8 +134,8 @@ def _own(row: JobRow, tasks: Iterable[tuple[float, float, float]], now_s: float,
     ]
 
 
-def at_most(structures: Sequence[Structure], which: Any, of: Features, weights: Weights) -> Column:
-    """[job]: what none of its `priorities` is above, by the number of its structure among these."""
+def upper_bounds(structures: Sequence[GraphStructure], which: Any, of: Features, weights: PriorityWeights) -> Column:
+    """[job]: none of its `priorities` is higher; `which` is the number of its structure among these."""
     import numpy as np
 
     floor_s, deadline = weights.floor_s, (1 - weights.alpha) * weights.deadline * weights.unit_s
@@ -142,10 +148,12 @@ def at_most(structures: Sequence[Structure], which: Any, of: Features, weights: 
     return found
 
 
-def least_wait_s(structures: Sequence[Structure], most_ml: float, priority: float, weights: Weights) -> Column:
-    """[structure]: who has waited for less does not reach this priority, with an ML part of no more than that.
+def least_wait_s(
+    structures: Sequence[GraphStructure], most_ml: float, priority: float, weights: PriorityWeights
+) -> Column:
+    """[structure]: a job that has waited for less does not reach this priority, if its ML part is no more than that.
 
-    It asks for no column but one, which tells most of a long queue apart.
+    It needs one column only, which sorts out most of a long queue.
     """
     import numpy as np
 
@@ -158,15 +166,17 @@ def least_wait_s(structures: Sequence[Structure], most_ml: float, priority: floa
     return least * ALMOST
 
 
-def at_most_of_one(structure: Structure, row: JobRow, waited_s: float, now_s: float, weights: Weights) -> float:
-    """The same of one job, whose tasks have waited no longer than this."""
+def upper_bound(
+    structure: GraphStructure, inputs: PriorityInputs, waited_s: float, now_s: float, weights: PriorityWeights
+) -> float:
+    """No task of this job has a higher priority, if none has waited longer than this."""
     after, cost, reach, learning = structure.extremes
-    (own,) = _own(row, [(after, cost, waited_s)], now_s, weights)
-    return own * reach + weights.alpha * row.ml * learning
+    (own,) = _own_computation(inputs, [(after, cost, waited_s)], now_s, weights)
+    return own * reach + weights.alpha * inputs.ml * learning
 
 
-def highest(blocks: Sequence[tuple[Structure, int]], of: Features, weights: Weights) -> Column:
-    """[job]: the highest of `priorities`, of jobs that come in blocks of one structure and so many each.
+def highest_priorities(blocks: Sequence[tuple[GraphStructure, int]], of: Features, weights: PriorityWeights) -> Column:
+    """[job]: the highest of its `priorities`, for jobs in blocks of one structure and so many each.
 
     All tasks of all jobs stand in one column, so that there are few operations however many structures there are.
     """

@@ -188,7 +188,7 @@ def crowded(*waiting, newcomer, owners=()):
 def test_a_job_that_has_waited_long_enough_is_overtaken_by_nobody_of_lower_priority():
     world = crowded(chain("wide", 4, 1.0, urgency=10), newcomer=chain("small", 1, 1.0))
     assert "small/t0" not in placed(world.snapshot)
-    assert "'wide' has waited long enough" in world.asked[-1][1].reasons["*"]
+    assert "reserved for 'wide', which has waited long" in world.asked[-1][1].reasons["*"]
 
 
 def test_a_job_that_never_fits_keeps_no_room_from_others():
@@ -230,19 +230,19 @@ def test_however_many_a_quota_holds_up_room_is_kept_for_the_next_who_waited_long
     world.tell(submitted(chain("wide", 4, 1.0, urgency=10), 40.0))
     world.tell(submitted(chain("small", 1, 1.0), 150.0))
     assert "small/t0" not in placed(world.snapshot)
-    assert "'wide' has waited long enough" in world.asked[-1][1].reasons["*"]
+    assert "reserved for 'wide', which has waited long" in world.asked[-1][1].reasons["*"]
 
 
 def test_a_job_whose_owner_has_no_quota_left_keeps_no_room_from_others_who_waited_long():
     over, wide = chain("over", 2, 1.0, urgency=10, owner="ana"), chain("wide", 4, 1.0, urgency=10)
     world = crowded(over, wide, newcomer=chain("small", 1, 1.0), owners=[Owner("ana", max_gpus=1)])
     assert "small/t0" not in placed(world.snapshot)
-    assert "'wide' has waited long enough" in world.asked[-1][1].reasons["*"]
+    assert "reserved for 'wide', which has waited long" in world.asked[-1][1].reasons["*"]
 
 
 def test_of_several_that_have_waited_long_enough_room_is_kept_for_the_longest():
     world = crowded(chain("first", 3, 1.0), chain("second", 4, 1.0), newcomer=chain("urgent", 1, 1.0, urgency=10))
-    assert "'first' has waited long enough" in world.asked[-1][1].reasons["*"]
+    assert "reserved for 'first', which has waited long" in world.asked[-1][1].reasons["*"]
 
 
 def test_quotas_count_every_task():

@@ -10,21 +10,21 @@ from hocket.model.curve import Beliefs, Estimate
 from hocket.model.job import Edge, Job, Task, TaskGraph
 from hocket.model.resources import Demand
 from hocket.model.view import JobView, Observation
+from hocket.policies.kit.task_shapes import ONE_TASK, graph_structure, shape_key, structure_key
 from hocket.policies.mlfs.priority import (
-    JobRow,
-    Weights,
-    at_most,
-    at_most_of_one,
+    PriorityInputs,
+    PriorityWeights,
     features,
-    highest,
-    job_row,
+    highest_priorities,
     loss_ratio,
     priorities,
+    priority_inputs,
+    upper_bound,
+    upper_bounds,
 )
-from hocket.policies.mlfs.shapes import ONE_TASK, shape_key, structure, structure_key
 
 HOUR = 3600.0
-PAPER = Weights(0.3, 0.8, 0.3, 0.3, 0.35, HOUR, 60.0, 24 * HOUR)
+PAPER = PriorityWeights(0.3, 0.8, 0.3, 0.3, 0.35, HOUR, 60.0, 24 * HOUR)
 SHARES = {"a": 0.4, "b": 0.3, "c": 0.2, "d": 0.1}
 CHILDREN = {"a": ["b", "c"], "b": ["d"], "c": ["d"], "d": []}
 DIAMOND = TaskGraph(
@@ -49,26 +49,26 @@ def by_the_paper(ml, due_h, left_h, waited_h):
 
 
 def found(ml, due_h, left_h, waited_h, weights=PAPER, graph=DIAMOND):
-    known = structure(structure_key(shape_key(graph)), weights.gamma)
-    row = JobRow(ml, due_h * HOUR + 1000.0, left_h * HOUR, 1000.0 - waited_h * HOUR)
+    known = graph_structure(structure_key(shape_key(graph)), weights.gamma)
+    row = PriorityInputs(ml, due_h * HOUR + 1000.0, left_h * HOUR, 1000.0 - waited_h * HOUR)
     return priorities(known, row, [waited_h * HOUR] * known.tasks, 1000.0, weights).tolist()
 
 
 def test_jobs_of_several_structures_have_the_highest_of_their_tasks_priorities():
     dice = np.random.default_rng(0)
     chain = TaskGraph(DIAMOND.tasks[:3], (Edge("a", "b"), Edge("b", "c")))
-    known = [structure(structure_key(shape_key(g)), 0.8) for g in (DIAMOND, None, chain)]
+    known = [graph_structure(structure_key(shape_key(g)), 0.8) for g in (DIAMOND, None, chain)]
     blocks = list(zip(known, (5, 1, 7), strict=True))
     columns = [dice.uniform(low, high, 13) for low, high in ((0, 10), (0, 1e5), (0, 1e4), (0, 1e5))]
     columns[2][3] = inf
     of = features(*columns, 500.0, PAPER)
     of_each = [one for one, n in blocks for _ in range(n)]
     alone = [
-        priorities(one, JobRow(ml, due_s, left_s, 0.0), [waited_s] * one.tasks, 500.0, PAPER).max()
+        priorities(one, PriorityInputs(ml, due_s, left_s, 0.0), [waited_s] * one.tasks, 500.0, PAPER).max()
         for one, ml, due_s, left_s, waited_s in zip(of_each, *(c.tolist() for c in columns), strict=True)
     ]
-    assert highest(blocks, of, PAPER).tolist() == pytest.approx(alone, rel=1e-12)
-    assert len(highest([], of, PAPER)) == 0
+    assert highest_priorities(blocks, of, PAPER).tolist() == pytest.approx(alone, rel=1e-12)
+    assert len(highest_priorities([], of, PAPER)) == 0
 
 
 @pytest.mark.parametrize("numbers", [(10.0, 24.0, 2.0, 0.0), (0.5, 3.0, 1.0, 2.5), (0.0, 5.0, 4.0, 0.1)])
@@ -103,34 +103,34 @@ def test_all_jobs_of_a_shape_at_once_are_as_each_alone():
     rows = [(10.0, 24.0, 2.0, 0.0), (0.5, 3.0, 1.0, 2.5), (1.0, 1.0, inf, 9.0)]
     ml, due_h, left_h, waited_h = (np.array(column) for column in zip(*rows, strict=True))
     of = features(ml, due_h * HOUR + 1000.0, left_h * HOUR, waited_h * HOUR, 1000.0, PAPER)
-    together = highest([(structure(structure_key(shape_key(DIAMOND)), 0.8), 3)], of, PAPER)
+    together = highest_priorities([(graph_structure(structure_key(shape_key(DIAMOND)), 0.8), 3)], of, PAPER)
     assert together.tolist() == pytest.approx([max(found(*row)) for row in rows])
 
 
 def test_one_job_by_itself_stands_where_it_does_in_a_column_to_the_last_bit():
     dice = np.random.default_rng(1)
     for graph in (DIAMOND, None):
-        known = structure(structure_key(shape_key(graph)), 0.8)
+        known = graph_structure(structure_key(shape_key(graph)), 0.8)
         for n in range(50):
             ml, due_s, left_s, waits_from_s = dice.uniform(0, (10, 1e5, 1e4, 500)).tolist()
-            row = JobRow(ml, due_s, inf if n % 5 == 0 else left_s, waits_from_s)
+            row = PriorityInputs(ml, due_s, inf if n % 5 == 0 else left_s, waits_from_s)
             waited_s = dice.uniform(0, 1e5)
             columns = [np.array([x]) for x in (row.ml, row.due_s, row.left_s, waited_s)]
-            (in_column,) = highest([(known, 1)], features(*columns, 500.0, PAPER), PAPER)
+            (in_column,) = highest_priorities([(known, 1)], features(*columns, 500.0, PAPER), PAPER)
             alone = priorities(known, row, [waited_s] * known.tasks, 500.0, PAPER)
             assert alone.max() == in_column
-            assert at_most_of_one(known, row, waited_s, 500.0, PAPER) >= in_column * (1 - 1e-12)
+            assert upper_bound(known, row, waited_s, 500.0, PAPER) >= in_column * (1 - 1e-12)
 
 
 def test_no_priority_is_above_its_bound():
     dice = np.random.default_rng(2)
     graphs = (DIAMOND, None, TaskGraph(DIAMOND.tasks[:3], (Edge("a", "b"), Edge("b", "c"))))
-    known = [structure(structure_key(shape_key(g)), 0.8) for g in graphs]
+    known = [graph_structure(structure_key(shape_key(g)), 0.8) for g in graphs]
     columns = [dice.uniform(low, high, 900) for low, high in ((0, 10), (0, 1e5), (0, 1e4), (0, 1e6))]
     columns[2][::7] = inf
     of, which = features(*columns, 5e4, PAPER), np.repeat([0, 1, 2], 300)
-    bound = at_most(known, which, of, PAPER)
-    exact = highest([(s, 300) for s in known], of, PAPER)
+    bound = upper_bounds(known, which, of, PAPER)
+    exact = highest_priorities([(s, 300) for s in known], of, PAPER)
     assert (bound >= exact * (1 - 1e-12)).all()
     assert np.median(bound / exact) < 1.5
 
@@ -153,11 +153,11 @@ def view_of(*losses, **job):
 
 def test_the_ml_part_is_urgency_by_iteration_by_loss_ratio():
     view = view_of(3.0, 2.0, 1.5, urgency=8)
-    assert job_row(view, 200.0, PAPER, "loss").ml == pytest.approx(8 / 4 * 0.5 / 1.5)
+    assert priority_inputs(view, 200.0, PAPER, "loss").ml == pytest.approx(8 / 4 * 0.5 / 1.5)
 
 
 def test_at_the_first_iteration_the_loss_ratio_is_one():
-    assert job_row(view_of(urgency=7), 200.0, PAPER, "loss").ml == 7.0
+    assert priority_inputs(view_of(urgency=7), 200.0, PAPER, "loss").ml == 7.0
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,11 @@ def test_a_loss_that_does_not_fall_is_no_reduction(losses, ratio):
 
 
 def test_a_job_that_states_no_urgency_is_least_urgent():
-    assert job_row(view_of(), 200.0, PAPER, "loss").ml == 1.0
+    assert priority_inputs(view_of(), 200.0, PAPER, "loss").ml == 1.0
 
 
 def test_a_job_without_a_deadline_has_the_longest():
     believed = replace(view_of(), beliefs=Beliefs(Estimate(100 * HOUR)))
-    assert job_row(view_of(), 200.0, PAPER, "loss").due_s == 100.0 + 24 * HOUR
-    assert job_row(believed, 200.0, PAPER, "loss").due_s == pytest.approx(100.0 + 110 * HOUR)
-    assert job_row(view_of(deadline_s=50.0), 200.0, PAPER, "loss").due_s == 150.0
+    assert priority_inputs(view_of(), 200.0, PAPER, "loss").due_s == 100.0 + 24 * HOUR
+    assert priority_inputs(believed, 200.0, PAPER, "loss").due_s == pytest.approx(100.0 + 110 * HOUR)
+    assert priority_inputs(view_of(deadline_s=50.0), 200.0, PAPER, "loss").due_s == 150.0

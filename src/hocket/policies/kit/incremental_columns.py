@@ -1,7 +1,6 @@
-"""What was worked out of values that are still there: columns of the queue, and of the tasks on every GPU.
+"""Columns that are updated from one decision to the next by what changed: of the queue, and of the tasks on every GPU.
 
-The queue, partitions and measurements are values, so that of the very same ones the same is true: only what changed
-since the last decision is looked at. Whatever snapshot comes, the columns are those of that snapshot.
+Contract: whatever snapshot is followed, and whatever was followed before, the columns are those of that snapshot.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.versioned import Entry, VersionedMap, VersionedQueue
 from hocket.model.view import JobView, Use
 from hocket.policies.kit.decision_cache import borrow
-from hocket.policies.mlfs.ground import ground_of, is_gpu
-from hocket.policies.mlfs.shapes import shape_key
+from hocket.policies.kit.gpu_index import gpu_index_of, is_task_gpu
+from hocket.policies.kit.task_shapes import shape_key
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from hocket.policies.mlfs.shapes import Column
+    from hocket.policies.kit.task_shapes import Column
 
 LEAST_USE = 0.5  # of what is asked for, however little was measured; what is asked for on a GPU stays below 2 then
 _SPARE = 1024  # rows, to begin with
@@ -40,7 +39,9 @@ def measured_factor(view: JobView) -> float:
 
 Needs = tuple[float, ...]  # of a task: GPU load, cores, memory, network
 Missing = tuple[tuple[int, Needs], ...]  # tasks of a job that have no GPU, by number, and what they need
-Line = tuple[tuple[float, str, int], ...]  # such tasks of many jobs, alike but for their GPU load, the least first
+MissingLine = tuple[
+    tuple[float, str, int], ...
+]  # such tasks of many jobs, alike but for their GPU load, the least first
 
 
 def missing_tasks(view: JobView, places: dict[str, int]) -> Missing:
@@ -58,10 +59,10 @@ def missing_tasks(view: JobView, places: dict[str, int]) -> Missing:
     return tuple(found)
 
 
-class Rows:
+class QueueColumns:
     """The numbers at the head of waiting jobs' ranks, and the text that follows them, as columns: a row each.
 
-    From one decision to the next only those are touched that came or went. So the order of rows says nothing.
+    From one decision to the next only rows of jobs that came or went are touched, so the order of rows says nothing.
     """
 
     __slots__ = ("_filled", "_last", "_number", "_row", "_table", "_text", "_unused", "entries", "since_s", "texts")
@@ -78,7 +79,7 @@ class Rows:
         self._table: Any = np.empty((numbers + 1, _SPARE))  # the last is that of the submission
         self._text: Any = np.empty(_SPARE, dtype=int)
         self._last: VersionedQueue[Any] | None = None  # whose rows these are
-        self.since_s = inf  # some had waited since before that when it was last asked; who asks looks among them first
+        self.since_s = inf  # when the longest waiting jobs began to wait; a hint for the next search for them
 
     def follow(self, queue: VersionedQueue[Any]) -> None:
         """Be the rows of this queue."""
@@ -157,31 +158,46 @@ class Rows:
             self._text[row] = self._text[len(self.entries)]
 
 
-class OnGpus:
-    """Columns by GPU, of the snapshot that was followed last."""
+class GpuColumns:
+    """Columns by GPU of the tasks that the plan places, and the tasks that placed jobs lack."""
 
     __slots__ = (
-        "_capacity", "_graphs", "_ground", "_jobs", "_left", "_partitions", "_plain", "_seen", "_uses", "amounts",
-        "lacking", "last", "places", "room", "shapes", "tenants", "wanted",
+        "_capacity",
+        "_graphs",
+        "_index",
+        "_jobs",
+        "_left",
+        "_partitions",
+        "_plain",
+        "_seen",
+        "_uses",
+        "amounts",
+        "last_table",
+        "missing",
+        "missing_by_rest",
+        "places",
+        "room",
+        "shapes",
+        "tenants",
     )  # fmt: skip
 
     def __init__(self, layout: Layout) -> None:
         import numpy as np
 
-        self._ground = ground_of(layout)
-        gpus = len(self._ground.server_of)
+        self._index = gpu_index_of(layout)
+        gpus = len(self._index.server_of)
         self._capacity: Capacity | None = None  # that was followed last
         self._partitions: VersionedMap[str, Partition] | None = None  # those that were followed last
         self._jobs: VersionedMap[str, JobView] | None = None
-        self.last: Any = None  # the board at the end of the last decision
+        self.last_table: Any = None  # the table at the end of the last decision
         self._seen: dict[str, Partition] = {}
         self._uses: dict[str, Use | None] = {}  # job → what was measured of it
         self._plain: dict[str, Partition] = {}  # not of tasks
         self.places: dict[str, dict[str, int]] = {}  # job → task → GPU
         self.shapes: dict[str, str] = {}  # of these jobs
         self._graphs: dict[str, TaskGraph | None] = {}  # that those are of
-        self.lacking: dict[str, Missing] = {}  # of these jobs, those of which a task has no GPU
-        self.wanted: dict[Needs, Line] = {}  # the tasks that they lack, by what they need beside a GPU
+        self.missing: dict[str, Missing] = {}  # of these jobs, those that lack a task
+        self.missing_by_rest: dict[Needs, MissingLine] = {}  # those tasks, by what they need beside a GPU
         self.amounts: Column = np.zeros((gpus, 4))  # GPU load, cores, memory, network
         self.room: Column = np.zeros((gpus, 3))
         self._left: Column = np.zeros((len(layout.nodes), 3))  # [node]: cores, memory, network that no partition has
@@ -197,7 +213,7 @@ class OnGpus:
     @property
     def left(self) -> Column:
         """[server]: cores, memory and network that no partition has."""
-        return self._left[list(self._ground.servers)]
+        return self._left[list(self._index.servers)]
 
     def _follow_partitions(self, partitions: VersionedMap[str, Partition], views: VersionedMap[str, JobView]) -> None:
         seen, present, jobs = self._seen, partitions.data(), views.data()
@@ -210,23 +226,23 @@ class OnGpus:
         measured = {j for j in uses if (view := jobs.get(j)) is not None and view.use is not self._uses[j]}
         self._partitions, self._jobs = partitions, views
         if gone or new:
-            fresh: dict[str, dict[str, int]] = {}  # Copies: whoever was given the old ones keeps them as they were.
+            fresh: dict[str, dict[str, int]] = {}  # Copies, as decisions may still hold the old ones.
             for old in gone:
-                self._forget(old, fresh)
+                self._remove(old, fresh)
             for now in new:
-                self._note(now, fresh)
+                self._add(now, fresh)
             for job_id, places in fresh.items():
-                self._stand(job_id, places, jobs)
-        touched = {self._gpu(p): p for p in new if is_gpu(p)}
+                self._update_job(job_id, places, jobs)
+        touched = {self._gpu(p): p for p in new if is_task_gpu(p)}
         for job_id in measured:
             for gpu in self.places.get(job_id, {}).values():
-                touched[gpu] = self._seen[self._ground.pid_of(gpu)]
+                touched[gpu] = self._seen[self._index.partition_of(gpu)]
         for gpu, partition in touched.items():
             self._sum_up(gpu, partition, jobs)
         for job_id in measured | {t.job for p in touched.values() for t in p.tenants}:
             self._uses[job_id] = jobs[job_id].use
-        for job_id in measured & self.lacking.keys():
-            self._lack(job_id, missing_tasks(jobs[job_id], self.places[job_id]))
+        for job_id in measured & self.missing.keys():
+            self._note_missing(job_id, missing_tasks(jobs[job_id], self.places[job_id]))
         for old in gone:
             for tenant in old.tenants:
                 if tenant.job not in self.places:
@@ -238,7 +254,7 @@ class OnGpus:
 
     def _gpu(self, partition: Partition) -> int:
         part = partition.slices[0]
-        return self._ground.begins[self._ground.index[part.node]] + part.gpus[0]
+        return self._index.begins[self._index.server_by_name[part.node]] + part.gpus[0]
 
     def _copied(self, job_id: str, fresh: dict[str, dict[str, int]]) -> dict[str, int]:
         found = fresh.get(job_id)
@@ -246,9 +262,9 @@ class OnGpus:
             found = fresh[job_id] = dict(self.places.get(job_id, {}))
         return found
 
-    def _forget(self, partition: Partition, fresh: dict[str, dict[str, int]]) -> None:
+    def _remove(self, partition: Partition, fresh: dict[str, dict[str, int]]) -> None:
         del self._seen[partition.id]
-        if not is_gpu(partition):
+        if not is_task_gpu(partition):
             del self._plain[partition.id]
             return
         gpu = self._gpu(partition)
@@ -258,18 +274,18 @@ class OnGpus:
             if places.get(tenant.task) == gpu:
                 del places[tenant.task]
 
-    def _note(self, partition: Partition, fresh: dict[str, dict[str, int]]) -> None:
+    def _add(self, partition: Partition, fresh: dict[str, dict[str, int]]) -> None:
         self._seen[partition.id] = partition
-        if not is_gpu(partition):
+        if not is_task_gpu(partition):
             self._plain[partition.id] = partition
             return
         gpu = self._gpu(partition)
         for tenant in partition.tenants:
             self._copied(tenant.job, fresh)[tenant.task] = gpu
 
-    def _stand(self, job_id: str, places: dict[str, int], jobs: dict[str, JobView]) -> None:
+    def _update_job(self, job_id: str, places: dict[str, int], jobs: dict[str, JobView]) -> None:
         if not places:
-            self._lack(job_id, ())
+            self._note_missing(job_id, ())
             self.places.pop(job_id, None)
             self.shapes.pop(job_id, None)
             self._graphs.pop(job_id, None)
@@ -279,21 +295,21 @@ class OnGpus:
         self.places[job_id] = places
         if job_id not in self._graphs or self._graphs[job_id] is not graph:
             self.shapes[job_id], self._graphs[job_id] = shape_key(graph), graph
-        self._lack(job_id, missing_tasks(view, places))
+        self._note_missing(job_id, missing_tasks(view, places))
 
-    def _lack(self, job_id: str, missing: Missing) -> None:
+    def _note_missing(self, job_id: str, missing: Missing) -> None:
         """These tasks of the job have no GPU."""
-        for rest in {needs[1:] for _k, needs in self.lacking.pop(job_id, ())}:
-            line = tuple(task for task in self.wanted[rest] if task[1] != job_id)
+        for rest in {needs[1:] for _k, needs in self.missing.pop(job_id, ())}:
+            line = tuple(task for task in self.missing_by_rest[rest] if task[1] != job_id)
             if line:
-                self.wanted[rest] = line
+                self.missing_by_rest[rest] = line
             else:
-                del self.wanted[rest]
+                del self.missing_by_rest[rest]
         if missing:
-            self.lacking[job_id] = missing
+            self.missing[job_id] = missing
         for k, (load, *others) in missing:
             rest = tuple(others)
-            self.wanted[rest] = tuple(sorted((*self.wanted.get(rest, ()), (load, job_id, k))))
+            self.missing_by_rest[rest] = tuple(sorted((*self.missing_by_rest.get(rest, ()), (load, job_id, k))))
 
     def _sum_up(self, gpu: int, partition: Partition, jobs: dict[str, JobView]) -> None:
         part = partition.slices[0]
@@ -310,11 +326,11 @@ class OnGpus:
         self.tenants[gpu] = len(partition.tenants)
 
 
-def on_gpus(layout: Layout) -> AbstractContextManager[OnGpus]:
-    """The columns of a cluster; as large as the cluster is."""
-    return borrow((OnGpus, layout), partial(OnGpus, layout))
+def gpu_columns(layout: Layout) -> AbstractContextManager[GpuColumns]:
+    """The GPU columns of a cluster, for one decision at a time."""
+    return borrow((GpuColumns, layout), partial(GpuColumns, layout))
 
 
-def rows(numbers: int) -> AbstractContextManager[Rows]:
-    """The columns of queues."""
-    return borrow((Rows, numbers), partial(Rows, numbers))
+def queue_columns(numbers: int) -> AbstractContextManager[QueueColumns]:
+    """The columns of a queue, for one decision at a time."""
+    return borrow((QueueColumns, numbers), partial(QueueColumns, numbers))

@@ -1,6 +1,6 @@
 """What priorities and placement need of a task graph, as columns that all jobs of one shape share.
 
-A shape is a text, for equal texts are compared and looked up fast: a job's rank carries it. It has the tasks in their
+A shape's key is a text, which is compared and looked up fast: a job's rank carries it. It has the tasks in their
 order and the edges by number, but no names and no volumes. Its first half is the structure, on which priorities rest.
 """
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     Column = NDArray[float64]
 
 ONE_TASK = ""  # the shape of a job that is not partitioned
-_LIGHT = "~"  # behind the shape of a job that turned out to take less than it asked for
+_LIGHT = "~"  # ends the shape of a job that takes less than it asked for
 
 
-class Structure(Struct, frozen=True, eq=False):
+class GraphStructure(Struct, frozen=True, eq=False):
     """Which task depends on which, and how large they are; row k is the k-th task of the graph."""
 
     learning: Column  # of the model's parameters, S_k / S_J, with γ times that of the dependants, as (3) has it
@@ -41,15 +41,14 @@ class Structure(Struct, frozen=True, eq=False):
         return len(self.servers)
 
 
-class Shape(Struct, frozen=True, eq=False):
+class TaskShape(Struct, frozen=True, eq=False):
     """What the tasks of such a graph ask for."""
 
-    structure: Structure
+    structure: GraphStructure
     amounts: Column  # [k]: GPU load, cores, memory, network
-    sorts: tuple[tuple[tuple[float, ...], int], ...]  # those that there are, and how many tasks are so
-    load: float  # of all
-    most: float  # GPU load of the largest task …
-    as_large: int  # … and how many have as much
+    kinds: tuple[tuple[tuple[float, ...], int], ...]  # the different rows of `amounts`, and how many tasks have each
+    largest_load: float  # GPU load of the largest task
+    largest_tasks: int  # tasks that have as much
 
 
 def shape_key(graph: TaskGraph | None) -> str:
@@ -66,44 +65,44 @@ def shape_key(graph: TaskGraph | None) -> str:
 
 
 def lighter(key: str) -> str:
-    """The shape of a job that turned out to take less: what such jobs ask for does not say where they fit."""
+    """The shape of a job that takes less than it asked for: what it asks for does not say where it fits."""
     return intern(key + _LIGHT)
 
 
 def is_light(key: str) -> bool:
-    """Is it the shape of one that turned out to take less?"""
+    """Is it the shape of a job that takes less than it asked for?"""
     return key.endswith(_LIGHT)
 
 
-@lru_cache(maxsize=4096)  # The same object every time, whose hash is known.
+@lru_cache(maxsize=4096)  # The same object every time, as its hash is cached.
 def structure_key(key: str) -> str:
     """The structure of a shape."""
     return key.partition("|")[0]
 
 
 @lru_cache(maxsize=4096)
-def shape(key: str, gamma: float) -> Shape:
+def task_shape(key: str, gamma: float) -> TaskShape:
     """The columns of a shape."""
     import numpy as np
 
-    known = structure(structure_key(key), gamma)
+    known = graph_structure(structure_key(key), gamma)
     if key == ONE_TASK:
-        return Shape(known, np.zeros((1, 4)), (), 0.0, 0.0, 1)
+        return TaskShape(known, np.zeros((1, 4)), (), 0.0, 1)
     rows = [tuple([float(x) for x in row.split()]) for row in key.partition("|")[2].rstrip(_LIGHT).split(";")]
     amounts = np.array(rows)
     loads = amounts[:, 0]
-    sorts, load = tuple(Counter(rows).items()), sum([row[0] for row in rows])
-    return Shape(known, amounts, sorts, load, float(loads.max()), int((loads == loads.max()).sum()))
+    kinds = tuple(Counter(rows).items())
+    return TaskShape(known, amounts, kinds, float(loads.max()), int((loads == loads.max()).sum()))
 
 
 @lru_cache(maxsize=4096)
-def structure(key: str, gamma: float) -> Structure:
+def graph_structure(key: str, gamma: float) -> GraphStructure:
     """The columns of a structure. γ discounts a dependant's priority by how far away it is."""
     import numpy as np
 
     if key == ONE_TASK:
         one, none = np.ones(1), np.zeros(1)
-        return Structure(one, one, none, np.ones((1, 1)), (False,), (0.0, 1.0, 1.0, 1.0))
+        return GraphStructure(one, one, none, np.ones((1, 1)), (False,), (0.0, 1.0, 1.0, 1.0))
     tasks, _, edges = key.partition("/")
     rows = np.array([[float(x) for x in row.split()] for row in tasks.split(";")])
     children: list[list[int]] = [[] for _ in rows]
@@ -128,4 +127,4 @@ def structure(key: str, gamma: float) -> Structure:
     longest = float((work + after).max())
     learning, cost, after, servers = reach @ share, work / longest, after / longest, tuple(map(bool, rows[:, 1]))
     extremes = (float(after.max()), float(cost.min()), float(reach.sum(axis=1).max()), float(learning.max()))
-    return Structure(learning, cost, after, np.ascontiguousarray(reach.T), servers, extremes)
+    return GraphStructure(learning, cost, after, np.ascontiguousarray(reach.T), servers, extremes)

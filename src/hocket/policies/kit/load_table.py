@@ -1,4 +1,4 @@
-"""What servers and GPUs are used for, in columns: as the plan stands, and as it changes while a plan is written.
+"""The loads of servers and GPUs, as columns that change with the draft of a plan.
 
 A GPU that runs tasks is a partition of its own, with its part of the server's cores, memory and network, and its tasks
 stacked on it. It is never widened while it has tasks, for that would move them all.
@@ -14,11 +14,11 @@ from msgspec import Struct
 from hocket.model.partition import Partition
 from hocket.model.resources import Slice
 from hocket.model.snapshot import Snapshot
-from hocket.policies.mlfs.ground import Ground, ground_of
-from hocket.policies.mlfs.kept import Line, Missing, Needs, on_gpus
+from hocket.policies.kit.gpu_index import GpuIndex, gpu_index_of
+from hocket.policies.kit.incremental_columns import Missing, MissingLine, Needs, gpu_columns
 
 if TYPE_CHECKING:
-    from hocket.policies.mlfs.shapes import Column
+    from hocket.policies.kit.task_shapes import Column
 
 _TOLERANCE = 1e-9
 _ROUNDING = 1e-6  # what a count may be off by
@@ -26,27 +26,42 @@ _MANY = 1e9
 
 
 class Undo(Struct, frozen=True, gc=False):
-    """How it was before a task was seated."""
+    """How it was before a task was added."""
 
     gpu: int
     part: Slice | None  # of its server, that a GPU got which was free
     rows: tuple[Any, ...]
-    known: tuple[dict[object, Any], dict[Needs, float]]  # what was worked out, and what fitted nowhere
+    known: tuple[dict[object, Any], dict[Needs, float]]  # `_cache` and `_fits_nowhere`
 
 
-class Board:
-    """The columns. `use` is of what a server has; a GPU is free, open to tasks, or neither."""
+class LoadTable:
+    """Columns by server and by GPU. A GPU is free, open to tasks, or neither (a job without tasks has it)."""
 
     __slots__ = (
-        "_divisor", "_gained", "_known", "_nowhere", "_was_nowhere", "free", "gpu_load", "gpu_tenants", "ground",
-        "left", "limit", "load", "open", "room", "tenants", "touched", "use",
+        "_cache",
+        "_divisor",
+        "_fits_nowhere",
+        "_fitted_nowhere",
+        "_gained",
+        "changed_servers",
+        "free",
+        "gpu_load",
+        "gpu_tenants",
+        "index",
+        "left",
+        "limit",
+        "load",
+        "open",
+        "room",
+        "tenants",
+        "use",
     )  # fmt: skip
 
-    def __init__(self, ground: Ground, limit: float) -> None:
+    def __init__(self, index: GpuIndex, limit: float) -> None:
         import numpy as np
 
-        servers, gpus = len(ground.names), len(ground.server_of)
-        self.ground, self.limit = ground, limit
+        servers, gpus = len(index.names), len(index.server_of)
+        self.index, self.limit = index, limit
         self.load = np.zeros((servers, 4))
         self.use = np.zeros((servers, 4))
         self.left = np.zeros((servers, 3))  # cores, memory, network that no partition has
@@ -56,24 +71,24 @@ class Board:
         self.free = np.zeros(gpus, dtype=bool)
         self.open = np.zeros(gpus, dtype=bool)
         self.room = np.zeros((gpus, 3))  # of an open GPU's partition: cores, memory, network
-        self._known: dict[object, Any] = {}  # what was worked out, as it stands
-        self._nowhere: dict[Needs, float] = {}  # rest of the needs → a load that fits nowhere until somebody leaves
-        self._was_nowhere: dict[Needs, float] = {}  # the same of an earlier board, and …
+        self._cache: dict[object, Any] = {}  # what was computed, until something changes
+        self._fits_nowhere: dict[Needs, float] = {}  # needs beside a GPU → a GPU load that has no place
+        self._fitted_nowhere: dict[Needs, float] = {}  # the same of the last decision, and …
         self._gained: Any = None  # … the GPUs with more room than there
-        self.touched: list[int] = []  # servers on which something changed, in order
-        self._divisor = np.where(ground.has > 0, ground.has, inf)
+        self.changed_servers: list[int] = []  # servers on which something changed, in order
+        self._divisor = np.where(index.has > 0, index.has, inf)
 
     def slice_of(self, gpu: int, rest: Column) -> Slice:
         """What a free GPU's partition would get: its fair part of the server, or more if its first task needs it."""
-        ground = self.ground
-        server = int(ground.server_of[gpu])
-        columns = zip(self.left[server].tolist(), ground.fair[server].tolist(), rest.tolist(), strict=True)
+        index = self.index
+        server = int(index.server_of[gpu])
+        columns = zip(self.left[server].tolist(), index.fair[server].tolist(), rest.tolist(), strict=True)
         amounts = [min(left, max(fair, need)) for left, fair, need in columns]
-        return Slice(ground.names[server], (gpu - ground.begins[server],), *amounts)
+        return Slice(index.names[server], (gpu - index.begins[server],), *amounts)
 
-    def seat(self, gpu: int, needs: Column) -> Undo:
-        """A task is on this GPU from now on."""
-        known = (self._known, self._nowhere)
+    def add_task(self, gpu: int, needs: Column) -> Undo:
+        """Add a task to a GPU."""
+        known = (self._cache, self._fits_nowhere)
         server = self._touch(gpu)
         room, is_free = self.room[gpu], self.free[gpu]
         before = (
@@ -90,7 +105,7 @@ class Board:
         return Undo(gpu, part, before, known)
 
     def undo(self, step: Undo) -> None:
-        """Take back the last seat."""
+        """Take back the last `add_task` that was not."""
         gpu = step.gpu
         server = self._touch(gpu)
         (
@@ -99,12 +114,12 @@ class Board:
         ) = step.rows  # fmt: skip
         self.tenants[server] -= 1
         self.gpu_tenants[gpu] -= 1
-        self._known, self._nowhere = step.known
+        self._cache, self._fits_nowhere = step.known
 
-    def leave(self, gpu: int, needs: Column, back: Slice | None) -> None:
-        """A task is off this GPU; with the last one its partition goes, and gives this back."""
+    def remove_task(self, gpu: int, needs: Column, back: Slice | None) -> None:
+        """Remove a task from a GPU; with the last one its partition goes, and gives `back` back."""
         server = self._touch(gpu)
-        self._nowhere = self._was_nowhere = {}
+        self._fits_nowhere = self._fitted_nowhere = {}
         self._add(server, gpu, needs, -1)
         self.room[gpu] += needs[1:]
         if back is not None:
@@ -112,16 +127,16 @@ class Board:
             self.gpu_load[gpu] = 0.0
             self.left[server] += (back.cores, back.mem_mib, back.net_mbps)
 
-    def take(self, slices: tuple[Slice, ...]) -> None:
-        """A job that is not partitioned gets these for itself."""
-        self._known = {}
-        ground = self.ground
+    def take_slices(self, slices: tuple[Slice, ...]) -> None:
+        """Give a job without tasks these for itself."""
+        self._cache = {}
+        index = self.index
         for part in slices:
-            server = ground.index.get(part.node)
+            server = index.server_by_name.get(part.node)
             if server is None:
                 continue
-            self.touched.append(server)
-            gpus = [ground.begins[server] + g for g in part.gpus]
+            self.changed_servers.append(server)
+            gpus = [index.begins[server] + g for g in part.gpus]
             self.free[gpus] = False
             self.gpu_load[gpus] = 1.0
             amounts = (len(gpus), part.cores, part.mem_mib, part.net_mbps)
@@ -131,9 +146,9 @@ class Board:
             self.tenants[server] += 1
 
     def _touch(self, gpu: int) -> int:
-        server = int(self.ground.server_of[gpu])
-        self._known = {}
-        self.touched.append(server)
+        server = int(self.index.server_of[gpu])
+        self._cache = {}
+        self.changed_servers.append(server)
         return server
 
     def _add(self, server: Any, gpu: int, needs: Column, sign: int) -> None:
@@ -144,28 +159,28 @@ class Board:
         self.tenants[server] += sign
         self.gpu_tenants[gpu] += sign
 
-    def takes(self, needs: Needs) -> bool:
-        """Could the task be anywhere, with nothing overloaded?"""
+    def fits_somewhere(self, needs: Needs) -> bool:
+        """Could a task with these needs be anywhere, with nothing overloaded?"""
         import numpy as np
 
         load, rest = needs[0], needs[1:]
-        if load >= self._nowhere.get(rest, inf) or not self.may_take(load):
+        if load >= self._fits_nowhere.get(rest, inf) or not self.has_gpu_for(load):
             return False
-        if load > self._known.get(rest, -inf):  # What fits with a larger load fits with this one.
-            among = self._gained if load >= self._was_nowhere.get(rest, inf) else None
+        if load > self._cache.get(rest, -inf):  # What fits with a larger load fits with this one.
+            among = self._gained if load >= self._fitted_nowhere.get(rest, inf) else None
             if not len(self._fitting(np.array(needs), among)):
-                self._nowhere = {**self._nowhere, rest: load}  # A seat that is undone has the old one.
+                self._fits_nowhere = {**self._fits_nowhere, rest: load}  # A copy: `undo` brings the old one back.
                 return False
-            self._known[rest] = load
+            self._cache[rest] = load
         return True
 
-    def takes_at_most(self, needs: Needs) -> int:
-        """No more such tasks fit than this; perhaps fewer."""
+    def most_that_fit(self, needs: Needs) -> int:
+        """No more tasks with these needs fit than this; perhaps fewer."""
         import numpy as np
 
-        if not self.takes(needs):
+        if not self.fits_somewhere(needs):
             return 0
-        found: int | None = self._known.get(needs)
+        found: int | None = self._cache.get(needs)
         if found is None:
             (load, *rest), at = needs, self._fitting(np.array(needs))
             more = np.full(len(at), _MANY)
@@ -174,10 +189,10 @@ class Board:
                     np.minimum(more, has / need + _ROUNDING, out=more)
             # A free GPU takes any task, and its partition is made for it.
             most = max(1.0, self.limit / load + _ROUNDING) if load else _MANY
-            found = self._known[needs] = int(np.where(self.free[at], most, more).astype(int).sum())
+            found = self._cache[needs] = int(np.where(self.free[at], most, more).astype(int).sum())
         return found
 
-    def fits(self, needs: Column) -> Any:
+    def fitting_gpus(self, needs: Column) -> Any:
         """[GPU]: could the task be there, with nothing overloaded? An empty GPU or server takes any."""
         import numpy as np
 
@@ -196,26 +211,26 @@ class Board:
             at = among[self.open[among] & (self.gpu_load[among] + needs[0] <= most) | self.free[among]]
         if not len(at) or not rest.any():
             return at
-        server = self.ground.server_of[at]
+        server = self.index.server_of[at]
         room = np.where(self.free[at][:, None], self.left[server], self.room[at])
         after = self.use[server, 1:] + rest / self._divisor[server, 1:]
         return at[_all(room >= rest - _TOLERANCE) & (_all(after <= most) | (self.tenants[server] == 0))]
 
-    def follow(self, older: Board) -> None:
-        """Know what is known of another board, as far as it is true here: what fitted nowhere fits where room grew."""
+    def reuse(self, older: LoadTable) -> None:
+        """What fitted nowhere in the last decision is looked for only where room has grown since."""
         import numpy as np
 
-        if older.ground is not self.ground or older.limit != self.limit or not older._nowhere:
+        if older.index is not self.index or older.limit != self.limit or not older._fits_nowhere:
             return
         servers = _any(self.left > older.left) | _any(self.use[:, 1:] < older.use[:, 1:])
         servers |= (self.tenants == 0) & (older.tenants > 0)
-        gpus = (self.gpu_load < older.gpu_load) | _any(self.room > older.room) | servers[self.ground.server_of]
+        gpus = (self.gpu_load < older.gpu_load) | _any(self.room > older.room) | servers[self.index.server_of]
         gpus |= (self.free & ~older.free) | (self.open & ~older.open)
-        self._was_nowhere, self._gained = older._nowhere, np.flatnonzero(gpus)
+        self._fitted_nowhere, self._gained = older._fits_nowhere, np.flatnonzero(gpus)
 
-    def gpu_loads(self, server: int, needs: list[float]) -> list[float]:
-        """The same of one server: its GPUs' loads, infinite where the task cannot be."""
-        begins, ends = self.ground.begins[server : server + 2]
+    def loads_on(self, server: int, needs: list[float]) -> list[float]:
+        """The loads of a server's GPUs, infinite where the task cannot be."""
+        begins, ends = self.index.begins[server : server + 2]
         load, *rest = needs
         most = self.limit + _TOLERANCE
         enough = _covers(self.left[server].tolist(), rest)
@@ -231,8 +246,8 @@ class Board:
             found.append(has if fits else inf)
         return found
 
-    def bears(self, server: int, needs: list[float]) -> bool:
-        """Would the server not be overloaded with the task, apart from its GPUs?"""
+    def stays_within_limit(self, server: int, needs: list[float]) -> bool:
+        """Would the server not be overloaded by the task, apart from its GPUs?"""
         if not any(needs[1:]) or not self.tenants[server]:
             return True
         use, has = self.use[server].tolist(), self._divisor[server].tolist()
@@ -242,28 +257,28 @@ class Board:
         """Could the task be on this GPU, with no more than this load?"""
         if self.gpu_load[gpu] + needs[0] > most + _TOLERANCE:
             return False
-        room = self.left[self.ground.server_of[gpu]] if self.free[gpu] else self.room[gpu]
+        room = self.left[self.index.server_of[gpu]] if self.free[gpu] else self.room[gpu]
         return bool((self.free[gpu] or self.open[gpu]) and (room >= needs[1:] - _TOLERANCE).all())
 
-    def may_take(self, load: float) -> bool:
-        """Is there a GPU with room for a task of this load? Of other resources this says nothing."""
-        least: float | None = self._known.get("least")
+    def has_gpu_for(self, load: float) -> bool:
+        """Is there a GPU with room for a task of this load? Other resources do not count here."""
+        least: float | None = self._cache.get("least")
         if least is None:
             least = -inf if self.free.any() else float(self.gpu_load[self.open].min(initial=inf))
-            self._known["least"] = least
+            self._cache["least"] = least
         return least + load <= self.limit + _TOLERANCE
 
-    def seats(self, load: float) -> int:
+    def most_by_load(self, load: float) -> int:
         """At most so many tasks with this GPU load fit; other resources may allow fewer."""
         import numpy as np
 
-        found: int | None = self._known.get(load)
+        found: int | None = self._cache.get(load)
         if found is None:
-            found = self._known[load] = int(self.seats_of(np.array([load]))[0])
+            found = self._cache[load] = int(self.most_by_loads(np.array([load]))[0])
         return found
 
-    def seats_of(self, loads: Column) -> Any:
-        """[load]: the same of many."""
+    def most_by_loads(self, loads: Column) -> Any:
+        """[load]: the same for many loads."""
         import numpy as np
 
         some = loads > 0
@@ -279,64 +294,66 @@ class Board:
         return float(shared) + (max(1.0, self.limit) + _TOLERANCE) * int(self.free.sum())
 
 
-def empty_board(ground: Ground, servers: int) -> Board:
-    """These servers, a mask of the layout's nodes, with nobody on them and used up to the full."""
-    board = Board(ground, 1.0)
-    for server, i in enumerate(ground.servers):
+def empty_table(index: GpuIndex, servers: int) -> LoadTable:
+    """These servers, a mask of the layout's nodes, empty, and to be used in full."""
+    table = LoadTable(index, 1.0)
+    for server, i in enumerate(index.servers):
         if servers >> i & 1:
-            board.left[server] = ground.has[server, 1:]
-            board.free[slice(*ground.begins[server : server + 2])] = True
-    return board
+            table.left[server] = index.has[server, 1:]
+            table.free[slice(*index.begins[server : server + 2])] = True
+    return table
 
 
-class Held(Struct, frozen=True):
-    """The board, and who has a place on it."""
+class TaskPlacements(Struct, frozen=True):
+    """The load table of a plan, and the tasks in it."""
 
-    board: Board
+    table: LoadTable
     places: dict[str, dict[str, int]]  # job → task → GPU; the inner ones are not to be changed
     shapes: dict[str, str]  # of these jobs
-    lacking: dict[str, Missing]  # of these jobs, those of which a task has no GPU
-    wanted: dict[Needs, Line]  # the tasks that they lack, by what they need beside a GPU
+    missing: dict[str, Missing]  # of these jobs, those that lack a task
+    missing_by_rest: dict[Needs, MissingLine]  # those tasks, by what they need beside a GPU
 
 
-def board_of(snapshot: Snapshot, limit: float) -> Held:
+def placements_of(snapshot: Snapshot, limit: float) -> TaskPlacements:
     """The servers as the present plan uses them."""
     import numpy as np
 
     capacity = snapshot.capacity
-    ground = ground_of(capacity.layout)
-    board = Board(ground, limit)
-    if ground.names:
+    index = gpu_index_of(capacity.layout)
+    table = LoadTable(index, limit)
+    if index.names:
         bits = len(capacity.layout.nodes) * capacity.layout.width
         mask = capacity.free_mask.to_bytes(bits // 8 + 1, "little")
-        board.free[:] = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")[ground.bit_of]
-    with on_gpus(capacity.layout) as kept:
-        kept.follow(snapshot)
-        board.left[:] = kept.left
-        plain = kept.others()
+        table.free[:] = np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little")[index.bit_of]
+    with gpu_columns(capacity.layout) as columns:
+        columns.follow(snapshot)
+        table.left[:] = columns.left
+        plain = columns.others()
         for partition in plain:
-            _take(partition, board)
-        board.open[:] = kept.tenants > 0
-        board.room[:] = kept.room
-        board.gpu_tenants[:] = kept.tenants
-        board.gpu_load += kept.amounts[:, 0]
+            _add_plain(partition, table)
+        table.open[:] = columns.tenants > 0
+        table.room[:] = columns.room
+        table.gpu_tenants[:] = columns.tenants
+        table.gpu_load += columns.amounts[:, 0]
         # By the order of the GPUs, whatever that of the partitions: sums of floats depend on it.
         if plain:
-            np.add.at(board.load, ground.server_of, kept.amounts)
+            np.add.at(table.load, index.server_of, columns.amounts)
         else:  # The same, faster.
-            for n, column in enumerate(kept.amounts.T):
-                board.load[:, n] = np.bincount(ground.server_of, column, len(ground.names))
-        board.tenants += np.bincount(ground.server_of, kept.tenants, len(ground.names)).astype(int)
-        np.divide(board.load, board._divisor, out=board.use)
-        if kept.last is not None:
-            board.follow(kept.last)
-        return Held(board, dict(kept.places), dict(kept.shapes), dict(kept.lacking), dict(kept.wanted))
+            for n, column in enumerate(columns.amounts.T):
+                table.load[:, n] = np.bincount(index.server_of, column, len(index.names))
+        table.tenants += np.bincount(index.server_of, columns.tenants, len(index.names)).astype(int)
+        np.divide(table.load, table._divisor, out=table.use)
+        if columns.last_table is not None:
+            table.reuse(columns.last_table)
+        return TaskPlacements(
+            table, dict(columns.places), dict(columns.shapes), dict(columns.missing), dict(columns.missing_by_rest)
+        )
 
 
-def remember(board: Board) -> None:
-    """A decision is over: what is known of its board may be true of the next one."""
-    with on_gpus(board.ground.layout) as kept:
-        kept.last = board
+def keep_for_next_decision(table: LoadTable) -> None:
+    """At the end of a decision: what fits nowhere now may be known at the next one (`LoadTable.reuse`)."""
+    with gpu_columns(table.index.layout) as columns:
+        columns.last_table = table
 
 
 def _all(columns: Any) -> Any:
@@ -352,11 +369,11 @@ def _covers(has: list[float], needs: list[float]) -> bool:
     return has[0] >= needs[0] - _TOLERANCE and has[1] >= needs[1] - _TOLERANCE and has[2] >= needs[2] - _TOLERANCE
 
 
-def _take(partition: Partition, board: Board) -> None:
-    """A job that is not partitioned has this for itself."""
+def _add_plain(partition: Partition, table: LoadTable) -> None:
+    """A job without tasks has this for itself."""
     for part in partition.slices:
-        server = board.ground.index.get(part.node)
+        server = table.index.server_by_name.get(part.node)
         if server is not None:
-            board.load[server] += (len(part.gpus), part.cores, part.mem_mib, part.net_mbps)
-            board.tenants[server] += 1
-            board.gpu_load[[board.ground.begins[server] + g for g in part.gpus]] = 1.0
+            table.load[server] += (len(part.gpus), part.cores, part.mem_mib, part.net_mbps)
+            table.tenants[server] += 1
+            table.gpu_load[[table.index.begins[server] + g for g in part.gpus]] = 1.0

@@ -14,7 +14,7 @@ from hocket.model.snapshot import empty_snapshot
 from hocket.model.versioned import OpenQueue
 from hocket.policies import find
 from hocket.policies.kit.decision_cache import clear
-from hocket.policies.mlfs.kept import OnGpus, Rows
+from hocket.policies.kit.incremental_columns import GpuColumns, QueueColumns
 from hocket.workloads.mlfs import mlfs_workload
 
 
@@ -85,17 +85,19 @@ def test_decisions_in_several_threads_do_not_meet():
 @pytest.mark.parametrize("settings", [{}, {"whole": False}])
 def test_columns_of_gpus_are_those_of_the_snapshot_whatever_came_before(settings):
     _decide, made = decided(mlfs_workload(60, 5000.0, 3600.0, 1.0, seed=3), settings)
-    kept, wanted = OnGpus(made[0][0].capacity.layout), 0
+    kept, wanted = GpuColumns(made[0][0].capacity.layout), 0
     for snapshot, _plan in made:
-        fresh = OnGpus(snapshot.capacity.layout)
+        fresh = GpuColumns(snapshot.capacity.layout)
         for columns in (kept, fresh):
             columns.follow(snapshot)
         for name in ("left", "room", "tenants", "amounts"):
             assert (getattr(kept, name) == getattr(fresh, name)).all(), name
-        for name in ("places", "shapes", "lacking", "wanted"):
+        for name in ("places", "shapes", "missing", "missing_by_rest"):
             assert getattr(kept, name) == getattr(fresh, name), name
-        tasks = sorted((needs, job, k) for job, missing in kept.lacking.items() for k, needs in missing)
-        assert tasks == sorted(((load, *rest), j, k) for rest, line in kept.wanted.items() for load, j, k in line)
+        tasks = sorted((needs, job, k) for job, missing in kept.missing.items() for k, needs in missing)
+        assert tasks == sorted(
+            ((load, *rest), j, k) for rest, line in kept.missing_by_rest.items() for load, j, k in line
+        )
         wanted += len(tasks)
     assert wanted > 20
 
@@ -109,7 +111,7 @@ def of(rows):
 
 
 def test_rows_are_those_of_the_queue_whatever_came_and_went():
-    dice, queue, rows, there = Random(1), OpenQueue({}), Rows(2), {}
+    dice, queue, rows, there = Random(1), OpenQueue({}), QueueColumns(2), {}
     for n in range(400):
         for k in range(dice.randrange(8)):
             job_id = f"{n}/{k}"
@@ -124,7 +126,7 @@ def test_rows_are_those_of_the_queue_whatever_came_and_went():
 
 
 def test_no_more_texts_are_remembered_than_there_ever_were_at_once():
-    queue, rows, line = OpenQueue({}), Rows(1), []
+    queue, rows, line = OpenQueue({}), QueueColumns(1), []
     for n in range(100):
         line.append(((0.0, f"s{n}"), n, f"j{n}"))
         queue.put(0, line[-1])
@@ -136,12 +138,12 @@ def test_no_more_texts_are_remembered_than_there_ever_were_at_once():
 
 
 def test_rows_follow_a_queue_by_what_changed():
-    queue, rows = OpenQueue({}), Rows(1)
+    queue, rows = OpenQueue({}), QueueColumns(1)
     for n in range(5000):
         queue.put(0, ((float(n), "s"), n, f"j{n}"))
     rows.follow(queue.seal())
     table, _text = rows.columns()
-    table[0] = -1.0  # Whoever is not touched keeps this.
+    table[0] = -1.0  # Whoever is not changed_servers keeps this.
     queue.put(0, ((5000.0, "s"), 5000, "j5000"))
     queue.drop(0, ((7.0, "s"), 7, "j7"))
     rows.follow(queue.seal())
