@@ -1,4 +1,4 @@
-"""Isolated: every job has its own machines, as few as keep their processors busy. What Harmony is compared with."""
+"""Isolated: every job has its own machines, as few as keep their processors busy. A baseline of Harmony."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def decide(snapshot: Snapshot, params: Isolated) -> Plan:
     """Jobs run alone, in the order of submission, at the smallest size; what is left over keeps most processors busy.
 
     Where a job does not fit, jobs above their smallest size shrink, those first whose processors idle most. When
-    nobody waits, free machines go one by one to the job that computes most with them.
+    no job waits, free machines go one by one to the job that computes most with them.
     """
     draft = Draft(snapshot)
     waits = False
@@ -94,7 +94,7 @@ def _grow(draft: Draft, jobs: list[JobView], new: set[str], least: float) -> Non
         while line:
             view = max(line, key=lambda v: (_gain(v, wanted[v.job.id], _above(v, wanted[v.job.id])), -v.number))
             more = _above(view, wanted[view.job.id])
-            reason = draft.reasons[view.job.id] if view.job.id in new else "grows: nobody else has use for the machines"
+            reason = draft.reasons[view.job.id] if view.job.id in new else "grows: no other job needs the machines"
             if draft.resize(view, more, reason):
                 wanted[view.job.id] = more
             if draft.size_of(view) != more or not _above(view, more):
@@ -105,7 +105,7 @@ def _grow(draft: Draft, jobs: list[JobView], new: set[str], least: float) -> Non
         ]  # fmt: skip
         if not short:
             return
-        # Those who would get too little for a restart stay as they are, and the others share what that leaves.
+        # Jobs that would get too little for a restart stay as they are, and the others share what that leaves.
         draft.restore(saved)
         jobs = [v for v in jobs if v not in short]
 

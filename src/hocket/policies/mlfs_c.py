@@ -43,7 +43,7 @@ def decide(snapshot: Snapshot, inner: Callable[[Snapshot], Plan], params: LoadCo
 
     A job ends only for what its user allowed (`stop`), or allowed for times of overload (`may_lower`): because its goal
     is reached and no more is required; because it is reached and hardly anything is left to gain; because it is out of
-    reach. Overloaded is a cluster in which somebody waits, or whose nodes are loaded above a threshold.
+    reach. Overloaded is a cluster in which a job or task waits, or whose nodes are loaded above a threshold.
     """
     mine, theirs = _memos(snapshot.memo)
     plan = inner(replace(snapshot, memo=theirs))
@@ -52,7 +52,7 @@ def decide(snapshot: Snapshot, inner: Callable[[Snapshot], Plan], params: LoadCo
 
 
 def _controlled(snapshot: Snapshot, plan: Plan, mine: dict[str, Any], watch: LoadWatch, params: LoadControl) -> Plan:
-    """The plan of the inner policy, and the ends of those who have, or cannot have, what their users want."""
+    """The plan of the inner policy, and the ends of jobs that have, or cannot have, what their users want."""
     changed = {t.job for p in plan.put for t in p.tenants} | _dropped(snapshot, plan)
     are_changed = any(snapshot.jobs[j].job.may_stop for j in changed)
     may_lower = bool(watch.lowerable)
@@ -71,7 +71,7 @@ def _controlled(snapshot: Snapshot, plan: Plan, mine: dict[str, Any], watch: Loa
         if view.job.id in plan.ends or (found := verdict(view, snapshot.now_s, is_overloaded, params)) is None:
             continue
         if view.job.id in changed:
-            looked_s = 0.0  # Whom the plan moves can be ended once that is said and done: look at all of them again.
+            looked_s = 0.0  # A job that the plan moves can be ended once that is done: look at all of them again.
         else:
             ends[view.job.id], reasons[view.job.id] = found
     mine = {"at_s": looked_s, "overloaded": is_overloaded and looked_s > 0}
@@ -136,7 +136,7 @@ def _worth(view: JobView, goal: Goal, gain: float) -> tuple[float, float]:
 
 
 def with_leaps(chance: float, epoch: int, last: int, leaps: float) -> float:
-    """A probability of reaching a goal by the last epoch, if the metric may leap there from what nobody foresaw.
+    """A probability of reaching a goal by the last epoch, if the metric may leap there unforeseen.
 
     A step of the learning rate does that, or a model that gets the idea all at once. Nobody knows when, or how far: of
     the curves at one epoch, (epoch / last) ** leaps are taken to have no leap to come, and any goal to be in its range.

@@ -78,7 +78,7 @@ class QueueColumns:
         self._row: dict[str, int] = {}  # job → its row
         self._table: Any = np.empty((numbers + 1, _SPARE))  # the last is that of the submission
         self._text: Any = np.empty(_SPARE, dtype=int)
-        self._last: VersionedQueue[Any] | None = None  # whose rows these are
+        self._last: VersionedQueue[Any] | None = None  # the queue that these rows are of
         self.since_s = inf  # when the longest waiting jobs began to wait; a hint for the next search for them
 
     def follow(self, queue: VersionedQueue[Any]) -> None:
