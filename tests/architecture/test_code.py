@@ -51,6 +51,60 @@ def test_a_file_is_named_after_what_it_holds() -> None:
     assert not [str(p) for p in [*FILES, *tests_and_tools] if VAGUE.search(p.stem.lower())]
 
 
+# -- names --------------------------------------------------------------------------------------------------
+
+# Public class names that are still defined in several files; this list may only shrink.
+RECURRING: frozenset[str] = frozenset(
+    {
+        "Attempt",
+        "Away",
+        "Batch",
+        "Checkpoint",
+        "Controller",
+        "Dice",
+        "Epochs",
+        "Group",
+        "Heard",
+        "JobRow",
+        "JobSpec",
+        "Kind",
+        "Lanes",
+        "Order",
+        "Orders",
+        "Outcome",
+        "Outlook",
+        "OwnerRow",
+        "Part",
+        "Parts",
+        "Prepare",
+        "Problem",
+        "Refused",
+        "Resident",
+        "Round",
+        "Row",
+        "Run",
+        "Shelf",
+        "Stop",
+        "Store",
+        "SwitchTimes",
+        "Text",
+        "Usage",
+        "Watch",
+        "Watched",
+    }
+)
+
+
+def test_a_public_class_name_is_defined_in_one_file() -> None:
+    defined: dict[str, list[str]] = {}
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, []).append(relative(path))
+    recurring = {name: files for name, files in defined.items() if len(files) > 1}
+    assert not (new := {n: files for n, files in recurring.items() if n not in RECURRING}), f"find other names: {new}"
+
+
 # -- one cycle for all worlds -------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""The glance at a plan finds nothing wrong only where the long look finds nothing wrong."""
+"""The check of a plan that only starts jobs finds what all the rules, one by one, find."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hocket.control import check
-from hocket.control.adopt import end_job
+from hocket.control.commit import end_job
 from hocket.model.event import JobSubmitted
 from hocket.model.job import Job
 from hocket.model.partition import EPOCH, Boundary, Partition, Sharing, Tenant
@@ -122,20 +122,20 @@ TURNS: list[Callable[[Plan], Plan]] = [
 @pytest.mark.parametrize("turn", range(len(TURNS)))
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=sound())
-def test_a_glance_says_what_a_long_look_says(turn, plan):
+def test_the_common_case_is_judged_like_any_other(turn, plan):
     plan = TURNS[turn](plan)
     found, capacity = check.examine(SNAPSHOT, plan)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check, "_at_a_glance", lambda *_: None)
+        patch.setattr(check, "_only_starts", lambda *_: None)
         long_found, long_capacity = check.examine(SNAPSHOT, plan)
     assert found == long_found
     assert found or capacity == long_capacity
 
 
-def test_a_plan_that_starts_a_job_in_the_place_of_another_is_seen_at_a_glance():
+def test_a_plan_that_preempts_a_job_is_a_common_case():
     taken = SNAPSHOT.partitions["j0"].slices
     put = Partition("wj0", taken, (Tenant("wj0", (1,)),))
     plan = Plan((put,), ("j0",), reasons={"wj0": "starts", "j0": "makes way"})
-    assert check._at_a_glance(SNAPSHOT, plan) == (list(taken), list(taken))
+    assert check._only_starts(SNAPSHOT, plan) == (list(taken), list(taken))
     assert not check.violations(SNAPSHOT, plan)
-    assert check._at_a_glance(SNAPSHOT, replace(plan, reasons={"wj0": "starts"})) is None
+    assert check._only_starts(SNAPSHOT, replace(plan, reasons={"wj0": "starts"})) is None

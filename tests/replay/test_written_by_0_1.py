@@ -56,5 +56,5 @@ def test_a_live_controller_goes_on_from_it(tmp_path: Path) -> None:
         "bad": ("waiting", 0, 0, 0),
     }
     assert snapshot.owners["vision"].max_gpus == 2
-    assert controller.followed is not None
-    assert controller.followed.policy == "fifo"
+    assert controller.policy_set is not None
+    assert controller.policy_set.policy == "fifo"

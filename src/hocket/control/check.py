@@ -19,11 +19,11 @@ from hocket.model.view import JobView
 OVERSUBSCRIPTION = 2.0  # how much of a GPU's time, cores or network stacked tenants may ask for; memory: never
 _ALONE, _STACKED = Sharing.ALONE, Sharing.STACKED
 _TOLERANCE = 1e-6
-_MOST_SAID = 500  # characters of what is no plan
+MAX_SAID = 500  # characters of what a policy raised, or returned instead of a plan
 
 
 class NoPlan(Exception):
-    """A policy decided for something else than a plan; says for what."""
+    """A policy returned something else than a plan; the message says what."""
 
 
 def violations(snapshot: Snapshot, plan: Plan) -> list[str]:
@@ -34,17 +34,14 @@ def violations(snapshot: Snapshot, plan: Plan) -> list[str]:
 def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
     """All that is wrong with a plan, and what is free once it holds."""
     if not isinstance(plan, Plan):
-        raise NoPlan(f"returned {repr(plan)[:_MOST_SAID]}, which is no Plan")
+        raise NoPlan(f"returned {repr(plan)[:MAX_SAID]}, which is no Plan")
     found: list[str] = []
     capacity = snapshot.capacity
     if plan.put or plan.drop:
         problems: list[str] = []
-        if (changes := _at_a_glance(snapshot, plan)) is not None:
-            back, out = changes
-            capacity = capacity.exchange(back, out, problems)
-            if problems:  # They are said with their partitions below.
-                changes = None
-        if changes is None:
+        if (starts := _only_starts(snapshot, plan)) is not None:
+            capacity = capacity.exchange(*starts, problems)
+        if starts is None or problems:
             _partitions(snapshot, plan, found)
             capacity = _capacity(snapshot, plan, found)
             if "*" not in plan.reasons:
@@ -62,10 +59,13 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
     return found, capacity
 
 
-def _at_a_glance(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slice]] | None:
-    """What a plan gives back and takes, if it only starts waiting jobs, each alone on GPUs, in others' place or not.
+def _only_starts(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slice]] | None:
+    """The slices that a plan gives back and takes, if it only starts waiting jobs, each alone on GPUs, in the place of
+    others or not.
 
-    Most plans are so. Nothing is wrong with one then, unless it takes what is not free; None: that is to be seen.
+    Most plans are such. The contract: with such a plan nothing is wrong unless it takes what is not free. None means
+    that the rules below must be looked at one by one; whatever they find, `tests/property/test_check.py` proves that
+    they find nothing where this function gives slices.
     """
     jobs, partitions, reasons = snapshot.jobs.data(), snapshot.partitions.data(), plan.reasons
     put, drop = plan.put, plan.drop

@@ -12,7 +12,7 @@ from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, R
 from hocket.model.partition import NOW, Boundary, Holding, Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
-from hocket.model.snapshot import Leavers, Snapshot, Standing
+from hocket.model.snapshot import LeavingTenants, Snapshot, Standing
 from hocket.model.view import Doing, JobView, Tenancy, Tier
 
 _NOTHING = Doing.NOTHING
@@ -21,96 +21,127 @@ _NONE = Tier.NONE
 
 def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], list[tuple[str, str]]]:
     """The actions to send out now, and the tenants that turn out to be as planned already."""
-    prepares: list[Action] = []
-    frees: list[Action] = []
-    takes: list[Action] = []
-    settled: list[tuple[str, str]] = []
-    stuck: dict[str, tuple[str, ...]] = {}  # tenants that run and cannot go where they shall → who is in their way
-    scene = _Scene(standing)
-    for key in standing.unsettled:
-        job_id, task = key
-        view = standing.jobs.get(job_id)
-        if view is None:
-            settled.append(key)
-            continue
-        tenancies = view.tenancies
-        tenancy = None
-        for t in tenancies:
-            if t.task == task:
-                tenancy = t
-        if view.verdict:
-            if all(t.doing is not Doing.ENDING for t in tenancies) and End(job_id, view.verdict) not in frees:
-                frees.append(End(job_id, view.verdict))
-            settled.append(key)
-            continue
-        wanted = _wanted(standing, view, task)
-        if tenancy is None:
-            if wanted is None:
-                settled.append(key)
-                if not tenancies and view.tier is not _NONE and view.tier is not view.keep:
-                    frees.append(Store(job_id, view.keep))
-                continue
-            partition, tenant = wanted
-            if scene.leavers.in_the_way(f"{job_id}/{task}", partition.slices):
-                is_new = view.job.warm and not view.preparing and Prepare(job_id) not in prepares
-                if is_new and scene.is_to_prepare(view):
-                    prepares.append(Prepare(job_id))
-            elif not view.preparing:
-                to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
-                begin = Start if view.tier is _NONE else Resume
-                takes.append(begin(job_id, task, to, partition))
-            continue
-        if tenancy.doing is not _NOTHING:
-            settled.append(key)  # Its end will be compared with the plan of that time.
-            continue
-        _go_on(scene, view, tenancy, wanted, frees, takes, settled, stuck)
-    if len(stuck) > 1 and (knot := _knot(stuck)):
-        # They wait for each other: one steps aside, and comes back when it can.
-        job_id, _, task = knot.partition("/")
-        view = standing.jobs[job_id]
-        held = next(t.holding for t in view.tenancies if t.task == task)
-        assert held is not None
-        frees.append(Pause(job_id, task, view.keep, held.boundary))
+    found = _Diff(standing)
+    for job_id, task in standing.unsettled:
+        found.look_at(job_id, task)
+    found.break_deadlock()
     if plan is not None:
         for job_id, tier in plan.checkpoints.items():
-            view = standing.jobs[job_id]
-            frees.insert(0, Checkpoint(job_id, tier, _boundary(standing, view)))
-    if not (frees or prepares):
-        return takes, settled
-    return prepares + frees + takes, settled
+            found.frees.insert(0, Checkpoint(job_id, tier, _boundary(standing, standing.jobs[job_id])))
+    return found.prepares + found.frees + found.takes, found.settled
 
 
-class _Scene:
-    """What a diff asks about again and again, looked up once."""
-
-    __slots__ = ("_heirs", "leavers", "standing")
+class _Diff:
+    """Goes through the unsettled tenants and gathers what can be done for them."""
 
     def __init__(self, standing: Standing) -> None:
         self.standing = standing
-        self.leavers = Leavers(standing)
-        self._heirs: list[tuple[str, tuple[Slice, ...]]] | None = None  # jobs that are to prepare, and what for
+        self.prepares: list[Action] = []
+        self.frees: list[Action] = []
+        self.takes: list[Action] = []
+        self.settled: list[tuple[str, str]] = []
+        self._leaving = LeavingTenants(standing)
+        self._blocked: dict[str, tuple[str, ...]] = {}  # running tenant → tenants in the way of where it shall go
+        self._successors: list[tuple[str, tuple[Slice, ...]]] | None = None  # jobs that prepare, and where they go
 
-    def heirs_are_preparing(self, view: JobView, task: str) -> bool:
-        """True while someone who is promised what this tenant gives up still prepares: it works on until then."""
-        if self._heirs is None:
-            self._heirs = list(self._preparing())
-        if not self._heirs:
+    def look_at(self, job_id: str, task: str) -> None:
+        """What can be done now for one tenant."""
+        view = self.standing.jobs.get(job_id)
+        if view is None:
+            self.settled.append((job_id, task))
+            return
+        if view.verdict:
+            self._end(view)
+            self.settled.append((job_id, task))
+            return
+        tenancy = next((t for t in view.tenancies if t.task == task), None)
+        wanted = _wanted(self.standing, view, task)
+        if tenancy is None:
+            self._start(view, task, wanted)
+        elif tenancy.doing is not _NOTHING:
+            self.settled.append((job_id, task))  # When that change is done, it is compared with the plan of then.
+        else:
+            self._change(view, tenancy, wanted)
+
+    def _end(self, view: JobView) -> None:
+        end = End(view.job.id, view.verdict)
+        if all(t.doing is not Doing.ENDING for t in view.tenancies) and end not in self.frees:
+            self.frees.append(end)
+
+    def _start(self, view: JobView, task: str, wanted: tuple[Partition, Tenant] | None) -> None:
+        """A tenant that has nothing: it starts, prepares or waits."""
+        job_id = view.job.id
+        if wanted is None:
+            self.settled.append((job_id, task))
+            if not view.tenancies and view.tier is not _NONE and view.tier is not view.keep:
+                self.frees.append(Store(job_id, view.keep))
+            return
+        partition, tenant = wanted
+        if self._leaving.in_the_way(f"{job_id}/{task}", partition.slices):
+            may_prepare = view.job.warm and not view.preparing and Prepare(job_id) not in self.prepares
+            if may_prepare and self._prepares_first(view):
+                self.prepares.append(Prepare(job_id))
+        elif not view.preparing:
+            to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
+            self.takes.append((Start if view.tier is _NONE else Resume)(job_id, task, to, partition))
+
+    def _change(self, view: JobView, tenancy: Tenancy, wanted: tuple[Partition, Tenant] | None) -> None:
+        """A tenant that runs: it stays, pauses, is resized or moved."""
+        job_id, task, held = view.job.id, tenancy.task, tenancy.holding
+        assert held is not None
+        if wanted is None:
+            if not self._waits_for_successor(view, task):
+                self.frees.append(Pause(job_id, task, view.keep, held.boundary))
+            return
+        partition, tenant = wanted
+        same_place = partition.slices == held.slices and partition.id == held.partition
+        if same_place and tenant.replicas == held.replicas and tenant.boundary == held.boundary:
+            self.settled.append((job_id, task))
+            return
+        if self._waits_for_successor(view, task):
+            return
+        has = held.slices if partition.id == held.partition else ()
+        if others := self._leaving.in_the_way(f"{job_id}/{task}", partition.slices, has):
+            self._blocked[f"{job_id}/{task}"] = others
+            return
+        to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
+        if partition.id != held.partition or (to.size == held.size and not same_place):
+            self.takes.append(Move(job_id, task, to, partition))
+        elif to.size < held.size:
+            self.frees.append(Resize(job_id, task, to, partition))
+        else:
+            self.takes.append(Resize(job_id, task, to, partition))
+
+    def break_deadlock(self) -> None:
+        """Where running tenants are in each other's way, pause one; it resumes when it can."""
+        if len(self._blocked) > 1 and (tenant := _in_a_cycle(self._blocked)):
+            job_id, _, task = tenant.partition("/")
+            view = self.standing.jobs[job_id]
+            held = next(t.holding for t in view.tenancies if t.task == task)
+            assert held is not None
+            self.frees.append(Pause(job_id, task, view.keep, held.boundary))
+
+    def _waits_for_successor(self, view: JobView, task: str) -> bool:
+        """True while a job that is promised what this tenant gives up still prepares: the tenant runs on until then."""
+        if self._successors is None:
+            self._successors = list(self._preparing())
+        if not self._successors:
             return False
         left = self.standing.leaving.get(f"{view.job.id}/{task}")
         if left is None:
             return False
-        return any(heir != view.job.id and _touch(left, slices) for heir, slices in self._heirs)
+        return any(job_id != view.job.id and _overlap(left, slices) for job_id, slices in self._successors)
 
     def _preparing(self) -> Iterator[tuple[str, tuple[Slice, ...]]]:
         for job_id, task in self.standing.unsettled:
-            heir = self.standing.jobs.get(job_id)
-            if heir is not None and heir.job.warm and self.is_to_prepare(heir):
-                wanted = _wanted(self.standing, heir, task)
+            view = self.standing.jobs.get(job_id)
+            if view is not None and view.job.warm and self._prepares_first(view):
+                wanted = _wanted(self.standing, view, task)
                 if wanted is not None:
                     yield job_id, wanted[0].slices
 
-    def is_to_prepare(self, view: JobView) -> bool:
-        """Does a warm job prepare before it starts? Not if one of its tasks is there, or can start now: it starts."""
+    def _prepares_first(self, view: JobView) -> bool:
+        """Does a warm job prepare before it starts? Not if one of its tasks runs already, or can start now."""
         if not view.job.warm or view.prepared or view.tenancies:
             return False
         if view.job.tasks is None or view.preparing:
@@ -118,63 +149,27 @@ class _Scene:
         standing = self.standing
         tasks = [task for job_id, task in standing.unsettled if job_id == view.job.id]
         places = [(task, wanted[0].slices) for task in tasks if (wanted := _wanted(standing, view, task)) is not None]
-        return all(self.leavers.in_the_way(f"{view.job.id}/{task}", slices) for task, slices in places)
+        return all(self._leaving.in_the_way(f"{view.job.id}/{task}", slices) for task, slices in places)
 
 
-def _go_on(
-    scene: _Scene,
-    view: JobView,
-    tenancy: Tenancy,
-    wanted: tuple[Partition, Tenant] | None,
-    frees: list[Action],
-    takes: list[Action],
-    settled: list[tuple[str, str]],
-    stuck: dict[str, tuple[str, ...]],
-) -> None:
-    """A tenant that runs: it stays, leaves, changes its size or its place."""
-    job_id, task, held = view.job.id, tenancy.task, tenancy.holding
-    assert held is not None
-    if wanted is None:
-        if not scene.heirs_are_preparing(view, task):
-            frees.append(Pause(job_id, task, view.keep, held.boundary))
-        return
-    partition, tenant = wanted
-    same_place = partition.slices == held.slices and partition.id == held.partition
-    if same_place and tenant.replicas == held.replicas and tenant.boundary == held.boundary:
-        settled.append((job_id, task))
-        return
-    if scene.heirs_are_preparing(view, task):
-        return
-    has = held.slices if partition.id == held.partition else ()
-    if others := scene.leavers.in_the_way(f"{job_id}/{task}", partition.slices, has):
-        stuck[f"{job_id}/{task}"] = others
-        return
-    to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
-    if partition.id != held.partition or (to.size == held.size and not same_place):
-        takes.append(Move(job_id, task, to, partition))
-    elif to.size < held.size:
-        frees.append(Resize(job_id, task, to, partition))
-    else:
-        takes.append(Resize(job_id, task, to, partition))
-
-
-def _knot(stuck: dict[str, tuple[str, ...]]) -> str:
-    """A tenant that waits, through others, for itself; empty if none does."""
-    left = dict(stuck)
-    while going := [who for who, others in left.items() if not any(o in left for o in others)]:
-        for who in going:
-            del left[who]
+def _in_a_cycle(blocked: dict[str, tuple[str, ...]]) -> str:
+    """A tenant that is blocked, through others, by itself; empty if there is none."""
+    left = dict(blocked)
+    while free := [tenant for tenant, others in left.items() if not any(o in left for o in others)]:
+        for tenant in free:
+            del left[tenant]
     if not left:
         return ""
     seen: list[str] = []
-    who = next(iter(left))
-    while who not in seen:
-        seen.append(who)
-        who = next(o for o in left[who] if o in left)
-    return who
+    tenant = next(iter(left))
+    while tenant not in seen:
+        seen.append(tenant)
+        tenant = next(o for o in left[tenant] if o in left)
+    return tenant
 
 
 def _wanted(standing: Standing, view: JobView, task: str) -> tuple[Partition, Tenant] | None:
+    """Where the plan has a tenant."""
     job_id = view.job.id
     for pid in view.partitions:
         partition = standing.partitions[pid]
@@ -184,7 +179,7 @@ def _wanted(standing: Standing, view: JobView, task: str) -> tuple[Partition, Te
     return None
 
 
-def _touch(some: tuple[Slice, ...], others: tuple[Slice, ...]) -> bool:
+def _overlap(some: tuple[Slice, ...], others: tuple[Slice, ...]) -> bool:
     for a in some:
         for b in others:
             if a.node == b.node and (
@@ -201,18 +196,16 @@ def _boundary(standing: Standing, view: JobView) -> Boundary:
 
 # -- in words -----------------------------------------------------------------------------------------------
 
-_Places = dict[tuple[str, str], tuple[Partition, Tenant]]
-
 
 def changes(snapshot: Snapshot, plan: Plan) -> dict[str, str]:
-    """Tenant ("job", or "job/task") → what becomes of it. Who stays as planned before is not named."""
+    """Tenant ("job", or "job/task") → what the plan changes for it. Tenants that stay as they are, are left out."""
     before = _tenants([p for pid in (*plan.drop, *(p.id for p in plan.put)) if (p := snapshot.partitions.get(pid))])
     after = _tenants(plan.put)
     found: dict[str, str] = {}
     for key in sorted({*before, *after}):
-        told = _told(before.get(key), after.get(key))
-        if told and key[0] not in plan.ends:
-            found["/".join(part for part in key if part)] = told
+        change = _change_in_words(before.get(key), after.get(key))
+        if change and key[0] not in plan.ends:
+            found["/".join(part for part in key if part)] = change
     for job, verdict in plan.ends.items():
         found[job] = f"ends: {verdict}"
     for job, tier in plan.tiers.items():
@@ -222,11 +215,13 @@ def changes(snapshot: Snapshot, plan: Plan) -> dict[str, str]:
     return found
 
 
-def _tenants(partitions: list[Partition] | tuple[Partition, ...]) -> _Places:
+def _tenants(
+    partitions: list[Partition] | tuple[Partition, ...],
+) -> dict[tuple[str, str], tuple[Partition, Tenant]]:
     return {(t.job, t.task): (p, t) for p in partitions for t in p.tenants}
 
 
-def _told(before: tuple[Partition, Tenant] | None, after: tuple[Partition, Tenant] | None) -> str:
+def _change_in_words(before: tuple[Partition, Tenant] | None, after: tuple[Partition, Tenant] | None) -> str:
     if after is None:
         return "leaves its place"
     place = f"{sum(after[1].replicas)} on {_place(*after)}"

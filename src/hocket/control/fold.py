@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import force_setattr, replace
 
-from hocket.control.adopt import end_job
-from hocket.control.losses import forget_tenants, node_joined, node_lost, run_lost
+from hocket.control.commit import end_job
+from hocket.control.failures import forget_tenants, node_joined, node_lost, run_lost
 from hocket.control.state import State
 from hocket.estimators import convergence, phases, quality, run_time
 from hocket.model.capacity import shape_of
@@ -72,18 +72,18 @@ def _submitted(state: State, event: JobSubmitted) -> None:
         beliefs = run_time.believe(state.history, job, beliefs)
     view = JobView(job, state.submissions, at_s, _WAITING, at_s, beliefs=beliefs, costs=event.costs)
     state.submissions += 1
-    if job.after and (first := _first_ones(state, job)):
-        state.note_follower(job)
+    if job.after and (first := _live_predecessors(state, job)):
+        state.add_follower(job)
         state.put_view(None, replace(view, held=Hold.FOLLOWS, reason=f"waits: it is to follow {first}"))
     else:
         state.arrived.append(job.id)
         state.put_view(None, view)
     if job.criterion is not None:
-        state.judged.append(job.id)
+        state.notes.judged.append(job.id)
 
 
-def _first_ones(state: State, job: Job) -> str:
-    """The jobs that this one is to follow and that are not over yet, for a reason; empty when all are."""
+def _live_predecessors(state: State, job: Job) -> str:
+    """The jobs that this one is to follow and that are not over yet, in words; empty when all are over."""
     return ", ".join(f"'{first}'" for first in job.after if first in state.jobs.live)
 
 
@@ -94,28 +94,28 @@ def _asked(state: State, event: JobAsked) -> None:
     by = f" by {event.by}" if event.by else ""
     if event.wish is Wish.STOP:
         end_job(state, event.job, Verdict.STOPPED, f"stopped{by}")
-        state.freed = True
+        state.notes.freed = True
     elif event.wish is Wish.PAUSE:
         _pause(state, view, f"paused{by}")
     elif view.held is not None:
-        if first := _first_ones(state, view.job):
+        if first := _live_predecessors(state, view.job):
             state.put_view(view, replace(view, held=Hold.FOLLOWS, reason=f"waits: it is to follow {first}"))
         else:
             _release(state, view, f"resumed{by}")
 
 
 def _pause(state: State, view: JobView, reason: str) -> None:
-    """The job gives up what it has, and gets nothing until its user says so."""
+    """The job gives up what it has, and gets nothing until its user resumes it."""
     job_id = view.job.id
     tasks = {t.task for p in view.partitions for t in state.partitions.live[p].tenants if t.job == job_id}
     state.vacate(view)
     state.put_view(view, replace(view, partitions=(), held=Hold.PAUSED, held_until_s=None, reason=reason))
-    state.note_leaving(view)
+    state.update_leaving(view)
     for task in sorted(tasks):
         state.unsettle((job_id, task))
     if job_id in state.arrived:
         state.arrived.remove(job_id)
-    state.freed = True
+    state.notes.freed = True
 
 
 def _release(state: State, view: JobView, reason: str) -> None:
@@ -124,15 +124,15 @@ def _release(state: State, view: JobView, reason: str) -> None:
     state.arrived.append(view.job.id)
 
 
-def _lead_on(state: State, job_id: str, broke: str) -> None:
-    """A job is over: those who were to follow it may run; they are over too if it broke."""
+def _release_followers(state: State, job_id: str, broke: str) -> None:
+    """A job is over: jobs that were to follow it may run, or are stopped if it broke."""
     for follower in state.followers.pop(job_id, ()):
         view = state.jobs.live.get(follower)
         if view is None or view.verdict:
             continue
         if broke:
             end_job(state, follower, Verdict.STOPPED, f"stopped: it was to follow '{job_id}', which {broke}")
-        elif view.held is Hold.FOLLOWS and not _first_ones(state, view.job):
+        elif view.held is Hold.FOLLOWS and not _live_predecessors(state, view.job):
             _release(state, view, f"follows '{job_id}'")
 
 
@@ -152,7 +152,7 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
     now = Tenancy(task, holding)
     tenancies = (now,) if len(others) == 1 else tuple(now if t is tenancy else t for t in others)
     leaves = bool(state.leaving.live) and f"{job_id}/{task}" in state.leaving
-    settled = state.accounted(view, tenancies, _RUNNING)  # Nobody has seen it yet, so it may still be changed.
+    settled = state.accounted(view, tenancies, _RUNNING)  # It is in no snapshot yet, so it may be changed.
     if view.started_s is None:
         force_setattr(settled, "started_s", state.now_s)
     if _is_another_run(tenancy):
@@ -160,23 +160,23 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
     if view.prepared:
         force_setattr(settled, "prepared", False)
     if view.size and view.costs is not NO_COSTS and tenancy.doing is not Doing.NOTHING:
-        settled = _less_standstill(view, settled, tenancy)
+        settled = _without_standstill(view, settled, tenancy)
     state.put_view(view, settled)
     if leaves:
-        state.note_leaving(settled)  # The plan may have changed again since.
+        state.update_leaving(settled)  # The plan may have changed again since.
     if view.job.criterion is not None or view.job.limit_s is not None:
-        state.judged.append(job_id)
+        state.notes.judged.append(job_id)
     if not _as_planned(state, job_id, task, holding):
         state.unsettle((job_id, task))
 
 
 def _is_another_run(tenancy: Tenancy) -> bool:
-    """Did the tenant start, or leave and start elsewhere? If only its boundary changed it went on."""
+    """Did the tenant start, or stop and start again elsewhere? If only its boundary changed, it went on."""
     was, coming = tenancy.holding, tenancy.coming
     return coming is not None and (was is None or was.slices != coming.slices or was.replicas != coming.replicas)
 
 
-def _less_standstill(view: JobView, settled: JobView, tenancy: Tenancy) -> JobView:
+def _without_standstill(view: JobView, settled: JobView, tenancy: Tenancy) -> JobView:
     """While it was resized or moved it held its resources and did no work, for as long as that is believed to take."""
     was, now = tenancy.holding, tenancy.coming
     if was is None or now is None or not _is_another_run(tenancy):
@@ -199,6 +199,7 @@ def _as_planned(state: State, job_id: str, task: str, holding: Holding | None) -
 
 
 def _left(state: State, event: JobPaused) -> None:
+    """A tenant has left; if the plan has it somewhere again, it is to start there."""
     job_id, task = event.job, event.task
     view = state.jobs.live.get(job_id)
     if view is None:
@@ -206,11 +207,9 @@ def _left(state: State, event: JobPaused) -> None:
     tenancies = tuple([t for t in view.tenancies if t.task != task])
     state.leaving.drop(f"{job_id}/{task}")
     left = state.accounted(view, tenancies, view.state if tenancies else _PAUSED)
-    force_setattr(left, "tier", event.tier)  # Nobody has seen it yet.
+    force_setattr(left, "tier", event.tier)  # It is in no snapshot yet.
     state.put_view(view, left)
-    if view.partitions and any(
-        t.job == job_id and t.task == task for p in view.partitions for t in state.partitions.live[p].tenants
-    ):
+    if any(state.is_tenant(job_id, pid, task) for pid in view.partitions):
         state.unsettle((job_id, task))
 
 
@@ -229,22 +228,22 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
     if state.unsettled or state.leaving.live:
         forget_tenants(state, view)
     state.jobs.drop(job_id)
-    state.note_holder(job_id, view.tenancies, ())
+    state.index_holdings(job_id, view.tenancies, ())
     if not view.starts and job_id in state.arrived:
         state.arrived.remove(job_id)
-    state.shift_s.pop(job_id, None)
-    state.foreseen.pop(job_id, None)
+    if state.shifts is not None:
+        state.shifts.forget(job_id)
     if job_id in state.followers:
-        _lead_on(state, job_id, "failed" if isinstance(event, JobFailed) else _BROKE.get(event.verdict, ""))
+        _release_followers(state, job_id, "failed" if isinstance(event, JobFailed) else _BROKE.get(event.verdict, ""))
     if state.due and job_id in state.due:
         state.due = tuple(j for j in state.due if j != job_id)
     if view.size and state.learns:
         run_time.learn(state.history, view.job, view.ran_at(state.now_s))
-    state.freed = True
+    state.notes.freed = True
 
 
 def _failed(state: State, event: JobFailed) -> None:
-    state.alarm = True
+    state.notes.alarm = True
     if event.final:
         _over(state, event)
     else:
@@ -257,13 +256,13 @@ def _time_passed(state: State, event: TimePassed) -> None:
         if view is None:
             continue
         if view.review_s is not None and view.review_s <= state.now_s:
-            state.alarm = True
+            state.notes.alarm = True
             state.due += (job_id,)
             state.put_view(view, replace(view, review_s=None))
         if view.held_until_s is not None and view.held_until_s <= state.now_s:
             _release(state, view, "has rested")
         if view.job.criterion is not None or view.job.limit_s is not None:
-            state.judged.append(job_id)
+            state.notes.judged.append(job_id)
 
 
 def _observed(state: State, event: EpochEnded | ProgressReported) -> None:
@@ -276,9 +275,9 @@ def _observed(state: State, event: EpochEnded | ProgressReported) -> None:
     beliefs = _learned(view, event, state.now_s) if state.learns else view.beliefs
     epoch = max(view.epoch, seen.epoch)
     state.put_view(view, replace(view, epoch=epoch, observations=recent, use=use, beliefs=beliefs))
-    state.epoch_ended = True
+    state.notes.epoch_ended = True
     if view.job.criterion is not None:
-        state.judged.append(event.job)
+        state.notes.judged.append(event.job)
 
 
 def _learned(view: JobView, event: EpochEnded | ProgressReported, now_s: float) -> Beliefs:
@@ -303,7 +302,7 @@ def _phases_observed(state: State, event: PhasesObserved) -> None:
     beliefs = phases.observe(view.beliefs, event)
     state.put_view(view, replace(view, beliefs=beliefs))
     if view.beliefs.comp_s is None:
-        state.alarm = True  # Nobody knew anything about its phases before.
+        state.notes.alarm = True  # Its phases were unknown before.
 
 
 def _prepared(state: State, event: JobPrepared) -> None:
@@ -318,22 +317,22 @@ def _saved(state: State, event: JobCheckpointed | StateStored) -> None:
 
 def _owner_set(state: State, event: OwnerSet) -> None:
     state.set_owner(event.owner)
-    state.alarm = True
+    state.notes.alarm = True
 
 
 def _policy_set(state: State, event: PolicySet) -> None:
-    state.ruling = event
-    state.alarm = True
+    state.new_policy = event
+    state.notes.alarm = True
 
 
-def _noted(state: State, _event: JobRefused | JobWarned) -> None:
-    pass  # It never became a job, or changes nothing of one; the journal knows.
+def _ignored(state: State, _event: JobRefused | JobWarned) -> None:
+    pass  # It never became a job, or changes nothing of one; it is in the journal for people.
 
 
 _FOLDS: dict[type, Callable[[State, Any], None]] = {
     JobSubmitted: _submitted,
-    JobRefused: _noted,
-    JobWarned: _noted,
+    JobRefused: _ignored,
+    JobWarned: _ignored,
     JobAsked: _asked,
     JobPrepared: _prepared,
     JobStarted: _settled,

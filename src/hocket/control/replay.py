@@ -18,7 +18,7 @@ from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind
 
 
-class Side(Struct, frozen=True):
+class DecisionSide(Struct, frozen=True):
     """One of two plans that differ. A policy that was not asked has none."""
 
     asked: bool
@@ -34,8 +34,8 @@ class Difference(Struct, frozen=True):
     cycle: int  # counted from 1, as the journal's rows are
     at_s: float
     fields: tuple[str, ...]  # of the plan, that differ
-    recorded: Side
-    now: Side
+    recorded: DecisionSide
+    now: DecisionSide
 
 
 class Replay(Struct, frozen=True):
@@ -74,7 +74,7 @@ def replay(
             try:
                 return bound.decide(snapshot)
             except Exception as error:
-                if controller.excuse is not None:
+                if controller.on_policy_error is not None:
                     raise
                 what = f"{type(error).__name__}: {error}"
                 raise PolicyBrokeError(f"policy '{bound.policy.name}' at {snapshot.now_s:g} s: {what}") from error
@@ -92,7 +92,8 @@ def replay(
     decisions = reworded = n = 0
     for n, recorded in enumerate(cycles, 1):
         asked.clear()
-        controller.excuse = _say_nothing if recorded.refused else None  # It may have raised then too.
+        # It may have raised then too.
+        controller.on_policy_error = _ignore if recorded.refused else None
         try:
             controller.advance(recorded.at_s, recorded.events)
         except (UnknownPolicy, PolicyError) as error:
@@ -115,7 +116,7 @@ def replay(
     return Replay(n, decisions, None, tuple(followed), reworded)
 
 
-def _say_nothing(_error: Exception) -> None:
+def _ignore(_error: Exception) -> None:
     """What was raised is in the cycle, and will be compared."""
 
 
@@ -175,8 +176,8 @@ def _plain(value: object) -> bytes:
     return _ENCODER.encode(msgspec.to_builtins(value))
 
 
-def _side(snapshot: Snapshot, cycle: Cycle) -> Side:
+def _side(snapshot: Snapshot, cycle: Cycle) -> DecisionSide:
     plan = cycle.plan
     if plan is None:
-        return Side(False)
-    return Side(True, changes(snapshot, plan), dict(plan.reasons), cycle.refused, plan)
+        return DecisionSide(False)
+    return DecisionSide(True, changes(snapshot, plan), dict(plan.reasons), cycle.refused, plan)

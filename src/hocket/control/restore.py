@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heappop
 
 from hocket.control import saved_state
-from hocket.control.controller import Bind, Controller, Excuse
+from hocket.control.controller import Bind, Controller, OnPolicyError
 from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, DurableJournal
-from hocket.model.capacity import Capacity
 from hocket.model.event import NodeJoined
 from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 
 
 def restore(
-    journal: DurableJournal, policy: BoundPolicy, excuse: Excuse | None = None, bind: Bind | None = None
+    journal: DurableJournal, policy: BoundPolicy, on_policy_error: OnPolicyError | None = None, bind: Bind | None = None
 ) -> Controller:
     """The controller after the last cycle of its journal, which began with this policy, and goes on to append to it.
 
     It begins with the newest saved state that can be read, and does the cycles after it again as they were recorded:
-    their facts are folded, their plans adopted and their actions written down as begun. Whoever restores a controller
-    asks its executors what of that is true. With an `excuse` a policy that raises does not end it from then on.
+    their facts are folded, their plans committed and their actions written down as begun. The caller asks the executors
+    what of that is true. With `on_policy_error` a policy that raises does not end the controller from then on.
     """
     last = journal.recover()
     controller, begun = _begun(journal, policy, last, bind)
@@ -40,19 +38,18 @@ def restore(
             ) from error
     if number < last:
         raise JournalError(f"journal '{journal.name}': cycle {number + 1} was there, and cannot be read any more")
-    controller.journal, controller.excuse = journal, excuse
+    controller.journal, controller.on_policy_error = journal, on_policy_error
     return controller
 
 
 def again(controller: Controller, cycle: Cycle) -> None:
     """One recorded cycle once more, and all that its controller did around it."""
-    timers = controller._timers
-    while timers and timers[0][0] <= cycle.at_s:
-        heappop(timers)  # It rang; the fact is among the events.
+    controller.timers.pop_due(cycle.at_s)  # The fact that they came is among the events.
+    for event in cycle.events:
+        if isinstance(event, NodeJoined):
+            controller.grow_cluster(event)
     controller.advance(cycle.at_s, cycle.events, cycle)
-    if any(isinstance(event, NodeJoined) for event in cycle.events):
-        controller._whole = Capacity.of(v.node for v in controller.state.nodes.values())
-    controller.next_timer_s()  # drops timers that mean nothing any more
+    controller.next_timer_s()  # drops timers that are outdated
 
 
 def _begun(journal: DurableJournal, policy: BoundPolicy, last: int, bind: Bind | None) -> tuple[Controller, int]:

@@ -63,11 +63,12 @@ class SavedState(Struct, frozen=True):
     arrived: tuple[str, ...]
     due: tuple[str, ...]
     timers: Times
-    shifting: Times
-    shift_s: dict[str, float]
+    verdict_s: dict[str, float]
+    shifts: Times
+    shift_by_job: dict[str, float]
     followers: dict[str, list[str]]
     refused_plans: int
-    judged_s: dict[str, float]
+    cycles: int
 
 
 class _Sealed(Struct, frozen=True, array_like=True):
@@ -85,7 +86,7 @@ _STATE = msgspec.msgpack.Decoder(SavedState)
 
 def encode(controller: Controller, policy: BoundPolicy) -> bytes:
     """The state of a controller that began with this policy, between two cycles. It forgets what means nothing more."""
-    controller.forget_the_dead()
+    controller.drop_outdated_timers()
     state = controller.state
     saved = SavedState(
         state.now_s,
@@ -106,15 +107,16 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         state.submissions,
         tuple(state.arrived),
         state.due,
-        controller._timers,
-        state.shifting,
-        state.shift_s,
+        controller.timers.heap,
+        controller.timers.verdict_s,
+        state.shifts.heap if state.shifts is not None else [],
+        state.shifts.by_job if state.shifts is not None else {},
         state.followers,
         controller.refused_plans,
-        controller._judged_s,
+        controller.cycles,
     )
     raw = msgspec.Raw(_ENCODER.encode(saved))
-    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), raw, controller.followed))
+    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), raw, controller.policy_set))
 
 
 def decode(data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None = None) -> Controller:
@@ -133,11 +135,12 @@ def decode(data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None
     except (msgspec.MsgspecError, UnknownPolicy, PolicyError) as error:
         raise UnreadableState(one_line(error)) from error
     controller = Controller(_snapshot(saved), policy.decide, policy.order, journal, **policy.needs, bind=bind)
-    controller.followed = now
-    state = controller.state
-    state.shifting, state.shift_s, state.followers = saved.shifting, saved.shift_s, saved.followers
-    controller._timers, controller._judged_s = saved.timers, saved.judged_s
-    controller.refused_plans = saved.refused_plans
+    controller.policy_set = now
+    controller.refused_plans, controller.cycles = saved.refused_plans, saved.cycles
+    controller.timers.heap, controller.timers.verdict_s = saved.timers, saved.verdict_s
+    controller.state.followers = saved.followers
+    if (shifts := controller.state.shifts) is not None:
+        shifts.heap, shifts.by_job = saved.shifts, saved.shift_by_job
     return controller
 
 

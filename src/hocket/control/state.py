@@ -1,80 +1,111 @@
-"""What the controller knows: values, and which of them hold now.
+"""What the controller knows, as it changes: facts, indices over them, and notes of the present cycle.
 
-Each field of `State` is open to change; a snapshot is their values at one moment. `fold.py` says what events change,
-`adopt.py` what decisions do; what both need is here.
+`fold.py` says what events change, `commit.py` what plans do; what both need is here. A snapshot is the value of facts
+and indices at one moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from heapq import heappop, heappush
-from math import inf
 from operator import itemgetter
 from typing import Any
 
 from msgspec.structs import force_setattr, replace
 
-from hocket.model.capacity import shape_of
+from hocket.control.rank_shifts import RankShifts, Shifts
+from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.event import PolicySet
 from hocket.model.job import ONE_GPU, Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
-from hocket.model.plan import ALWAYS
+from hocket.model.plan import ALWAYS, Wake
 from hocket.model.resources import Slice, gpu_ids, gpu_mask
-from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of, queues_of
+from hocket.model.snapshot import NO_USE, History, Snapshot, Usage, demand_of, queues_of
 from hocket.model.versioned import OpenMap, OpenQueue
-from hocket.model.view import JobState, JobView, Tenancy
+from hocket.model.view import JobState, JobView, NodeView, Tenancy
 
 # A policy's order: (view, now) → what to sort by. Jobs of equal rank stand in the order of their submission.
 Order = Callable[[JobView, float], tuple[Any, ...]]
-# (view, now) → when that changes next, if the job goes on as it does.
-Shifts = Callable[[JobView, float], float | None]
 
 # A member of an enum costs a look-up each time; this one stands on a hot path.
 _ALONE = Sharing.ALONE
-_NO_EDITS: dict[Any, Any] = {}
 
 
-class State:
-    """What the controller knows, as it changes; `snapshot()` is its value at this moment."""
+class Facts:
+    """What events and plans said. After a restore every one of these is equal to what it was."""
 
-    __slots__ = (
-        "alarm",
-        "arrived",
-        "capacity",
-        "counts",
-        "decision",
-        "due",
-        "epoch_ended",
-        "fell_to",
-        "followers",
-        "foreseen",
-        "freed",
-        "history",
-        "holders",
-        "jobs",
-        "judged",
-        "learns",
-        "leaving",
-        "memo",
-        "nodes",
-        "now_s",
-        "order",
-        "owners",
-        "partitions",
-        "placed",
-        "ruling",
-        "seed",
-        "shift_s",
-        "shifting",
-        "shifts",
-        "submissions",
-        "tasks_placed",
-        "timers",
-        "unsettled",
-        "usage",
-        "waiting",
-        "wake",
-    )  # fmt: skip
+    now_s: float  # never goes back
+    nodes: OpenMap[str, NodeView]  # all that ever joined; lost ones are not `up`
+    owners: OpenMap[str, Owner]  # those with a weight or quota of their own
+    jobs: OpenMap[str, JobView]  # live ones, in the order of submission
+    partitions: OpenMap[str, Partition]  # as planned: disjoint, on nodes that are up, each with a live tenant
+    unsettled: tuple[tuple[str, str], ...]  # tenants (job, task), each once, whose plan may not be carried out yet
+    history: OpenMap[Any, History]  # run times of ended jobs, if beliefs are learned
+    memo: Any  # of the last plan, and what wakes the policy after it
+    wake: Wake
+    seed: int
+    decision: int  # how many plans were committed
+    submissions: int  # how many jobs were admitted; the number of the next one
+    arrived: list[str]  # live jobs that began to wait since the last decision
+    due: tuple[str, ...]  # live jobs whose review came, or whose rank changed by time, since the last decision
+    new_policy: PolicySet | None  # set by an event, and to decide from the next decision on
+
+    __slots__ = tuple(__annotations__)
+
+
+class Indices(Facts):
+    """What follows from the facts, kept so that nothing has to be searched for.
+
+    Each is equal to what is rebuilt from the facts (`testing/invariants.py` checks it), and so it is after a restore.
+    """
+
+    waiting: OpenQueue[Shape]  # entries of jobs without a partition that nothing holds, by rank
+    placed: OpenQueue[int]  # entries of jobs with a partition, by rank
+    capacity: Capacity  # what no partition has of the nodes that are up
+    leaving: OpenMap[str, tuple[Slice, ...]]  # "job/task" → what the tenant holds and its plan does not give it
+    usage: OpenMap[str, Usage]  # by owner, what its jobs have by plan; nothing while `counts_usage` is False
+    tasks_placed: dict[str, int]  # job → how many of its tasks have a place, while usage is counted
+    followers: dict[str, list[str]]  # live job → jobs that are held until it is over; ended ones may still be named
+
+    __slots__ = tuple(__annotations__)
+
+
+class CycleNotes:
+    """What happened in the present cycle, for the question whether the policy is to be asked. Forgotten with the next.
+
+    A restored controller stands between two cycles, and has none of these.
+    """
+
+    freed: bool  # resources may have become free
+    epoch_ended: bool  # a job reported progress
+    alarm: bool  # something happened at which the policy is always asked
+    fell_to: tuple[Any, ...] | None  # the last rank to which time alone moved a placed job
+    judged: list[str]  # jobs whose criterion or limit may be decided now
+    timers: list[tuple[float, str]]  # (when, job): moments at which the fold wants a job to be looked at
+
+    __slots__ = tuple(__annotations__)
+
+    def __init__(self) -> None:
+        self.freed = self.epoch_ended = self.alarm = False
+        self.fell_to = None
+        self.judged = []
+        self.timers = []
+
+
+class State(Indices):
+    """Facts and indices with what is needed to keep them; `snapshot()` is their value at this moment.
+
+    The fields of this class itself follow from the policy, or are caches, and may differ after a restore.
+    """
+
+    order: Order  # of the policy that decides
+    learns: bool  # keep a history of run times, and believe from it
+    counts_usage: bool  # keep owners' usage: the policy reads it, or an owner has a quota
+    shifts: RankShifts | None  # None if ranks do not change with time
+    # Partition → jobs that hold it or will, by their tenancies; None until it is first needed.
+    jobs_by_partition: dict[str, set[str]] | None
+    notes: CycleNotes
+
+    __slots__ = tuple(__annotations__)
 
     def __init__(
         self,
@@ -84,28 +115,13 @@ class State:
         shifts: Shifts | None = None,
         counts: bool = True,
     ) -> None:
-        self.learns = learns  # keep a history of run times, and believe from it
-        self.counts = counts or bool(base.owners.data())  # keep owners' usage: somebody reads it
         self.now_s = base.now_s
-        self.order = order
-        self.shifts = shifts
         self.nodes = OpenMap.of(base.nodes)
         self.owners = OpenMap.of(base.owners)
-        self.usage = OpenMap.of(base.usage)
         self.jobs = OpenMap.of(base.jobs)
-        self.waiting = OpenQueue.of(base.waiting)
-        self.placed = OpenQueue.of(base.placed)
         self.partitions = OpenMap.of(base.partitions)
-        self.leaving = OpenMap.of(base.leaving)
         self.unsettled = base.unsettled
-        self.capacity = base.capacity
         self.history = OpenMap.of(base.history)
-        self.tasks_placed: dict[str, int] = {}  # job → how many of its tasks have a place; kept while usage is counted
-        if self.counts:
-            for partition in self.partitions.live.values():
-                for tenant in partition.tenants:
-                    if tenant.task:
-                        self.tasks_placed[tenant.job] = self.tasks_placed.get(tenant.job, 0) + 1
         self.memo = base.memo
         self.wake = base.wake
         self.seed = base.seed
@@ -113,75 +129,84 @@ class State:
         self.submissions = base.submissions
         self.arrived = list(base.arrived)
         self.due = base.due
-        self.ruling: PolicySet | None = None  # to be followed before the next decision
-        self.followers: dict[str, list[str]] = {}  # job → those held until it is over
+        self.new_policy = None
+
+        self.waiting = OpenQueue.of(base.waiting)
+        self.placed = OpenQueue.of(base.placed)
+        self.capacity = base.capacity
+        self.leaving = OpenMap.of(base.leaving)
+        self.usage = OpenMap.of(base.usage)
+        self.tasks_placed = {}
+        self.followers = {}
+
+        self.order = order
+        self.learns = learns
+        self.counts_usage = counts or bool(base.owners.data())
+        self.shifts = RankShifts(shifts) if shifts is not None else None
+        self.jobs_by_partition = None
+        self.notes = CycleNotes()
+
+        if self.counts_usage:
+            for partition in self.partitions.live.values():
+                for tenant in partition.tenants:
+                    if tenant.task:
+                        self.tasks_placed[tenant.job] = self.tasks_placed.get(tenant.job, 0) + 1
         for view in self.jobs.live.values():
             if view.held:
-                self.note_follower(view.job)
-        self.holders: dict[str, set[str]] | None = None  # partition → jobs that hold it or will; kept once asked for
-        self.shifting: list[tuple[float, str]] = []  # (when, job) whose rank changes then; stale ones are passed over
-        self.shift_s: dict[str, float] = {}  # the last of them by job
-        self.foreseen: dict[str, tuple[float, int]] = {}  # job → (since when, on how many GPUs) that one was reckoned
-        if shifts is not None:
-            for view in self.jobs.live.values():
-                if view.size:
-                    self.await_shift(view)
-        self.begin()
+                self.add_follower(view.job)
+            if view.size and self.shifts is not None:
+                self.shifts.schedule(view, self.now_s)
 
-    def begin(self) -> None:
-        """A new cycle: nothing has happened in it yet."""
-        # What happened, for the question whether the policy wants to be asked.
-        self.freed = self.epoch_ended = self.alarm = False
-        self.fell_to: tuple[Any, ...] | None = None  # the last rank to which time alone moved a placed job
-        self.judged: list[str] = []  # jobs whose criterion or limit may have been decided
-        self.timers: list[tuple[float, str]] = []  # (when, job): moments that the facts ask for
+    def begin_cycle(self) -> None:
+        """Nothing has happened yet."""
+        self.notes = CycleNotes()
+
+    def advance_to(self, now_s: float) -> None:
+        """Let time pass: ranks that it changes are changed."""
+        self.now_s = now_s
+        if self.shifts is not None:
+            self._apply_shifts(self.shifts)
 
     def snapshot(self) -> Snapshot:
         """The state at this moment, as a value."""
-        nodes, owners, usage, leaving, history = self.nodes, self.owners, self.usage, self.leaving, self.history
-        return Snapshot(  # Those that are hardly ever touched are not sealed each time.
-            self.now_s,
-            nodes.sealed if nodes.undo == _NO_EDITS else nodes.seal(),
-            owners.sealed if owners.undo == _NO_EDITS else owners.seal(),
-            usage.sealed if usage.undo == _NO_EDITS else usage.seal(),
-            self.jobs.seal(), self.waiting.seal(), self.placed.seal(), self.partitions.seal(),
-            leaving.sealed if leaving.undo == _NO_EDITS else leaving.seal(),
-            self.unsettled, self.capacity,
-            history.sealed if history.undo == _NO_EDITS else history.seal(),
-            self.memo, self.wake, self.seed, self.decision, self.submissions, tuple(self.arrived), self.due,
+        return Snapshot(
+            self.now_s, self.nodes.seal(), self.owners.seal(), self.usage.seal(), self.jobs.seal(),
+            self.waiting.seal(), self.placed.seal(), self.partitions.seal(), self.leaving.seal(),
+            self.unsettled, self.capacity, self.history.seal(), self.memo, self.wake, self.seed, self.decision,
+            self.submissions, tuple(self.arrived), self.due,
         )  # fmt: skip
 
+    # -- views and ranks ------------------------------------------------------------------------------------
+
     def put_view(self, old: JobView | None, new: JobView) -> None:
-        """Replace a view by one that nobody has seen yet, and stand the job where its rank and its plan put it."""
+        """Replace a job's view, rank it, and put the job into the queue in which its plan and its rank place it.
+
+        `new` must be in no snapshot yet, unless it is `old` itself: its rank is set in place.
+        """
         job, now_s, before = new.job, self.now_s, new.rank
-        job_id = job.id
+        job_id, shifts = job.id, self.shifts
         rank = self.order(new, now_s)
         if rank == before:
             rank = before  # So that queues compare it by identity.
         else:
-            if new.size and new is not old and self.shifts is not None and self._fell(old, new, rank):
-                self._note_fall(new, rank)  # An event came first, and `shift` will find nothing changed.
+            if new.size and new is not old and shifts is not None and self._time_moved(old, new, rank):
+                self._note_fall(new, rank)  # An event came first, and `_apply_shifts` will find nothing changed.
             if new is old:
                 new = replace(new, rank=rank)
             else:
                 force_setattr(new, "rank", rank)  # Another copy would cost as much as all else here.
         self.jobs.put(job_id, new)
-        if self.holders is not None:
-            self.note_holder(job_id, old.tenancies if old is not None else (), new.tenancies)
+        if self.jobs_by_partition is not None:
+            self.index_holdings(job_id, old.tenancies if old is not None else (), new.tenancies)
         if old is None:
-            if new.size and self.shifts is not None:
-                self.await_shift(new)
+            if new.size and shifts is not None:
+                shifts.schedule(new, now_s)
         else:
             before = old.rank
             same = before is rank or before == rank
-            if (
-                new.size
-                and self.shifts is not None
-                # Its GPUs may change twice in an instant, which `since_s` does not tell.
-                and not (same and old.since_s == new.since_s and old.gpus == new.gpus)
-                and self.foreseen.pop(job_id, None) != (new.since_s, new.gpus)
-            ):
-                self.await_shift(new)
+            # Its GPUs may change twice in an instant, which `since_s` does not tell.
+            if new.size and shifts is not None and not (same and old.since_s == new.since_s and old.gpus == new.gpus):
+                shifts.reschedule(new, now_s)
             if old.partitions:
                 if same and new.partitions and old.held is new.held:
                     return
@@ -195,61 +220,52 @@ class State:
         elif not new.held:
             self.waiting.put(shape_of(job), (rank, new.number, job_id))
 
-    def await_shift(self, view: JobView) -> None:
-        """Look at a running job again when its rank changes."""
-        assert self.shifts is not None
-        at_s, job_id = self.shifts(view, self.now_s), view.job.id
-        if at_s is not None and self.shift_s.get(job_id) != at_s:
-            self.shift_s[job_id] = at_s
-            heappush(self.shifting, (at_s, job_id))
-
-    def foresee_start(self, view: JobView, to: Holding) -> None:
-        """A job is told to start: if that takes no time, its rank may change before anybody says that it runs."""
-        if self.shifts is not None:
-            since_s, gpus = self.now_s, to.gpus
-            self.await_shift(replace(view, size=to.size, gpus=gpus, since_s=since_s))
-            self.foreseen[view.job.id] = (since_s, gpus)
-
-    def next_shift_s(self) -> float | None:
-        """When time alone moves a running job next."""
-        shifting, current = self.shifting, self.shift_s
-        while shifting:
-            at_s, job_id = shifting[0]
-            if current.get(job_id) == at_s:
-                return at_s
-            heappop(shifting)  # The job is over, or goes on otherwise since; two in three wait for nothing.
-        return None
-
-    def shift(self) -> None:
-        """Stand running jobs where time alone has moved them."""
-        shifting, now_s = self.shifting, self.now_s
-        while shifting and shifting[0][0] <= now_s:
-            at_s, job_id = heappop(shifting)
-            if self.shift_s.get(job_id) != at_s:
-                continue  # Whether a stale one is still here, the asking for moments decides: it must mean nothing.
-            del self.shift_s[job_id]
+    def _apply_shifts(self, shifts: RankShifts) -> None:
+        """Rank running jobs anew whose rank time alone has changed by now."""
+        for job_id in shifts.due(self.now_s):
             view = self.jobs.live.get(job_id)
             if view is None or not view.size:
                 continue
             self.put_view(view, view)
             rank = self.jobs.live[job_id].rank
-            if rank == view.rank:
-                continue
-            self._note_fall(view, rank)
+            if rank != view.rank:
+                self._note_fall(view, rank)
 
-    def _fell(self, old: JobView | None, new: JobView, rank: tuple[Any, ...]) -> bool:
+    def _time_moved(self, old: JobView | None, new: JobView, rank: tuple[Any, ...]) -> bool:
         """Has time alone moved a running job? Its moment has passed, or a rank counts a rounding early."""
+        assert self.shifts is not None
         ran = old is not None and old.size and old.partitions == new.partitions
-        return bool(ran and rank > new.rank) or self.shift_s.get(new.job.id, inf) <= self.now_s
+        return bool(ran and rank > new.rank) or self.shifts.is_past(new.job.id, self.now_s)
 
     def _note_fall(self, view: JobView, rank: tuple[Any, ...]) -> None:
         """Time alone has moved a running job to this rank."""
         self.due += (view.job.id,)
-        if view.partitions and (self.fell_to is None or rank > self.fell_to):
-            self.fell_to = rank
+        notes = self.notes
+        if view.partitions and (notes.fell_to is None or rank > notes.fell_to):
+            notes.fell_to = rank
+
+    def switch_policy(self, order: Order, learns: bool, shifts: Shifts | None, counts: bool) -> None:
+        """Another policy decides from now on: all jobs stand in its order, and what the last one noted is forgotten.
+
+        Every waiting job is as new to it as if just submitted. Running jobs go on until the policy says otherwise.
+        """
+        self.order, self.learns = order, learns
+        self.shifts = RankShifts(shifts) if shifts is not None else None
+        self.memo, self.wake, self.due, self.notes.fell_to = None, ALWAYS, (), None
+        for job_id, old in self.jobs.items():
+            new = replace(old, memo=None, review_s=None, rank=())
+            force_setattr(new, "rank", order(new, self.now_s))  # It is in no snapshot yet.
+            self.jobs.put(job_id, new)
+            if new.size and self.shifts is not None:
+                self.shifts.schedule(new, self.now_s)
+        waiting, placed = queues_of(self.jobs.live.values())
+        self.waiting, self.placed = OpenQueue.of(waiting), OpenQueue.of(placed)
+        self.arrived = [entry[-1] for entry in sorted(waiting, key=itemgetter(1))]
+        if counts:
+            self._count_usage_from_now_on()
 
     def accounted(self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState) -> JobView:
-        """A new view with its times summed up to now, and what it runs on from now on."""
+        """A new view with its times summed up to now, and what the job runs on from now on."""
         now_s = self.now_s
         past = now_s - view.since_s
         if past < 0:  # An event that came late: what was summed up stays.
@@ -275,11 +291,13 @@ class State:
             waited_s=view.waited_s + past,
         )  # fmt: skip
 
-    def note_follower(self, job: Job) -> None:
-        """Remember whom a job waits for."""
+    def add_follower(self, job: Job) -> None:
+        """The job starts after others: find it when they are over."""
         for first in job.after:
             if first in self.jobs.live and first != job.id:
                 self.followers.setdefault(first, []).append(job.id)
+
+    # -- the plan and what is left to do for it ---------------------------------------------------------------
 
     def unsettle(self, key: tuple[str, str]) -> None:
         """Have the next diff look at a tenant (job, task)."""
@@ -291,8 +309,15 @@ class State:
         if key in self.unsettled:
             self.unsettled = tuple(k for k in self.unsettled if k != key)
 
+    def is_tenant(self, job_id: str, pid: str, task: str | None = None) -> bool:
+        """Does the plan have the job, or this task of it, in a partition?"""
+        partition = self.partitions.live.get(pid)
+        if partition is None:
+            return False
+        return any(t.job == job_id and (task is None or t.task == task) for t in partition.tenants)
+
     def vacate(self, view: JobView) -> None:
-        """Take the job out of the partitions the plan has it in; a partition without tenants is no more."""
+        """Take the job out of the partitions the plan has it in; a partition without tenants is dropped."""
         job_id = view.job.id
         for pid in view.partitions:
             partition = self.partitions.live[pid]
@@ -301,22 +326,23 @@ class State:
             self.change_tenants(partition, others)
 
     def change_tenants(self, partition: Partition, tenants: tuple[Tenant, ...]) -> None:
-        """Leave a partition to these of its tenants; without any it is no more."""
-        if self.counts:
-            self.count(partition, -1)
+        """Leave a partition to these of its tenants; without any it is dropped."""
+        self.count_usage(partition, -1)
         if tenants:
             changed = replace(partition, tenants=tenants)
-            self.count(changed, 1)
+            self.count_usage(changed, 1)
             self.partitions.put(partition.id, changed)
             return
         self.capacity = self.capacity.give(partition.slices)
         self.partitions.drop(partition.id)
         if partition.sharing is not _ALONE:
-            self.note_leavers({partition.id})
+            self.update_leaving_of({partition.id})
 
-    def count(self, partition: Partition, sign: int) -> None:
-        """Book what the tenants use to their owners."""
-        if not self.counts:
+    # -- owners' usage ----------------------------------------------------------------------------------------
+
+    def count_usage(self, partition: Partition, sign: int) -> None:
+        """Add (1) or subtract (-1) what the tenants have to or from the usage of their owners."""
+        if not self.counts_usage:
             return
         for tenant in partition.tenants:
             job = self.jobs.live[tenant.job].job
@@ -344,88 +370,71 @@ class State:
         return bool(now) - bool(before)
 
     def set_owner(self, owner: Owner) -> None:
-        """Give an owner a weight or quota. From the first on, usage is counted: quotas are held against it."""
+        """Give an owner a weight or quota. From the first on, usage is counted: quotas are checked against it."""
         self.owners.put(owner.id, owner)
-        self._count_from_now_on()
+        self._count_usage_from_now_on()
 
-    def _count_from_now_on(self) -> None:
-        if not self.counts:
-            self.counts = True
+    def _count_usage_from_now_on(self) -> None:
+        if not self.counts_usage:
+            self.counts_usage = True
             for partition in self.partitions.live.values():
-                self.count(partition, 1)
+                self.count_usage(partition, 1)
 
-    def follow(self, order: Order, learns: bool, shifts: Shifts | None, counts: bool) -> None:
-        """Another policy decides from now on: all jobs stand in its order, and what the last one noted is forgotten.
+    # -- what tenants hold beyond their plan ------------------------------------------------------------------
 
-        Whoever waits is as new to it as if just submitted. Who runs goes on until the policy says otherwise.
-        """
-        self.order, self.learns, self.shifts = order, learns, shifts
-        self.memo, self.wake, self.due, self.fell_to = None, ALWAYS, (), None
-        self.shifting, self.shift_s, self.foreseen = [], {}, {}
-        for job_id, old in self.jobs.items():
-            new = replace(old, memo=None, review_s=None, rank=())
-            force_setattr(new, "rank", order(new, self.now_s))  # Nobody has seen it yet.
-            self.jobs.put(job_id, new)
-            if new.size and shifts is not None:
-                self.await_shift(new)
-        waiting, placed = queues_of(self.jobs.live.values())
-        self.waiting, self.placed = OpenQueue.of(waiting), OpenQueue.of(placed)
-        self.arrived = [entry[-1] for entry in sorted(waiting, key=itemgetter(1))]
-        if counts:
-            self._count_from_now_on()
-
-    def note_leaving(self, view: JobView) -> None:
-        """Write down what the job's tenants hold in fact beyond what the plan gives them."""
+    def update_leaving(self, view: JobView) -> None:
+        """Set what the job's tenants hold beyond what the plan gives them."""
         for tenancy in view.tenancies:
-            who = f"{view.job.id}/{tenancy.task}"
+            key = f"{view.job.id}/{tenancy.task}"
             holding, coming = tenancy.holding, tenancy.coming
-            left = self.left_behind(view, tenancy.task, holding) if holding is not None else ()
+            left = self._beyond_plan(view, tenancy.task, holding) if holding is not None else ()
             if coming is not None:
-                left += self.left_behind(view, tenancy.task, coming)
+                left += self._beyond_plan(view, tenancy.task, coming)
             if any(s.gpus or s.cores or s.mem_mib or s.net_mbps for s in left):  # Some jobs ask for nothing.
-                self.leaving.put(who, left)
+                self.leaving.put(key, left)
             elif self.leaving.live:
-                self.leaving.drop(who)
+                self.leaving.drop(key)
 
-    def note_leavers(self, pids: Set[str]) -> None:
-        """Partitions that several shared are gone, or one's alone, or elsewhere: who was on its way out leaves more."""
-        if self.holders is None:
-            self.holders = {}
+    def update_leaving_of(self, pids: Set[str]) -> None:
+        """Shared partitions are dropped, moved or no longer shared: jobs that were leaving them now leave more."""
+        if self.jobs_by_partition is None:
+            self.jobs_by_partition = {}
             for view in self.jobs.live.values():
-                self.note_holder(view.job.id, (), view.tenancies)
-        jobs = {job_id for pid in pids for job_id in self.holders.get(pid, ())}
+                self.index_holdings(view.job.id, (), view.tenancies)
+        jobs = {job_id for pid in pids for job_id in self.jobs_by_partition.get(pid, ())}
         for view in sorted((self.jobs.live[job_id] for job_id in jobs), key=lambda v: v.number):
-            self.note_leaving(view)
+            self.update_leaving(view)
 
-    def note_holder(self, job_id: str, before: tuple[Tenancy, ...], now: tuple[Tenancy, ...]) -> None:
-        """Keep track of which partitions a job holds, or will hold; there is somebody who asks."""
-        if self.holders is None or before is now:
+    def index_holdings(self, job_id: str, before: tuple[Tenancy, ...], now: tuple[Tenancy, ...]) -> None:
+        """Keep `jobs_by_partition` true for a job whose tenancies change, if the index is there."""
+        index = self.jobs_by_partition
+        if index is None or before is now:
             return
         for tenancy in before:
             for held in (tenancy.holding, tenancy.coming):
-                if held is not None and (jobs := self.holders.get(held.partition)) is not None:
+                if held is not None and (jobs := index.get(held.partition)) is not None:
                     jobs.discard(job_id)
                     if not jobs:
-                        del self.holders[held.partition]
+                        del index[held.partition]
         for tenancy in now:
             for held in (tenancy.holding, tenancy.coming):
                 if held is not None:
-                    self.holders.setdefault(held.partition, set()).add(job_id)
+                    index.setdefault(held.partition, set()).add(job_id)
 
-    def left_behind(self, view: JobView, task: str, held: Holding) -> tuple[Slice, ...]:
+    def _beyond_plan(self, view: JobView, task: str, held: Holding) -> tuple[Slice, ...]:
         """What the tenant holds and the plan no longer gives its partition."""
         partition = self.partitions.live.get(held.partition)
         if partition is None:
             return held.slices
-        stays = any(t.job == view.job.id and t.task == task for t in partition.tenants)
+        stays = self.is_tenant(view.job.id, held.partition, task)
         if not stays and partition.sharing is _ALONE:
-            return held.slices  # Another has it from now on, and alone.
+            return held.slices  # Another tenant has the partition from now on, and alone.
         left: list[Slice] = []
         if partition.slices != held.slices:
             kept = {s.node: s for s in partition.slices}
-            left += [rest for part in held.slices if (rest := _less(part, kept.get(part.node))) is not None]
+            left += [rest for part in held.slices if (rest := _difference(part, kept.get(part.node))) is not None]
         if not stays:
-            # The partition goes on, shared by others: of what it keeps only the leaver's memory is in a newcomer's way.
+            # Others still share the partition: of what it keeps, only this tenant's memory is in a new tenant's way.
             mem_mib = demand_of(view.job, task).mem_mib
             for part, replicas in zip(held.slices, held.replicas, strict=True):
                 if mem_mib and replicas:
@@ -433,8 +442,8 @@ class State:
         return tuple(left)
 
 
-def _less(part: Slice, kept: Slice | None) -> Slice | None:
-    """What of a slice is left over by another of the same node."""
+def _difference(part: Slice, kept: Slice | None) -> Slice | None:
+    """What a slice has beyond another of the same node; None if nothing."""
     if kept is None:
         return part
     gpus = gpu_ids(gpu_mask(part.gpus) & ~gpu_mask(kept.gpus))

@@ -137,14 +137,14 @@ class Snapshot(Struct, frozen=True):
     def promised(self) -> dict[str, tuple[str, ...]]:
         """Changes under way: partition → the tenants ("job/task") that still hold some of its resources."""
         found: dict[str, tuple[str, ...]] = {}
-        leavers = Leavers(self)
+        leaving = LeavingTenants(self)
         for job, task in self.unsettled:
             view = self.jobs.get(job)
             for pid in view.partitions if view is not None else ():
                 partition = self.partitions[pid]
                 if not any(t.job == job and t.task == task for t in partition.tenants):
                     continue
-                if held_by := leavers.in_the_way(f"{job}/{task}", partition.slices):
+                if held_by := leaving.in_the_way(f"{job}/{task}", partition.slices):
                     found[pid] = held_by
         return found
 
@@ -203,7 +203,7 @@ class Standing(Protocol):
     def capacity(self) -> Capacity: ...
 
 
-class Leavers:
+class LeavingTenants:
     """The tenants that are leaving, and what each still holds, by node; as they stand when they are first asked for."""
 
     __slots__ = ("_by_node", "_standing")

@@ -1,20 +1,15 @@
 """Collections that are values, at nearly the price of a dict.
 
-Whoever changes one holds it open, as `OpenMap` or `OpenQueue`, and edits in place; `seal()` gives its value at this
-moment, which nothing changes any more. The newest value shares the container with the open one; of every edit after
-it was sealed it keeps what stood there before, and when it is looked at again it copies the container and undoes those
-edits, once. So a line of states costs what changed, while every snapshot on it stays a true value that history and
-what-if may keep.
+`OpenMap` and `OpenQueue` are edited in place; `seal()` gives their value at this moment, which never changes. The
+newest value shares its container with the open collection. For every later edit the value keeps an undo note, what the
+container had there before; when the value is read again, it copies the container and undoes those edits, once. So a
+sequence of values costs what changed between them, and history and what-if may keep any of them.
 
-A value that nobody has any more needs not stay one: if the newest is let go of before the next edit, as a decision does
-with its snapshot, nothing is written down, and the same object stands for the next moment too. A count of references
-tells; only this file can hand out a value that it alone has.
+Values that share a container form a line, each pointing to the next newer one. A line is cut now and then, by giving
+the open collection a new container: keeping an old value keeps the edits of a while in memory, not those of all time.
 
-A line is cut now and then, by giving the open one a new container: whoever keeps an old value keeps the edits of a
-while alive with it, not those of all time.
-
-Invariant: nothing outside this file changes a container, and how to undo an edit is written down before the edit is
-made, so that a copy taken in another thread can tell that it copied a moving container, and starts over.
+Invariant: nothing outside this file changes a container, and an undo note is written before its edit is made, so that
+a copy taken in another thread can tell that the container changed meanwhile, and starts over.
 """
 
 from __future__ import annotations
@@ -23,7 +18,6 @@ from bisect import bisect_left, insort
 from collections.abc import Container, Hashable, Iterable, Iterator, Set
 from heapq import heapify, heappop, heapreplace
 from math import inf
-from sys import getrefcount
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -35,33 +29,19 @@ _ABSENT: Any = object()
 _LONGEST_LINE = 4096  # values, or as many as the container has entries
 
 
-class _Alone:
-    """Has a value that nobody else has."""
-
-    def __init__(self) -> None:
-        self.sealed = object()
-
-    def references(self) -> int:
-        """What is counted then: the reference of this object, and those of the question, which differ by Python."""
-        return getrefcount(self.sealed)
-
-
-_OURS = _Alone().references()
-
-
 class VersionedMap(Struct, Generic[K, V], eq=False):
     """An immutable mapping. Made by `versioned(...)`, or sealed from an open one."""
 
     _data: dict[K, V]
-    _undo: dict[K, V] | None = None  # what was changed in the container since, and what stood there
+    _undo: dict[K, V] | None = None  # key → what the container had there, for every key edited since
     _newer: VersionedMap[K, V] | None = None  # the next value that shares the container
-    _lent: bool = False  # somebody holds the container open
+    _is_open: bool = False  # an open map edits the container
     _edits: int = 0  # in this line
 
     def set(self, key: K, value: V) -> VersionedMap[K, V]:
         """This mapping with one entry added or replaced."""
         data, edits = self._data, self._edits + 1
-        if self._undo is not None or self._lent or (edits > _LONGEST_LINE and edits > len(data)):
+        if self._undo is not None or self._is_open or (edits > _LONGEST_LINE and edits > len(data)):
             return VersionedMap({**self.data(), key: value})  # A branch, or a cut: a container of its own.
         newer = VersionedMap(data, None, None, False, edits)
         self._newer = newer
@@ -73,7 +53,7 @@ class VersionedMap(Struct, Generic[K, V], eq=False):
         """This mapping with several entries added or replaced."""
         if not changes:
             return self
-        if self._undo is not None or self._lent:
+        if self._undo is not None or self._is_open:
             return VersionedMap({**self.data(), **changes})
         data = self._data
         newer = VersionedMap(data, None, None, False, self._edits + 1)
@@ -96,13 +76,13 @@ class VersionedMap(Struct, Generic[K, V], eq=False):
         while True:
             last, undos = self, []
             while (newer := last._newer) is not None:
-                undos.append(last._undo)  # read after `_newer`: who detaches himself meanwhile clears it before
+                undos.append(last._undo)  # read after `_newer`: a value that is detached meanwhile clears it before
                 last = newer
             edits = last._undo or {}
             undone = len(edits)
             data = dict(last._data)
             if None not in undos and last._newer is None and undone == len(last._undo or ()):
-                break  # else a writer was at work meanwhile, or somebody on the line detached himself
+                break  # else the container was edited meanwhile, or another value of the line was detached
         for undo in (edits, *reversed(undos)):
             for key, value in (undo or {}).items():
                 if value is _ABSENT:
@@ -111,14 +91,11 @@ class VersionedMap(Struct, Generic[K, V], eq=False):
                     data[key] = value
         self._data = data
         self._undo = self._newer = None
-        self._lent = False
+        self._is_open = False
         return data
 
     def changed_since(self, older: VersionedMap[K, V]) -> Set[K] | None:
-        """The keys of which something was added, replaced or removed since an older value; None if nobody knows.
-
-        Whoever keeps a value can tell what changed without looking at all that did not.
-        """
+        """The keys that were added, replaced or removed since an older value; None if the two share no line."""
         undos = _undos_since(older, self)
         return None if undos is None else dict.fromkeys(key for undo in undos for key in undo).keys()
 
@@ -164,11 +141,11 @@ def versioned(items: Iterable[tuple[K, V]] = ()) -> VersionedMap[K, V]:
 
 
 def _undos_since(older: Any, newest: Any) -> list[Any] | None:
-    """What is written down on the line from an older value to a newer one; None if they do not share one any more."""
+    """The undo notes from an older value to a newer one; None if they are not on one line any more."""
     undos: list[Any] = []
     while older is not newest:
         newer = older._newer
-        undo = older._undo  # read after `_newer`: who detaches himself meanwhile clears it before
+        undo = older._undo  # read after `_newer`: a value that is detached meanwhile clears it before
         if newer is None or undo is None:
             return None
         undos.append(undo)
@@ -176,32 +153,15 @@ def _undos_since(older: Any, newest: Any) -> list[Any] | None:
     return undos
 
 
-class _Open:
-    """What an open map and an open queue have in common."""
-
-    __slots__ = ()
-
-    sealed: Any  # the newest value
-    undo: Any  # what it needs to stay one; None if nobody has it
-
-    def _is_watched(self) -> bool:
-        """Before the first edit since the newest value was sealed: does anybody have it?"""
-        if getrefcount(self.sealed) > _OURS:
-            return True
-        self.undo = None
-        return False
-
-
-class OpenMap(_Open, Generic[K, V]):
+class OpenMap(Generic[K, V]):
     """A mapping that is being changed. Read it by `live`; `seal()` is its value at this moment."""
 
-    __slots__ = ("_seals", "live", "sealed", "undo")  # No struct: to set a field of one is slow.
+    __slots__ = ("_sealed", "_seals", "_undo", "live")  # No struct: to set a field of one is slow.
 
     def __init__(self, live: dict[K, V]) -> None:
         self.live = live  # changed by `put` and `drop` alone
-        # What the newest value needs to stay one; empty if it still holds, None if nobody has it.
-        self.undo: dict[K, V] | None = {}
-        self.sealed: VersionedMap[K, V] = VersionedMap(live, self.undo, None, True)  # the newest value
+        self._undo: dict[K, V] = {}  # undo notes of the newest value; empty if nothing was edited since
+        self._sealed: VersionedMap[K, V] = VersionedMap(live, self._undo, None, True)  # the newest value
         self._seals = 0  # in this line
 
     @staticmethod
@@ -211,35 +171,31 @@ class OpenMap(_Open, Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Add or replace an entry."""
-        undo, live = self.undo, self.live
-        if undo is not None and (undo or self._is_watched()) and key not in undo:
+        undo, live = self._undo, self.live
+        if key not in undo:
             undo[key] = live.get(key, _ABSENT)
         live[key] = value
 
     def drop(self, key: K) -> None:
         """Remove an entry, if it is there."""
-        live, undo = self.live, self.undo
+        live, undo = self.live, self._undo
         if key in live:
-            if undo is not None and (undo or self._is_watched()) and key not in undo:
+            if key not in undo:
                 undo[key] = live[key]
             del live[key]
 
     def seal(self) -> VersionedMap[K, V]:
-        """The value at this moment; the same one as before if nothing was changed since, or nobody had it."""
-        before, undo = self.sealed, self.undo
+        """The value at this moment; the same one as before if nothing was edited since."""
+        before, undo = self._sealed, self._undo
         if not undo:
-            if undo is None:
-                self.undo = before._undo  # empty, for nothing was written down
             return before
-        fresh: dict[K, V] = {}
-        self.undo = fresh
         self._seals = seals = self._seals + 1
-        if seals > _LONGEST_LINE and seals > len(self.live):
+        is_cut = seals > _LONGEST_LINE and seals > len(self.live)
+        if is_cut:
             self.live, self._seals = dict(self.live), 0
-            self.sealed = value = VersionedMap(self.live, fresh, None, True)
-            return value
-        self.sealed = value = VersionedMap(self.live, fresh, None, True)
-        if before._undo is undo:  # else it was looked at, and stands alone
+        self._undo = {}
+        self._sealed = value = VersionedMap(self.live, self._undo, None, True)
+        if before._undo is undo and not is_cut:  # else it was read since, and has its own container
             before._newer = value
         return value
 
@@ -312,7 +268,7 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         return buckets
 
     def edits_since(self, older: VersionedQueue[K]) -> list[tuple[K, Entry, bool]] | None:
-        """What was added (True) or removed since an older value, in this order; None if nobody knows."""
+        """What was added (True) or removed since an older value, in this order; None if the two share no line."""
         undos = _undos_since(older, self)
         return None if undos is None else [edit for undo in undos for edit in undo]
 
@@ -369,17 +325,16 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         return f"VersionedQueue({list(self)!r})"
 
 
-class OpenQueue(_Open, Generic[K]):
+class OpenQueue(Generic[K]):
     """A queue that is being changed; `seal()` is its value at this moment."""
 
-    __slots__ = ("_buckets", "_seals", "count", "sealed", "undo")
+    __slots__ = ("_buckets", "_sealed", "_seals", "_undo", "count")
 
     def __init__(self, buckets: dict[K, list[Entry]], count: int = 0) -> None:
         self._buckets = buckets
         self.count = count
-        # What the newest value needs to stay one; None if nobody has it.
-        self.undo: list[tuple[K, Entry, bool]] | None = []
-        self.sealed: VersionedQueue[K] = VersionedQueue(buckets, count, self.undo)
+        self._undo: list[tuple[K, Entry, bool]] = []  # edits since the newest value was sealed
+        self._sealed: VersionedQueue[K] = VersionedQueue(buckets, count, self._undo)  # the newest value
         self._seals = 0
 
     @staticmethod
@@ -389,17 +344,13 @@ class OpenQueue(_Open, Generic[K]):
 
     def put(self, bucket: K, entry: Entry) -> None:
         """Add an entry."""
-        undo = self.undo
-        if undo is not None and (undo or self._is_watched()):
-            undo.append((bucket, entry, True))
+        self._undo.append((bucket, entry, True))
         self.count += 1
         _add(self._buckets, bucket, entry)
 
     def drop(self, bucket: K, entry: Entry) -> None:
         """Remove an entry, which must be there."""
-        undo = self.undo
-        if undo is not None and (undo or self._is_watched()):
-            undo.append((bucket, entry, False))
+        self._undo.append((bucket, entry, False))
         self.count -= 1
         _remove(self._buckets, bucket, entry)
 
@@ -408,21 +359,17 @@ class OpenQueue(_Open, Generic[K]):
         return _first(self._buckets)
 
     def seal(self) -> VersionedQueue[K]:
-        """The value at this moment; the same one as before if nothing was changed since, or nobody had it."""
-        before, undo = self.sealed, self.undo
+        """The value at this moment; the same one as before if nothing was edited since."""
+        before, undo = self._sealed, self._undo
         if not undo:
-            if undo is None:
-                self.undo, before.count = before._undo, self.count
             return before
-        fresh: list[tuple[K, Entry, bool]] = []
-        self.undo = fresh
         self._seals = seals = self._seals + 1
-        if seals > _LONGEST_LINE and seals > self.count:
+        is_cut = seals > _LONGEST_LINE and seals > self.count
+        if is_cut:
             self._buckets, self._seals = _copied(self._buckets), 0
-            self.sealed = value = VersionedQueue(self._buckets, self.count, fresh)
-            return value
-        self.sealed = value = VersionedQueue(self._buckets, self.count, fresh)
-        if before._undo is undo:  # else it was looked at, and stands alone
+        self._undo = []
+        self._sealed = value = VersionedQueue(self._buckets, self.count, self._undo)
+        if before._undo is undo and not is_cut:  # else it was read since, and has its own container
             before._newer = value
         return value
 
@@ -477,11 +424,11 @@ def _add(buckets: dict[K, list[Entry]], bucket: K, entry: Entry) -> None:
 def _remove(buckets: dict[K, list[Entry]], bucket: K, entry: Entry) -> None:
     entries = buckets[bucket]
     if entries[0] == entry:
-        del entries[0]  # Who starts stood first, mostly, …
+        del entries[0]  # A job that starts was first, mostly, …
         if not entries:
             del buckets[bucket]  # An empty bucket would make first() and last() look twice.
     elif entries[-1] == entry:
-        del entries[-1]  # … and who makes way stood last.
+        del entries[-1]  # … and one that is preempted was last.
     else:
         at = bisect_left(entries, entry)
         if at >= len(entries) or entries[at] != entry:

@@ -112,7 +112,7 @@ class Engine:
 
     def _set_policy(self) -> None:
         """Have what decides from now on in the journal, if it is not what decided last."""
-        last = self._controller.followed
+        last = self._controller.policy_set
         self.policy = self._first if last is None else self._bind(last.policy, last.params)
         wanted = self._wanted
         if wanted is None or _is_same(wanted, self.policy.policy.name, self.policy.settings):

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hocket.control.controller import Excuse
+from hocket.control.controller import OnPolicyError
 from hocket.control.journal.stored import ENCODER
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
@@ -19,7 +19,7 @@ from hocket.model.view import JobView
 from hocket.policies.registry import BoundPolicy
 
 
-def guarded(policy: BoundPolicy, excuse: Excuse) -> BoundPolicy:
+def guarded(policy: BoundPolicy, excuse: OnPolicyError) -> BoundPolicy:
     """The policy, in whose ranks and notes no fault ends the controller; `excuse` is told of each."""
     decide, ranked, shifting = policy.decide, policy.order, policy.shifts
 

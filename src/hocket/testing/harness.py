@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header, Journal
-from hocket.control.state import Order, Shifts
+from hocket.control.rank_shifts import Shifts
+from hocket.control.state import Order
 from hocket.executors.simulated import BeliefMode, SimulatedExecutor
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
@@ -30,7 +31,7 @@ from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import Doing
 from hocket.policies.registry import BoundPolicy
-from hocket.testing.invariants import broken_invariants
+from hocket.testing.invariants import broken_indices, broken_invariants
 from hocket.workloads.truth import Workload
 
 Decide = Callable[[Snapshot], Plan]
@@ -139,7 +140,7 @@ class Harness:
     def validate(self) -> None:
         """Raise unless the state is sound and the last plan was accepted."""
         cycle = self.journal.cycles[-1]
-        found = broken_invariants(self.snapshot)
+        found = broken_invariants(self.snapshot) + broken_indices(self.controller.state)
         if cycle.refused and not self._may_be_refused:
             found += [f"the plan was refused: {v}" for v in cycle.refused]
         if found:
@@ -208,7 +209,7 @@ def simulated(
             if isinstance(event, JobEnded):
                 ended[event.job] = (event.at_s, event.verdict)
         actions = controller.cycle(*moment)
-        if validate and (found := broken_invariants(controller.snapshot)):
+        if validate and (found := broken_invariants(controller.snapshot) + broken_indices(controller.state)):
             raise Unsound(f"at {moment[0]:g} s: " + "; ".join(found))
         if actions:
             executor.apply(actions)

@@ -1,14 +1,15 @@
-"""What is true of every state, whatever happened: sums, queues, and who holds what."""
+"""What is true of every state, whatever happened: sums, queues, what each tenant holds, and every index."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from hocket.control.state import State
 from hocket.model.capacity import shape_of
 from hocket.model.partition import Sharing
 from hocket.model.resources import gpu_mask
-from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of
+from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of, queues_of
 from hocket.model.view import JobState, Tenancy
 
 _CLOSE = 1e-6
@@ -24,6 +25,37 @@ def broken_invariants(snapshot: Snapshot) -> list[str]:
         *_views(snapshot),
         *_leaving(snapshot),
         *_facts(snapshot),
+    ]
+
+
+def broken_indices(state: State) -> list[str]:
+    """Every index of a state that is not what its facts say; `broken_invariants` looks at those in a snapshot too."""
+    jobs, partitions = state.jobs.live, state.partitions.live
+    tasks: Counter[str] = Counter()
+    for partition in partitions.values():
+        tasks.update(t.job for t in partition.tenants if t.task)
+    followers: dict[str, set[str]] = defaultdict(set)
+    holders: dict[str, set[str]] = defaultdict(set)
+    for job_id, view in jobs.items():
+        for first in view.job.after if view.held else ():
+            if first in jobs:
+                followers[first].add(job_id)
+        for tenancy in view.tenancies:
+            for held in (tenancy.holding, tenancy.coming):
+                if held is not None:
+                    holders[held.partition].add(job_id)
+    waiting, placed = queues_of(jobs.values())
+    live_followers = {first: set(ids) & jobs.keys() for first, ids in state.followers.items()}
+    return [
+        f"the index '{name}' has {kept}, and the facts say {rebuilt}"
+        for name, kept, rebuilt in (
+            ("waiting", state.waiting.seal().buckets(), waiting.buckets()),
+            ("placed", state.placed.seal().buckets(), placed.buckets()),
+            ("tasks_placed", state.tasks_placed, tasks if state.counts_usage else {}),
+            ("followers", {first: ids for first, ids in live_followers.items() if ids}, followers),
+            ("jobs_by_partition", holders if state.jobs_by_partition is None else state.jobs_by_partition, holders),
+        )
+        if kept != rebuilt
     ]
 
 

@@ -40,8 +40,8 @@ def in_order(_view, _now_s, _params):
 BRITTLE = Policy("brittle", brittle, Params, in_order, "", "", "").bound()
 
 
-def controller(journal, excuse=None):
-    return Controller(empty_snapshot(NODES), BRITTLE.decide, BRITTLE.order, journal, excuse=excuse)
+def controller(journal, on_policy_error=None):
+    return Controller(empty_snapshot(NODES), BRITTLE.decide, BRITTLE.order, journal, on_policy_error=on_policy_error)
 
 
 def journal():
@@ -63,7 +63,7 @@ def test_in_a_simulation_it_is_raised():
 )
 def test_of_a_live_controller_it_wastes_a_cycle(name, why):
     kept, told = journal(), []
-    live = controller(kept, excuse=told.append)
+    live = controller(kept, on_policy_error=told.append)
     (start,) = live.cycle(1.0, submitted("good", at_s=1.0))
     assert isinstance(start, Start)
     assert live.cycle(2.0, [JobStarted(2.0, "good"), *submitted(name, at_s=2.0)]) == []
@@ -78,7 +78,7 @@ def test_of_a_live_controller_it_wastes_a_cycle(name, why):
 
 def test_it_is_asked_again_and_a_restored_controller_and_a_replay_agree():
     kept = journal()
-    live = controller(kept, excuse=lambda _error: None)
+    live = controller(kept, on_policy_error=lambda _error: None)
     twin = controller(journal())
     for at_s, name in enumerate(["good", "bad", "other"], 1):
         live.cycle(float(at_s), submitted(name, at_s=float(at_s)))
@@ -104,7 +104,7 @@ def test_a_replay_in_which_it_raises_where_it_had_decided_says_so():
 
 def test_a_replay_in_which_it_decides_where_it_had_raised_differs():
     kept = journal()
-    live = controller(kept, excuse=lambda _error: None)
+    live = controller(kept, on_policy_error=lambda _error: None)
     live.cycle(1.0, submitted("bad", at_s=1.0))
     mended = Policy("brittle", lambda _snapshot, _params: Plan(), Params, in_order, "", "", "").bound()
     found = replay(kept.header, kept.cycles, mended)
@@ -113,7 +113,7 @@ def test_a_replay_in_which_it_decides_where_it_had_raised_differs():
     assert found.difference.now.refused == ()
 
 
-def test_a_restored_controller_is_told_whom_to_excuse():
+def test_a_restored_controller_survives_a_policy_that_raises():
     told = []
     live = restore(journal(), BRITTLE, told.append)
     live.cycle(1.0, submitted("bad", at_s=1.0))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from hocket.control.adopt import adopt, end_job
 from hocket.control.check import examine, violations
+from hocket.control.commit import adopt, end_job
 from hocket.control.fold import fold
 from hocket.control.state import State
 from hocket.model.event import JobSubmitted, OwnerSet

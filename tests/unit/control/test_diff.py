@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hocket.control.adopt import adopt, issue
 from hocket.control.check import examine
+from hocket.control.commit import adopt, issue
 from hocket.control.diff import diff
 from hocket.control.fold import fold
 from hocket.control.state import State

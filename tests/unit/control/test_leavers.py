@@ -67,10 +67,10 @@ def test_a_newcomer_that_is_told_to_leave_before_it_has_started_is_in_the_way() 
 
 def test_a_newcomer_that_starts_is_found_also_once_holders_are_kept() -> None:
     harness = follows(plan(packed(A)), plan(packed(A, B)), plan(packed(A)), plan(C_ALONE, drop=("p",)))
-    harness.controller.state.note_leavers(set())  # From now on it is kept who holds what.
+    harness.controller.state.update_leaving_of(set())  # From now on it is kept who holds what.
     (start,) = harness.tell(JobStarted(0.0, "a"))
     assert isinstance(start, Start)
-    assert harness.controller.state.holders == {"p": {"a", "b"}}
+    assert harness.controller.state.jobs_by_partition == {"p": {"a", "b"}}
     harness.tell()
     harness.tell()
     assert harness.tell(JobPaused(0.0, "a")) == [], "b is still there"

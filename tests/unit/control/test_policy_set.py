@@ -57,8 +57,8 @@ def lived(first: str, then: str) -> list[Cycle]:
             state = saved_state.encode(controller, policy)
             assert_equal(controller, saved_state.decode(state, policy, journal, bind), between=True)
         executor.apply(actions)
-    assert controller.followed is not None
-    assert (controller.followed.policy, controller.followed.params) == (then, settings)
+    assert controller.policy_set is not None
+    assert (controller.policy_set.policy, controller.policy_set.params) == (then, settings)
     return [kept(cycle) for cycle in journal]
 
 
@@ -81,7 +81,7 @@ def test_it_is_followed_through_kills_from_cycles_and_from_saved_states(tmp_path
     followed = 0
     while (moment := executor.wait(controller.next_timer_s())) is not None:
         now_s, events = moment
-        if not controller.followed and now_s >= SET_S:
+        if not controller.policy_set and now_s >= SET_S:
             events = [*events, PolicySet(now_s, "fair", find("fair").bound().settings)]
         actions = controller.cycle(now_s, events)
         saver.after_cycle(controller, len(events))
@@ -90,7 +90,7 @@ def test_it_is_followed_through_kills_from_cycles_and_from_saved_states(tmp_path
             journal.close()
             journal = open_to_append(path, header(policy))
             controller, saver = restore(journal, policy, bind=bind), StateSaver(journal, policy, events=20)
-            followed += controller.followed is not None
+            followed += controller.policy_set is not None
     assert followed > 3
     assert list(journal) == uninterrupted
     journal.close()
@@ -139,7 +139,7 @@ def test_a_controller_that_knows_no_others_keeps_its_own() -> None:
     controller, journal = queued("fifo")
     controller.bind = None
     controller.cycle(2.0, [PolicySet(2.0, "fair")])
-    assert controller.followed is None
+    assert controller.policy_set is None
     plan = journal.cycles[-1].plan
     assert plan is not None
     assert plan.reasons == {"*": "waits: 'b1' is first in line and does not fit yet"}, "so says fifo"

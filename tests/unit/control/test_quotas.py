@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.control.adopt import adopt
 from hocket.control.check import examine, violations
+from hocket.control.commit import adopt
 from hocket.control.fold import fold
 from hocket.control.state import State
 from hocket.executors.simulated import simulate

@@ -19,7 +19,7 @@ from hocket.control.journal.stored import checksum
 from hocket.control.ports import Cycle, Header, Journal
 from hocket.control.restore import again, restore
 from hocket.control.saved_state import StateSaver
-from hocket.control.state import State
+from hocket.control.state import CycleNotes, Facts, Indices
 from hocket.executors.simulated import SimulatedExecutor, parse_beliefs
 from hocket.model.capacity import Capacity
 from hocket.model.event import JobStarted, JobSubmitted, NodeJoined
@@ -63,20 +63,19 @@ def kept(cycle: Cycle) -> Cycle:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(cycle), type=Cycle)
 
 
-# How policies are bound, what was measured, memories of what was admitted or reckoned, an index: not state.
-NOT_STATE = {"decide", "journal", "decision_s", "_fits", "order", "shifts", "learns", "holders", "bind", "foreseen"}
-OF_ONE_CYCLE = {"alarm", "epoch_ended", "fell_to", "freed", "judged", "timers"}  # forgotten when the next one begins
-
-
 def fields(controller: Controller, *, between: bool = False) -> dict[str, Any]:
-    """Every field of a controller and its state, also those that somebody adds later."""
-    state = controller.state
-    found = {f"state.{name}": getattr(state, name) for name in State.__slots__ if name not in NOT_STATE}
-    found |= {name: value for name, value in vars(controller).items() if name not in NOT_STATE | {"state"}}
-    # Moments that were put off, or of jobs that are over, stay until they come up or a state is saved.
-    found["state.shifting"] = sorted({at for at in state.shifting if state.shift_s.get(at[1]) == at[0]})
-    found["_timers"] = sorted({at for at in controller._timers if at[1] in state.jobs.live})
-    found["_judged_s"] = {job: at_s for job, at_s in controller._judged_s.items() if job in state.jobs.live}
+    """All that a restore gives back, by what `state.py` and `controller.py` say of their fields."""
+    state, timers, live = controller.state, controller.timers, controller.state.jobs.live
+    found = {f"state.{name}": getattr(state, name) for name in (*Facts.__slots__, *Indices.__slots__)}
+    found |= {k: v for k, v in vars(controller).items() if k not in Controller.NOT_RESTORED | {"state", "timers"}}
+    if not between:
+        found |= {f"notes.{name}": getattr(state.notes, name) for name in CycleNotes.__slots__}
+    # Outdated moments stay until they come up or a state is saved.
+    found["timers"] = sorted({at for at in timers.heap if at[1] in live})
+    found["timers.verdict_s"] = {job: at_s for job, at_s in timers.verdict_s.items() if job in live}
+    if state.shifts is not None:
+        found["shifts"] = sorted({at for at in state.shifts.heap if state.shifts.by_job.get(at[1]) == at[0]})
+        found["shifts.by_job"] = state.shifts.by_job
     for name, value in found.items():
         if hasattr(value, "seal"):
             sealed = value.seal()
@@ -84,8 +83,6 @@ def fields(controller: Controller, *, between: bool = False) -> dict[str, Any]:
             found[name] = sealed.items() if hasattr(sealed, "items") else sealed.buckets()
         elif isinstance(value, Capacity):
             found[name] = (list(value), value.gpus, value.up, value._by_count, value.layout.nodes)
-    if between:
-        found = {name: value for name, value in found.items() if name.removeprefix("state.") not in OF_ONE_CYCLE}
     return found
 
 

@@ -26,7 +26,7 @@ def start(harness, job, at_s=NOW_S):
 
 
 def timers(harness):
-    return len(harness.controller._timers)
+    return len(harness.controller.timers.heap)
 
 
 @pytest.mark.parametrize(

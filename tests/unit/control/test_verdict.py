@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hocket.control.verdict import next_verdict_s, verdict
+from hocket.control.timers import next_verdict_s, verdict
 from hocket.model.criterion import parse
 from hocket.model.job import Job
 from hocket.model.view import JobView, Observation

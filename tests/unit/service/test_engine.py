@@ -49,7 +49,7 @@ def decided_by(path, policy, *jobs):
     engine.executor.post(engine.executor.hello(Hello(Node("here", 1), "127.0.0.1"))).result(60)
     for name in jobs:
         submit(engine, name).result(60)
-    shown, followed = engine.policy, engine._controller.followed
+    shown, followed = engine.policy, engine._controller.policy_set
     live = [view.job.id for view in engine.snapshot.jobs.values()]
     engine.close()
     return shown.policy.name, shown.settings, followed, live
@@ -84,7 +84,7 @@ def test_a_policy_that_could_not_be_written_down_is_set_as_soon_as_it_can(tmp_pa
     in_the_way.execute("ROLLBACK")
     in_the_way.close()
     submit(engine, "after").result(60)
-    assert engine._controller.followed.policy == "fifo"
+    assert engine._controller.policy_set.policy == "fifo"
     engine.close()
 
 

@@ -140,10 +140,9 @@ def _rebuilt(document: Document, name: str, bound: BoundPolicy) -> Snapshot:
 
 def _decided(snapshot: Snapshot, bound: BoundPolicy) -> dict[str, Any]:
     """The plan, what it changes, and what would be done about it now."""
-    from hocket.control.adopt import adopt
     from hocket.control.check import examine
-    from hocket.control.diff import changes, diff
-    from hocket.control.state import State
+    from hocket.control.commit import preview
+    from hocket.control.diff import changes
     from hocket.model.document import plain
 
     plan = bound.decide(snapshot)
@@ -169,8 +168,6 @@ def _decided(snapshot: Snapshot, bound: BoundPolicy) -> dict[str, Any]:
         "actions": [],
     }
     if not violations:
-        state = State(snapshot, bound.order)
-        adopt(state, plan, capacity)
-        actions, _settled = diff(state.snapshot(), plan)
+        actions = preview(snapshot, bound.order, plan, capacity)
         told["actions"] = [{"action": type(a).__name__, **plain(a)} for a in actions]
     return told

@@ -10,7 +10,7 @@ import typer
 from hocket.cli.options import AsJson, Params, policy_names
 
 if TYPE_CHECKING:
-    from hocket.control.replay import Replay, Side
+    from hocket.control.replay import DecisionSide, Replay
     from hocket.policies.registry import BoundPolicy
 
 DIFFERENT = 1
@@ -113,7 +113,7 @@ def _told(found: Replay) -> str:
     )
 
 
-def _lines(side: Side) -> list[str]:
+def _lines(side: DecisionSide) -> list[str]:
     if not side.asked or side.plan is None:
         return ["  the policy was not asked"]
     found = [f"  {who}: {change}{_reason(side, who.partition('/')[0])}" for who, change in sorted(side.changes.items())]
@@ -126,7 +126,7 @@ def _lines(side: Side) -> list[str]:
     return found if len(found) <= most else [*found[:most], f"  … and {len(found) - most:,} more"]
 
 
-def _reason(side: Side, job: str) -> str:
+def _reason(side: DecisionSide, job: str) -> str:
     return f" ({side.reasons[job]})" if job in side.reasons else ""
 
 

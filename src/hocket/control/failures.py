@@ -1,4 +1,4 @@
-"""What a lost run or a lost node changes in the state, and a node that comes back."""
+"""What a failed run, a lost node and a node that joins change in the state."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hocket.model.event import JobFailed, NodeJoined, NodeLost
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.view import Hold, JobState, JobView, NodeView, Tier
 
-LONGEST_REST_S = 600.0  # between two tries of a job that breaks again and again
-LEAST_REST_S = 1.0  # of one whose tries are limited and that is lost again and again, which is not counted
+LONGEST_REST_S = 600.0  # between two runs of a job that fails again and again
+LEAST_REST_S = 1.0  # of a job with limited retries that is lost again and again, which counts as no retry
 
 
 def run_lost(state: State, event: JobFailed) -> None:
-    """A run broke, or was lost; its job waits again, or rests first."""
+    """A run failed, or was lost; its job waits again, or rests first (back-off)."""
     job_id = event.job
     if (was := state.jobs.live.get(job_id)) is None:
         return
@@ -25,24 +25,24 @@ def run_lost(state: State, event: JobFailed) -> None:
         return
     view = state.jobs.live[job_id]
     if event.own:
-        broken = replace(view, crashes=view.crashes + 1)
-        if not _rest(state, view, broken, view.crashes):
-            state.put_view(view, broken)
+        crashed = replace(view, crashes=view.crashes + 1)
+        if not _rest(state, view, crashed, view.crashes):
+            state.put_view(view, crashed)
     elif before := view.failures - view.crashes - 1:
-        # It was lost before, which may be its own doing: it rests if it ran for less than that, and no try is counted.
+        # It was lost before, which may be its own fault: it rests unless it ran for longer, and no retry is counted.
         _rest(state, view, view, before - 1, ran_s, least_s=0.0 if view.job.retries is None else LEAST_REST_S)
 
 
-def _rest(state: State, view: JobView, broken: JobView, times: int, ran_s: float = 0.0, least_s: float = 0.0) -> bool:
-    """Hold the job for a while, the longer the more often it broke; False if it need not rest."""
+def _rest(state: State, view: JobView, failed: JobView, times: int, ran_s: float = 0.0, least_s: float = 0.0) -> bool:
+    """Hold the job for a while, twice as long with every failure; False if it need not rest."""
     job_id = view.job.id
     rest_s = max(least_s, min(view.job.backoff_s * 2.0 ** min(times, 30), LONGEST_REST_S))
     if not rest_s or rest_s <= ran_s or view.held:
         return False
     until_s = state.now_s + rest_s
     reason = f"{view.reason}; starts again after {rest_s:g} s"
-    state.put_view(view, replace(broken, held=Hold.RESTS, held_until_s=until_s, reason=reason))
-    state.timers.append((until_s, job_id))
+    state.put_view(view, replace(failed, held=Hold.RESTS, held_until_s=until_s, reason=reason))
+    state.notes.timers.append((until_s, job_id))
     return True
 
 
@@ -51,7 +51,7 @@ def _fail(state: State, job_id: str, reason: str) -> None:
     view = state.jobs.live.get(job_id)
     if view is None:
         return
-    state.alarm = state.freed = True
+    state.notes.alarm = state.notes.freed = True
     state.vacate(view)
     forget_tenants(state, view)
     now = replace(
@@ -64,7 +64,7 @@ def _fail(state: State, job_id: str, reason: str) -> None:
     )
     state.put_view(view, now)
     if view.verdict:
-        state.unsettle((job_id, ""))  # Whoever was to end it is no more, or has not been told yet.
+        state.unsettle((job_id, ""))  # What was to end it is lost, or was not told yet.
 
 
 def forget_tenants(state: State, view: JobView) -> None:
@@ -86,23 +86,23 @@ def _node_lost(state: State, node: str, reason: str) -> None:
     known = state.nodes.live.get(node)
     if known is None or not known.up:
         return
-    state.alarm = True
+    state.notes.alarm = True
     why = f"node '{node}' was lost" + (f": {reason}" if reason else "")
-    reached = {
+    there = {
         (v.job.id, t.task)
         for v in state.jobs.values()
         for t in v.tenancies
         for h in (t.holding, t.coming)
         if h is not None and any(s.node == node for s in h.slices)
     }
-    for job_id, task in sorted(reached):
+    for job_id, task in sorted(there):
         _evict(state, job_id, task, why)
     for partition in [p for p in state.partitions.values() if any(s.node == node for s in p.slices)]:
         for tenant in partition.tenants:
             _fall_back(state, tenant, partition.id, why)
-    for who, slices in state.leaving.items():
+    for key, slices in state.leaving.items():
         if any(s.node == node for s in slices):
-            state.leaving.drop(who)
+            state.leaving.drop(key)
     state.nodes.put(node, replace(known, up=False, use=None))
     state.capacity = state.capacity.lose(node)
 
@@ -121,7 +121,7 @@ def _evict(state: State, job_id: str, task: str, why: str) -> None:
         if len(others) < len(partition.tenants):
             state.change_tenants(partition, others)
     view = state.jobs.live[job_id]
-    left = tuple(p for p in view.partitions if _is_tenant(state, p, job_id))
+    left = tuple(p for p in view.partitions if state.is_tenant(job_id, p))
     tenancies = tuple(t for t in view.tenancies if t.task != task)
     state.leaving.drop(f"{job_id}/{task}")
     state.settle((job_id, task))
@@ -130,12 +130,12 @@ def _evict(state: State, job_id: str, task: str, why: str) -> None:
 
 
 def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
-    """A tenant shall go where it cannot go any more: it stays where it is, if that is promised to nobody else."""
+    """A tenant was to go to a lost node: it stays where it is, if that is promised to no other."""
     job_id, task = tenant.job, tenant.task
     partition = state.partitions.live[pid]
     state.change_tenants(partition, tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task)))
     view = state.jobs.live[job_id]
-    left = tuple(p for p in view.partitions if _is_tenant(state, p, job_id))
+    left = tuple(p for p in view.partitions if state.is_tenant(job_id, p))
     held = next((t.coming or t.holding for t in view.tenancies if t.task == task), None)
     if held is not None and held.partition not in state.partitions:
         taken: list[str] = []
@@ -145,25 +145,20 @@ def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
             back = Partition(held.partition, held.slices, tenants, Sharing.STACKED if task else Sharing.ALONE)
             state.capacity = capacity
             state.partitions.put(back.id, back)
-            state.count(back, 1)
+            state.count_usage(back, 1)
             left = (*left, back.id)
     now = replace(view, partitions=left, reason=why)
     if not view.tenancies:
-        now = replace(now, prepared=False, preparing=False)  # It stood ready there, or nobody will say that it does.
+        now = replace(now, prepared=False, preparing=False)  # What was prepared is lost with the node.
     state.put_view(view, now)
-    state.note_leaving(view)
+    state.update_leaving(view)
     state.unsettle((job_id, task))
 
 
-def _is_tenant(state: State, pid: str, job_id: str) -> bool:
-    partition = state.partitions.live.get(pid)
-    return partition is not None and any(t.job == job_id for t in partition.tenants)
-
-
 def node_joined(state: State, event: NodeJoined) -> None:
-    """A node is there: a new one, one that was lost, or one that has changed meanwhile."""
+    """A node joins: a new one, one that was lost, or one whose capacity has changed."""
     node = event.node
-    state.alarm = state.freed = True
+    state.notes.alarm = state.notes.freed = True
     known = state.nodes.live.get(node.id)
     if known is not None and known.node == node:
         if not known.up:
