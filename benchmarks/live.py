@@ -219,6 +219,7 @@ def history(home: Path, count: int) -> None:
 def _live_through(home: Path, count: int) -> None:
     """A journal of so many jobs that ran and finished, told by an agent that only says so."""
     from hocket.agent.protocol import Hello, Report, StartRun
+    from hocket.executors.agents.executor import agents
     from hocket.model.event import JobSubmitted
     from hocket.model.job import Job, Launch
     from hocket.model.resources import Node
@@ -226,7 +227,7 @@ def _live_through(home: Path, count: int) -> None:
     from hocket.service.engine import Engine
 
     at_once = 1000
-    engine = Engine(str(home / "journal.db"), find("fifo").bound(), lease_s=1e6, catalogue=home / "catalogue.db")
+    engine = Engine(str(home / "journal.db"), agents(1e6), find("fifo").bound(), catalogue=home / "catalogue.db")
     engine.start()
     session, taken = engine.sessions.open("n", "127.0.0.1"), 0
     engine.executor.post(engine.executor.hello(Hello(Node("n", at_once), "127.0.0.1"))).result(60)

@@ -13,7 +13,7 @@ from hocket.control.check import MAX_SAID, NoPlan, examine
 from hocket.control.commit import commit, end_job, next_actions
 from hocket.control.cycle_log import log_cycle
 from hocket.control.fold import fold
-from hocket.control.ports import Cycle, Executor, Journal
+from hocket.control.ports import Cycle, Journal
 from hocket.control.rank_shifts import Shifts
 from hocket.control.state import Order, State
 from hocket.control.timers import Timers, next_verdict_s, verdict
@@ -238,11 +238,3 @@ def _is_woken(state: State) -> bool:
     if notes.fell_to is not None and wake.overtaken and (first := state.waiting.first()) and notes.fell_to > first[0]:
         return True
     return notes.epoch_ended and wake.epoch
-
-
-def run(controller: Controller, executor: Executor) -> None:
-    """Cycle until nothing more will happen."""
-    while (moment := executor.wait(controller.next_timer_s())) is not None:
-        actions = controller.cycle(*moment)
-        if actions:
-            executor.apply(actions)

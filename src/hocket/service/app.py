@@ -26,12 +26,11 @@ from starlette.requests import ClientDisconnect
 
 from hocket import __version__
 from hocket.agent.protocol import Hello, ReadLog, Report, ReportsAccepted, Welcome
-from hocket.control.state import State
-from hocket.executors.agents.run_numbers import nodes_of
-from hocket.executors.agents.sessions import NameTaken, UnknownSession
+from hocket.control.ports import NameTaken, UnknownSession
 from hocket.model.event import Event, JobAsked, Wish
 from hocket.model.job_spec import JobSpec, SpecError
 from hocket.model.resources import MAX_GPUS
+from hocket.model.snapshot import Snapshot
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
 from hocket.service.ended_jobs import EndedJobsError
@@ -236,8 +235,8 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
 def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     found: list[Meant] = []
 
-    def make(state: State, now_s: float) -> list[Event]:
-        found[:] = [meant(spec, state.jobs.live.values(), api.engine.catalogue)]
+    def make(snapshot: Snapshot, now_s: float) -> list[Event]:
+        found[:] = [meant(spec, snapshot.jobs.values(), api.engine.catalogue)]
         return [JobAsked(now_s, job_id, spec.wish, spec.by) for job_id in found[0].jobs]
 
     try:
@@ -251,10 +250,7 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
 
 
 def _log(api: Api, record: Record, offset: int, limit: int, attempt: int) -> Response:
-    view = api.engine.snapshot.jobs.get(record.job.id)
-    addresses = api.engine.sessions.addresses()
-    nodes = [n for n in (nodes_of(view) if view is not None else []) if n in addresses] or list(addresses)
-    for node in nodes:
+    for node in api.engine.executor.nodes(record.job.id):
         request, came = token_hex(8), Flag()
         found: list[Any] = []
         api.logs[request] = (came, found)

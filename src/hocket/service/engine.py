@@ -1,4 +1,4 @@
-"""The controller in a thread of its own: the same cycle and policies as in the simulator, on a journal and agents."""
+"""The controller in a thread of its own: the same loop and policies as in the simulator, on a journal and real jobs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from typing import Any
 import msgspec
 
 from hocket.control.controller import Controller
+from hocket.control.drive import Moment, drive
 from hocket.control.journal import JournalError, JournalLost, open_to_append
-from hocket.control.ports import Cycle, DurableJournal, Header
+from hocket.control.ports import AgentSessions, Cycle, DurableJournal, Header, MakeExecutor
 from hocket.control.restore import restore
 from hocket.control.saved_state import StateSaver
-from hocket.executors.agents.executor import AgentExecutor
-from hocket.executors.agents.sessions import Sessions
-from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.model.event import Event, PolicySet
 from hocket.model.snapshot import Snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind
@@ -43,12 +41,11 @@ class Engine:
     def __init__(
         self,
         store: str,
+        executor: MakeExecutor,
         policy: BoundPolicy | None = None,
         *,
-        lease_s: float = 15.0,
         seed: int = 0,
         catalogue: Path | None = None,
-        resize_by: ResizeBy = ResizeBy.EARLY,
     ) -> None:
         """Open the journal and restore; without a path for the catalogue, all of that is kept in memory.
 
@@ -65,14 +62,14 @@ class Engine:
             raise JournalError(f"journal '{self.journal.name}': {error}") from error
         self.catalogue = Catalogue.of(self.journal, None if catalogue is None else EndedJobs(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue
-        self.sessions = Sessions(lease_s)
         self._down = ""  # why nothing can be accepted
         self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
         self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
+        self._changed_jobs: list[str] = []  # by the present cycle
         self.changed: list[Callable[[list[str]], None]] = []  # whom to tell which jobs changed
         self.over = Flag()
         self._controller = self._restored()
-        self.executor = AgentExecutor(self._controller.state, self.sessions, resize_by=resize_by)
+        self.executor = executor(self._controller.snapshot)
         self._set_policy()
         self._show()
         self._saver = StateSaver(self.journal, self._first)
@@ -85,13 +82,17 @@ class Engine:
             return self._down
         return f"the last plan of policy '{self.policy.policy.name}' was refused: {self._refused[0]}"
 
+    @property
+    def sessions(self) -> AgentSessions:
+        """The agents that are connected."""
+        return self.executor.sessions
+
     def start(self) -> None:
         """Begin to cycle."""
         self._thread.start()
 
     def close(self) -> None:
         """Stop cycling and let go of the journal."""
-        self.sessions.close()
         self.executor.close()
         if self._thread.is_alive():
             self._thread.join(timeout=30)
@@ -130,8 +131,7 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            while (moment := self.executor.wait(self._controller.next_timer_s())) is not None:
-                self._cycle(*moment)
+            drive(self._controller, self.executor, self)
         except JournalLost as error:
             self._down = str(error)
             _log.error("%s", error)
@@ -145,30 +145,59 @@ class Engine:
             self.executor.refuse(gone)
             self.over.set()
 
-    def _cycle(self, now_s: float, events: Sequence[Event]) -> None:
-        controller = self._controller
-        try:
-            actions = controller.cycle(now_s, events)
-        except JournalLost:
-            self.executor.fail(Unavailable("another controller has taken over"))
-            raise
-        except JournalError as error:
-            self._recover(error)
-            return
+    # -- the loop's hooks -----------------------------------------------------------------------------------
+
+    def take(self, now_s: float, events: Sequence[Event]) -> Moment:
+        """A cycle takes in what the executor reports."""
+        return now_s, events
+
+    def written(self, controller: Controller) -> None:
+        """The cycle is in the journal: show it to the users and to the executor."""
         self._down = ""
-        controller.decision_s.clear()  # Nobody reads them here, and there is no end to them.
+        controller.decision_s.clear()  # Live, they are not read, and there is no end to them.
         cycle = self._last.cycle
         if cycle.plan is not None:
             self._refused = cycle.refused
-        changed = self._see(cycle)
+        self._changed_jobs = self._see(cycle)
         self.catalogue.put_away(self._seen)
         self._show()
-        self.executor.apply(actions)
-        self.executor.settle(cycle.events)
-        if self._saver.after_cycle(controller, len(cycle.events)):
+        self.executor.observe(self.snapshot)
+
+    def done(self, controller: Controller) -> None:
+        """The actions have gone out: answer all that waited for this cycle."""
+        events = self._last.cycle.events
+        self.executor.settle(events)
+        if self._saver.after_cycle(controller, len(events)):
             _log.debug("the state was saved")
         for tell in self.changed:
+            tell(self._changed_jobs)
+
+    def recover(self, error: JournalError) -> Controller:
+        """What the cycle took in is not accepted; go on from what the journal has once it can be written again."""
+        if isinstance(error, JournalLost):
+            self.executor.fail(Unavailable("another controller has taken over"))
+            raise error
+        self._down = str(error)
+        _log.error("%s", error)
+        self.executor.fail(Unavailable(self._down))
+        while True:
+            try:
+                self._controller = self._restored()
+                break
+            except JournalLost:
+                raise
+            except JournalError as again:
+                self._down = str(again)
+                self.executor.refuse(Unavailable(self._down))
+                sleep(_RETRY_S)
+        self.executor.resume(self._controller.snapshot)
+        self._set_policy()
+        in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.
+        changed = [job_id for cycle in in_doubt for job_id in self._see(cycle)]
+        self._show()
+        for tell in self.changed:
             tell(changed)
+        return self._controller
 
     def _see(self, cycle: Cycle) -> list[str]:
         """Let the catalogue take in a cycle that is in the journal; gives the jobs that it changed."""
@@ -183,34 +212,6 @@ class Engine:
         """Let others see the state."""
         self.snapshot: Snapshot = self._controller.snapshot
         self.decisions = self._controller.state.decision
-
-    def _recover(self, error: JournalError) -> None:
-        """What was said is not accepted; go on from what the journal has as soon as it can be written again.
-
-        Nobody knows which of the last orders came of it. So all is as after a restart: each agent says hello, and is
-        told what it should have.
-        """
-        self._down = str(error)
-        _log.error("%s", error)
-        self.executor.fail(Unavailable(self._down))
-        while True:
-            try:
-                self._controller = self._restored()
-                break
-            except JournalLost:
-                raise
-            except JournalError as again:
-                self._down = str(again)
-                self.executor.refuse(Unavailable(self._down))
-                sleep(_RETRY_S)
-        self.executor.resume(self._controller.state)
-        self._set_policy()
-        self.sessions.end_all()
-        in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.
-        changed = [job_id for cycle in in_doubt for job_id in self._see(cycle)]
-        self._show()
-        for tell in self.changed:
-            tell(changed)
 
 
 def _with(params: dict[str, Any]) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from hocket.control.admission import read_request, refusal
-from hocket.control.state import State
-from hocket.executors.agents.executor import Refused
+from hocket.control.ports import Refused
 from hocket.model.capacity import Capacity
 from hocket.model.event import Event, JobRefused, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.job_spec import JobRequest, SpecError
 from hocket.model.resources import Node
+from hocket.model.snapshot import Snapshot
 from hocket.service.engine import Engine
 from hocket.service.owners import Owners
 
@@ -60,16 +60,16 @@ class Intake:
         told: list[tuple[str, str]] = []
         mine: list[str] = []
 
-        def make(state: State, now_s: float) -> list[Event]:
+        def make(snapshot: Snapshot, now_s: float) -> list[Event]:
             self._coming.difference_update(mine)  # It may be made anew, when what it was made of was not kept.
             told.clear()
             mine.clear()
             events: list[Event] = []
-            whole = self._cluster(state)
+            whole = self._cluster(snapshot)
             for request in requests:
-                name = request.job.id or self._made_up_name(request.job, state.submissions + len(events))
+                name = request.job.id or self._made_up_name(request.job, snapshot.submissions + len(events))
                 for job in request.jobs(name):
-                    reason = self._refusal(job, state, whole)
+                    reason = self._refusal(job, snapshot, whole)
                     told.append((job.id, reason))
                     if reason:
                         events.append(JobRefused(now_s, job.id, reason))
@@ -88,19 +88,19 @@ class Intake:
         future.add_done_callback(lambda _: self._coming.difference_update(mine))
         return future
 
-    def _refusal(self, job: Job, state: State, whole: Capacity) -> str:
+    def _refusal(self, job: Job, snapshot: Snapshot, whole: Capacity) -> str:
         def verdict_of(name: str) -> str | None:
             record = self._engine.catalogue.known(name)
             if record is not None:
                 return record.verdict
             return "" if name in self._coming else None
 
-        taken = self._coming if job.id in self._coming else state.jobs.live
-        return refusal(taken, job, whole, self._owners.known(state, job.owner), verdict_of)
+        taken = self._coming if job.id in self._coming else snapshot.jobs
+        return refusal(taken, job, whole, self._owners.known(snapshot, job.owner), verdict_of)
 
-    def _cluster(self, state: State) -> Capacity:
+    def _cluster(self, snapshot: Snapshot) -> Capacity:
         """The cluster with nothing on it."""
-        nodes = tuple(view.node for view in state.nodes.live.values())
+        nodes = tuple(view.node for view in snapshot.nodes.values())
         if nodes != self._nodes:
             self._nodes, self._whole = nodes, Capacity.of(nodes)
         return self._whole

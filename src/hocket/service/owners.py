@@ -12,8 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from hocket.control.state import State
-from hocket.executors.agents.executor import AgentExecutor
+from hocket.control.ports import LiveExecutor
 from hocket.model.event import Event, OwnerSet
 from hocket.model.job import NAME_LENGTH, Owner
 from hocket.model.snapshot import NO_USE, Snapshot, usage_of
@@ -98,19 +97,19 @@ def _infinite_field(body: bytes) -> str:
 class Owners:
     """Hands what is set to the controller. What is private is its thread's alone."""
 
-    def __init__(self, executor: AgentExecutor) -> None:
+    def __init__(self, executor: LiveExecutor) -> None:
         self._executor = executor
         self._coming: dict[str, Owner] = {}  # those that the present cycle sets; the state does not know them yet
 
-    def known(self, state: State, owner_id: str) -> Owner | None:
+    def known(self, snapshot: Snapshot, owner_id: str) -> Owner | None:
         """An owner as it will be once all that was said so far is taken in; None if nothing was ever set for it."""
-        return self._coming.get(owner_id) or state.owners.live.get(owner_id)
+        return self._coming.get(owner_id) or snapshot.owners.get(owner_id)
 
     def set(self, owner_id: str, spec: OwnerSpec) -> Future[Any]:
         """Done when it is in the journal."""
 
-        def make(state: State, now_s: float) -> list[Event]:
-            before = self.known(state, owner_id) or Owner(owner_id)
+        def make(snapshot: Snapshot, now_s: float) -> list[Event]:
+            before = self.known(snapshot, owner_id) or Owner(owner_id)
             now = replace(before, **_said(spec))
             if now == before:
                 return []

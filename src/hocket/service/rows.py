@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from hocket.executors.agents.executor import AgentExecutor
+from hocket.control.ports import LiveExecutor
 from hocket.model.job_spec import shown_spec
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Hold, JobView
@@ -81,7 +81,7 @@ def _gpus(view: JobView) -> list[str]:
 
 
 def shown(
-    record: Record, view: JobView | None, snapshot: Snapshot, executor: AgentExecutor, now_s: float, queue_reason: str
+    record: Record, view: JobView | None, snapshot: Snapshot, executor: LiveExecutor, now_s: float, queue_reason: str
 ) -> dict[str, Any]:
     """All about one job, but for what may be secret."""
     observations = view.observations if view is not None else ()
@@ -91,7 +91,7 @@ def shown(
         "failures": view.failures if view is not None else 0,
         "observations": [{"at_s": o.at_s, "epoch": o.epoch, "metrics": _finite(o.metrics)} for o in observations],
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
-        "use": executor.use.get(record.job.id, {}),
+        "use": executor.usage(record.job.id),
         "warnings": list(record.warnings),
     }
 

@@ -8,21 +8,22 @@ import signal
 import sys
 from threading import Event as Flag
 from threading import Thread
-from time import monotonic
+from time import monotonic, sleep
 
 import uvicorn
 
-from hocket.executors.agents.standby_runs import ResizeBy
+from hocket.control.ports import MakeExecutor
 from hocket.policies.registry import BoundPolicy
 from hocket.service.app import make_app
 from hocket.service.engine import Engine
 from hocket.service.home import Home
 from hocket.service.listening import LOOPBACK, Listening, Tls
 from hocket.service.local_agent import LocalAgent
-from hocket.service.shutdown import Farewell
 
 _log = logging.getLogger("hocket")
 _AGENT_S = 15.0  # for the agent to say hello
+_MARGIN_S = 5.0  # beyond the grace of jobs that are stopped, for reports to come
+_LOOK_S = 0.05  # between looks whether they have left
 _THREADS = 200  # for calls that wait for a cycle, or for an agent's answer
 
 
@@ -34,18 +35,17 @@ class Up:
         home: Home,
         policy: BoundPolicy | None,
         store: str,
+        executor: MakeExecutor,
         *,
         listen: str = LOOPBACK,
         port: int | None = None,
         tls: Tls | None = None,
         agent_options: list[str] | None = None,
-        lease_s: float = 15.0,
-        resize_by: ResizeBy = ResizeBy.EARLY,
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here."""
         home.make()
         self.home = home
-        self.engine = Engine(store, policy, lease_s=lease_s, resize_by=resize_by, catalogue=home.catalogue)
+        self.engine = Engine(store, executor, policy, catalogue=home.catalogue)
         home.sweep()  # Nobody else writes there: we hold the journal.
         self._listening = Listening(listen, port, home.last_port(), tls)
         self.url = self._listening.url
@@ -88,10 +88,13 @@ class Up:
                 _log.error("the controller ends: %s", self.engine.trouble or "its API broke")
                 os._exit(1)  # The jobs and the agent stay; the next controller takes them over.
         _log.info("going down: the jobs are stopped")
-        farewell = Farewell(self.engine, self._grace_s)
+        jobs_left = self.engine.executor.stop_all(self._grace_s)
         if self._agent is not None:
             self._agent.stop(self._grace_s)
-        if left := farewell.wait():
+        until_s = monotonic() + self._grace_s + _MARGIN_S
+        while (left := jobs_left()) and monotonic() < until_s:
+            sleep(_LOOK_S)
+        if left:
             _log.warning("%d jobs may run on elsewhere: %s", len(left), ", ".join(left[:5]))
         self._server.should_exit = True
         self.engine.close()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from hocket.control.controller import Controller
+from hocket.control.drive import Moment, drive
+from hocket.control.journal import JournalError
 from hocket.control.saved_state import StateSaver
 from hocket.estimators.packs import slowdown
 from hocket.executors.inprocess.model_factory import ALONE_S, OTHERS, STEP_S, Stretch
@@ -48,31 +50,37 @@ class Tuner:
         self._node, self._now_s, self._saver = node, now_s, saver
         self._told: set[int] = set()  # trials that will never go on, as the sampler knows
         self._cleared: set[int] = set()  # those of which nothing is kept any more
+        self._taken = 0  # events of the present cycle
 
     def run(self) -> None:
-        """Cycle until nothing is due and nothing trains, or the executor was stopped.
-
-        What was reported, and what is submitted upon it, are one cycle: a kill loses both or neither.
-        """
-        controller, executor = self._controller, self._executor
-        events = self._left_behind()
-        while True:
-            self._trials.take(events)
-            self._tell_sampler()
-            submitted = self._submissions()
-            self._trials.take(submitted)
-            if events or submitted:
-                actions = controller.cycle(self._now_s(), [*events, *submitted])
-                if self._saver is not None:
-                    self._saver.after_cycle(controller, len(events) + len(submitted))
-                self._drop_checkpoints(self._told)
-                executor.apply(actions)
-            moment = executor.wait(controller.next_timer_s())
-            if moment is None:
-                break
-            events = list(moment[1])
-        if not controller.state.jobs.live:  # It was not stopped: there is nothing more to do.
+        """Cycle until nothing is due and nothing trains, or the executor was stopped."""
+        drive(self._controller, self._executor, self, first=(self._now_s(), self._left_behind()))
+        if not self._controller.state.jobs.live:  # It was not stopped: there is nothing more to do.
             self._drop_checkpoints(self._trials.all)
+
+    # -- the loop's hooks -----------------------------------------------------------------------------------
+
+    def take(self, now_s: float, events: Sequence[Event]) -> Moment:
+        """What was reported, and what is submitted upon it, are one cycle: a kill loses both or neither."""
+        self._trials.take(events)
+        self._tell_sampler()
+        submitted = self._submissions()
+        self._trials.take(submitted)
+        self._taken = len(events) + len(submitted)
+        return max(now_s, self._now_s()), [*events, *submitted]
+
+    def written(self, controller: Controller) -> None:
+        """That trials are over is in the journal: their checkpoints can go."""
+        if self._saver is not None:
+            self._saver.after_cycle(controller, self._taken)
+        self._drop_checkpoints(self._told)
+
+    def done(self, controller: Controller) -> None:
+        """The executor trains."""
+
+    def recover(self, error: JournalError) -> Controller:
+        """A study ends when its journal cannot be written; it goes on when it is run again."""
+        raise error
 
     def give_up(self, reason: str) -> None:
         """All trials that are under way have failed, for a reason that is none of their own."""

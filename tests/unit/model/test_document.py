@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hocket.control.controller import Controller, run
+from hocket.control.controller import Controller
+from hocket.control.drive import drive
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.executors.simulated import SimulatedExecutor
@@ -45,7 +46,7 @@ def asked(name: str) -> list[tuple[Snapshot, Plan]]:
         return plan
 
     controller = Controller(empty_snapshot(nodes), decide, bound.order, MemoryJournal(Header(name)))
-    run(controller, SimulatedExecutor(workload, nodes, until_s=12_000.0))
+    drive(controller, SimulatedExecutor(workload, nodes, until_s=12_000.0))
     return found[:: max(1, len(found) // 12)]
 
 

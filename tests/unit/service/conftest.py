@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 
 from hocket.agent.protocol import Hello
+from hocket.executors.agents.executor import agents
 from hocket.model.resources import Node
 from hocket.policies import find
 from hocket.service.app import make_app
@@ -94,7 +95,7 @@ def busy(engine, waiting):
 
 @pytest.fixture
 def engine(tmp_path):
-    found = Engine(str(tmp_path / "journal.db"), find("las").bound(), lease_s=300.0)
+    found = Engine(str(tmp_path / "journal.db"), agents(300.0), find("las").bound())
     found.start()
     found.sessions.open("here", "127.0.0.1")
     found.executor.post(found.executor.hello(Hello(Node("here", 2, cores=4.0), "127.0.0.1"))).result(60)

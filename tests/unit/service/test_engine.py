@@ -7,6 +7,7 @@ import pytest
 from hocket.agent.protocol import Hello
 from hocket.control.journal import JournalError, JournalHeld, SqliteJournal
 from hocket.control.replay import replay
+from hocket.executors.agents.executor import agents
 from hocket.model.event import JobStarted, JobSubmitted, PolicySet
 from hocket.model.job import Job
 from hocket.model.plan import Plan
@@ -39,12 +40,12 @@ def test_a_journal_that_cannot_be_written_is_said_and_nothing_is_accepted_until_
 @pytest.mark.usefixtures("engine")
 def test_a_second_engine_on_one_journal_is_refused(tmp_path):
     with pytest.raises(JournalHeld, match=r"journal\.db"):
-        Engine(str(tmp_path / "journal.db"), find("las").bound())
+        Engine(str(tmp_path / "journal.db"), agents(), find("las").bound())
 
 
 def decided_by(path, policy, *jobs):
     """Who decides on a journal, once these jobs are submitted there too; and what the engine shows of that."""
-    engine = Engine(path, policy)
+    engine = Engine(path, agents(), policy)
     engine.start()
     engine.executor.post(engine.executor.hello(Hello(Node("here", 1), "127.0.0.1"))).result(60)
     for name in jobs:
@@ -74,8 +75,8 @@ def test_another_policy_on_a_journal_decides_from_then_on(tmp_path):
 @pytest.mark.slow
 def test_a_policy_that_could_not_be_written_down_is_set_as_soon_as_it_can(tmp_path):
     path = tmp_path / "other.db"
-    Engine(str(path), find("las").bound()).close()
-    engine = Engine(str(path), find("fifo").bound())
+    Engine(str(path), agents(), find("las").bound()).close()
+    engine = Engine(str(path), agents(), find("fifo").bound())
     in_the_way = sqlite3.connect(path, isolation_level=None)
     in_the_way.execute("BEGIN IMMEDIATE")
     engine.start()
@@ -90,21 +91,21 @@ def test_a_policy_that_could_not_be_written_down_is_set_as_soon_as_it_can(tmp_pa
 
 def test_a_journal_whose_policy_is_unknown_is_named(tmp_path):
     path = str(tmp_path / "other.db")
-    Engine(path, Faulty().bound()).close()
+    Engine(path, agents(), Faulty().bound()).close()
     with pytest.raises(JournalError, match=r"other\.db': policy 'faulty' is unknown"):
-        Engine(path)
-    Engine(path, Faulty().bound()).close()  # and nobody holds it
+        Engine(path, agents())
+    Engine(path, agents(), Faulty().bound()).close()  # and nobody holds it
 
 
 def test_all_that_was_accepted_is_there_again(tmp_path):
     path = str(tmp_path / "other.db")
-    first = Engine(path, find("fifo").bound())
+    first = Engine(path, agents(), find("fifo").bound())
     first.start()
     first.executor.post(first.executor.hello(Hello(Node("here", 1), "127.0.0.1"))).result(60)
     for n in range(50):
         submit(first, f"j{n}").result(60)
     first.close()
-    again = Engine(path, find("fifo").bound())
+    again = Engine(path, agents(), find("fifo").bound())
     assert list(again.catalogue.records) == [f"j{n}" for n in range(50)]
     assert [view.job.id for view in again.snapshot.jobs.values()] == [f"j{n}" for n in range(50)]
     again.close()
@@ -163,7 +164,7 @@ class Faulty:
 )
 def test_a_policy_that_is_wrong_in_ranks_or_notes_does_not_end_the_controller(tmp_path, caplog, wrong, said):
     policy = Faulty()
-    engine = Engine(str(tmp_path / "journal.db"), policy.bound())
+    engine = Engine(str(tmp_path / "journal.db"), agents(), policy.bound())
     engine.start()
     try:
         engine.executor.post(engine.executor.hello(Hello(Node("here", 4), "127.0.0.1"))).result(60)

@@ -9,6 +9,7 @@ from tests.unit.service.conftest import busy
 
 from hocket.control.journal import JournalError
 from hocket.control.replay import replay
+from hocket.executors.agents.executor import agents
 from hocket.model.event import OwnerSet
 from hocket.model.job import Owner
 from hocket.policies import find
@@ -198,7 +199,7 @@ def test_after_a_restart_owners_have_what_was_set(client, engine, tmp_path):
     put(client, "ana", max_gpus=3)
     put(client, "bo", max_mem_mib=512)
     engine.close()
-    again = Engine(str(tmp_path / "journal.db"), find("las").bound())
+    again = Engine(str(tmp_path / "journal.db"), agents(), find("las").bound())
     try:
         assert dict(again.snapshot.owners.items()) == {
             "ana": Owner("ana", 2.0, max_gpus=3),

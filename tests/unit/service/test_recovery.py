@@ -9,8 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from hocket.agent.protocol import Hello, PrepareRun, Report, RunKey, StartRun, StopRun
+from hocket.control.drive import step
 from hocket.control.journal import JournalError
-from hocket.executors.agents.sessions import UnknownSession
+from hocket.control.ports import UnknownSession
+from hocket.executors.agents.executor import agents
 from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.model.event import JobAsked, JobSubmitted, NodeLost, Wish
 from hocket.model.job import Job, Launch
@@ -35,7 +37,7 @@ class Stepped:
         self.up()
 
     def up(self):
-        self.engine = Engine(self.path, self.policy, lease_s=300.0, **self.options)
+        self.engine = Engine(self.path, agents(300.0, **self.options), self.policy)
 
     def killed(self):
         """Nothing is left of the controller but its journal; its agent has yet to say hello."""
@@ -43,7 +45,8 @@ class Stepped:
         self.up()
 
     def cycle(self):
-        self.engine._cycle(*self.engine.executor.wait(time.time()))
+        moment = self.engine.executor.wait(time.time())
+        self.engine._controller = step(self.engine._controller, self.engine.executor, self.engine, moment)
 
     def rest(self):
         """Cycle until there is nothing to take in."""

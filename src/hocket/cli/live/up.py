@@ -86,6 +86,7 @@ def up(
     options += [] if cores is None else ["--cores", str(cores)]
     options += ["--name", name] if name else []
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.INFO)
+    from hocket.executors.agents.executor import agents
     from hocket.executors.agents.standby_runs import ResizeBy
     from hocket.service.up import Up
 
@@ -93,8 +94,9 @@ def up(
     with refusing():
         place.make()
         controller = Up(
-            place, bound, store or str(place.journal), listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
-            agent_options=options if agent else None, lease_s=lease, resize_by=ResizeBy(resize),
+            place, bound, store or str(place.journal), agents(lease, ResizeBy(resize)),
+            listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
+            agent_options=options if agent else None,
         )  # fmt: skip
     decides = controller.engine.policy.policy.name
     print(

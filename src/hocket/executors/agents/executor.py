@@ -15,8 +15,8 @@ from typing import Any, assert_never
 
 from msgspec import Struct
 
-from hocket.agent.protocol import Hello, Report, StopRun
-from hocket.control.state import State
+from hocket.agent.protocol import Hello, Order, Report, RunKey, StopRun
+from hocket.control.ports import Facts, MakeExecutor, Refused
 from hocket.executors.agents.local_effects import local_effect
 from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
@@ -40,13 +40,11 @@ from hocket.model.event import (
     NodeLost,
     StateStored,
 )
+from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 
 _LONGEST_WAIT_S = 1.0  # so that leases are looked at
 _MOST_WARNINGS = 50  # of a job
-
-Facts = Callable[[State, float], Iterable[Event]]
-Refused = dict[str, str]  # job → why it was refused
 
 
 class _Posted(Struct, eq=False):
@@ -62,14 +60,14 @@ class AgentExecutor:
 
     def __init__(
         self,
-        state: State,
+        snapshot: Snapshot,
         sessions: Sessions,
         clock: Callable[[], float] = time,
         resize_by: ResizeBy = ResizeBy.EARLY,
     ) -> None:
         self.sessions = sessions
-        self._orders = Orders(state, sessions, prepares=resize_by is ResizeBy.EARLY)
-        self.use: dict[str, dict[str, Any]] = {}  # job → what it was last seen to use
+        self._orders = Orders(snapshot, sessions, prepares=resize_by is ResizeBy.EARLY)
+        self._use: dict[str, dict[str, Any]] = {}  # job → what it was last seen to use
         self._clock = clock
         self._inbox: deque[_Posted] = deque()
         self._arrived = Condition()
@@ -79,15 +77,27 @@ class AgentExecutor:
         self._left_alone: list[tuple[str, StopRun]] = []  # node → parts whose attempt broke elsewhere, to be stopped
         self._taken: list[_Posted] = []  # what the present cycle takes in
         self._closed = False
-        self.resume(state)
+        self._take_up(snapshot)
 
-    def resume(self, state: State) -> None:
-        """Go on from a state that was restored: what needs no agent is true, and each agent has its lease for hello."""
-        self.state = self._orders.state = state
+    def resume(self, snapshot: Snapshot) -> None:
+        """Go on from a restored state, as after a restart: how far the last orders came is not known.
+
+        So all agents say hello again, within their lease, and are told what they should have.
+        """
+        self.sessions.end_all()
+        self._take_up(snapshot)
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """The state after the cycle that was just written."""
+        self.snapshot = self._orders.snapshot = snapshot
+
+    def _take_up(self, snapshot: Snapshot) -> None:
+        """Begin with this state: what needs no agent is true."""
+        self.observe(snapshot)
         self._began_s = self._looked_s = self._clock()  # _looked_s: when silent agents were last looked for
         self._was_late = False  # the last look
-        now_s = max(self._began_s, state.now_s)
-        found = (local_effect(view, self._orders.prepares, now_s) for view in state.jobs.live.values())
+        now_s = max(self._began_s, snapshot.now_s)
+        found = (local_effect(view, self._orders.prepares, now_s) for view in snapshot.jobs.values())
         self._ready: list[Event] = [event for event in found if event is not None]
 
     # -- for other threads ----------------------------------------------------------------------------------
@@ -104,8 +114,38 @@ class AgentExecutor:
         count = len(reports)
         return self._post(_Posted(None, Future(), deque(reports), node, lambda _refused: count))
 
+    def nodes(self, job_id: str) -> list[str]:
+        """The connected nodes where a job's logs may be: those that run it, or all if it runs nowhere."""
+        connected, view = self.sessions.addresses(), self.snapshot.jobs.get(job_id)
+        return [n for n in (nodes_of(view) if view is not None else []) if n in connected] or list(connected)
+
+    def usage(self, job_id: str) -> dict[str, Any]:
+        """What a job was last seen to use; empty if that is not known."""
+        return self._use.get(job_id, {})
+
+    def stop_all(self, grace_s: float) -> Callable[[], list[str]]:
+        """Ask every job to save and leave; from now on agents are told nothing else. Gives what tells the jobs left."""
+        connected = set(self.sessions.addresses())
+        awaited: list[RunKey] = []
+        last: list[tuple[str, Order]] = []
+        for view in self.snapshot.jobs.values():
+            for run in going(view):
+                # Where a run that is only prepared stands is not known.
+                nodes = connected.intersection(nodes_of(view)) if view.tenancies else connected
+                last += [(node, StopRun(run, grace_s)) for node in sorted(nodes)]
+                awaited += [run] if view.tenancies and nodes else []
+        self.sessions.hush(last)
+
+        def left() -> list[str]:
+            # One that has left may be given a place again; that is another run, which no agent is told of any more.
+            jobs = self.snapshot.jobs
+            return [run.job for run in awaited if (view := jobs.get(run.job)) is not None and run in going(view)]
+
+        return left
+
     def close(self) -> None:
-        """Let `wait` return None."""
+        """Let `wait` return None, and answer agents that wait for orders."""
+        self.sessions.close()
         with self._arrived:
             self._closed = True
             self._arrived.notify_all()
@@ -139,7 +179,7 @@ class AgentExecutor:
                         return None
                 self._taken = list(self._inbox)
                 self._inbox.clear()
-            now_s = max(self._clock(), self.state.now_s)
+            now_s = max(self._clock(), self.snapshot.now_s)
             events = self._ready + self._events(now_s) + self._losses(now_s)
             self._ready = []
             self._left_alone = self._rest_of_broken(events)
@@ -148,10 +188,10 @@ class AgentExecutor:
 
     def apply(self, actions: Iterable[Action]) -> None:
         """Tell the agents. What needs no agent is true at once."""
-        now_s, orders = self.state.now_s, self._orders
+        now_s, orders = self.snapshot.now_s, self._orders
         for action in actions:
             job_id = action.job
-            view = self.state.jobs.get(job_id)
+            view = self.snapshot.jobs.get(job_id)
             if view is None:
                 continue  # It ended in this very cycle.
             match action:
@@ -226,7 +266,7 @@ class AgentExecutor:
         for posted in self._taken:
             try:
                 if posted.make is not None:
-                    new = list(posted.make(self.state, now_s))
+                    new = list(posted.make(self.snapshot, now_s))
                     found += new
                     changed.update(
                         job for e in new if (job := getattr(e, "job", None)) is not None and type(job) is str
@@ -243,7 +283,7 @@ class AgentExecutor:
 
     def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
         run = report.run
-        view = self.state.jobs.get(run.job)
+        view = self.snapshot.jobs.get(run.job)
         heard = self._heard.setdefault(run.job, {}) if view is not None else {}
         last = heard.get((node, run.number), 0)
         if view is None or (report.n and report.n <= last and report.event != "prepared"):
@@ -251,7 +291,7 @@ class AgentExecutor:
         heard[node, run.number] = max(report.n, last)
         warned: list[Event] = []
         if report.event == "use":
-            self.use[run.job] = report.fields
+            self._use[run.job] = report.fields
         elif report.event in ("warning", "hung"):
             warned = self._warn(view, str(report.fields.get("about", "it hung")), now_s)
         elif report.event == "progress":
@@ -294,7 +334,7 @@ class AgentExecutor:
         if not lost and not broken:
             return []
         found = []
-        for view in self.state.jobs.live.values() if lost else filter(None, map(self.state.jobs.get, broken)):
+        for view in self.snapshot.jobs.values() if lost else filter(None, map(self.snapshot.jobs.get, broken)):
             nodes = nodes_of(view)
             if len(nodes) > 1 and (view.job.id in broken or not lost.isdisjoint(nodes)):
                 found += [(node, StopRun(run, 0.0)) for node in nodes for run in going(view)]
@@ -308,10 +348,10 @@ class AgentExecutor:
             return []
         lost = set(self.sessions.silent())
         if now_s - self._began_s > self.sessions.lease_s:
-            lost |= {v.node.id for v in self.state.nodes.live.values() if v.up and not self.sessions.has(v.node.id)}
+            lost |= {v.node.id for v in self.snapshot.nodes.values() if v.up and not self.sessions.has(v.node.id)}
         for node in lost:
             self.sessions.end(node)
-        up = {v.node.id for v in self.state.nodes.live.values() if v.up}
+        up = {v.node.id for v in self.snapshot.nodes.values() if v.up}
         return [NodeLost(now_s, node, "its agent is silent") for node in sorted(lost & up)]
 
     def _stood_still(self, now_s: float) -> bool:
@@ -321,8 +361,13 @@ class AgentExecutor:
         return late and first
 
     def _forget(self, job_id: str) -> None:
-        self.use.pop(job_id, None)
+        self._use.pop(job_id, None)
         self._warned.pop(job_id, None)
         self._heard.pop(job_id, None)
         self._exits.forget(job_id)
         self._orders.forget(job_id)
+
+
+def agents(lease_s: float = 15.0, resize_by: ResizeBy = ResizeBy.EARLY) -> MakeExecutor:
+    """An executor for the agents that connect; one that is silent for longer than its lease is taken for lost."""
+    return lambda snapshot: AgentExecutor(snapshot, Sessions(lease_s), resize_by=resize_by)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hocket.agent.protocol import ForgetJob, Order, Report, SaveRun, StartRun, StopRun
-from hocket.control.state import State
 from hocket.executors.agents.launching import prepare_order, run_orders
 from hocket.executors.agents.reports_to_events import is_finish
 from hocket.executors.agents.run_numbers import changes_place, coming, going, nodes_of, present, tenancy_of
@@ -13,14 +12,15 @@ from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import StandbyRuns, keeps_standby, was_let_go
 from hocket.model.event import Event, JobPrepared
 from hocket.model.partition import Holding
+from hocket.model.snapshot import Snapshot
 from hocket.model.view import Doing, JobView
 
 
 class Orders:
     """Tells agents to run, prepare, save, stop and forget. One that is not there is told when it says hello."""
 
-    def __init__(self, state: State, sessions: Sessions, prepares: bool) -> None:
-        self.state = state
+    def __init__(self, snapshot: Snapshot, sessions: Sessions, prepares: bool) -> None:
+        self.snapshot = snapshot  # the newest
         self.prepares = prepares  # next runs before the present ones leave
         self._sessions = sessions
         self._standby = StandbyRuns()
@@ -89,11 +89,11 @@ class Orders:
         Those that have no place any more start cold, which is true at once.
         """
         cold: list[Event] = []
-        for view in self.state.jobs.live.values() if self.prepares else ():
+        for view in self.snapshot.jobs.values() if self.prepares else ():
             if view.preparing and view.partitions:
                 self.prepare(view)
             elif view.preparing:
-                cold.append(JobPrepared(self.state.now_s, view.job.id))
+                cold.append(JobPrepared(self.snapshot.now_s, view.job.id))
         return cold
 
     def prepared(self, view: JobView, report: Report, node: str) -> None:
@@ -122,7 +122,7 @@ class Orders:
 
     def renew_standby(self, job_id: str, broke: bool) -> None:
         """A run goes on: prepare the one after it. Or it broke, and what stands by has a number that is passed over."""
-        view = self.state.jobs.get(job_id)
+        view = self.snapshot.jobs.get(job_id)
         spare = keeps_standby(view) and self.prepares if view is not None else False
         if view is not None and spare and broke:
             self._tell(self._standby.nodes(present(view)), StopRun(present(view), 0.0))
@@ -137,5 +137,5 @@ class Orders:
         if (tenancy := tenancy_of(view)) is not None:
             there = tenancy.coming or tenancy.holding
             return [there] if there is not None else []
-        planned = [self.state.partitions.live[pid] for pid in view.partitions]
+        planned = [self.snapshot.partitions[pid] for pid in view.partitions]
         return [Holding(p.id, p.slices, p.tenants[0].replicas) for p in planned]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hocket.agent.protocol import ForgetJob, Hello, Report, StopRun
-from hocket.control.state import State
 from hocket.executors.agents.local_effects import stays
 from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
@@ -16,6 +15,7 @@ from hocket.executors.agents.run_numbers import changes_place, coming, going, no
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import keeps_standby
 from hocket.model.event import Event, JobEnded, JobFailed, JobPaused, NodeJoined
+from hocket.model.snapshot import Snapshot
 from hocket.model.view import Doing, JobView
 
 
@@ -26,22 +26,22 @@ class Reconciliation:
         self._hello = hello
         self._sessions, self._orders, self._exits = sessions, orders, parts
 
-    def facts(self, state: State, now_s: float) -> list[Event]:
+    def facts(self, snapshot: Snapshot, now_s: float) -> list[Event]:
         """The facts of a node that is there, with these runs: some may be unwanted, some may be missing."""
         node = self._hello.node
-        known = state.nodes.live.get(node.id)
-        self._forget_again(state)
+        known = snapshot.nodes.get(node.id)
+        self._forget_again(snapshot)
         if known is None or not known.up or known.node != node:
             self._let_go([])
             return [NodeJoined(now_s, node)]
-        here = [v for v in state.jobs.live.values() if node.id in nodes_of(v) or v.preparing]
+        here = [v for v in snapshot.jobs.values() if node.id in nodes_of(v) or v.preparing]
         self._let_go(here)
         return [event for view in here for event in self._compare(view, now_s)]
 
-    def _forget_again(self, state: State) -> None:
+    def _forget_again(self, snapshot: Snapshot) -> None:
         """Whoever was to be told that a job is over may have died before it was."""
         running = {run.job for run in self._hello.runs}  # of which we decide below
-        over = [job for job in self._hello.jobs if job not in running and job not in state.jobs.live]
+        over = [job for job in self._hello.jobs if job not in running and job not in snapshot.jobs]
         self._sessions.tell(self._hello.node.id, [ForgetJob(job) for job in over])
 
     def _let_go(self, here: Sequence[JobView]) -> None:

@@ -10,16 +10,9 @@ from time import monotonic
 from msgspec import Struct
 
 from hocket.agent.protocol import Numbered, Order
+from hocket.control.ports import NameTaken, UnknownSession
 
 _MOST_ORDERS = 1000  # in one answer
-
-
-class UnknownSession(LookupError):
-    """The agent must say hello again."""
-
-
-class NameTaken(Exception):
-    """Another agent has this node's name."""
 
 
 class _Session(Struct, eq=False):

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hocket.control.controller import Controller, run
+from hocket.control.controller import Controller
+from hocket.control.drive import drive
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header, Journal
 from hocket.executors.simulated.beliefs import BeliefMode
@@ -45,7 +46,7 @@ def simulate(
     )
     executor = SimulatedExecutor(workload, nodes, seed=seed, beliefs=beliefs, noise=noise, until_s=until_s)
     try:
-        run(controller, executor)
+        drive(controller, executor)
     except Exception as error:
         error.add_note(f"at {executor.now_s:,.10g} s of simulated time")
         raise

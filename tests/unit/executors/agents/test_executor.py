@@ -5,11 +5,12 @@ import time
 import pytest
 
 from hocket.agent.protocol import ForgetJob, Hello, PrepareRun, Report, RunKey, StartRun, StopRun
-from hocket.control.state import State
+from hocket.executors.agents.executor import agents
 from hocket.model.criterion import parse
 from hocket.model.event import JobAsked, JobSubmitted, Wish
 from hocket.model.job import Job, Launch
 from hocket.model.resources import Node
+from hocket.model.snapshot import Snapshot
 from hocket.policies import find
 from hocket.service.engine import Engine
 
@@ -26,7 +27,7 @@ class World:
         self.up()
 
     def up(self):
-        self.engine = Engine(str(self.path), find(self.policy).bound(), lease_s=self.lease_s)
+        self.engine = Engine(str(self.path), agents(self.lease_s), find(self.policy).bound())
         self.engine.start()
 
     def restart(self):
@@ -41,7 +42,7 @@ class World:
         self.engine.executor.post(self.engine.executor.hello(said)).result(PATIENCE_S)
 
     def submit(self, *jobs):
-        def make(_state: State, now_s: float):
+        def make(_snapshot: Snapshot, now_s: float):
             return [JobSubmitted(now_s, job) for job in jobs]
 
         self.engine.executor.post(make).result(PATIENCE_S)

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from hocket.agent.protocol import ForgetJob, Hello, Report, StartRun, StopRun
+from hocket.executors.agents.executor import agents
 from hocket.model.event import JobAsked, JobSubmitted, Wish
 from hocket.model.job import Job, Launch
 from hocket.model.resources import Node
@@ -32,7 +33,7 @@ class TwoNodes:
         """Start it, or start it again as after a kill; the agents say hello with these runs."""
         if self.engine is not None:
             self.engine.close()
-        self.engine = Engine(str(self.path), find("fifo").bound(), lease_s=self.lease_s)
+        self.engine = Engine(str(self.path), agents(self.lease_s), find("fifo").bound())
         self.engine.start()
         self.sessions, self.taken = {}, {}
         for node in NODES:

@@ -4,6 +4,7 @@ import pytest
 from tests.unit.executors.agents.test_executor import LEFT, NODE, STARTED, World, broke, job
 
 from hocket.agent.protocol import ForgetJob, PrepareRun, RunKey, StartRun, StopRun
+from hocket.executors.agents.executor import agents
 from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.model.event import Wish
 from hocket.policies import find
@@ -20,7 +21,7 @@ class Resizing(World):
 
     def up(self):
         policy = find("fair").bound({"quantum_s": 0.0})
-        self.engine = Engine(str(self.path), policy, lease_s=self.lease_s, resize_by=self.resize_by)
+        self.engine = Engine(str(self.path), agents(self.lease_s, self.resize_by), policy)
         self.engine.start()
 
     def begin(self, warm=True):

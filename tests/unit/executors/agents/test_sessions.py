@@ -5,10 +5,10 @@ from threading import Thread
 import pytest
 
 from hocket.agent.protocol import RunKey, StopRun
-from hocket.control.state import State
+from hocket.control.ports import NameTaken, UnknownSession
 from hocket.executors.agents import sessions as sessions_module
 from hocket.executors.agents.executor import AgentExecutor
-from hocket.executors.agents.sessions import NameTaken, Sessions, UnknownSession
+from hocket.executors.agents.sessions import Sessions
 from hocket.model.event import NodeLost
 from hocket.model.resources import Node
 from hocket.model.snapshot import empty_snapshot
@@ -23,8 +23,8 @@ class World:
         self.now_s = 1000.0
         monkeypatch.setattr(sessions_module, "monotonic", lambda: self.now_s)
         self.sessions = Sessions(lease_s)
-        state = State(empty_snapshot([Node("n0", 1), Node("n1", 1)]), lambda _view, _now_s: ())
-        self.executor = AgentExecutor(state, self.sessions, clock=lambda: self.now_s)
+        snapshot = empty_snapshot([Node("n0", 1), Node("n1", 1)])
+        self.executor = AgentExecutor(snapshot, self.sessions, clock=lambda: self.now_s)
         self.ids = {node: self.sessions.open(node, "127.0.0.1") for node in ("n0", "n1")}
 
     def after(self, seconds, *heard):

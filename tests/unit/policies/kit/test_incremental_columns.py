@@ -5,7 +5,8 @@ from random import Random
 
 import pytest
 
-from hocket.control.controller import Controller, run
+from hocket.control.controller import Controller
+from hocket.control.drive import drive
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.executors.simulated import BeliefMode
@@ -33,7 +34,7 @@ def decided(workload, settings=None, each=lambda decide, snapshot: decide(snapsh
         MemoryJournal(Header(policy, nodes=workload.nodes)),
         **bound.needs,
     )
-    run(controller, SimulatedExecutor(workload, workload.nodes, beliefs=BeliefMode("noisy", 0.11)))
+    drive(controller, SimulatedExecutor(workload, workload.nodes, beliefs=BeliefMode("noisy", 0.11)))
     return bound.decide, made
 
 

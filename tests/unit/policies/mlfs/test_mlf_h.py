@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from hocket.control.controller import Controller
-from hocket.control.controller import run as cycles
+from hocket.control.drive import drive as cycles
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Header
 from hocket.executors.simulated import SimulatedExecutor, simulate
