@@ -277,7 +277,7 @@ class Job(Struct, frozen=True, gc=False):
         int,
         JobField(
             "Larger goes first, under policies that use it.", Panel.SCHEDULING, metavar="N",
-            rule=Meta(ge=-1_000_000, le=1_000_000), default="0",
+            given=Annotated[int, Meta(ge=-1_000_000, le=1_000_000)], default="0",
         ),
     ] = 0  # fmt: skip
     urgency: Annotated[
@@ -290,7 +290,7 @@ class Job(Struct, frozen=True, gc=False):
     deadline_s: Annotated[
         float | None,
         JobField(
-            "Wanted this long after submission.", Panel.SCHEDULING, name="deadline", metavar="6h", rule=_POSITIVE,
+            "Wanted this long after submission.", Panel.SCHEDULING, name="deadline", metavar="6h",
         ),
     ] = None  # fmt: skip
     criterion: Annotated[
@@ -343,7 +343,7 @@ class Job(Struct, frozen=True, gc=False):
     limit_s: Annotated[
         float | None,
         JobField(
-            "Run time limit, over all attempts.", Panel.SCHEDULING, name="time", metavar="2h30m", rule=_POSITIVE,
+            "Run time limit, over all attempts.", Panel.SCHEDULING, name="time", metavar="2h30m",
             simulated=False, more="`90s`, `2h30m`, `1d`; a bare number is in seconds.",
         ),
     ] = None  # fmt: skip
