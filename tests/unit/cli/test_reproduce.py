@@ -10,7 +10,7 @@ import pytest
 from tests.unit.cli.typed import hocket
 
 import hocket.reproductions as reproductions
-from hocket.cli import case_run
+from hocket.cli.simulation import case_run
 from hocket.reproductions import Case, Findings, Reproduction
 from hocket.reproductions.results_file import CaseResult, ResultsFile, own_sources
 

@@ -23,7 +23,7 @@ def test_why_a_job_with_tasks_never_starts_is_said(tmp_path, policy):
     path.write_text(WORK)
     found = hocket("simulate", str(path), "--policy", policy)
     assert found.exit_code == 3
-    assert "unfinished: 'cut' is waiting: it is cut into tasks" in found.stderr
+    assert "unfinished: 'cut' is waiting: it consists of tasks" in found.stderr
 
 
 def test_a_policy_that_places_tasks_finishes_them(tmp_path):
