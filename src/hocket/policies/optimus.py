@@ -10,7 +10,7 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.predicted import Outlook, Predicting, begin_s, by_end, on, speed, work_s
+from hocket.policies.kit.predicted import PredictedEnds, Predicting, begin_s, by_end, on, speed, work_s
 from hocket.policies.registry import policy
 
 
@@ -22,7 +22,7 @@ def decide(snapshot: Snapshot, params: Predicting) -> Plan:
     newcomer waits while nothing is idle, and nobody grows while one waits that could use what is.
     """
     draft = Draft(snapshot)
-    outlook = Outlook(draft)
+    outlook = PredictedEnds(draft)
     waiting = _serve(draft, outlook, params)
     hungry = not waiting and draft.free_gpus > 0
     if hungry:
@@ -33,7 +33,7 @@ def decide(snapshot: Snapshot, params: Predicting) -> Plan:
     return draft.plan(Wake(epoch=hungry, at_s=snapshot.now_s if again else None))
 
 
-def _serve(draft: Draft, outlook: Outlook, params: Predicting) -> bool:
+def _serve(draft: Draft, outlook: PredictedEnds, params: Predicting) -> bool:
     """Start whoever fits at its smallest size, where it runs fastest; True if somebody waits."""
     waiting = False
     for view in draft.candidates():
@@ -55,11 +55,11 @@ def _left_s(draft: Draft, view: JobView, size: int, unknown_s: float) -> float:
     return work_s(view, draft.snapshot.now_s, unknown_s) / speed(view, size, kind, len(slices))
 
 
-def _note(draft: Draft, outlook: Outlook, view: JobView, left_s: float) -> None:
+def _note(draft: Draft, outlook: PredictedEnds, view: JobView, left_s: float) -> None:
     outlook.change(view, draft.snapshot.now_s + left_s)
 
 
-def _grow(draft: Draft, outlook: Outlook) -> None:
+def _grow(draft: Draft, outlook: PredictedEnds) -> None:
     """One size up for whoever gains most by each GPU, again and again; each job once, for then it restarts."""
     now_s = draft.snapshot.now_s
     line = []

@@ -75,7 +75,7 @@ def steps_of(model: str, progressed: Callable[[int], None]) -> PackResult:
     model_s = sum(switch.models_s) / 2
     return PackResult(
         device_named(device), scale.size, tuple(by_count), tuple(by_batch), tuple(peaks),
-        SwitchTimes(switch.steps, switch.sequence_s, model_s, switch.overhead_s, switch.packed_s),
+        SwitchCost(switch.steps, switch.sequence_s, model_s, switch.overhead_s, switch.packed_s),
     )  # fmt: skip
 
 
@@ -156,7 +156,7 @@ class PeakMemory(Struct, frozen=True):
     seen_mib: float | None
 
 
-class SwitchTimes(Struct, frozen=True):
+class SwitchCost(Struct, frozen=True):
     """Table 2.1: two models for an epoch each."""
 
     steps: int
@@ -187,7 +187,7 @@ class PackResult(Struct, frozen=True):
     by_count: tuple[StepTimes, ...] = ()
     by_batch: tuple[StepTimes, ...] = ()
     peaks: tuple[PeakMemory, ...] = ()
-    switch: SwitchTimes | None = None
+    switch: SwitchCost | None = None
     ablation: tuple[StepTimes, ...] = ()
     sweep: SweepResult | None = None
 

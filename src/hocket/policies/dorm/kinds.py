@@ -20,7 +20,7 @@ class Group(Struct, frozen=True):
     members: tuple[int, ...]
 
 
-class Kind(Struct, frozen=True):
+class ApplicationKind(Struct, frozen=True):
     """Applications that want the same."""
 
     like: int  # one of them
@@ -101,7 +101,7 @@ def _leavers(problem: Problem, i: int, server: int, free: Sequence[float], there
     return len(held)
 
 
-def kinds_of(problem: Problem, classes: Classes, tight: Tight | None = None) -> tuple[Kind, ...]:
+def kinds_of(problem: Problem, classes: Classes, tight: Tight | None = None) -> tuple[ApplicationKind, ...]:
     """The applications by what they want, and of those that run by where."""
     found: dict[tuple[object, ...], tuple[list[int], dict[tuple[tuple[int, ...], int], list[int]]]] = {}
     how_many = max(classes, default=-1) + 1
@@ -115,7 +115,7 @@ def kinds_of(problem: Problem, classes: Classes, tight: Tight | None = None) -> 
             by_class[classes[server]] += n
         groups.setdefault((tuple(by_class), tight.opens[i] if tight else 0), []).append(i)
     return tuple(
-        Kind(
+        ApplicationKind(
             (newcomers or next(iter(groups.values())))[0],
             tuple(newcomers),
             tuple(Group(by_class, opens, tuple(members)) for (by_class, opens), members in groups.items()),

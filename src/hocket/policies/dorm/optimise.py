@@ -12,7 +12,7 @@ from math import inf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.policies.dorm.kinds import Kind, classes_of, kinds_of, tightened
+from hocket.policies.dorm.kinds import ApplicationKind, classes_of, kinds_of, tightened
 from hocket.policies.dorm.placement import place
 from hocket.policies.dorm.plain_model import solve_plain
 from hocket.policies.dorm.problem import (
@@ -110,7 +110,7 @@ def _by_counts(problem: Problem, solver_s: float) -> Outcome:
     return best if best.gap <= GOOD else _searched(problem, best, near, solver_s)
 
 
-def _placed(problem: Problem, best: Outcome, kinds: tuple[Kind, ...], relaxed: Relaxed) -> Outcome:
+def _placed(problem: Problem, best: Outcome, kinds: tuple[ApplicationKind, ...], relaxed: Relaxed) -> Outcome:
     """The best of what there is and the ways to make counts true, up to the first that is good."""
     for allocation, _lacking in _placements(problem, kinds, relaxed):
         best = _better(problem, best, allocation)
@@ -130,7 +130,9 @@ def _each_apart(problem: Problem, best: Outcome, effort: Effort) -> Outcome:
     return _placed(problem, replace(best, bound=bound), kinds, relaxed)
 
 
-def _some_apart(problem: Problem, best: Outcome, kinds: tuple[Kind, ...], relaxed: Relaxed, effort: Effort) -> Outcome:
+def _some_apart(
+    problem: Problem, best: Outcome, kinds: tuple[ApplicationKind, ...], relaxed: Relaxed, effort: Effort
+) -> Outcome:
     """Counts that tell more and more servers apart, where pooled capacity promised room that there is not."""
     tight: tuple[int, ...] = ()
     for apart in (*_APART, 0):
@@ -151,7 +153,7 @@ def _some_apart(problem: Problem, best: Outcome, kinds: tuple[Kind, ...], relaxe
     return best
 
 
-def _least(problem: Problem, kinds: Sequence[Kind]) -> Counts:
+def _least(problem: Problem, kinds: Sequence[ApplicationKind]) -> Counts:
     """Nobody changes, and newcomers have their smallest sizes; placing gives away what is left."""
     return Counts(
         tuple((0,) * len(kind.groups) for kind in kinds),
@@ -178,7 +180,7 @@ def _better(problem: Problem, best: Outcome, allocation: Allocation | None) -> O
     return Outcome(allocation, best.bound, worth)
 
 
-def _wanted(kinds: Sequence[Kind], counts: Counts | None) -> set[int]:
+def _wanted(kinds: Sequence[ApplicationKind], counts: Counts | None) -> set[int]:
     """Newcomers, and those that counts want to change."""
     among = {i for kind in kinds for i in kind.newcomers}
     for kind, moving in zip(kinds, counts.moving if counts else (), strict=False):
@@ -220,7 +222,7 @@ def _neighbourhoods(problem: Problem, near: set[int]) -> Iterator[set[int]]:
 
 
 def _placements(
-    problem: Problem, kinds: tuple[Kind, ...], relaxed: Relaxed
+    problem: Problem, kinds: tuple[ApplicationKind, ...], relaxed: Relaxed
 ) -> Iterator[tuple[Allocation | None, tuple[int, ...]]]:
     """Ways to make counts true, each with the applications that got less than they should."""
     counts: Counts | None = relaxed.counts

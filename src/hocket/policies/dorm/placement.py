@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hocket.policies.dorm.kinds import Kind
+from hocket.policies.dorm.kinds import ApplicationKind
 from hocket.policies.dorm.problem import (
     TOLERANCE,
     Allocation,
@@ -36,7 +36,7 @@ class Placed(Struct, frozen=True):
 
 
 def place(
-    problem: Problem, kinds: Sequence[Kind], counts: Counts, *, in_place: bool, least_first: bool = False
+    problem: Problem, kinds: Sequence[ApplicationKind], counts: Counts, *, in_place: bool, least_first: bool = False
 ) -> Placed:
     """An allocation close to the counts. If `in_place`, those that grow keep what they have and get some beside it.
 

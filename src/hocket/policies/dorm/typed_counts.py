@@ -11,7 +11,7 @@ from math import isfinite
 
 from msgspec import Struct
 
-from hocket.policies.dorm.kinds import Classes, Group, Kind, Tight
+from hocket.policies.dorm.kinds import ApplicationKind, Classes, Group, Tight
 from hocket.policies.dorm.problem import Application, Problem
 from hocket.policies.dorm.solver import Effort, Program
 
@@ -37,7 +37,7 @@ class Relaxed(Struct, frozen=True):
 
 
 def relax(
-    problem: Problem, classes: Classes, kinds: Sequence[Kind], effort: Effort, tight: Tight | None = None
+    problem: Problem, classes: Classes, kinds: Sequence[ApplicationKind], effort: Effort, tight: Tight | None = None
 ) -> Relaxed:
     """The best counts, and a bound; with tight demands it is no longer one, for they may be counted too closely."""
     return _Relaxation(problem, classes, kinds, tight).solved(effort)
@@ -46,7 +46,9 @@ def relax(
 class _Relaxation:
     """The program being written: a column says how many applications, or containers."""
 
-    def __init__(self, problem: Problem, classes: Classes, kinds: Sequence[Kind], tight: Tight | None) -> None:
+    def __init__(
+        self, problem: Problem, classes: Classes, kinds: Sequence[ApplicationKind], tight: Tight | None
+    ) -> None:
         self.problem, self.kinds = problem, kinds
         self._many = len(kinds) > MANY
         self._program = Program()
@@ -74,7 +76,7 @@ class _Relaxation:
         self._spread({c for server, c in enumerate(classes) if tight and server not in tight.apart}, tight)
         self._limit(tight)
 
-    def _add(self, kind: Kind) -> None:
+    def _add(self, kind: ApplicationKind) -> None:
         """Who of a kind changes, and what those and the newcomers get."""
         i = kind.like
         application = self.problem.applications[i]

@@ -90,7 +90,7 @@ def on(job: Job, kind: str | None) -> Job:
 Settled = tuple[JobView, Partition, float]
 
 
-class Outlook:
+class PredictedEnds:
     """All predicted ends, those that the draft changes among them. The latest is the makespan."""
 
     def __init__(self, draft: Draft) -> None:

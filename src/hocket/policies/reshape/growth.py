@@ -11,7 +11,7 @@ from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.predicted import SLOWEST, Outlook, on, speed
+from hocket.policies.kit.predicted import SLOWEST, PredictedEnds, on, speed
 from hocket.policies.reshape.objective import Key, Objective
 
 _SLACK_S = 1e-6  # a gain below it is a rounding
@@ -29,7 +29,7 @@ class Growth(NamedTuple):
     then_s: float  # when it ends then
 
 
-def grow(draft: Draft, outlook: Outlook, objective: Objective, hysteresis: float) -> None:
+def grow(draft: Draft, outlook: PredictedEnds, objective: Objective, hysteresis: float) -> None:
     """Grow one job after another, as long as that is better than to do nothing."""
     idle = _Idle(draft, outlook, objective, hysteresis)
     while draft.free_gpus and (found := idle.best()) is not None:
@@ -45,7 +45,7 @@ def grow(draft: Draft, outlook: Outlook, objective: Objective, hysteresis: float
 class _Idle:
     """What idle GPUs could be used for."""
 
-    def __init__(self, draft: Draft, outlook: Outlook, objective: Objective, hysteresis: float) -> None:
+    def __init__(self, draft: Draft, outlook: PredictedEnds, objective: Objective, hysteresis: float) -> None:
         self.draft, self.outlook, self.objective, self.hysteresis = draft, outlook, objective, hysteresis
         self.now_s = draft.snapshot.now_s
         self.refused: set[tuple[int, int]] = set()  # (job, size): something else stands against it

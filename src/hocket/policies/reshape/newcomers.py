@@ -12,7 +12,7 @@ from hocket.model.partition import Partition
 from hocket.model.resources import Slice
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.predicted import Outlook, begin_s, on, shrunk_s, slower, speed, work_s
+from hocket.policies.kit.predicted import PredictedEnds, begin_s, on, shrunk_s, slower, speed, work_s
 from hocket.policies.reshape.objective import Key, Objective
 from hocket.policies.reshape.several import together
 
@@ -38,7 +38,7 @@ class Option(NamedTuple):
         return self.size, self.kind, tuple((d.view.number, d.size) for d in self.donors)
 
 
-def serve(draft: Draft, outlook: Outlook, objective: Objective, donors: int, unknown_s: float) -> bool:
+def serve(draft: Draft, outlook: PredictedEnds, objective: Objective, donors: int, unknown_s: float) -> bool:
     """Start waiting jobs in the order of submission, as far as a size of theirs can be met; True if some wait."""
     hopeless: set[object] = set()
     waiting = False
@@ -57,7 +57,7 @@ class _Newcomer:
     """One waiting job, and all that could be done for it."""
 
     def __init__(
-        self, view: JobView, draft: Draft, outlook: Outlook, objective: Objective, donors: int, unknown_s: float
+        self, view: JobView, draft: Draft, outlook: PredictedEnds, objective: Objective, donors: int, unknown_s: float
     ) -> None:
         self.view, self.draft, self.outlook, self.objective, self.most = view, draft, outlook, objective, donors
         self.now_s = draft.snapshot.now_s

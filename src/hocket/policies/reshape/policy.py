@@ -9,7 +9,7 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.predicted import Outlook, Predicting, by_end
+from hocket.policies.kit.predicted import PredictedEnds, Predicting, by_end
 from hocket.policies.registry import policy
 from hocket.policies.reshape.growth import grow
 from hocket.policies.reshape.newcomers import serve
@@ -37,7 +37,7 @@ def decide(snapshot: Snapshot, params: Reshape) -> Plan:
     now. Equal last ends: the smaller sum of ends, then fewer GPUs moved. Ends count what switching takes.
     """
     draft = Draft(snapshot)
-    outlook, objective = Outlook(draft), Objective(params.objective == "jct")
+    outlook, objective = PredictedEnds(draft), Objective(params.objective == "jct")
     waiting = serve(draft, outlook, objective, params.donors, params.unknown_s)
     if waiting:
         draft.reasons["*"] = "waits: no size of it can be met, not with the GPUs of others either"
