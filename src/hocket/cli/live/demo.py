@@ -67,7 +67,7 @@ def demo(
 
 
 def _training_script() -> Path:
-    here = Path(__file__).parents[1]
+    here = Path(__file__).parents[2]
     for folder in (here / "examples", here.parents[1] / "examples"):
         if (folder / "train_numpy.py").exists():
             return folder / "train_numpy.py"
