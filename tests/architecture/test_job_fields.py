@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -13,6 +15,7 @@ from hocket.model.job import Job, JobField, Launch, Panel
 from hocket.model.job_spec import FIELDS, JobSpec, spec_fields, spec_struct
 from hocket.model.resources import Demand
 
+ROOT = Path(__file__).parents[2]
 NOT_SUBMITTED = {
     "kind": "live jobs are commands; other kinds come from workloads and from `hocket tune`",
     "tasks": "task graphs come from workload files; no agent runs them yet",
@@ -53,3 +56,12 @@ def test_a_new_field_needs_its_description_and_nothing_else() -> None:
     assert (new.name, new.api, new.reads) == ("colour", "colour_s", "seconds")
     given = msgspec.convert({"command": ["x"], "colour_s": 3}, spec_struct(fields))
     assert given.colour_s == 3.0
+
+
+@pytest.mark.parametrize("name", ["jobs.md", "api.md"])
+def test_the_tables_in_the_documents_are_those_of_the_fields(name: str) -> None:
+    path = ROOT / "docs" / "job_tables.py"
+    module = module_from_spec(spec := spec_from_file_location("job_tables", path))  # docs/ is no package.
+    spec.loader.exec_module(module)
+    page = (path.parent / name).read_text(encoding="utf-8")
+    assert page == module.renewed(page, module.TABLES[name]()), "renew them: python docs/job_tables.py"
