@@ -43,7 +43,6 @@ class JobField(Struct, frozen=True):
     default: str = ""  # the default in words
     more: str = ""  # what only the table in docs/jobs.md has room for
     secret: bool = False  # values are never shown, only their names
-    simulated: bool = True  # workload files have it
     parts: dict[str, JobField] = {}  # of a field that is a struct: those of its fields that users set
 
 
@@ -207,7 +206,7 @@ class Job(Struct, frozen=True, gc=False):
     command: Annotated[
         tuple[str, ...],
         JobField(
-            "Program and arguments; no shell reads them.", reads="words", simulated=False, default="required",
+            "Program and arguments; no shell reads them.", reads="words", default="required",
             given=Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10_000)],
             more="After `--`; in a file a list of words, or one line of them, split as a shell does.",
         ),
@@ -317,34 +316,34 @@ class Job(Struct, frozen=True, gc=False):
     ] = ""  # fmt: skip
     traits: Annotated[
         dict[str, float | str],
-        JobField("Hyperparameters of a model in a pack: categories, or positions of numbers.", simulated=False),
+        JobField("Hyperparameters of a model in a pack: categories, or positions of numbers."),
     ] = {}
     after: Annotated[
         tuple[str, ...],
         JobField(
             "Start only after this job has ended; a name or 'sweep-*'.", Panel.SCHEDULING, metavar="JOB",
-            api_help="Jobs that must have ended before it may start.", completes="jobs", given=Names, simulated=False,
+            api_help="Jobs that must have ended before it may start.", completes="jobs", given=Names,
         ),
     ] = ()  # fmt: skip
     retries: Annotated[
         int | None,
         JobField(
             "Restarts after a crash.", Panel.SCHEDULING, metavar="N", rule=Meta(ge=0, le=1_000_000_000),
-            given=Annotated[int, Meta(ge=0, le=1_000_000)], submitted=3, simulated=False, default="3",
+            given=Annotated[int, Meta(ge=0, le=1_000_000)], submitted=3, default="3",
         ),
     ] = None  # without limit  # fmt: skip
     backoff_s: Annotated[
         float,
         JobField(
             "Delay before a restart after a crash, doubled each time.", Panel.SCHEDULING, name="backoff",
-            metavar="1s", rule=_NOT_NEGATIVE, given=Seconds, submitted=1.0, simulated=False, default="1s",
+            metavar="1s", rule=_NOT_NEGATIVE, given=Seconds, submitted=1.0, default="1s",
         ),
     ] = 0.0  # fmt: skip
     limit_s: Annotated[
         float | None,
         JobField(
             "Run time limit, over all attempts.", Panel.SCHEDULING, name="time", metavar="2h30m",
-            simulated=False, more="`90s`, `2h30m`, `1d`; a bare number is in seconds.",
+            more="`90s`, `2h30m`, `1d`; a bare number is in seconds.",
         ),
     ] = None  # fmt: skip
     launch: Annotated[Launch | None, JobField("How its command is run; a simulation needs none of it.")] = None
