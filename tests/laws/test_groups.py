@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.laws.drawing import over
+from tests.laws.drawing import known_to_break, over
 
 from hocket.model.curve import Curve, Point
 from hocket.model.event import PhasesObserved
@@ -61,6 +61,16 @@ def phased_workloads(draw, cluster):
     return replace(workload, submissions=tuple(submissions))
 
 
+KNOWN = {
+    "isolated-{}": "asked in every cycle, isolated starts a job sooner: it does not name all that it waits for",
+    "harmony-{'variant': 'paper'}": "jobs may wait for ever while groups are in balance without them",
+    "harmony-{'variant': 'oracle', 'profile_machines': 2}": "jobs may wait to be profiled for ever on one machine",
+}
+RUN_CASES = [
+    pytest.param(name, knobs, id=case, marks=[known_to_break(KNOWN[case])] if case in KNOWN else [])
+    for name, knobs in CASES
+    for case in [f"{name}-{knobs}"]
+]
 SCENES = some.nodes().flatmap(lambda cluster: st.tuples(st.just(cluster), phased_steps(cluster), st.integers(0, 3)))
 WORKLOADS = some.nodes().flatmap(lambda cluster: st.tuples(phased_workloads(cluster), st.just(cluster)))
 
@@ -82,7 +92,7 @@ def test_every_decision_over_groups_keeps_the_laws(name, knobs, example):
         laws.hold(bound, snapshot)
 
 
-@pytest.mark.parametrize(("name", "knobs"), CASES, ids=[f"{n}-{k}" for n, k in CASES])
+@pytest.mark.parametrize(("name", "knobs"), RUN_CASES)
 @over(WORKLOADS)
 def test_every_run_with_groups_keeps_the_laws(name, knobs, example):
     workload, cluster = example

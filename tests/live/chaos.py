@@ -246,7 +246,7 @@ class Chaos:
     def _stands_by(self, found: Found) -> bool:
         """Is it prepared for an attempt that is yet to come? Told to start, it has that in its folder."""
         folder = self._controller.home / "agent" / "runs" / found.job / str(found.attempt)
-        return "hocket/agent/warm.py" in found.command and not (folder / "start.json").exists()
+        return "hocket/agent/sidecar/warm.py" in found.command and not (folder / "start.json").exists()
 
     def _see_alone(self, there: list[Found]) -> None:
         """What has no sidecar any more is soon ended, if only there is an agent all the while."""

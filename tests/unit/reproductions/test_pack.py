@@ -16,7 +16,7 @@ from hocket_reproductions.pack.cases import (
     Scale,
     StepTimes,
     SweepResult,
-    SwitchTimes,
+    SwitchCost,
     compared,
     factor_rows,
     sweep_of,
@@ -38,7 +38,7 @@ def played(case: Case) -> PackResult:
             by_count=(step((model,) * 2, (32, 32)), StepTimes((model,) * 4, (32,) * 4, error="out of memory")),
             by_batch=(step((model,) * 2, (64, 64)),),
             peaks=(PeakMemory(1, 32, 105.0, 100.0), PeakMemory(2, 32, 200.0, None)),
-            switch=SwitchTimes(312, 20.0, 9.0, 2.0, 8.0),
+            switch=SwitchCost(312, 20.0, 9.0, 2.0, 8.0),
         )  # fmt: skip
     if case.label == "ablation":
         pair = tuple(case.settings["pair"])
