@@ -34,8 +34,8 @@ CASES = [
 ]
 
 
-SLEEPS_ON = known_to_break("asked in every cycle, isolated starts a job sooner: it does not name all that it waits for")
-RUN_CASES = [pytest.param(*c.values, id=c.id, marks=[SLEEPS_ON] if c.values[0] == "isolated" else []) for c in CASES]
+# Asked in every cycle, isolated starts some jobs sooner: it does not name all that it waits for.
+KNOWN = {"isolated": "waking_makes_no_difference"}
 SCENES = some.scenes()
 WORKLOADS = some.nodes().flatmap(lambda cluster: st.tuples(some.workloads(cluster), st.just(cluster)))
 
@@ -48,11 +48,12 @@ def test_every_decision_keeps_the_laws(name, knobs, example):
         laws.hold(bound, snapshot)
 
 
-@pytest.mark.parametrize(("name", "knobs"), RUN_CASES)
+@pytest.mark.parametrize(("name", "knobs"), CASES)
 @over(WORKLOADS)
 def test_every_run_keeps_the_laws(name, knobs, example):
     workload, cluster = example
-    laws.hold_in_a_run(find(name).bound(knobs), workload, cluster)
+    with known_to_break(KNOWN.get(name)):
+        laws.hold_in_a_run(find(name).bound(knobs), workload, cluster)
 
 
 BROKEN = {
