@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from math import isfinite
+from itertools import pairwise
+from math import inf
 from signal import Signals
 from typing import Any
 
@@ -11,11 +12,13 @@ from msgspec.structs import replace
 
 from hocket.agent.progress import check_config
 from hocket.model.capacity import Capacity, shape_of
-from hocket.model.job import Job, Launch, Owner, Stop, Task, TaskGraph
+from hocket.model.job import ONE_GPU, Job, Launch, Owner, Stop, Task, TaskGraph
 from hocket.model.job_spec import JobRequest, SpecError, read_spec
 from hocket.model.resources import Demand
 
 _TOLERANCE = 1e-9
+_RESOURCES = ("gpus", "cores", "mem_mib", "net_mbps")
+_FIXED = Stop.FIXED  # A member of an enum costs a look-up each time, and every job is checked.
 _UNHAPPY = ("failed", "stopped", "overran")  # verdicts after which jobs that were to follow do not run
 
 
@@ -61,13 +64,13 @@ def refusal(
         return ""
     if owner is not None and (why := beyond_quota(job, owner)):
         return why
+    shape, fitting = shape_of(job), whole.layout.fitting
+    if shape in fitting:
+        return ""
     if why := _no_gpu(job, whole):
         return f"job '{job.id}': {why}"
     if job.tasks is not None:
         return _tasks_fit(job, whole)
-    shape, fitting = shape_of(job), whole.layout.fitting
-    if shape in fitting:
-        return ""
     if whole.place(job, job.sizes[0]) is None:
         most = _most(job, whole)
         if not most and (why := _no_machine(job, whole)):
@@ -110,42 +113,45 @@ def faults(job: Job) -> Iterator[str]:
         yield f"id must be 1 to 200 printable characters without '/', not {job.id[:40]!r}"
     if not job.sizes:
         yield "sizes must name at least one size"
-    elif job.sizes[0] < 1 or any(b <= a for a, b in zip(job.sizes, job.sizes[1:], strict=False)):
+    elif job.sizes[0] < 1 or (len(job.sizes) > 1 and any(b <= a for a, b in pairwise(job.sizes))):
         yield f"sizes must be positive and ascending, not {list(job.sizes)}"
-    demand = job.demand
-    for name, value in (
-        ("demand.gpus", demand.gpus),
-        ("demand.cores", demand.cores),
-        ("demand.mem_mib", demand.mem_mib),
-        ("demand.net_mbps", demand.net_mbps),
-        ("gpu_mem_mib", job.gpu_mem_mib),
-        ("max_nodes", job.max_nodes),
-    ):
-        if not (isfinite(value) and value >= 0):
-            yield f"{name} must be a finite number from 0 up, not {value}"
-    if job.tasks is None and not (demand.gpus or demand.cores or demand.mem_mib or demand.net_mbps):
-        yield "demand must be above 0 of a resource (gpus, cores, mem_mib or net_mbps), not 0 of each"
-    if not 0 < demand.gpu_share <= 1:
-        yield f"demand.gpu_share must be above 0 and at most 1, not {demand.gpu_share}"
-    if not (isfinite(job.weight) and job.weight > 0):
+    if job.demand is not ONE_GPU:
+        yield from _demand_faults(job.demand, job.tasks is None)
+    if not 0 <= job.gpu_mem_mib < inf:
+        yield f"gpu_mem_mib must be a finite number from 0 up, not {job.gpu_mem_mib}"
+    if job.max_nodes < 0:
+        yield f"max_nodes must be from 0 up, not {job.max_nodes}"
+    if not 0 < job.weight < inf:
         yield f"weight must be a finite number above 0, not {job.weight}"
     if not 0 <= job.urgency <= 10:
         yield f"urgency must be from 1 to 10, or 0 for none, not {job.urgency}"
-    if job.deadline_s is not None and not (isfinite(job.deadline_s) and job.deadline_s > 0):
+    if job.deadline_s is not None and not 0 < job.deadline_s < inf:
         yield f"deadline_s must be a finite number above 0, not {job.deadline_s}"
-    if job.limit_s is not None and not (isfinite(job.limit_s) and job.limit_s > 0):
+    if job.limit_s is not None and not 0 < job.limit_s < inf:
         yield f"limit_s must be a finite number above 0, not {job.limit_s}"
-    if not (isfinite(job.backoff_s) and job.backoff_s >= 0):
+    if not 0 <= job.backoff_s < inf:
         yield f"backoff_s must be a finite number from 0 up, not {job.backoff_s}"
     if job.retries is not None and job.retries < 0:
         yield f"retries must be from 0 up, not {job.retries}"
     if job.id in job.after:
         yield "after must name other jobs, not itself"
-    for name, stop in (("stop", job.stop), ("may_lower", job.may_lower)):
-        if stop is not Stop.FIXED and job.goal is None:
-            yield f"{name} must be fixed for a job without a goal (its criterion or target), not {stop}"
+    if (job.stop is not _FIXED or job.may_lower is not _FIXED) and job.goal is None:
+        for name, stop in (("stop", job.stop), ("may_lower", job.may_lower)):
+            if stop is not _FIXED:
+                yield f"{name} must be fixed for a job without a goal (its criterion or target), not {stop}"
     if job.tasks is not None:
         yield from _graph_faults(job.tasks)
+
+
+def _demand_faults(demand: Demand, must_ask: bool) -> Iterator[str]:
+    amounts = (demand.gpus, demand.cores, demand.mem_mib, demand.net_mbps)
+    for name, value in zip(_RESOURCES, amounts, strict=True):
+        if not 0 <= value < inf:
+            yield f"demand.{name} must be a finite number from 0 up, not {value}"
+    if must_ask and not any(amounts):
+        yield "demand must be above 0 of a resource (gpus, cores, mem_mib or net_mbps), not 0 of each"
+    if not 0 < demand.gpu_share <= 1:
+        yield f"demand.gpu_share must be above 0 and at most 1, not {demand.gpu_share}"
 
 
 def _graph_faults(graph: TaskGraph) -> Iterator[str]:
@@ -163,7 +169,7 @@ def _graph_faults(graph: TaskGraph) -> Iterator[str]:
         for end in (edge.source, edge.target):
             if end not in names:
                 yield f"tasks: an edge names task {end!r}, which is not there"
-        if not (isfinite(edge.mib) and edge.mib >= 0):
+        if not 0 <= edge.mib < inf:
             yield f"tasks: an edge's mib must be a finite number from 0 up, not {edge.mib}"
     ends = [(e.source, e.target) for e in graph.edges]
     if len(set(ends)) < len(ends):
@@ -185,7 +191,7 @@ def _task_faults(task: Task) -> Iterator[str]:
         ("mem_mib", demand.mem_mib),
         ("net_mbps", demand.net_mbps),
     ):
-        if not (isfinite(value) and value >= 0):
+        if not 0 <= value < inf:
             yield f"tasks: {name} of task '{task.id}' must be a finite number from 0 up, not {value}"
     if task.share > 1:
         yield f"tasks: share of task '{task.id}' is that of the model's parameters, at most 1, not {task.share}"

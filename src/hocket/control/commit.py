@@ -64,9 +64,11 @@ def commit_starts(state: State, plan: Plan, capacity: Capacity) -> list[Action] 
     """
     if plan.ends or plan.tiers or plan.checkpoints or state.unsettled or state.leaving.live:
         return None
-    pausing = _jobs_to_pause(state, plan)
-    starting = _jobs_to_start(state, plan, bool(pausing)) if pausing is not None else None
-    if pausing is None or starting is None:
+    pausing = _jobs_to_pause(state, plan) if plan.drop else []
+    if pausing is None:
+        return None
+    starting = _jobs_to_start(state, plan, bool(pausing)) if plan.put else []
+    if starting is None:
         return None
     _take_over(state, plan, capacity)
     actions: list[Action] = []
@@ -74,11 +76,11 @@ def commit_starts(state: State, plan: Plan, capacity: Capacity) -> list[Action] 
         state.count_usage(old, -1)
         state.partitions.drop(old.id)
         actions.append(_pause(state, plan, view))
-    leaving = LeavingTenants(state)
+    leaving = LeavingTenants(state) if pausing else None
     for new, view in starting:
         state.partitions.put(new.id, new)
         state.count_usage(new, 1)
-        waits = bool(pausing) and bool(leaving.in_the_way("", new.slices))
+        waits = leaving is not None and bool(leaving.in_the_way("", new.slices))
         if (action := _start(state, plan, view, new, waits)) is not None:
             actions.append(action)
     reasons = plan.reasons

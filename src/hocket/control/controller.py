@@ -15,7 +15,7 @@ from hocket.control.cycle_log import log_cycle
 from hocket.control.fold import fold
 from hocket.control.ports import Cycle, Journal
 from hocket.control.rank_shifts import Shifts
-from hocket.control.state import Order, State
+from hocket.control.state import CycleNotes, Order, State
 from hocket.control.timers import Timers, next_verdict_s, verdict
 from hocket.model.action import Action
 from hocket.model.capacity import Capacity
@@ -72,7 +72,7 @@ class Controller:
         """The rest of the pass, from facts; a replay takes them from a journal, a restore the decision too."""
         # 2. Fold the facts into the state.
         state = self.state
-        state.begin_cycle()
+        state.notes = CycleNotes()
         fold(state, events)
         state.advance_to(now_s)
 

@@ -34,7 +34,8 @@ def drive(controller: Controller, executor: Executor, hooks: Hooks | None = None
     moment = first if first is not None else executor.wait(controller.next_timer_s())
     while moment is not None:
         if hooks is None:
-            if actions := controller.cycle(*moment):
+            now_s, events = moment
+            if actions := controller.cycle(now_s, events):
                 executor.apply(actions)
         else:
             controller = step(controller, executor, hooks, moment)

@@ -157,23 +157,26 @@ class State(Indices):
             if view.size and self.shifts is not None:
                 self.shifts.schedule(view, self.now_s)
 
-    def begin_cycle(self) -> None:
-        """Nothing has happened yet."""
-        self.notes = CycleNotes()
-
     def advance_to(self, now_s: float) -> None:
         """Let time pass: ranks that it changes are changed."""
         self.now_s = now_s
-        if self.shifts is not None:
-            self._apply_shifts(self.shifts)
+        shifts = self.shifts
+        if shifts is not None and shifts.heap and shifts.heap[0][0] <= now_s:
+            self._apply_shifts(shifts)
 
     def snapshot(self) -> Snapshot:
         """The state at this moment, as a value."""
-        return Snapshot(
-            self.now_s, self.nodes.seal(), self.owners.seal(), self.usage.seal(), self.jobs.seal(),
-            self.waiting.seal(), self.placed.seal(), self.partitions.seal(), self.leaving.seal(),
-            self.unsettled, self.capacity, self.history.seal(), self.memo, self.wake, self.seed, self.decision,
-            self.submissions, tuple(self.arrived), self.due,
+        nodes, owners, usage, leaving, history = self.nodes, self.owners, self.usage, self.leaving, self.history
+        return Snapshot(  # A call for each of those that hardly ever change would cost more than the rest.
+            self.now_s,
+            nodes.seal() if nodes.undo else nodes.sealed,
+            owners.seal() if owners.undo else owners.sealed,
+            usage.seal() if usage.undo else usage.sealed,
+            self.jobs.seal(), self.waiting.seal(), self.placed.seal(), self.partitions.seal(),
+            leaving.seal() if leaving.undo else leaving.sealed,
+            self.unsettled, self.capacity,
+            history.seal() if history.undo else history.sealed,
+            self.memo, self.wake, self.seed, self.decision, self.submissions, tuple(self.arrived), self.due,
         )  # fmt: skip
 
     # -- views and ranks ------------------------------------------------------------------------------------

@@ -156,13 +156,13 @@ def _undos_since(older: Any, newest: Any) -> list[Any] | None:
 class OpenMap(Generic[K, V]):
     """A mapping that is being changed. Read it by `live`; `seal()` is its value at this moment."""
 
-    __slots__ = ("_sealed", "_seals", "_undo", "live")  # No struct: to set a field of one is slow.
+    __slots__ = ("_seals_left", "live", "sealed", "undo")  # No struct: to set a field of one is slow.
 
     def __init__(self, live: dict[K, V]) -> None:
         self.live = live  # changed by `put` and `drop` alone
-        self._undo: dict[K, V] = {}  # undo notes of the newest value; empty if nothing was edited since
-        self._sealed: VersionedMap[K, V] = VersionedMap(live, self._undo, None, True)  # the newest value
-        self._seals = 0  # in this line
+        self.undo: dict[K, V] = {}  # undo notes of the newest value; empty if nothing was edited since
+        self.sealed: VersionedMap[K, V] = VersionedMap(live, self.undo, None, True)  # the newest value
+        self._seals_left = max(_LONGEST_LINE, len(live))  # in this line
 
     @staticmethod
     def of(value: VersionedMap[K, V]) -> OpenMap[K, V]:
@@ -171,14 +171,14 @@ class OpenMap(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Add or replace an entry."""
-        undo, live = self._undo, self.live
+        undo, live = self.undo, self.live
         if key not in undo:
             undo[key] = live.get(key, _ABSENT)
         live[key] = value
 
     def drop(self, key: K) -> None:
         """Remove an entry, if it is there."""
-        live, undo = self.live, self._undo
+        live, undo = self.live, self.undo
         if key in live:
             if key not in undo:
                 undo[key] = live[key]
@@ -186,16 +186,18 @@ class OpenMap(Generic[K, V]):
 
     def seal(self) -> VersionedMap[K, V]:
         """The value at this moment; the same one as before if nothing was edited since."""
-        before, undo = self._sealed, self._undo
+        before, undo = self.sealed, self.undo
         if not undo:
             return before
-        self._seals = seals = self._seals + 1
-        is_cut = seals > _LONGEST_LINE and seals > len(self.live)
-        if is_cut:
-            self.live, self._seals = dict(self.live), 0
-        self._undo = {}
-        self._sealed = value = VersionedMap(self.live, self._undo, None, True)
-        if before._undo is undo and not is_cut:  # else it was read since, and has its own container
+        self.undo = {}
+        if not self._seals_left:  # Cut the line: a container of its own.
+            self.live = dict(self.live)
+            self._seals_left = max(_LONGEST_LINE, len(self.live))
+            self.sealed = VersionedMap(self.live, self.undo, None, True)
+            return self.sealed
+        self._seals_left -= 1
+        self.sealed = value = VersionedMap(self.live, self.undo, None, True)
+        if before._undo is undo:  # else it was read since, and has its own container
             before._newer = value
         return value
 
@@ -328,14 +330,14 @@ class VersionedQueue(Struct, Generic[K], eq=False):
 class OpenQueue(Generic[K]):
     """A queue that is being changed; `seal()` is its value at this moment."""
 
-    __slots__ = ("_buckets", "_sealed", "_seals", "_undo", "count")
+    __slots__ = ("_buckets", "_sealed", "_seals_left", "_undo", "count")
 
     def __init__(self, buckets: dict[K, list[Entry]], count: int = 0) -> None:
         self._buckets = buckets
         self.count = count
         self._undo: list[tuple[K, Entry, bool]] = []  # edits since the newest value was sealed
         self._sealed: VersionedQueue[K] = VersionedQueue(buckets, count, self._undo)  # the newest value
-        self._seals = 0
+        self._seals_left = max(_LONGEST_LINE, count)
 
     @staticmethod
     def of(value: VersionedQueue[K]) -> OpenQueue[K]:
@@ -363,13 +365,15 @@ class OpenQueue(Generic[K]):
         before, undo = self._sealed, self._undo
         if not undo:
             return before
-        self._seals = seals = self._seals + 1
-        is_cut = seals > _LONGEST_LINE and seals > self.count
-        if is_cut:
-            self._buckets, self._seals = _copied(self._buckets), 0
         self._undo = []
+        if not self._seals_left:  # Cut the line: a container of its own.
+            self._buckets = _copied(self._buckets)
+            self._seals_left = max(_LONGEST_LINE, self.count)
+            self._sealed = VersionedQueue(self._buckets, self.count, self._undo)
+            return self._sealed
+        self._seals_left -= 1
         self._sealed = value = VersionedQueue(self._buckets, self.count, self._undo)
-        if before._undo is undo and not is_cut:  # else it was read since, and has its own container
+        if before._undo is undo:  # else it was read since, and has its own container
             before._newer = value
         return value
 

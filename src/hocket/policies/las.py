@@ -114,8 +114,9 @@ def _may_fit_now(draft: Draft) -> bool:
         if not view.partitions:
             return True
         demoted_to = max(demoted_to, view.rank[0])
-    first = snapshot.waiting.first()
-    return draft.room_mark != snapshot.memo or (first is not None and first[0][0] < demoted_to)
+    if draft.room_mark != snapshot.memo:
+        return True
+    return bool(demoted_to) and (first := snapshot.waiting.first()) is not None and first[0][0] < demoted_to
 
 
 def _start(draft: Draft, view: JobView, params: Las) -> bool:
@@ -123,7 +124,8 @@ def _start(draft: Draft, view: JobView, params: Las) -> bool:
     enough = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus  # Counting is cheaper than a search.
     if not (enough and draft.start(view, "starts: least service first")):
         return False
-    _promote(draft, view, params)
+    if params.promote:
+        _promote(draft, view, params)
     return True
 
 
@@ -131,10 +133,9 @@ def _preempt(draft: Draft, view: JobView, params: Las) -> bool:
     """Start the job in the place of placed jobs on lower levels: the lowest, as many as it takes and no more."""
     paused, started = f"paused: '{view.job.id}' has had less service", "starts: less service than those that make way"
     victims = draft.displace(view, _below(draft.snapshot, view), paused, started)
-    if params.promote:
+    if params.promote and victims:
         for victim in victims:
             _review_when_starved(draft, victim, params)
-    if victims:
         _promote(draft, view, params)
     return bool(victims)
 
@@ -158,7 +159,7 @@ def _is_starved(view: JobView, now_s: float, params: Las) -> bool:
 def _promote(draft: Draft, view: JobView, params: Las) -> None:
     """If the job has starved, its service counts from zero when it starts."""
     now_s = draft.snapshot.now_s
-    if params.promote and _is_starved(view, now_s, params):
+    if _is_starved(view, now_s, params):
         draft.memos[view.job.id] = view.attained_at(now_s)
 
 

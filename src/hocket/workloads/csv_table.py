@@ -79,7 +79,8 @@ class Table:
 def read_table(path: str, required: Sequence[str], rows: int | None = None) -> Table:
     """A CSV file with at least these columns; of all rows or only the first ones."""
     text = read_text(path)
-    table = Table(path, text, _regular(text) or _by_csv(path, text))
+    head = text if rows is None else "\n".join(text.split("\n", rows + 1)[: rows + 1])
+    table = Table(path, text, _regular(head) or _by_csv(path, text))
     for name in required:
         if name not in table.cells:
             near = did_you_mean(name, list(table.cells)[:50]).replace("did you mean", "is it")

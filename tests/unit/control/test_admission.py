@@ -39,7 +39,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"demand": Demand(1, gpu_share=0)}, "demand.gpu_share must be above 0 and at most 1, not 0"),
     ({"demand": Demand(1, gpu_share=1.5)}, "demand.gpu_share must be above 0 and at most 1, not 1.5"),
     ({"gpu_mem_mib": -1.0}, "gpu_mem_mib must be a finite number from 0 up, not -1.0"),
-    ({"max_nodes": -1}, "max_nodes must be a finite number from 0 up, not -1"),
+    ({"max_nodes": -1}, "max_nodes must be from 0 up, not -1"),
     ({"weight": 0.0}, "weight must be a finite number above 0, not 0.0"),
     ({"weight": nan}, "weight must be a finite number above 0, not nan"),
     ({"urgency": 11}, "urgency must be from 1 to 10, or 0 for none, not 11"),

@@ -74,8 +74,8 @@ class Draft:
     @property
     def started(self) -> int:
         """How many partitions the draft adds; those that only change are not counted."""
-        present = self.snapshot.partitions.data()
-        return sum(pid not in present for pid in self._put)
+        put = self._put
+        return len(put) - sum(map(self.snapshot.partitions.data().__contains__, put)) if put else 0
 
     @property
     def changed_partitions(self) -> Iterable[str]:
@@ -99,7 +99,10 @@ class Draft:
         Free GPUs, placed jobs and nodes that are up: some jobs and some nodes have no GPUs.
         """
         snapshot = self.snapshot
-        return [self.free_gpus, snapshot.placed.count + self.started - self.paused, snapshot.capacity.up.bit_count()]
+        placed = snapshot.placed.count
+        if self._put:
+            placed += self.started
+        return [self.free_gpus, placed - len(self._drop), snapshot.capacity.up.bit_count()]
 
     @property
     def is_full(self) -> bool:
