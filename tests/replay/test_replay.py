@@ -211,7 +211,7 @@ def test_a_policy_that_breaks_is_named() -> None:
 def test_a_fact_that_no_run_can_have_recorded_is_refused_by_its_cycle() -> None:
     journal, bound = ran("fifo")
     strange = Cycle(1.0, (JobSubmitted(1.0, Job("none", sizes=())),))
-    with pytest.raises(JournalError, match="cycle 4 at 1 s: its events contradict what went before: "):
+    with pytest.raises(JournalError, match="cycle 4 at 1 s: its events contradict earlier cycles: "):
         replay(journal.header, [*journal.cycles[:3], strange], bound)
 
 

@@ -1,4 +1,4 @@
-"""The rules for a submission, in one place: the controller, the service and the command line refuse alike."""
+"""The rules for a submission: the controller, the service and the command line all use these."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hocket.model.resources import Demand
 
 _TOLERANCE = 1e-9
 _RESOURCES = ("gpus", "cores", "mem_mib", "net_mbps")
-_FIXED = Stop.FIXED  # A member of an enum costs a look-up each time, and every job is checked.
-_UNHAPPY = ("failed", "stopped", "overran")  # verdicts after which jobs that were to follow do not run
+_FIXED = Stop.FIXED  # An enum member costs a look-up each time, and every job is checked.
+_UNHAPPY = ("failed", "stopped", "overran")  # verdicts of a job after which jobs that name it in `after` do not run
 
 
 def read_request(given: Any) -> JobRequest:
@@ -48,14 +48,14 @@ def refusal(
 ) -> str:
     """Why a job may not be submitted: field, rule and value; empty when it may.
 
-    `whole` is the cluster with nothing on it, None where it is not known; `owner` the job's if a weight or quota was
-    set for it; `verdict_of` tells of other jobs: None if there is none of that name, empty while it is live.
+    `whole` is the empty cluster, None if it is not known; `owner` is the job's if a weight or quota was
+    set for it; `verdict_of` gives the verdict of a job: None if there is no such job, empty while it is live.
     """
     if job.id in live:
         return f"job '{job.id}': id must be unique, and a live job has it already"
     if verdict_of is not None:
         if verdict_of(job.id) is not None:
-            return f"job '{job.id}': id must be unique, and a job that is over has it"
+            return f"job '{job.id}': id must be unique, and an ended job has it"
         if problem := _dependency_problem(job, verdict_of):
             return f"job '{job.id}': {problem}"
     for problem in faults(job):
@@ -92,7 +92,7 @@ def _dependency_problem(job: Job, verdict_of: Callable[[str], str | None]) -> st
         if verdict is None:
             return f"after must name jobs, and there is no '{name}'"
         if verdict in _UNHAPPY:
-            return f"after names '{name}', which is over: {verdict}"
+            return f"after names '{name}', which has ended: {verdict}"
     return ""
 
 
@@ -108,7 +108,7 @@ def beyond_quota(job: Job, owner: Owner) -> str:
 
 
 def faults(job: Job) -> Iterator[str]:
-    """What is wrong with a job whatever the cluster: one sentence a field."""
+    """What is wrong with a job on any cluster: one sentence for each field."""
     if not job.id or "/" in job.id or not job.id.isprintable() or len(job.id) > 200:
         yield f"id must be 1 to 200 printable characters without '/', not {job.id[:40]!r}"
     if not job.sizes:
@@ -164,17 +164,17 @@ def _graph_faults(graph: TaskGraph) -> Iterator[str]:
     for task in graph.tasks:
         yield from _task_faults(task)
     if len(set(names)) < len(names):
-        yield f"tasks: ids must be distinct, and {next(n for n in names if names.count(n) > 1)!r} stands twice"
+        yield f"tasks: ids must be distinct, and {next(n for n in names if names.count(n) > 1)!r} is there twice"
     for edge in graph.edges:
         for end in (edge.source, edge.target):
             if end not in names:
-                yield f"tasks: an edge names task {end!r}, which is not there"
+                yield f"tasks: an edge names task {end!r}, which does not exist"
         if not 0 <= edge.mib < inf:
             yield f"tasks: an edge's mib must be a finite number from 0 up, not {edge.mib}"
     ends = [(e.source, e.target) for e in graph.edges]
     if len(set(ends)) < len(ends):
         source, target = next(pair for pair in ends if ends.count(pair) > 1)
-        yield f"tasks: edges must be distinct, and the one from {source!r} to {target!r} stands twice"
+        yield f"tasks: edges must be distinct, and the one from {source!r} to {target!r} is there twice"
     left = {n: {e.source for e in graph.edges if e.target == n} for n in names}
     while ready := [n for n, sources in left.items() if not sources & left.keys()]:
         for name in ready:
@@ -222,7 +222,7 @@ def _too_many(graph: TaskGraph, total: Demand) -> str:
     gpus, loads = total.gpus, [d.gpus * d.gpu_share for d in demands]
     if sum(loads) > gpus + _TOLERANCE:
         return f"its {len(demands)} tasks must fit the cluster; they need {sum(loads):g} GPUs, it has {gpus}"
-    for each in range(1, len(loads) // max(gpus, 1) + 1):  # Of tasks that need more than 1/(k + 1), a GPU holds k.
+    for each in range(1, len(loads) // max(gpus, 1) + 1):  # A GPU holds k tasks that need more than 1/(k + 1) of it.
         large = sum(load > 1 / (each + 1) + _TOLERANCE for load in loads)
         if large > each * gpus:
             return (
@@ -250,7 +250,7 @@ def _no_machine(job: Job, whole: Capacity) -> str:
     for field, unit in (("mem_mib", "MiB of memory"), ("cores", "cores"), ("net_mbps", "Mbps of network")):
         needs, largest = getattr(job.demand, field), max((getattr(n, field) for n, _free in whole), default=0.0)
         if needs > largest:
-            has = f"the largest has {_plain(largest)}" if largest else "no machine of the cluster states any"
+            has = f"the largest has {_plain(largest)}" if largest else "and no machine of the cluster has any"
             return f"{field} must fit a machine; a replica needs {_plain(needs)} {unit}, {has}"
     return ""
 

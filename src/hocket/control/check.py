@@ -1,6 +1,6 @@
-"""The gate before anything is applied: a plan that breaks a rule is refused, with what it breaks in words.
+"""Checks a plan before it is applied: one that breaks a rule is refused, with a sentence for each broken rule.
 
-It looks at what the plan changes, not at what exists.
+Only what the plan changes is checked.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ MAX_SAID = 500  # characters of what a policy raised, or returned instead of a p
 
 
 class NoPlan(Exception):
-    """A policy returned something else than a plan; the message says what."""
+    """A policy did not return a plan; the message says what it returned."""
 
 
 def violations(snapshot: Snapshot, plan: Plan) -> list[str]:
-    """All that is wrong with a plan, one sentence each; empty when it may be applied."""
+    """All rules that a plan breaks, one sentence each; empty if it may be applied."""
     return examine(snapshot, plan)[0]
 
 
 def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
-    """All that is wrong with a plan, and what is free once it holds."""
+    """All rules that a plan breaks, and the capacity that is free under it."""
     if not isinstance(plan, Plan):
-        raise NoPlan(f"returned {repr(plan)[:MAX_SAID]}, which is no Plan")
+        raise NoPlan(f"returned {repr(plan)[:MAX_SAID]}, which is not a Plan")
     found: list[str] = []
     capacity = snapshot.capacity
     if plan.put or plan.drop:
@@ -53,19 +53,19 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
             found += [f"the plan {does} job '{j}', which is not live" for j in jobs if j not in snapshot.jobs]
         found += [f"job '{j}' ends without a reason" for j in plan.ends if j not in plan.reasons]
     if plan.reviews:
-        found += [f"job '{j}' is to be looked at again at {t} s" for j, t in plan.reviews.items() if not isfinite(t)]
+        found += [f"job '{j}' has a review at {t} s" for j, t in plan.reviews.items() if not isfinite(t)]
     if plan.wake.at_s is not None and not isfinite(plan.wake.at_s):
-        found.append(f"the policy is to be woken at {plan.wake.at_s} s")
+        found.append(f"the policy shall be called at {plan.wake.at_s} s")
     return found, capacity
 
 
 def _only_starts(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slice]] | None:
-    """The slices that a plan gives back and takes, if it only starts waiting jobs, each alone on GPUs, in the place of
-    others or not.
+    """The slices that a plan gives back and takes, if it only starts waiting jobs, each alone on GPUs, with or without
+    preempting others; None for other plans.
 
-    Most plans are such. The contract: with such a plan nothing is wrong unless it takes what is not free. None means
-    that the rules below must be looked at one by one; whatever they find, `tests/property/test_check.py` proves that
-    they find nothing where this function gives slices.
+    Most plans are like this. The contract: such a plan breaks no rule unless it takes resources that are not free. For
+    None, the rules below must be checked one by one. `tests/property/test_check.py` tests that they find nothing where
+    this function returns slices.
     """
     jobs, partitions, reasons = snapshot.jobs.data(), snapshot.partitions.data(), plan.reasons
     put, drop = plan.put, plan.drop
@@ -87,7 +87,7 @@ def _only_starts(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slic
         if len(tenants) != 1 or new.sharing is not _ALONE or pid in partitions or pid not in reasons:
             return None
         tenant = tenants[0]
-        view = jobs.get(pid)  # A job alone has a partition of its name, so no job comes twice.
+        view = jobs.get(pid)  # A job that is alone has a partition of its own name, so no job is here twice.
         if tenant.job != pid or tenant.task or tenant.boundary is not NOW or view is None:
             return None
         job, replicas = view.job, tenant.replicas
@@ -138,15 +138,15 @@ def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
         if len(partition.tenants) > 1:
             if len({bool(t.task) for t in partition.tenants}) > 1:
                 names = ", ".join(map(_name, partition.tenants))
-                found.append(f"partition '{pid}' has {names}: jobs in one piece and tasks of others do not share")
+                found.append(f"partition '{pid}' has {names}: whole jobs and tasks cannot share a partition")
             if partition.sharing is _ALONE:
                 names = ", ".join(f"'{t.job}'" for t in partition.tenants)
                 found.append(f"partition '{pid}' is for one tenant alone and has {names}")
             old = partitions.get(pid)
-            if old is not None and old.sharing is not partition.sharing and _tells_nobody(old, partition):
+            if old is not None and old.sharing is not partition.sharing and _tells_no_tenant(old, partition):
                 found.append(
                     f"partition '{pid}' is {old.sharing} and shall be {partition.sharing}, "
-                    "but nobody joins it or changes in it: its tenants would not be told"
+                    "but no tenant joins it or changes in it, so its tenants would not be told"
                 )
     for (job, task), pid in tenants.items():
         view = jobs.get(job)
@@ -182,13 +182,13 @@ def _tenant(
         if sum(replicas) < 1:
             found.append(f"tenant {_name(tenant)} has no replica in partition '{partition.id}'")
     elif job.tasks is not None:
-        found.append(f"job '{job.id}' is cut into tasks, partition '{partition.id}' has it in one piece")
+        found.append(f"job '{job.id}' consists of tasks, but is whole in partition '{partition.id}'")
     elif (size := sum(replicas)) not in job.sizes:
         found.append(f"job '{job.id}' runs at sizes {_listed(job.sizes)}, the plan gives it {size}")
     at = tenant.boundary.at
     if at != "now":
         if at not in BOUNDARIES:
-            found.append(f"tenant {_name(tenant)} has boundary '{at}', which is none of {', '.join(BOUNDARIES)}")
+            found.append(f"tenant {_name(tenant)} has boundary '{at}', which is not one of {', '.join(BOUNDARIES)}")
         elif at == "after" and not _sets_a_length(tenant.boundary):
             found.append(
                 f"tenant {_name(tenant)} has boundary 'after' {tenant.boundary.seconds:g} seconds and "
@@ -202,8 +202,8 @@ def _tenant(
             _holds(snapshot, partition, job, demand, tenant, part, here, found)
 
 
-def _tells_nobody(old: Partition, new: Partition) -> bool:
-    """Executors hear of a partition with what its tenants are to do. Who stays as it was is not told anything."""
+def _tells_no_tenant(old: Partition, new: Partition) -> bool:
+    """Would no tenant be told? Executors learn of a changed partition only by actions for tenants that change."""
     return old.slices == new.slices and set(new.tenants) <= set(old.tenants)
 
 
@@ -222,7 +222,7 @@ def _holds(
     replicas: int,
     found: list[str],
 ) -> None:
-    """Does a slice hold the tenant's replicas, each for itself?"""
+    """Does a slice have enough for each of the tenant's replicas?"""
     if replicas < 0:
         found.append(f"tenant {_name(tenant)} has {replicas} replicas on node '{part.node}'")
         return
@@ -230,7 +230,7 @@ def _holds(
         found += _accepts(snapshot, job, part)
     gpus, sharing = demand.gpus * replicas, partition.sharing
     if sharing is not _ALONE and sharing is not _STACKED:
-        gpus = min(gpus, 1)  # Turns are taken: each needs the device, not one of its own.
+        gpus = min(gpus, 1)  # Interleaved tenants take turns on the device.
     if len(part.gpus) < gpus:
         found.append(
             f"tenant {_name(tenant)} needs {gpus} GPUs on node '{part.node}', "
@@ -253,7 +253,7 @@ def _holds(
 def _accepts(snapshot: Snapshot, job: Job, part: Slice) -> Iterator[str]:
     view = snapshot.nodes.get(part.node)
     if view is None:
-        return  # said where capacity is looked at
+        return  # reported by the check of capacity
     if job.gpu_kinds and view.node.gpu_kind not in job.gpu_kinds:
         yield (
             f"job '{job.id}' accepts GPUs of kind {_listed(job.gpu_kinds)}, "
@@ -267,7 +267,7 @@ def _accepts(snapshot: Snapshot, job: Job, part: Slice) -> Iterator[str]:
 
 
 def _shared(snapshot: Snapshot, partition: Partition) -> Iterator[str]:
-    """Do the tenants fit together? Memory always; the rest as far as this way of sharing allows."""
+    """Do the tenants fit together? Only stacked tenants may exceed the slice, and never in memory."""
     tenants = [(t, snapshot.jobs[t.job]) for t in partition.tenants if t.job in snapshot.jobs]
     for i, part in enumerate(partition.slices):
         demands = [demand_of(v.job, t.task).times(t.replicas[i]) for t, v in tenants if i < len(t.replicas)]
@@ -292,7 +292,7 @@ def _shared(snapshot: Snapshot, partition: Partition) -> Iterator[str]:
 
 
 def _capacity(snapshot: Snapshot, plan: Plan, found: list[str]) -> Capacity:
-    """Everything that is given up is given back before anything is taken."""
+    """First all dropped resources are given back, then new ones are taken."""
     partitions = snapshot.partitions.data()
     back: list[Slice] = []
     for pid in plan.drop:
@@ -347,11 +347,11 @@ def _reasons(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
                     standing.add(t.job)
     if standing:
         for job in sorted(standing - reasons.keys()):
-            found.append(f"job '{job}' changes its standing without a reason")
+            found.append(f"job '{job}' changes without a reason")
 
 
 def _quotas(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    """Owners' quotas hold for what the plan adds; what an owner has already may stay."""
+    """Quotas limit what the plan adds; resources that an owner already has may stay."""
     change: dict[str, list[float]] = {}
     had: set[str] = set()  # jobs with a place that the plan changes
     have: set[str] = set()  # jobs to which it gives one
@@ -371,7 +371,7 @@ def _quotas(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
                 sums[2] += demand.mem_mib * replicas
                 (have if sign > 0 else had).add(tenant.job)
     changed = {*plan.drop, *(p.id for p in plan.put)}
-    for job_id in had ^ have:  # A job counts once, however many of its tasks have a place.
+    for job_id in had ^ have:  # A job counts once, independent of the number of its tasks that have resources.
         view = snapshot.jobs[job_id]
         if changed.issuperset(view.partitions):
             change[view.job.owner][3] += 1 if job_id in have else -1

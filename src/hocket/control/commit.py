@@ -1,6 +1,6 @@
-"""A checked plan becomes the plan: what it changes in the state, and the actions that can be done now.
+"""Commits a checked plan: what it changes in the state, and the actions that are possible now.
 
-`commit` is the one way in. What can be done only after another tenant has left stays unsettled, and `next_actions`
+`commit` is the only entry. A change that must wait for another tenant to leave stays unsettled, and `next_actions`
 looks at it again in every cycle.
 """
 
@@ -20,16 +20,16 @@ from hocket.model.plan import Plan
 from hocket.model.snapshot import LeavingTenants, Snapshot
 from hocket.model.view import Doing, JobState, JobView, Tenancy, Tier
 
-# Members of an enum cost a look-up each time; these stand on hot paths.
+# Enum members cost a look-up each time; these are used on hot paths.
 _RUNNING, _STARTING, _PAUSING = JobState.RUNNING, JobState.STARTING, JobState.PAUSING
 _NOTHING, _IS_STARTING, _IS_PAUSING, _NONE = Doing.NOTHING, Doing.STARTING, Doing.PAUSING, Tier.NONE
 _ALONE = Sharing.ALONE
 
 
 def commit(state: State, plan: Plan, capacity: Capacity) -> list[Action]:
-    """Make a plan that passed the check the plan, and give the actions to send out now.
+    """Make a plan that passed the check the current one, and return the actions to send now.
 
-    `capacity` is what is free once the plan holds, as the check found it.
+    `capacity` is what is free under the plan, as computed by the check.
     """
     actions = commit_starts(state, plan, capacity)
     if actions is not None:
@@ -39,7 +39,7 @@ def commit(state: State, plan: Plan, capacity: Capacity) -> list[Action]:
 
 
 def next_actions(state: State, plan: Plan | None = None) -> list[Action]:
-    """What can be done now for the unsettled tenants, and the checkpoints of a plan that was just adopted."""
+    """The actions that are possible now for unsettled tenants, and the checkpoints of a plan that was just adopted."""
     if not state.unsettled and (plan is None or not plan.checkpoints):
         return []
     actions, settled = diff(state, plan)
@@ -48,7 +48,7 @@ def next_actions(state: State, plan: Plan | None = None) -> list[Action]:
 
 
 def preview(snapshot: Snapshot, order: Order, plan: Plan, capacity: Capacity) -> list[Action]:
-    """The actions that `commit` would give; nothing is changed."""
+    """The actions that `commit` would return; changes nothing."""
     return commit(State(snapshot, order), plan, capacity)
 
 
@@ -56,10 +56,10 @@ def preview(snapshot: Snapshot, order: Order, plan: Plan, capacity: Capacity) ->
 
 
 def commit_starts(state: State, plan: Plan, capacity: Capacity) -> list[Action] | None:
-    """Commit a plan that only starts waiting jobs, in the place of running ones or not; None if it is not such a plan.
+    """Commit a plan that only starts waiting jobs, with or without preempting others; None for other plans.
 
-    Most plans are. The contract: what it does to the state, and the actions it gives, are exactly those of `adopt` and
-    `next_actions`, and nothing is changed where it gives None (`tests/property/test_commit.py`). It is faster since it
+    Most plans are like this. The contract: it changes the state and returns actions exactly as `adopt` and
+    `next_actions` do, and changes nothing if it returns None (`tests/property/test_commit.py`). It is faster since it
     replaces the view of each job once instead of three times.
     """
     if plan.ends or plan.tiers or plan.checkpoints or state.unsettled or state.leaving.live:
@@ -124,7 +124,7 @@ def _jobs_to_start(state: State, plan: Plan, others_pause: bool) -> list[tuple[P
 
 
 def _pause(state: State, plan: Plan, view: JobView) -> Pause:
-    """A job leaves the only place it has; what it holds is in others' way until it has left."""
+    """A job loses its only partition; what it holds blocks other jobs until it has left."""
     job_id = view.job.id
     holding = view.tenancies[0].holding
     assert holding is not None
@@ -133,14 +133,14 @@ def _pause(state: State, plan: Plan, view: JobView) -> Pause:
     reason = plan.reasons.get(job_id, view.reason)
     state.put_view(view, replace(noted, partitions=(), tenancies=tenancies, state=_PAUSING, reason=reason))
     for part in holding.slices:
-        if part.gpus or part.cores or part.mem_mib or part.net_mbps:  # Some jobs ask for nothing.
+        if part.gpus or part.cores or part.mem_mib or part.net_mbps:  # Some jobs request no resources.
             state.leaving.put(f"{job_id}/", holding.slices)
             break
     return Pause(job_id, "", view.keep, holding.boundary)
 
 
 def _start(state: State, plan: Plan, view: JobView, new: Partition, waits: bool) -> Start | Resume | None:
-    """A waiting job gets a partition; it starts now, or is unsettled while others are in its way."""
+    """A waiting job gets a partition; it starts now, or is unsettled while other jobs still hold the resources."""
     pid, tenant = new.id, new.tenants[0]
     job_id = tenant.job
     noted = replace(view, **_notes(plan, job_id)) if plan.memos or plan.reviews else view
@@ -162,7 +162,7 @@ def _start(state: State, plan: Plan, view: JobView, new: Partition, waits: bool)
 
 
 def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
-    """Make a checked plan the plan. Tenants for which it changes something are unsettled."""
+    """Make a checked plan the current one. Tenants that it changes become unsettled."""
     _take_over(state, plan, capacity)
     tenants: dict[tuple[str, str], None] = {}
     places: dict[str, list[str]] = {}  # job → partitions of the plan that it is in
@@ -207,7 +207,7 @@ def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
 
 
 def _take_over(state: State, plan: Plan, capacity: Capacity) -> None:
-    """What a plan says for the whole, not for a job."""
+    """What a plan sets for the whole state, not for a job."""
     state.memo = plan.memo
     state.wake = plan.wake
     state.decision += 1
@@ -240,7 +240,7 @@ def _note_others(state: State, plan: Plan, done: Container[str]) -> None:
             if said is plan.memos:
                 if state.shifts is not None:
                     state.shifts.memo_changed(job_id)
-                state.put_view(view, new)  # Its rank may rest on its memo.
+                state.put_view(view, new)  # Its rank may depend on its memo.
             else:
                 state.jobs.put(job_id, new)
 
@@ -258,7 +258,7 @@ def _notes(plan: Plan, job_id: str) -> dict[str, Any]:
 
 
 def end_job(state: State, job_id: str, verdict: str, reason: str) -> None:
-    """The job shall be over; its resources are given to no other job until it is."""
+    """The job shall end; its resources are not used by another job until it has."""
     view = state.jobs.live[job_id]
     tasks = {t.task for p in view.partitions for t in state.partitions.live[p].tenants if t.job == job_id}
     state.vacate(view)
@@ -272,11 +272,11 @@ def end_job(state: State, job_id: str, verdict: str, reason: str) -> None:
 
 
 def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, str]] = ()) -> None:
-    """Write down which changes are under way from now on, and which tenants turned out to be as planned."""
+    """Record which changes are now under way, and which tenants are already as planned."""
     done = set(settled)
     for action in actions:
         view = state.jobs.live[action.job]
-        if type(action) is Start or type(action) is Resume:  # Patterns are slow, and these come all the time.
+        if type(action) is Start or type(action) is Resume:  # `match` patterns are slow, and this code runs often.
             task, to = action.task, action.to
             tenancy = Tenancy(task, None, _IS_STARTING, to)
             _put_tenancy(state, view, tenancy, _RUNNING if view.size else _STARTING)
@@ -309,7 +309,7 @@ def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, 
 
 
 def _begin_change(state: State, view: JobView, task: str, doing: Doing, to: Holding | None, becomes: JobState) -> None:
-    """A change of a tenant that is there begins; the job's state follows unless other tenants of it just run."""
+    """A change of a running tenant begins; the job's state changes too, unless other tenants of it keep running."""
     tenancy = next(t for t in view.tenancies if t.task == task)
     others_run = any(t.task != task and t.doing is _NOTHING for t in view.tenancies)
     _put_tenancy(state, view, Tenancy(task, tenancy.holding, doing, to), view.state if others_run else becomes)

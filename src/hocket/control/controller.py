@@ -1,4 +1,4 @@
-"""The cycle, on one page. It is the same in every world: only the executor and the journal differ."""
+"""The cycle, on one page. It is the same live and simulated: only the executor and the journal differ."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from hocket.policies.registry import BoundPolicy
 
 Decide = Callable[[Snapshot], Plan]  # a policy with its parameters bound
 Bind = Callable[[str, dict[str, Any]], BoundPolicy]  # a policy by its name, with these parameters
-OnPolicyError = Callable[[Exception], None]  # is told of what a policy raised
+OnPolicyError = Callable[[Exception], None]  # called with an exception that a policy raised
 
-_RETRY_S = 60.0  # after a policy raised, it is asked again at the latest
+_RETRY_S = 60.0  # after a policy raised, it is called again at the latest after this time
 _ADMITTED = frozenset({JobSubmitted, NodeJoined, OwnerSet, JobFailed})  # events that admission looks at
 
 
 class Controller:
-    """Owns the state; everything it does with it is pure but for the journal."""
+    """Owns the state and runs cycles; pure except for the journal."""
 
-    # What a restored controller need not share with the one before it: given by its maker, or measured.
+    # Fields that may differ in a restored controller: given by its caller, or measured.
     NOT_RESTORED = frozenset({"decide", "journal", "on_policy_error", "bind", "decision_s"})
 
     def __init__(
@@ -53,42 +53,42 @@ class Controller:
         self.state = State(snapshot, order, learns, shifts, counts)
         self.decide = decide
         self.journal = journal
-        # With it, as live, a policy that raises wastes a cycle; without, it ends the run.
+        # With it (live), an exception of the policy wastes a cycle; without it, the exception ends the run.
         self.on_policy_error = on_policy_error
-        self.bind = bind  # Without it, the policy that it began with decides to the end.
-        self.policy_set: PolicySet | None = None  # the last that was set by an event and decides now
+        self.bind = bind  # Without it, the policy never changes.
+        self.policy_set: PolicySet | None = None  # the last policy that was set by an event
         self.decision_s: list[float] = []  # how long each decision took
         self.refused_plans = 0
         self.cycles = 0  # the number of the last cycle, as its journal counts
         self.timers = Timers()
-        self.cluster = Capacity.of(v.node for v in snapshot.nodes.values())  # all nodes ever seen, with nothing on them
+        self.cluster = Capacity.of(v.node for v in snapshot.nodes.values())  # all nodes since the start, empty
 
     def cycle(self, now_s: float, events: Sequence[Event]) -> list[Action]:
-        """One pass, from what happened to what is to be done."""
-        # 1. Admit: a submission that breaks a rule becomes a refusal, a failure too many the end; a timer is a fact.
+        """One pass, from events to actions."""
+        # 1. Admit: a submission that breaks a rule is refused, one failure too many is final; due timers are events.
         return self.advance(now_s, self._admit(now_s, events))
 
     def advance(self, now_s: float, events: Sequence[Event], recorded: Cycle | None = None) -> list[Action]:
-        """The rest of the pass, from facts; a replay takes them from a journal, a restore the decision too."""
-        # 2. Fold the facts into the state.
+        """The rest of the pass; a replay takes the events from a journal, a restore also the decision."""
+        # 2. Fold the events into the state.
         state = self.state
         state.notes = CycleNotes()
         fold(state, events)
         state.advance_to(now_s)
 
-        # 3. End jobs whose criterion or limit is decided, whatever the policy.
+        # 3. End jobs that have met or missed their criterion or limit; the policy is not asked.
         for job_id in state.notes.judged:
             self._judge(job_id)
         for at_s, job_id in state.notes.timers:
             self.timers.add(at_s, job_id)
 
-        # 4. Decide, if what the policy waits for has happened; a plan that breaks a rule is refused.
+        # 4. Decide, if an event happened that the policy waits for; a plan that breaks a rule is refused.
         plan: Plan | None = None
         refused: tuple[str, ...] = ()
         if _is_woken(state) if recorded is None else recorded.plan is not None:
             plan, capacity, refused = self._decide(recorded)
 
-        # 5. Commit the plan, and see what can be done now.
+        # 5. Commit the plan, and find the actions that are possible now.
         if plan is None:
             actions = next_actions(state)
         elif refused:
@@ -99,7 +99,7 @@ class Controller:
             for job_id, at_s in plan.reviews.items():
                 self.timers.add(at_s, job_id)
 
-        # 6. Write it down before anything is done.
+        # 6. Write the cycle to the journal before any action is sent.
         cycle = Cycle(now_s, tuple(events), plan, refused)
         self.journal.append(cycle)
         self.cycles += 1
@@ -138,7 +138,7 @@ class Controller:
                     new.add(job.id)
             elif isinstance(event, NodeJoined):
                 self.grow_cluster(event)
-            elif isinstance(event, OwnerSet):  # It counts for jobs that come with it, before the state knows it.
+            elif isinstance(event, OwnerSet):  # It applies to jobs that come with it, too.
                 owners = {**owners, event.owner.id: event.owner}
             elif isinstance(event, JobFailed) and event.own and not event.final and self._tried_enough(event.job):
                 event = replace(event, final=True)
@@ -171,7 +171,7 @@ class Controller:
     # -- 4. decide ------------------------------------------------------------------------------------------
 
     def _decide(self, recorded: Cycle | None) -> tuple[Plan, Capacity, tuple[str, ...]]:
-        """A plan, what is free once it holds, and what is wrong with it."""
+        """A plan, the capacity that is free under it, and the rules that it breaks."""
         if self.state.new_policy is not None:
             self._switch_policy(self.state.new_policy)
         snapshot = self.state.snapshot()
@@ -205,7 +205,7 @@ class Controller:
     # -- between cycles -------------------------------------------------------------------------------------
 
     def next_timer_s(self) -> float | None:
-        """When the next cycle is due if nothing happens before; None if time alone changes nothing."""
+        """When the next cycle is due if no event comes before; None if time alone changes nothing."""
         state = self.state
         at_s, wake, shifts = self.timers.next_s(state.jobs.live), state.wake, state.shifts
         if wake.at_s is not None and wake.at_s > state.now_s and (at_s is None or wake.at_s < at_s):
@@ -217,7 +217,7 @@ class Controller:
         return at_s
 
     def drop_outdated_timers(self) -> None:
-        """Keep no moments of jobs that are over."""
+        """Drop timers of ended jobs."""
         live = self.state.jobs.live
         self.timers.drop_ended(live)
         if self.state.shifts is not None:
@@ -225,7 +225,7 @@ class Controller:
 
 
 def _is_woken(state: State) -> bool:
-    """Has something happened that the policy waits for?"""
+    """Did an event happen that the policy waits for?"""
     notes, wake = state.notes, state.wake
     if notes.alarm or state.decision == 0:
         return True

@@ -1,4 +1,4 @@
-"""What a controller does, for its log: events, decisions, refused plans and actions, with cycle and job as fields."""
+"""The controller's log: events, decisions, refused plans and actions, with cycle and job as fields."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hocket.model.event import (
 )
 
 _log = logging.getLogger("hocket.control")
-_log.addHandler(logging.NullHandler())  # Without a set-up, as in simulations, nothing is printed.
+_log.addHandler(logging.NullHandler())  # Without logging set up, as in simulations, nothing is printed.
 _AT_INFO = {JobSubmitted, JobRefused, JobAsked, JobEnded, JobFailed, NodeJoined, NodeLost, OwnerSet, PolicySet}
 
 
 def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: Sequence[float]) -> None:
-    """Log a cycle that is in the journal. What changes nothing is logged at DEBUG."""
+    """Log a cycle that is in the journal. Events that change nothing are logged at DEBUG."""
     if not _log.isEnabledFor(logging.INFO):
         if cycle.refused:
             _log_refused(number, cycle)

@@ -1,7 +1,7 @@
-"""What to do next so that the plan comes true: pure, in order, and only what can be done now.
+"""The next actions towards the plan: pure, in order, and only those that are possible now.
 
-Prepare first, then what frees resources, then what takes them. What must wait for another tenant to leave stays
-unsettled and is looked at again when that has happened; until then its resources are promised to it.
+Prepare first, then actions that free resources, then actions that take them. A tenant that must wait for another stays
+unsettled and is looked at again when that one has left; until then its resources are promised to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NONE = Tier.NONE
 
 
 def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], list[tuple[str, str]]]:
-    """The actions to send out now, and the tenants that turn out to be as planned already."""
+    """The actions to send now, and the tenants that are already as planned."""
     found = _Diff(standing)
     for job_id, task in standing.unsettled:
         found.look_at(job_id, task)
@@ -32,7 +32,7 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
 
 
 class _Diff:
-    """Goes through the unsettled tenants and gathers what can be done for them."""
+    """Goes through the unsettled tenants and collects the actions that are possible for them."""
 
     def __init__(self, standing: Standing) -> None:
         self.standing = standing
@@ -41,8 +41,8 @@ class _Diff:
         self.takes: list[Action] = []
         self.settled: list[tuple[str, str]] = []
         self._leaving = LeavingTenants(standing)
-        self._blocked: dict[str, tuple[str, ...]] = {}  # running tenant → tenants in the way of where it shall go
-        self._successors: list[tuple[str, tuple[Slice, ...]]] | None = None  # jobs that prepare, and where they go
+        self._blocked: dict[str, tuple[str, ...]] = {}  # running tenant → tenants in its way
+        self._successors: list[tuple[str, tuple[Slice, ...]]] | None = None  # jobs that prepare, and their partitions
 
     def look_at(self, job_id: str, task: str) -> None:
         """What can be done now for one tenant."""
@@ -59,7 +59,7 @@ class _Diff:
         if tenancy is None:
             self._start(view, task, wanted)
         elif tenancy.doing is not _NOTHING:
-            self.settled.append((job_id, task))  # When that change is done, it is compared with the plan of then.
+            self.settled.append((job_id, task))  # Its result is compared with the plan then.
         else:
             self._change(view, tenancy, wanted)
 
@@ -69,7 +69,7 @@ class _Diff:
             self.frees.append(end)
 
     def _start(self, view: JobView, task: str, wanted: tuple[Partition, Tenant] | None) -> None:
-        """A tenant that has nothing: it starts, prepares or waits."""
+        """A tenant without resources: it starts, prepares or waits."""
         job_id = view.job.id
         if wanted is None:
             self.settled.append((job_id, task))
@@ -113,7 +113,7 @@ class _Diff:
             self.takes.append(Resize(job_id, task, to, partition))
 
     def break_deadlock(self) -> None:
-        """Where running tenants are in each other's way, pause one; it resumes when it can."""
+        """If running tenants block each other, pause one; it resumes when its resources are free."""
         if len(self._blocked) > 1 and (tenant := _in_a_cycle(self._blocked)):
             job_id, _, task = tenant.partition("/")
             view = self.standing.jobs[job_id]
@@ -122,7 +122,7 @@ class _Diff:
             self.frees.append(Pause(job_id, task, view.keep, held.boundary))
 
     def _waits_for_successor(self, view: JobView, task: str) -> bool:
-        """True while a job that is promised what this tenant gives up still prepares: the tenant runs on until then."""
+        """True while the job that will get this tenant's resources still prepares: the tenant continues until then."""
         if self._successors is None:
             self._successors = list(self._preparing())
         if not self._successors:
@@ -169,7 +169,7 @@ def _in_a_cycle(blocked: dict[str, tuple[str, ...]]) -> str:
 
 
 def _wanted(standing: Standing, view: JobView, task: str) -> tuple[Partition, Tenant] | None:
-    """Where the plan has a tenant."""
+    """The place that the plan gives a tenant."""
     job_id = view.job.id
     for pid in view.partitions:
         partition = standing.partitions[pid]
@@ -209,7 +209,7 @@ def changes(snapshot: Snapshot, plan: Plan) -> dict[str, str]:
     for job, verdict in plan.ends.items():
         found[job] = f"ends: {verdict}"
     for job, tier in plan.tiers.items():
-        found[job] = "; ".join(part for part in (found.get(job), f"its state goes to {tier}") if part)
+        found[job] = "; ".join(part for part in (found.get(job), f"its state is moved to {tier}") if part)
     for job, tier in plan.checkpoints.items():
         found[job] = "; ".join(part for part in (found.get(job), f"is saved to {tier}") if part)
     return found
@@ -223,7 +223,7 @@ def _tenants(
 
 def _change_in_words(before: tuple[Partition, Tenant] | None, after: tuple[Partition, Tenant] | None) -> str:
     if after is None:
-        return "leaves its place"
+        return "loses its resources"
     place = f"{sum(after[1].replicas)} on {_place(*after)}"
     if before is None:
         return f"gets {place}"

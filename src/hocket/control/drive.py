@@ -14,23 +14,23 @@ Moment = tuple[float, Sequence[Event]]  # when, and what happened then
 
 
 class Hooks(Protocol):
-    """What a run adds to the loop. All are called in its thread."""
+    """What a run adds to the loop. All are called in the loop's thread."""
 
     def take(self, now_s: float, events: Sequence[Event]) -> Moment:
-        """Before a cycle: what it is to take in, which may be more than the executor reported."""
+        """Before a cycle: its time and events, which may be more than the executor reported."""
 
     def written(self, controller: Controller) -> None:
-        """The cycle is in the journal. Its actions have not gone out yet."""
+        """The cycle is in the journal. Its actions have not been sent yet."""
 
     def done(self, controller: Controller) -> None:
-        """The actions have gone out."""
+        """The actions have been sent."""
 
     def recover(self, error: JournalError) -> Controller:
-        """The cycle could not be written: a controller to go on with, as the journal has it. Or raise."""
+        """The cycle could not be written: return a controller restored from the journal, or raise."""
 
 
 def drive(controller: Controller, executor: Executor, hooks: Hooks | None = None, first: Moment | None = None) -> None:
-    """Cycle until the executor says that nothing more will happen; `first` is taken in before it is asked."""
+    """Run cycles until the executor reports the end; `first` is the input of the first cycle."""
     moment = first if first is not None else executor.wait(controller.next_timer_s())
     while moment is not None:
         if hooks is None:
@@ -43,7 +43,7 @@ def drive(controller: Controller, executor: Executor, hooks: Hooks | None = None
 
 
 def step(controller: Controller, executor: Executor, hooks: Hooks, moment: Moment) -> Controller:
-    """One cycle with its hooks; the controller to go on with, which is another if this one's journal failed."""
+    """One cycle with its hooks. Returns the controller to continue with: a restored one if the journal failed."""
     try:
         actions = controller.cycle(*hooks.take(*moment))
     except JournalError as error:

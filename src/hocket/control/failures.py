@@ -10,12 +10,12 @@ from hocket.model.event import JobFailed, NodeJoined, NodeLost
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.view import Hold, JobState, JobView, NodeView, Tier
 
-LONGEST_REST_S = 600.0  # between two runs of a job that fails again and again
-LEAST_REST_S = 1.0  # of a job with limited retries that is lost again and again, which counts as no retry
+LONGEST_REST_S = 600.0  # longest delay between two runs of a job that fails repeatedly
+LEAST_REST_S = 1.0  # for a job with limited retries that is lost repeatedly, which counts as no retry
 
 
 def run_lost(state: State, event: JobFailed) -> None:
-    """A run failed, or was lost; its job waits again, or rests first (back-off)."""
+    """A run failed, or was lost; its job waits again, sometimes after a delay (back-off)."""
     job_id = event.job
     if (was := state.jobs.live.get(job_id)) is None:
         return
@@ -29,12 +29,12 @@ def run_lost(state: State, event: JobFailed) -> None:
         if not _rest(state, view, crashed, view.crashes):
             state.put_view(view, crashed)
     elif before := view.failures - view.crashes - 1:
-        # It was lost before, which may be its own fault: it rests unless it ran for longer, and no retry is counted.
+        # It was lost before, and may be the cause: delay it unless it ran for longer; no retry is counted.
         _rest(state, view, view, before - 1, ran_s, least_s=0.0 if view.job.retries is None else LEAST_REST_S)
 
 
 def _rest(state: State, view: JobView, failed: JobView, times: int, ran_s: float = 0.0, least_s: float = 0.0) -> bool:
-    """Hold the job for a while, twice as long with every failure; False if it need not rest."""
+    """Hold the job for a delay that doubles with every failure; False if no delay is needed."""
     job_id = view.job.id
     rest_s = max(least_s, min(view.job.backoff_s * 2.0 ** min(times, 30), LONGEST_REST_S))
     if not rest_s or rest_s <= ran_s or view.held:
@@ -64,11 +64,11 @@ def _fail(state: State, job_id: str, reason: str) -> None:
     )
     state.put_view(view, now)
     if view.verdict:
-        state.unsettle((job_id, ""))  # What was to end it is lost, or was not told yet.
+        state.unsettle((job_id, ""))  # It was to end: the order is lost, or was not sent yet.
 
 
 def forget_tenants(state: State, view: JobView) -> None:
-    """Nothing is left of what the job's tenants held, or were to get."""
+    """Drop everything that the job's tenants held, or were to get."""
     job_id = view.job.id
     if state.leaving.live:
         for tenancy in view.tenancies:
@@ -78,7 +78,7 @@ def forget_tenants(state: State, view: JobView) -> None:
 
 
 def node_lost(state: State, event: NodeLost) -> None:
-    """A node is gone, and with it all that ran there."""
+    """A node is lost, with all runs on it."""
     _node_lost(state, event.node, event.reason)
 
 
@@ -108,7 +108,7 @@ def _node_lost(state: State, node: str, reason: str) -> None:
 
 
 def _evict(state: State, job_id: str, task: str, why: str) -> None:
-    """A tenant is gone. A job whose other tasks still run goes on; else it waits again."""
+    """A tenant is lost. If other tasks of its job still run, the job continues; else it waits again."""
     view = state.jobs.live.get(job_id)
     if view is None:
         return
@@ -130,7 +130,7 @@ def _evict(state: State, job_id: str, task: str, why: str) -> None:
 
 
 def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
-    """A tenant was to go to a lost node: it stays where it is, if that is promised to no other."""
+    """A tenant was to move to a lost node: it stays where it is, unless that is promised to another tenant."""
     job_id, task = tenant.job, tenant.task
     partition = state.partitions.live[pid]
     state.change_tenants(partition, tuple(t for t in partition.tenants if (t.job, t.task) != (job_id, task)))
@@ -149,7 +149,7 @@ def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
             left = (*left, back.id)
     now = replace(view, partitions=left, reason=why)
     if not view.tenancies:
-        now = replace(now, prepared=False, preparing=False)  # What was prepared is lost with the node.
+        now = replace(now, prepared=False, preparing=False)  # The prepared process is lost with the node.
     state.put_view(view, now)
     state.update_leaving(view)
     state.unsettle((job_id, task))

@@ -52,13 +52,13 @@ from hocket.model.view import (
     Tenancy,
 )
 
-# Members of an enum cost a look-up each time; these stand on hot paths.
+# Enum members cost a look-up each time; these are used on hot paths.
 _WAITING, _RUNNING, _PAUSED = JobState.WAITING, JobState.RUNNING, JobState.PAUSED
-_BROKE = {"stopped": "was stopped", "failed": "failed", "overran": "ran for too long"}
+_BROKE = {"stopped": "was stopped", "failed": "failed", "overran": "exceeded its time limit"}
 
 
 def fold(state: State, events: Iterable[Event]) -> None:
-    """Take facts in, each at its own time."""
+    """Apply events to the state, each at its own time."""
     for event in events:
         at_s = event.at_s
         if at_s > state.now_s:
@@ -74,7 +74,7 @@ def _submitted(state: State, event: JobSubmitted) -> None:
     state.submissions += 1
     if job.after and (first := _live_predecessors(state, job)):
         state.add_follower(job)
-        state.put_view(None, replace(view, held=Hold.FOLLOWS, reason=f"waits: it is to follow {first}"))
+        state.put_view(None, replace(view, held=Hold.FOLLOWS, reason=f"waits: it starts after {first}"))
     else:
         state.arrived.append(job.id)
         state.put_view(None, view)
@@ -83,7 +83,7 @@ def _submitted(state: State, event: JobSubmitted) -> None:
 
 
 def _live_predecessors(state: State, job: Job) -> str:
-    """The jobs that this one is to follow and that are not over yet, in words; empty when all are over."""
+    """The jobs in `after` that have not ended yet, in words; empty if all have."""
     return ", ".join(f"'{first}'" for first in job.after if first in state.jobs.live)
 
 
@@ -99,13 +99,13 @@ def _asked(state: State, event: JobAsked) -> None:
         _pause(state, view, f"paused{by}")
     elif view.held is not None:
         if first := _live_predecessors(state, view.job):
-            state.put_view(view, replace(view, held=Hold.FOLLOWS, reason=f"waits: it is to follow {first}"))
+            state.put_view(view, replace(view, held=Hold.FOLLOWS, reason=f"waits: it starts after {first}"))
         else:
             _release(state, view, f"resumed{by}")
 
 
 def _pause(state: State, view: JobView, reason: str) -> None:
-    """The job gives up what it has, and gets nothing until its user resumes it."""
+    """The job loses its resources, and gets none until its user resumes it."""
     job_id = view.job.id
     tasks = {t.task for p in view.partitions for t in state.partitions.live[p].tenants if t.job == job_id}
     state.vacate(view)
@@ -119,25 +119,25 @@ def _pause(state: State, view: JobView, reason: str) -> None:
 
 
 def _release(state: State, view: JobView, reason: str) -> None:
-    """Nothing holds the job any more: it waits like any other."""
+    """The job is no longer held: it waits like any other."""
     state.put_view(view, replace(view, held=None, held_until_s=None, reason=reason))
     state.arrived.append(view.job.id)
 
 
 def _release_followers(state: State, job_id: str, broke: str) -> None:
-    """A job is over: jobs that were to follow it may run, or are stopped if it broke."""
+    """A job has ended: jobs that name it in `after` may run, or are stopped if it failed."""
     for follower in state.followers.pop(job_id, ()):
         view = state.jobs.live.get(follower)
         if view is None or view.verdict:
             continue
         if broke:
-            end_job(state, follower, Verdict.STOPPED, f"stopped: it was to follow '{job_id}', which {broke}")
+            end_job(state, follower, Verdict.STOPPED, f"stopped: it was to start after '{job_id}', which {broke}")
         elif view.held is Hold.FOLLOWS and not _live_predecessors(state, view.job):
             _release(state, view, f"follows '{job_id}'")
 
 
 def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
-    """A start, resize or move is done: what was coming is held."""
+    """A start, resize or move is done: the tenant holds its new resources."""
     job_id, task = event.job, event.task
     view = state.jobs.live.get(job_id)
     if view is None:
@@ -171,13 +171,13 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
 
 
 def _is_another_run(tenancy: Tenancy) -> bool:
-    """Did the tenant start, or stop and start again elsewhere? If only its boundary changed, it went on."""
+    """Did the tenant start, or stop and start again elsewhere? If only its boundary changed, it kept running."""
     was, coming = tenancy.holding, tenancy.coming
     return coming is not None and (was is None or was.slices != coming.slices or was.replicas != coming.replicas)
 
 
 def _without_standstill(view: JobView, settled: JobView, tenancy: Tenancy) -> JobView:
-    """While it was resized or moved it held its resources and did no work, for as long as that is believed to take."""
+    """Subtract the estimated time of a resize or move: the job held resources, but did no work."""
     was, now = tenancy.holding, tenancy.coming
     if was is None or now is None or not _is_another_run(tenancy):
         return settled
@@ -199,7 +199,7 @@ def _as_planned(state: State, job_id: str, task: str, holding: Holding | None) -
 
 
 def _left(state: State, event: JobPaused) -> None:
-    """A tenant has left; if the plan has it somewhere again, it is to start there."""
+    """A tenant has left; if the plan has another place for it, it shall start there."""
     job_id, task = event.job, event.task
     view = state.jobs.live.get(job_id)
     if view is None:
@@ -214,7 +214,7 @@ def _left(state: State, event: JobPaused) -> None:
 
 
 def _over(state: State, event: JobEnded | JobFailed) -> None:
-    """The job is in no snapshot from now on."""
+    """The job has ended: it is in no snapshot from now on."""
     job_id = event.job
     view = state.jobs.live.get(job_id)
     if view is None:
@@ -281,7 +281,7 @@ def _observed(state: State, event: EpochEnded | ProgressReported) -> None:
 
 
 def _learned(view: JobView, event: EpochEnded | ProgressReported, now_s: float) -> Beliefs:
-    """What a report of its goal's metric tells about a job."""
+    """Update a job's beliefs by a report of its goal's metric."""
     job, beliefs = view.job, view.beliefs
     goal = job.goal
     if goal is None or (value := event.metrics.get(goal.metric)) is None:
@@ -326,7 +326,7 @@ def _policy_set(state: State, event: PolicySet) -> None:
 
 
 def _ignored(state: State, _event: JobRefused | JobWarned) -> None:
-    pass  # It never became a job, or changes nothing of one; it is in the journal for people.
+    pass  # It changes no job; it is in the journal for users.
 
 
 _FOLDS: dict[type, Callable[[State, Any], None]] = {

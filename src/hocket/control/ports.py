@@ -1,4 +1,4 @@
-"""What the controller needs of the world: an executor that makes actions true, a journal that forgets nothing."""
+"""The controller's interfaces: an executor, which carries out actions and reports events, and a journal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
 
-FORMAT = 2  # of journals; a reader refuses what is newer than it knows. 1 had no checksums
+FORMAT = 2  # of journals; a reader refuses newer ones. Format 1 had no checksums
 
 
 class Header(Struct, frozen=True):
-    """What a journal starts with: enough to fold and to decide again."""
+    """The start of a journal: with it, cycles can be folded and decided again."""
 
     policy: str
     params: dict[str, Any] = {}
@@ -30,7 +30,7 @@ class Header(Struct, frozen=True):
 
 
 class Cycle(Struct, frozen=True, gc=False):
-    """One pass: what happened, and what of the plan changed. A plan refused by the check has its violations here."""
+    """One pass: its events and the changes of the plan. A plan refused by the check has its violations here."""
 
     at_s: float
     events: tuple[Event, ...]
@@ -39,7 +39,7 @@ class Cycle(Struct, frozen=True, gc=False):
 
 
 class Journal(Protocol):
-    """Append-only. What `append` has returned from survives a kill."""
+    """Append-only. When `append` has returned, the cycle survives a kill."""
 
     header: Header
 
@@ -51,9 +51,9 @@ class Journal(Protocol):
 
 
 class DurableJournal(Journal, Protocol):
-    """A journal that outlives its controller, which goes on with it after a kill. Cycles are numbered from 1."""
+    """A journal on disk, from which a controller is restored after a kill. Cycles are numbered from 1."""
 
-    name: str  # as errors say it
+    name: str  # for error messages
 
     def extend(self, cycles: Sequence[Cycle]) -> None:
         """Keep several cycles, all or none."""
@@ -65,46 +65,46 @@ class DurableJournal(Journal, Protocol):
         """The number of the last cycle."""
 
     def recover(self) -> int:
-        """After an append that failed: see what is there, and go on from that. Gives the number of the last cycle."""
+        """After a failed append: find the last stored cycle and continue from it. Returns its number."""
 
     def save(self, state: bytes) -> None:
-        """Keep the state after the last cycle, so that a restore need not fold all that went before."""
+        """Save the state after the last cycle, so that a restore need not fold all earlier cycles."""
 
     def saved(self) -> Iterator[tuple[int, bytes]]:
-        """The states that are kept, newest first, each with the number of its cycle."""
+        """The saved states, newest first, each with the number of its cycle."""
 
     def close(self) -> None:
         """Let go of it."""
 
 
 class Executor(Protocol):
-    """Makes actions true and reports events. `drive` calls it from one thread."""
+    """Carries out actions and reports events. `drive` calls it from one thread."""
 
     def apply(self, actions: Iterable[Action]) -> None:
-        """Begin to make these true, in this order. An event tells when each is."""
+        """Begin these actions, in this order. An event reports when each is done."""
 
     def wait(self, until_s: float | None) -> tuple[float, Sequence[Event]] | None:
-        """The next moment and what happened then; nothing when `until_s` came first; None when nothing will come."""
+        """The next time and its events; no events if `until_s` came first; None if nothing more will happen."""
 
 
-Facts = Callable[[Snapshot, float], Iterable[Event]]  # what is to be recorded, made of the newest snapshot and the time
+Facts = Callable[[Snapshot, float], Iterable[Event]]  # makes events from the newest snapshot and the time
 Refused = dict[str, str]  # job → why the cycle refused it
 
 
 class LiveExecutor(Executor, Protocol):
-    """An executor of real jobs, which a service drives while other threads hand it facts and reports.
+    """An executor of real jobs, which a service drives while other threads hand it events and reports.
 
     **The controller's thread** calls, for each cycle and in this order: `wait`; then, once the cycle is in the journal,
     `observe`, `apply` and `settle`; or, if it could not be written, `fail` and later `resume`. Between two such calls
-    the executor may start nothing that an action did not ask for.
+    the executor may start only what an action asked for.
 
     **Any thread** may call `post`, `report`, `hello`, `refuse`, `close`, `stop_all`, `nodes` and `usage`, and the
     methods of `sessions`.
 
-    **Promised**: the future of a `post` or `report` is done only when all that it handed over is in the journal, or it
+    **Guarantees**: the future of a `post` or `report` is done only when all its events are in the journal, or it
     fails, and may be handed over again. A report that was taken in before changes nothing when it comes again. Reports
     of one run keep their order; if a report changes its job, further ones of that job wait for the next cycle, so that
-    each is read beside a snapshot that knows of the one before.
+    each is read with a snapshot that includes the one before.
     """
 
     @property
@@ -117,42 +117,42 @@ class LiveExecutor(Executor, Protocol):
         """The state after the cycle that was just written; what `apply` and the next `wait` read."""
 
     def settle(self, events: Iterable[Event]) -> None:
-        """The cycle is in the journal with these events: complete the futures of all that it took in."""
+        """The cycle is in the journal with these events: complete the futures of its events."""
 
     def fail(self, failure: Exception) -> None:
-        """The cycle could not be written: fail the futures of all that it took in, which may be handed over again."""
+        """The cycle could not be written: fail the futures of its events, which may be handed over again."""
 
     def resume(self, snapshot: Snapshot) -> None:
-        """Go on from a restored state. Agents connect again, and are told what they should have."""
+        """Continue from a restored state. Agents connect again, and are told which runs they should have."""
 
     # -- any thread -----------------------------------------------------------------------------------------
 
     def post(self, make: Facts, result: Callable[[Refused], Any] = ...) -> Future[Any]:
-        """Have facts taken in by the next cycle; `make` is called in the controller's thread.
+        """Add events to the next cycle; `make` is called in the controller's thread.
 
         The future's result is `result` of the jobs that the cycle refused.
         """
 
     def report(self, reports: Sequence[Report], node: str = "") -> Future[Any]:
-        """What a node's agent reports, in order. The future's result is their number."""
+        """Take reports of a node's agent, in order. The future's result is their number."""
 
     def hello(self, hello: Hello) -> Facts:
-        """The facts of an agent that connects, to be posted."""
+        """The events of an agent that connects, to be posted."""
 
     def nodes(self, job_id: str) -> list[str]:
         """The connected nodes where a job's logs may be: those that run it, or all if it runs nowhere."""
 
     def usage(self, job_id: str) -> dict[str, Any]:
-        """What a job was last seen to use; empty if that is not known."""
+        """The last measured use of a job; empty if unknown."""
 
     def refuse(self, failure: Exception) -> None:
-        """Fail the futures of all that waits for a cycle: there will be none for now."""
+        """Fail the futures of all that wait for a cycle: there will be none for now."""
 
     def stop_all(self, grace_s: float) -> Callable[[], list[str]]:
-        """Ask every job to save and leave, and order nothing else. Gives a function that tells the jobs still there."""
+        """Tell every job to save and exit, and send no other orders. Returns a function: the jobs still running."""
 
     def close(self) -> None:
-        """Let `wait` return None, and take nothing in any more."""
+        """Let `wait` return None, and accept nothing more."""
 
 
 class UnknownSession(LookupError):
@@ -166,10 +166,10 @@ class NameTaken(Exception):
 class AgentSessions(Protocol):
     """The agents that are connected, and the orders that wait for them. For any thread."""
 
-    lease_s: float  # an agent that is silent for longer is taken for lost
+    lease_s: float  # an agent that does not call for longer counts as lost
 
     def open(self, node: str, address: str, state: str = "") -> str:
-        """A node's agent connects; gives its session. Raises NameTaken."""
+        """A node's agent connects; returns its session. Raises NameTaken."""
 
     def node_of(self, session: str) -> str:
         """The node of a session, which is renewed. Raises UnknownSession."""

@@ -1,4 +1,4 @@
-"""Decide again: a journal's facts are folded as they were, and every plan is compared with the recorded one."""
+"""Makes a journal's decisions again: its events are folded, and every plan is compared with the recorded one."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bi
 
 
 class DecisionSide(Struct, frozen=True):
-    """One of two plans that differ. A policy that was not asked has none."""
+    """One of two plans that differ. There is none if the policy was not called."""
 
     asked: bool
-    changes: dict[str, str] = {}  # tenant → what becomes of it
+    changes: dict[str, str] = {}  # tenant → what the plan changes for it
     reasons: dict[str, str] = {}
     refused: tuple[str, ...] = ()
     plan: Plan | None = None
 
 
 class Difference(Struct, frozen=True):
-    """Where a replay leaves the record."""
+    """The first decision of a replay that differs from the record."""
 
     cycle: int  # counted from 1, as the journal's rows are
     at_s: float
@@ -39,17 +39,17 @@ class Difference(Struct, frozen=True):
 
 
 class Replay(Struct, frozen=True):
-    """What a replay came to: all the same, or the first difference, at which it stops."""
+    """The result of a replay: all the same, or the first difference, at which it stops."""
 
     cycles: int
     decisions: int  # that were the same
     difference: Difference | None = None
     policies: tuple[str, ...] = ()  # that decided, one after another
-    reworded: int = 0  # of the decisions that were the same: those that give their reasons in other words
+    reworded: int = 0  # of the decisions that were the same: those with differently worded reasons
 
 
 class PolicyBrokeError(RuntimeError):
-    """A policy raised where it had decided before; says at which cycle."""
+    """A policy raised an exception at a cycle for which a decision is recorded; the message names the cycle."""
 
 
 def replay(
@@ -57,10 +57,10 @@ def replay(
 ) -> Replay:
     """Fold the cycles of a journal, decide wherever a plan is recorded, and stop at the first that differs.
 
-    Plans are compared byte for byte, but for the words of their reasons, which another version of Hocket may choose
-    otherwise: those decisions are counted. If another policy than the recorded one decides, only what its plans do is
-    compared: it has other memos, waits for other events, and decides to the end, also where the recorded policy was
-    changed. `done` is told now and then how many cycles are behind it.
+    Plans are compared byte for byte, except for the wording of reasons, which may differ in another version of Hocket:
+    such decisions are counted. If another policy than the recorded one decides, only the effects of its plans are
+    compared: it has other memos and waits for other events; it also decides after the recorded policy was changed.
+    `done` is called from time to time with the number of cycles done.
     """
     is_recorded = policy.policy.name == header.policy
     differing = _differing if is_recorded else _doing_other
@@ -92,7 +92,7 @@ def replay(
     decisions = reworded = n = 0
     for n, recorded in enumerate(cycles, 1):
         asked.clear()
-        # It may have raised then too.
+        # It may have raised in the recorded run too.
         controller.on_policy_error = _ignore if recorded.refused else None
         try:
             controller.advance(recorded.at_s, recorded.events)
@@ -100,7 +100,7 @@ def replay(
             raise JournalError(f"cycle {n:,} at {recorded.at_s:g} s: {error}") from error
         except (LookupError, ValueError, StopIteration) as error:
             raise JournalError(
-                f"cycle {n:,} at {recorded.at_s:g} s: its events contradict what went before: {error}"
+                f"cycle {n:,} at {recorded.at_s:g} s: its events contradict earlier cycles: {error}"
             ) from error
         now = kept.cycle
         fields = differing(recorded, now)
@@ -117,11 +117,11 @@ def replay(
 
 
 def _ignore(_error: Exception) -> None:
-    """What was raised is in the cycle, and will be compared."""
+    """The exception is in the cycle, and will be compared."""
 
 
 class _Last:
-    """A journal that forgets all but the last cycle."""
+    """A journal that keeps only the last cycle."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
@@ -140,7 +140,7 @@ _DECODER = msgspec.msgpack.Decoder(Plan)
 
 
 def encoded(plan: Plan) -> bytes:
-    """A plan, byte for byte as it comes back from a journal."""
+    """A plan as the bytes that are in a journal."""
     return _ENCODER.encode(_DECODER.decode(_ENCODER.encode(plan)))
 
 
@@ -156,7 +156,7 @@ def _differing(recorded: Cycle, now: Cycle) -> tuple[str, ...]:
 
 
 def _is_reworded(fields: tuple[str, ...], recorded: Cycle, now: Cycle) -> bool:
-    """Do the two say the same of the same jobs, in other words?"""
+    """Are the two plans equal except for the wording of reasons?"""
     one, other = recorded.plan, now.plan
     if one is None or other is None or not {*fields} <= {"reasons", "refused"}:
         return False

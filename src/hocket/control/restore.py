@@ -1,4 +1,4 @@
-"""After a kill: the controller as its journal has it, decided as it was, without asking the policy."""
+"""Rebuilds a controller from its journal after a kill, with the recorded decisions; the policy is not called."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 def restore(
     journal: DurableJournal, policy: BoundPolicy, on_policy_error: OnPolicyError | None = None, bind: Bind | None = None
 ) -> Controller:
-    """The controller after the last cycle of its journal, which began with this policy, and goes on to append to it.
+    """The controller after the last cycle of its journal, which began with this policy; it appends to the same journal.
 
-    It begins with the newest saved state that can be read, and does the cycles after it again as they were recorded:
-    their facts are folded, their plans committed and their actions written down as begun. The caller asks the executors
-    what of that is true. With `on_policy_error` a policy that raises does not end the controller from then on.
+    It starts from the newest saved state that can be read, and repeats the later cycles as recorded: their events are
+    folded, their plans committed and their actions recorded as begun. The caller asks the executors which of these
+    actions took place. With `on_policy_error` an exception of the policy does not end the controller from then on.
     """
     last = journal.recover()
     controller, begun = _begun(journal, policy, last, bind)
-    controller.next_timer_s()  # as its first self did after the cycle with which the state was saved
+    controller.next_timer_s()  # as the first controller did after the cycle with which the state was saved
     number = begun
     for number, cycle in enumerate(journal.after(begun), begun + 1):
         try:
@@ -34,17 +34,17 @@ def restore(
         except (AssertionError, LookupError, ValueError, StopIteration) as error:
             raise JournalError(
                 f"journal '{journal.name}', cycle {number:,} at {cycle.at_s:g} s: "
-                f"it contradicts what went before: {error}"
+                f"it contradicts earlier cycles: {error}"
             ) from error
     if number < last:
-        raise JournalError(f"journal '{journal.name}': cycle {number + 1} was there, and cannot be read any more")
+        raise JournalError(f"journal '{journal.name}': cycle {number + 1} existed before and cannot be read now")
     controller.journal, controller.on_policy_error = journal, on_policy_error
     return controller
 
 
 def again(controller: Controller, cycle: Cycle) -> None:
-    """One recorded cycle once more, and all that its controller did around it."""
-    controller.timers.pop_due(cycle.at_s)  # The fact that they came is among the events.
+    """Repeat one recorded cycle, and all that its controller did around it."""
+    controller.timers.pop_due(cycle.at_s)  # That they were due is among the events.
     for event in cycle.events:
         if isinstance(event, NodeJoined):
             controller.grow_cluster(event)
@@ -75,7 +75,7 @@ class _Unwritten:
         self.header = journal.header
 
     def append(self, cycle: Cycle) -> None:
-        """It is there."""
+        """Nothing to do: it is stored already."""
 
     def __iter__(self) -> Iterator[Cycle]:
         return iter(())

@@ -1,7 +1,7 @@
-"""A controller's state as bytes, and back: all of it, to the last bit and in the same order.
+"""A controller's whole state as bytes, and back: to the last bit and in the same order.
 
-A snapshot's document (`model/document.py`) is for people: it leaves out what follows from the rest, and computes that
-anew. Sums of floats come out a little different then, and ranks are those of another moment. Nothing may differ here.
+A snapshot's document (`model/document.py`) is for users: it leaves out values that can be computed from the rest. Sums
+of floats are then slightly different, and ranks are those of another time. Here nothing may differ.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hocket.model.versioned import versioned
 from hocket.model.view import JobView, NodeView, Tenancy
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 
-FORMAT = 2  # to be raised when the meaning of a field changes; a change of their names or types is noticed anyway
+FORMAT = 2  # raise it when the meaning of a field changes; changes of names or types are noticed anyway
 _EVENTS_PER_JOB = 2  # between two saved states, for each live job
 
 Times = list[tuple[float, str]]  # (when, job), a heap
@@ -72,11 +72,11 @@ class SavedState(Struct, frozen=True):
 
 
 class _Sealed(Struct, frozen=True, array_like=True):
-    form: int  # which code can read the state
-    policy: str  # with which the journal began
+    form: int  # identifies the code that can read the state
+    policy: str  # the policy with which the journal began
     params: bytes
     state: msgspec.Raw
-    followed: PolicySet | None = None  # since, if another was set
+    followed: PolicySet | None = None  # the policy set last, if any
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -85,7 +85,7 @@ _STATE = msgspec.msgpack.Decoder(SavedState)
 
 
 def encode(controller: Controller, policy: BoundPolicy) -> bytes:
-    """The state of a controller that began with this policy, between two cycles. It forgets what means nothing more."""
+    """The state of a controller that began with this policy, between two cycles. Outdated entries are left out."""
     controller.drop_outdated_timers()
     state = controller.state
     saved = SavedState(
@@ -146,7 +146,7 @@ def decode(data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None
 
 @cache
 def _form() -> int:
-    """A number that changes with the version, and with every field that a saved state has, however deep."""
+    """A checksum that changes with the version, and with every field of a saved state, however deep."""
     schema = msgspec.json.encode(msgspec.json.schema(SavedState), order="sorted")
     return crc32(schema, crc32(f"{FORMAT} {__version__}".encode()))
 
@@ -202,7 +202,7 @@ def _view(view: JobView, partitions: dict[str, Partition]) -> JobView:
 
 
 def _shared(holding: Holding, partitions: dict[str, Partition]) -> Holding:
-    """What a tenant holds as planned is one value with its partition's, as before: to compare them is a look then."""
+    """Let a tenant that holds what is planned share the partition's object, as before: comparing them is fast."""
     partition = partitions.get(holding.partition)
     if partition is None or partition.slices != holding.slices:
         return holding
@@ -215,15 +215,15 @@ def _frozen(value: Any) -> Any:
 
 
 class StateSaver:
-    """Saves a controller's state into its journal every so many events: a restore never has many events to fold.
+    """Saves a controller's state into its journal after a number of events, so that a restore has few events to fold.
 
-    The larger of `events` and two for each live job, for saving costs more with more jobs.
+    The number is the larger of `events` and two for each live job, since saving costs more with more jobs.
     """
 
     def __init__(self, journal: DurableJournal, policy: BoundPolicy, events: int = 10_000) -> None:
-        self.trouble = ""  # why the last attempt failed; the next restore takes longer, and nothing else is lost
+        self.trouble = ""  # why the last save failed; the next restore then takes longer, but nothing is lost
         self._journal, self._policy, self._events = journal, policy, events
-        # A journal does not say how many events lie after its last state: one that goes on saves with its first cycle.
+        # A restored controller saves after its first cycle: how many events follow the last state is unknown.
         self._since = inf if len(journal) else 0.0
 
     def after_cycle(self, controller: Controller, events: int) -> bool:

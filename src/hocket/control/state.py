@@ -1,7 +1,7 @@
-"""What the controller knows, as it changes: facts, indices over them, and notes of the present cycle.
+"""The controller's state: facts, indices over them, and notes of the present cycle.
 
-`fold.py` says what events change, `commit.py` what plans do; what both need is here. A snapshot is the value of facts
-and indices at one moment.
+`fold.py` says what events change, `commit.py` what plans change; code for both is here. A snapshot is the value of
+facts and indices at one time.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from hocket.model.snapshot import NO_USE, History, Snapshot, Usage, demand_of, q
 from hocket.model.versioned import OpenMap, OpenQueue
 from hocket.model.view import JobState, JobView, NodeView, Tenancy
 
-# A policy's order: (view, now) → what to sort by. Jobs of equal rank stand in the order of their submission.
+# A policy's order: (view, now) → what to sort by. Jobs of equal rank are in the order of submission.
 Order = Callable[[JobView, float], tuple[Any, ...]]
 
-# A member of an enum costs a look-up each time; this one stands on a hot path.
+# Enum members cost a look-up each time; this one is used on a hot path.
 _ALONE = Sharing.ALONE
 
 
 class Facts:
-    """What events and plans said. After a restore every one of these is equal to what it was."""
+    """What is known from events and plans. After a restore each of these is equal to what it was."""
 
     now_s: float  # never goes back
     nodes: OpenMap[str, NodeView]  # all that ever joined; lost ones are not `up`
-    owners: OpenMap[str, Owner]  # those with a weight or quota of their own
+    owners: OpenMap[str, Owner]  # those for which a weight or quota was set
     jobs: OpenMap[str, JobView]  # live ones, in the order of submission
     partitions: OpenMap[str, Partition]  # as planned: disjoint, on nodes that are up, each with a live tenant
     unsettled: tuple[tuple[str, str], ...]  # tenants (job, task), each once, whose plan may not be carried out yet
@@ -47,40 +47,40 @@ class Facts:
     submissions: int  # how many jobs were admitted; the number of the next one
     arrived: list[str]  # live jobs that began to wait since the last decision
     due: tuple[str, ...]  # live jobs whose review came, or whose rank changed by time, since the last decision
-    new_policy: PolicySet | None  # set by an event, and to decide from the next decision on
+    new_policy: PolicySet | None  # set by an event; makes the next decision
 
     __slots__ = tuple(__annotations__)
 
 
 class Indices(Facts):
-    """What follows from the facts, kept so that nothing has to be searched for.
+    """What can be computed from the facts, kept to avoid searches.
 
-    Each is equal to what is rebuilt from the facts (`testing/invariants.py` checks it), and so it is after a restore.
+    Each is equal to its value rebuilt from the facts (`testing/invariants.py` checks this), also after a restore.
     """
 
-    waiting: OpenQueue[Shape]  # entries of jobs without a partition that nothing holds, by rank
+    waiting: OpenQueue[Shape]  # entries of jobs that have no partition and are not held, by rank
     placed: OpenQueue[int]  # entries of jobs with a partition, by rank
-    capacity: Capacity  # what no partition has of the nodes that are up
-    leaving: OpenMap[str, tuple[Slice, ...]]  # "job/task" → what the tenant holds and its plan does not give it
-    usage: OpenMap[str, Usage]  # by owner, what its jobs have by plan; nothing while `counts_usage` is False
+    capacity: Capacity  # resources of nodes that are up and in no partition
+    leaving: OpenMap[str, tuple[Slice, ...]]  # "job/task" → what the tenant holds but no longer has in the plan
+    usage: OpenMap[str, Usage]  # by owner, what the plan gives its jobs; empty while `counts_usage` is False
     tasks_placed: dict[str, int]  # job → how many of its tasks have a place, while usage is counted
-    followers: dict[str, list[str]]  # live job → jobs that are held until it is over; ended ones may still be named
+    followers: dict[str, list[str]]  # live job → jobs that are held until it ends; may still name ended ones
 
     __slots__ = tuple(__annotations__)
 
 
 class CycleNotes:
-    """What happened in the present cycle, for the question whether the policy is to be asked. Forgotten with the next.
+    """What happened in the present cycle: decides whether the policy is called. Replaced in the next cycle.
 
-    A restored controller stands between two cycles, and has none of these.
+    A restored controller is between two cycles, and has none of these.
     """
 
     freed: bool  # resources may have become free
     epoch_ended: bool  # a job reported progress
-    alarm: bool  # something happened at which the policy is always asked
+    alarm: bool  # something happened after which the policy is always called
     fell_to: tuple[Any, ...] | None  # the last rank to which time alone moved a placed job
     judged: list[str]  # jobs whose criterion or limit may be decided now
-    timers: list[tuple[float, str]]  # (when, job): moments at which the fold wants a job to be looked at
+    timers: list[tuple[float, str]]  # (time, job): when a job must be looked at
 
     __slots__ = tuple(__annotations__)
 
@@ -92,13 +92,13 @@ class CycleNotes:
 
 
 class State(Indices):
-    """Facts and indices with what is needed to keep them; `snapshot()` is their value at this moment.
+    """Facts and indices, and the methods that change them; `snapshot()` is their present value.
 
-    The fields of this class itself follow from the policy, or are caches, and may differ after a restore.
+    The fields of this class itself depend on the policy, or are caches, and may differ after a restore.
     """
 
     order: Order  # of the policy that decides
-    learns: bool  # keep a history of run times, and believe from it
+    learns: bool  # keep a history of run times, and estimate from it
     counts_usage: bool  # keep owners' usage: the policy reads it, or an owner has a quota
     shifts: RankShifts | None  # None if ranks do not change with time
     # Partition → jobs that hold it or will, by their tenancies; None until it is first needed.
@@ -158,7 +158,7 @@ class State(Indices):
                 self.shifts.schedule(view, self.now_s)
 
     def advance_to(self, now_s: float) -> None:
-        """Let time pass: ranks that it changes are changed."""
+        """Set the time, and update ranks that change with it."""
         self.now_s = now_s
         shifts = self.shifts
         if shifts is not None and shifts.heap and shifts.heap[0][0] <= now_s:
@@ -167,7 +167,7 @@ class State(Indices):
     def snapshot(self) -> Snapshot:
         """The state at this moment, as a value."""
         nodes, owners, usage, leaving, history = self.nodes, self.owners, self.usage, self.leaving, self.history
-        return Snapshot(  # A call for each of those that hardly ever change would cost more than the rest.
+        return Snapshot(  # Calling `seal` for those that rarely change would cost more than all the rest.
             self.now_s,
             nodes.seal() if nodes.undo else nodes.sealed,
             owners.seal() if owners.undo else owners.sealed,
@@ -182,7 +182,7 @@ class State(Indices):
     # -- views and ranks ------------------------------------------------------------------------------------
 
     def put_view(self, old: JobView | None, new: JobView) -> None:
-        """Replace a job's view, rank it, and put the job into the queue in which its plan and its rank place it.
+        """Replace a job's view, rank it, and put the job into its queue, by plan and rank.
 
         `new` must be in no snapshot yet, unless it is `old` itself: its rank is set in place.
         """
@@ -197,7 +197,7 @@ class State(Indices):
             if new is old:
                 new = replace(new, rank=rank)
             else:
-                force_setattr(new, "rank", rank)  # Another copy would cost as much as all else here.
+                force_setattr(new, "rank", rank)  # Another copy would cost as much as the rest of this function.
         self.jobs.put(job_id, new)
         if self.jobs_by_partition is not None:
             self.index_holdings(job_id, old.tenancies if old is not None else (), new.tenancies)
@@ -207,7 +207,7 @@ class State(Indices):
         else:
             before = old.rank
             same = before is rank or before == rank
-            # Its GPUs may change twice in an instant, which `since_s` does not tell.
+            # Its GPUs may change twice at the same time, which `since_s` does not show.
             if new.size and shifts is not None and not (same and old.since_s == new.since_s and old.gpus == new.gpus):
                 shifts.reschedule(new, now_s)
             if old.partitions:
@@ -224,7 +224,7 @@ class State(Indices):
             self.waiting.put(shape_of(job), (rank, new.number, job_id))
 
     def _apply_shifts(self, shifts: RankShifts) -> None:
-        """Rank running jobs anew whose rank time alone has changed by now."""
+        """Update the ranks of running jobs that time alone has changed by now."""
         for job_id in shifts.due(self.now_s):
             view = self.jobs.live.get(job_id)
             if view is None or not view.size:
@@ -235,22 +235,22 @@ class State(Indices):
                 self._note_fall(view, rank)
 
     def _time_moved(self, old: JobView | None, new: JobView, rank: tuple[Any, ...]) -> bool:
-        """Has time alone moved a running job? Its moment has passed, or a rank counts a rounding early."""
+        """Has time alone changed a running job's rank? Its time has passed, or the rank changed early by rounding."""
         assert self.shifts is not None
         ran = old is not None and old.size and old.partitions == new.partitions
         return bool(ran and rank > new.rank) or self.shifts.is_past(new.job.id, self.now_s)
 
     def _note_fall(self, view: JobView, rank: tuple[Any, ...]) -> None:
-        """Time alone has moved a running job to this rank."""
+        """Note that time alone has moved a running job to this rank."""
         self.due += (view.job.id,)
         notes = self.notes
         if view.partitions and (notes.fell_to is None or rank > notes.fell_to):
             notes.fell_to = rank
 
     def switch_policy(self, order: Order, learns: bool, shifts: Shifts | None, counts: bool) -> None:
-        """Another policy decides from now on: all jobs stand in its order, and what the last one noted is forgotten.
+        """Another policy decides from now on: all jobs get ranks by its order, and memos of the last one are dropped.
 
-        Every waiting job is as new to it as if just submitted. Running jobs go on until the policy says otherwise.
+        Every waiting job counts as just submitted. Running jobs continue until the policy decides otherwise.
         """
         self.order, self.learns = order, learns
         self.shifts = RankShifts(shifts) if shifts is not None else None
@@ -271,7 +271,7 @@ class State(Indices):
         """A new view with its times summed up to now, and what the job runs on from now on."""
         now_s = self.now_s
         past = now_s - view.since_s
-        if past < 0:  # An event that came late: what was summed up stays.
+        if past < 0:  # An event came late: keep the sums.
             past, now_s = 0.0, view.since_s
         size = gpus = 0
         for tenancy in tenancies:
@@ -295,7 +295,7 @@ class State(Indices):
         )  # fmt: skip
 
     def add_follower(self, job: Job) -> None:
-        """The job starts after others: find it when they are over."""
+        """The job starts after others: it is looked up when they end."""
         for first in job.after:
             if first in self.jobs.live and first != job.id:
                 self.followers.setdefault(first, []).append(job.id)
@@ -308,12 +308,12 @@ class State(Indices):
             self.unsettled = (*self.unsettled, key)
 
     def settle(self, key: tuple[str, str]) -> None:
-        """Nothing is to be done for a tenant any more."""
+        """Nothing more is to be done for a tenant."""
         if key in self.unsettled:
             self.unsettled = tuple(k for k in self.unsettled if k != key)
 
     def is_tenant(self, job_id: str, pid: str, task: str | None = None) -> bool:
-        """Does the plan have the job, or this task of it, in a partition?"""
+        """Is the job, or this task of it, a tenant of the partition in the plan?"""
         partition = self.partitions.live.get(pid)
         if partition is None:
             return False
@@ -363,7 +363,7 @@ class State(Indices):
             self.usage.put(job.owner, now)
 
     def _count_task(self, job_id: str, sign: int) -> int:
-        """How many jobs more, or less, its owner has with this task: a job counts once, with the first of its tasks."""
+        """By how many jobs the owner's count changes with this task: a job counts once, with its first task."""
         before = self.tasks_placed.get(job_id, 0)
         now = before + sign
         if now:
@@ -393,13 +393,13 @@ class State(Indices):
             left = self._beyond_plan(view, tenancy.task, holding) if holding is not None else ()
             if coming is not None:
                 left += self._beyond_plan(view, tenancy.task, coming)
-            if any(s.gpus or s.cores or s.mem_mib or s.net_mbps for s in left):  # Some jobs ask for nothing.
+            if any(s.gpus or s.cores or s.mem_mib or s.net_mbps for s in left):  # Some jobs request no resources.
                 self.leaving.put(key, left)
             elif self.leaving.live:
                 self.leaving.drop(key)
 
     def update_leaving_of(self, pids: Set[str]) -> None:
-        """Shared partitions are dropped, moved or no longer shared: jobs that were leaving them now leave more."""
+        """Shared partitions were dropped, moved or are not shared now: update `leaving` of all jobs that hold them."""
         if self.jobs_by_partition is None:
             self.jobs_by_partition = {}
             for view in self.jobs.live.values():
@@ -409,7 +409,7 @@ class State(Indices):
             self.update_leaving(view)
 
     def index_holdings(self, job_id: str, before: tuple[Tenancy, ...], now: tuple[Tenancy, ...]) -> None:
-        """Keep `jobs_by_partition` true for a job whose tenancies change, if the index is there."""
+        """Update `jobs_by_partition` for a job whose tenancies change, if the index is in use."""
         index = self.jobs_by_partition
         if index is None or before is now:
             return
@@ -431,13 +431,13 @@ class State(Indices):
             return held.slices
         stays = self.is_tenant(view.job.id, held.partition, task)
         if not stays and partition.sharing is _ALONE:
-            return held.slices  # Another tenant has the partition from now on, and alone.
+            return held.slices  # Another tenant has the whole partition from now on.
         left: list[Slice] = []
         if partition.slices != held.slices:
             kept = {s.node: s for s in partition.slices}
             left += [rest for part in held.slices if (rest := _difference(part, kept.get(part.node))) is not None]
         if not stays:
-            # Others still share the partition: of what it keeps, only this tenant's memory is in a new tenant's way.
+            # Others still share the partition: only this tenant's memory blocks a new tenant.
             mem_mib = demand_of(view.job, task).mem_mib
             for part, replicas in zip(held.slices, held.replicas, strict=True):
                 if mem_mib and replicas:

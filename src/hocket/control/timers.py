@@ -1,6 +1,6 @@
-"""Moments at which a job must be looked at, and what a job's criterion and limit have come to by then.
+"""Timers for jobs, and the verdict on a job's criterion and limit.
 
-A deadline counts from submission, for that is what a user waits for; `for 2h` counts the time the job ran.
+A deadline counts from submission, as users do; `for 2h` counts the time the job ran.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hocket.model.criterion import RunTime
 from hocket.model.plan import Verdict
 from hocket.model.view import JobView
 
-_TOLERANCE_S = 1e-6  # a moment comes when it was asked for, give or take a rounding
+_TOLERANCE_S = 1e-6  # tolerance: a timer may be early by rounding
 
 
 class Timers:
@@ -23,20 +23,20 @@ class Timers:
 
     def __init__(self) -> None:
         self.heap: list[tuple[float, str]] = []  # (when, job); outdated ones are dropped when they come up
-        self.verdict_s: dict[str, float] = {}  # job → the last moment set for its criterion or limit
+        self.verdict_s: dict[str, float] = {}  # job → the last time set for its criterion or limit
 
     def add(self, at_s: float, job_id: str) -> None:
         """Look at a job then."""
         heappush(self.heap, (at_s, job_id))
 
     def add_verdict(self, at_s: float, job_id: str, now_s: float) -> None:
-        """Look at a job's criterion or limit then; once is enough, as long as that moment has not come."""
+        """Look at a job's criterion or limit then; set only once until that time has come."""
         if at_s != self.verdict_s.get(job_id) or at_s <= now_s:
             self.verdict_s[job_id] = at_s
             self.add(at_s, job_id)
 
     def pop_due(self, now_s: float) -> tuple[str, ...]:
-        """The jobs whose moment has come, each once."""
+        """The jobs whose time has come, each once."""
         heap = self.heap
         due: dict[str, None] = {}
         while heap and heap[0][0] <= now_s:
@@ -44,20 +44,20 @@ class Timers:
         return tuple(due)
 
     def next_s(self, jobs: Mapping[str, JobView]) -> float | None:
-        """The first moment that still means something for a live job."""
+        """The earliest time that is still valid for a live job."""
         heap = self.heap
         while heap:
             at_s, job_id = heap[0]
             view = jobs.get(job_id)
             if view is not None and (at_s in (view.review_s, view.held_until_s) or may_be_decided(view)):
                 return at_s
-            heappop(heap)  # The job is over, or the policy has named another moment since.
+            heappop(heap)  # The job has ended, or the policy has asked for another time since.
             if self.verdict_s.get(job_id) == at_s:
                 del self.verdict_s[job_id]
         return None
 
     def drop_ended(self, jobs: Mapping[str, JobView]) -> None:
-        """Keep no moments of jobs that are over: those far ahead would stay for long."""
+        """Drop times of ended jobs: those far ahead would stay for long."""
         self.heap = sorted({timer for timer in self.heap if timer[1] in jobs})  # Sorted, it is a heap too.
         self.verdict_s = {job_id: self.verdict_s[job_id] for job_id in sorted(self.verdict_s) if job_id in jobs}
 
@@ -68,10 +68,10 @@ def may_be_decided(view: JobView) -> bool:
 
 
 def verdict(view: JobView, now_s: float) -> tuple[Verdict, str] | None:
-    """What the job's criterion or limit has come to, with the reason in words; None while it is open."""
+    """The verdict by the job's criterion or limit, with the reason in words; None while it is open."""
     criterion, limit_s = view.job.criterion, view.job.limit_s
     if limit_s is not None and view.ran_at(now_s) >= limit_s - _TOLERANCE_S:
-        return Verdict.OVERRAN, f"overran: it may run for {limit_s:g} s"
+        return Verdict.OVERRAN, f"overran: its time limit is {limit_s:g} s"
     if criterion is None:
         return None
     metric = None if isinstance(criterion, RunTime) else criterion.metric
@@ -86,7 +86,7 @@ def verdict(view: JobView, now_s: float) -> tuple[Verdict, str] | None:
 
 
 def next_verdict_s(view: JobView, now_s: float) -> float | None:
-    """When the passing of time alone will decide, as things stand."""
+    """When time alone will decide it, if nothing else changes."""
     moments = []
     if view.job.limit_s is not None and view.size:
         moments.append(now_s + view.job.limit_s - view.ran_at(now_s))

@@ -78,7 +78,7 @@ def nodes_of(document: TomlDocument) -> tuple[Node, ...]:
     seen: set[str] = set()
     for node in nodes:
         if node.id in seen:
-            document.root.fail("nodes", f"must have distinct ids, and {shown(node.id)} stands twice")
+            document.root.fail("nodes", f"must have distinct ids, and {shown(node.id)} is there twice")
         seen.add(node.id)
     return nodes
 

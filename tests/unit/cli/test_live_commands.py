@@ -250,9 +250,9 @@ def test_waiting_ends_with_a_code_that_tells_how_it_went(controller: Any, states
 
 def test_waiting_says_once_how_a_job_ended(controller: Any) -> None:
     controller.on["/v1/jobs"] = lambda: controller.jobs["late"].update(
-        state="overran", reason="overran: it may run for 1 s", ended_s=1.0
+        state="overran", reason="overran: its time limit is 1 s", ended_s=1.0
     )
-    assert hocket("submit", "--wait", "-n", "late", "--", "true").stderr == "late overran: it may run for 1 s\n"
+    assert hocket("submit", "--wait", "-n", "late", "--", "true").stderr == "late overran: its time limit is 1 s\n"
 
 
 def test_waiting_survives_a_controller_that_comes_back(controller: Any) -> None:

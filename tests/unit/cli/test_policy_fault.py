@@ -85,7 +85,7 @@ def test_what_it_calls_wrongly_is_named_after_its_own_line(tmp_path: Path) -> No
 @pytest.mark.parametrize("command", [SIMULATE, COMPARE, DECIDE])
 def test_what_is_no_plan_is_named_so(tmp_path: Path, command: tuple[str, ...]) -> None:
     said = blamed(tmp_path, command, "return None")
-    assert "policy 'mine' returned None, which is no Plan, at " in said
+    assert "policy 'mine' returned None, which is not a Plan, at " in said
     assert "mine.py:14)" in said
 
 

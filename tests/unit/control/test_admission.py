@@ -67,15 +67,15 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"tasks": TaskGraph((Task("t", Demand(1)), Task("u", Demand(1))), (Edge("t", "u"), Edge("t", "u", 9.0)))},
-        "tasks: edges must be distinct, and the one from 't' to 'u' stands twice",
+        "tasks: edges must be distinct, and the one from 't' to 'u' is there twice",
     ),
     (
         {"tasks": TaskGraph((Task("t", Demand(1)), Task("t", Demand(1))))},
-        "tasks: ids must be distinct, and 't' stands twice",
+        "tasks: ids must be distinct, and 't' is there twice",
     ),
     (
         {"tasks": TaskGraph((Task("t", Demand(1)),), (Edge("t", "u"),))},
-        "tasks: an edge names task 'u', which is not there",
+        "tasks: an edge names task 'u', which does not exist",
     ),
     (
         {"tasks": TaskGraph((Task("t", Demand(1)), Task("u", Demand(1))), (Edge("t", "u", -1.0),))},
@@ -138,7 +138,7 @@ def test_a_job_that_accepts_none_of_the_gpus_is_told_which_there_are(
         (Demand(1, mem_mib=10_240_000.0), [Node("n", 8, mem_mib=24_065.5)],
          "mem_mib must fit a machine; a replica needs 10,240,000 MiB of memory, the largest has 24,065.5"),
         (Demand(0, cores=1.0), [Node("n", 8)],
-         "cores must fit a machine; a replica needs 1 cores, no machine of the cluster states any"),
+         "cores must fit a machine; a replica needs 1 cores, and no machine of the cluster has any"),
     ],
 )  # fmt: skip
 def test_a_replica_larger_than_every_machine_is_told_by_the_names_that_files_have(

@@ -59,7 +59,7 @@ def test_in_a_simulation_it_is_raised():
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("bad", "raised ZeroDivisionError: a bug of a policy"), ("none", "the policy returned None, which is no Plan")],
+    [("bad", "raised ZeroDivisionError: a bug of a policy"), ("none", "the policy returned None, which is not a Plan")],
 )
 def test_of_a_live_controller_it_wastes_a_cycle(name, why):
     kept, told = journal(), []

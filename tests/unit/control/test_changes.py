@@ -26,7 +26,7 @@ def test_who_gets_something_leaves_shrinks_and_ends() -> None:
     )
     assert changes(SNAPSHOT, plan) == {
         "notebook": "gets 1 on n1 (GPU 1, 2 cores, 100 MiB)",
-        "resnet": "leaves its place; its state goes to memory",
+        "resnet": "loses its resources; its state is moved to memory",
         "tagger": "goes from 2 on n1 (GPU 0,1) to 1 on n1 (GPU 0)",
         "detector": "ends: hopeless",
     }

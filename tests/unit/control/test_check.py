@@ -124,11 +124,11 @@ WORDS: dict[str, tuple[Plan, str]] = {
     ),
     "a job of tasks in one piece": (
         Plan((alone("graph", GPU),)),
-        "job 'graph' is cut into tasks, partition 'graph' has it in one piece",
+        "job 'graph' consists of tasks, but is whole in partition 'graph'",
     ),
     "a task beside a job in one piece": (
         Plan((Partition("p", (GPU,), (Tenant("b", (1,)), Tenant("graph", (1,), "t")), Sharing.STACKED),)),
-        "partition 'p' has 'b', 'graph/t': jobs in one piece and tasks of others do not share",
+        "partition 'p' has 'b', 'graph/t': whole jobs and tasks cannot share a partition",
     ),
     "a size it cannot run at": (
         Plan((alone("a", Slice("n", (0, 1, 2)), replicas=(3,)),)),
@@ -136,7 +136,7 @@ WORDS: dict[str, tuple[Plan, str]] = {
     ),
     "an unknown boundary": (
         Plan((alone("b", GPU, boundary=Boundary("dusk")),)),
-        "tenant 'b' has boundary 'dusk', which is none of now, step, epoch, after",
+        "tenant 'b' has boundary 'dusk', which is not one of now, step, epoch, after",
     ),
     "a length of nothing": (
         Plan((alone("b", GPU, boundary=Boundary("after")),)),
@@ -239,9 +239,9 @@ WORDS: dict[str, tuple[Plan, str]] = {
     ),
     "a review that never comes": (
         Plan(reviews={"b": float("inf")}),
-        "job 'b' is to be looked at again at inf s",
+        "job 'b' has a review at inf s",
     ),
-    "a moment that never comes": (Plan(wake=Wake(at_s=float("nan"))), "the policy is to be woken at nan s"),
+    "a moment that never comes": (Plan(wake=Wake(at_s=float("nan"))), "the policy shall be called at nan s"),
 }
 
 
@@ -265,7 +265,7 @@ def test_a_broken_rule_is_said_in_words(name: str, snapshot: Snapshot) -> None:
     ],
 )
 def test_whoever_changes_its_standing_needs_a_reason(plan: Plan, job: str, snapshot: Snapshot) -> None:
-    assert violations(snapshot, plan) == [f"job '{job}' changes its standing without a reason"]
+    assert violations(snapshot, plan) == [f"job '{job}' changes without a reason"]
 
 
 def test_one_reason_may_stand_for_a_whole_queue(snapshot: Snapshot) -> None:
@@ -295,7 +295,7 @@ def test_tenants_who_stay_as_they_are_cannot_share_in_another_way(stay: tuple[st
     in_turns = shared("p", Sharing.INTERLEAVED, part, *stay)
     assert violations(snapshot, Plan((in_turns,), reasons=SO)) == [
         "partition 'p' is packed and shall be interleaved, "
-        "but nobody joins it or changes in it: its tenants would not be told"
+        "but no tenant joins it or changes in it, so its tenants would not be told"
     ]
 
 

@@ -82,7 +82,7 @@ def test_a_journal_that_is_not_there_is_refused(path: Path) -> None:
 
 def test_a_run_does_not_overwrite_a_journal(path: Path) -> None:
     begun(path).close()
-    with pytest.raises(JournalError, match="exists already; a run begins a new one"):
+    with pytest.raises(JournalError, match="exists already; a run needs a new one"):
         SqliteJournal(path, HEADER)
 
 
@@ -95,7 +95,7 @@ def test_garbage_is_refused_by_name(content: bytes, path: Path) -> None:
 
 def test_another_database_is_refused(path: Path) -> None:
     edit(path, "CREATE TABLE songs (title TEXT)")
-    with pytest.raises(JournalError, match="must be one of hocket's, and is another file"):
+    with pytest.raises(JournalError, match="is not a journal of hocket"):
         SqliteJournal(path)
 
 

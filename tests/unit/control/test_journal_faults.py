@@ -248,7 +248,7 @@ def test_a_journal_whose_file_was_taken_away_acknowledges_nothing(tmp_path: Path
     (tmp_path / "j.db").rename(tmp_path / "moved.db")
     if instead == "another file":
         (tmp_path / "j.db").write_bytes(b"")
-    said = "its file is gone" if instead == "nothing" else "another file stands in its place"
+    said = "its file is gone" if instead == "nothing" else "another file is in its place"
     with pytest.raises(JournalLost, match=said):
         journal.append(cycle(2))
     journal.close()
@@ -269,7 +269,7 @@ def test_another_database_is_not_gone_on_with(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "j.db") as db:
         db.execute("CREATE TABLE songs (title TEXT)")
     db.close()
-    with pytest.raises(JournalError, match="must be one of hocket's, and is another file"):
+    with pytest.raises(JournalError, match="is not a journal of hocket"):
         held(tmp_path / "j.db")
 
 
@@ -283,5 +283,5 @@ def test_a_journal_of_format_1_is_read_and_not_gone_on_with(tmp_path: Path) -> N
     journal = SqliteJournal(tmp_path / "j.db")
     assert (list(journal), list(journal.saved())) == ([cycle(1)], [])
     journal.close()
-    with pytest.raises(JournalError, match="has format 1, which is read but not appended to; begin a new one"):
+    with pytest.raises(JournalError, match="has format 1, which can be read but not extended; use a new one"):
         held(tmp_path / "j.db")

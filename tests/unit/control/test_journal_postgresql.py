@@ -215,7 +215,7 @@ def test_another_schema_is_another_store(server: PostgresServer, database: str) 
 
 def test_a_run_does_not_overwrite_a_journal(database: str) -> None:
     held(database).close()
-    with pytest.raises(JournalError, match="exists already; a run begins a new one"):
+    with pytest.raises(JournalError, match="exists already; a run needs a new one"):
         PostgresqlJournal(database, HEADER)
 
 

@@ -234,7 +234,7 @@ def test_nothing_is_appended_after_a_failure_before_it_is_recovered(store: str) 
     journal = begun(store)
     with pytest.raises(JournalError):
         journal.append(Cycle(8.0, (), Plan(memo=object())))
-    with pytest.raises(JournalError, match="an append failed, and nothing follows before it is recovered"):
+    with pytest.raises(JournalError, match="an append failed; nothing is appended before recover"):
         journal.append(cycle(8))
     assert journal.recover() == 7
     journal.append(cycle(8))
@@ -265,7 +265,7 @@ def test_a_gap_is_refused_with_its_numbers(store: str, gone: str, said: str) -> 
 def test_a_damaged_cycle_is_named_even_if_it_can_be_decoded(store: str) -> None:
     begun(store).close()
     edit(store, "UPDATE cycle SET value = ? WHERE n = 3", msgspec.msgpack.encode(cycle(33)))
-    assert "cycle 3: it is damaged, for its checksum is wrong" in refused(store)
+    assert "cycle 3: it is damaged: its checksum is wrong" in refused(store)
 
 
 def test_cycles_that_changed_places_are_noticed(store: str) -> None:

@@ -339,7 +339,7 @@ def test_cycles_that_are_gone_are_not_passed_over_in_silence(tmp_path: Path) -> 
 def test_a_journal_that_contradicts_itself_is_refused_by_its_cycle(tmp_path: Path) -> None:
     journal = SqliteJournal(tmp_path / "j.db", header(FIFO))
     journal.append(Cycle(1.0, (), Plan(drop=("nowhere",))))
-    with pytest.raises(JournalError, match=r"j.db', cycle 1 at 1 s: it contradicts what went before: 'nowhere'"):
+    with pytest.raises(JournalError, match=r"j.db', cycle 1 at 1 s: it contradicts earlier cycles: 'nowhere'"):
         restore(journal, FIFO)
     journal.close()
 

@@ -251,7 +251,7 @@ def test_why_says_what_a_held_job_waits_for(client):
     client.post("/v1/jobs/next/pause")
     assert client.get("/v1/jobs/next/why").json()["waits_for"] == "somebody who lets it go on: hocket resume next"
     client.post("/v1/jobs/next/resume")
-    assert client.get("/v1/jobs/next/why").json()["waits_for"] == "it is to follow 'a b'"
+    assert client.get("/v1/jobs/next/why").json()["waits_for"] == "it starts after 'a b'"
 
 
 def test_why_and_the_rows_say_that_a_quota_has_no_room(client, engine):

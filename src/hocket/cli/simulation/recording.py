@@ -18,7 +18,7 @@ class Recording:
 
     def __init__(self, path: Path, header: Header) -> None:
         if path.exists() and path.stat().st_size:
-            raise JournalError(f"journal '{path}' exists already; a run begins a new one")
+            raise JournalError(f"journal '{path}' exists already; a run needs a new one")
         self.header = header
         self.cycles: list[Cycle] = []
         self._path = path

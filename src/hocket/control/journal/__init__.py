@@ -1,4 +1,4 @@
-"""Journals: in memory, in SQLite, in PostgreSQL. What `append` has returned from survives `kill -9`."""
+"""Journals: in memory, in SQLite, in PostgreSQL. When `append` has returned, the cycle survives `kill -9`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One controller at a time appends to a journal: a lock on a file beside it, and the name of the process that has it.
+"""A lock file beside a journal, with the name of its holder: one controller at a time appends to a journal.
 
-The kernel takes the lock off a process that dies. It is a file of its own: SQLite would lose its locks on the database
+The kernel releases the lock when the process dies. It is a separate file: SQLite would lose its locks on the database
 if any other descriptor of it were closed.
 """
 
@@ -31,13 +31,13 @@ class Holder(Struct, frozen=True):
 
 
 def this_process() -> bytes:
-    """This process as a holder, encoded as it is kept beside the journal."""
+    """This process as a holder, encoded for the lock file."""
     since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     return msgspec.json.encode(Holder(os.getpid(), socket.gethostname(), since))
 
 
 def describe_holder(kept: bytes) -> str:
-    """The holder in words, from what is kept beside the journal."""
+    """The holder in words, from the content of the lock file."""
     try:
         return str(msgspec.json.decode(kept, type=Holder))
     except msgspec.MsgspecError:
@@ -48,14 +48,14 @@ class Shared(Protocol):
     """A lock or session that a forked child would share with its parent, and must not keep when the parent dies."""
 
     def leave(self) -> None:
-        """In a forked child: close what is shared, and nothing else."""
+        """In a forked child: only close it."""
 
 
 _shared: WeakSet[Shared] = WeakSet()
 
 
 def close_in_children(shared: Shared) -> None:
-    """From now on, every forked child closes this and leaves it to its parent."""
+    """From now on, every forked child closes this; the parent keeps it."""
     _shared.add(shared)
 
 
@@ -73,7 +73,7 @@ class AlreadyLocked(Exception):
 
 
 class LockFile:
-    """Held from the moment it is made until `release`, or the end of the process."""
+    """Held from its creation until `release`, or the end of the process."""
 
     def __init__(self, path: Path) -> None:
         """Take the lock, or raise AlreadyLocked at once."""
@@ -96,14 +96,14 @@ class LockFile:
         close_in_children(self)
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         if self._descriptor >= 0:
             if self._is_at_its_path():
-                self._path.unlink()  # while it is ours; a process that waits for this file will see that it is gone
+                self._path.unlink()  # before unlocking; a process that waits for this file will see that it is gone
             self._close()
 
     def leave(self) -> None:
-        """In a forked child: close it, and leave the file alone."""
+        """In a forked child: close it without removing the file."""
         if self._descriptor >= 0:
             self._close()
 

@@ -41,8 +41,8 @@ class MemoryJournal:
         self._saved = ((len(self.cycles), state), *self._saved[:1])
 
     def saved(self) -> Iterator[tuple[int, bytes]]:
-        """The states that are kept, newest first."""
+        """The saved states, newest first."""
         return iter(self._saved)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to close."""

@@ -1,4 +1,4 @@
-"""Which journal a user means: a file is SQLite, a URL is PostgreSQL."""
+"""Opens a journal by its name: a file is SQLite, a URL is PostgreSQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SCHEMES = ("postgresql", "postgres")
 
 
 def open_to_append(store: str | Path, header: Header) -> DurableJournal:
-    """Hold a journal and go on with it, or begin it with this header where there is none.
+    """Open a journal to append to it; if there is none, create it with this header.
 
     It is refused while another controller holds it.
     """
@@ -26,14 +26,14 @@ def open_to_append(store: str | Path, header: Header) -> DurableJournal:
 
 
 def open_to_read(store: str | Path) -> DurableJournal:
-    """A journal that is there, whether a controller holds it or not."""
+    """Open an existing journal, whether a controller holds it or not."""
     if url := _url(store):
         return _postgresql()(url)
     return SqliteJournal(store)
 
 
 def _postgresql() -> type[PostgresqlJournal]:
-    """Its driver is an extra, and is loaded when somebody has a URL."""
+    """Its driver is an extra, and is imported only for a URL."""
     try:
         from hocket.control.journal.postgresql import PostgresqlJournal
     except ImportError as error:
@@ -44,7 +44,7 @@ def _postgresql() -> type[PostgresqlJournal]:
 
 
 def _url(store: str | Path) -> str:
-    """The URL that a store is, if it is one."""
+    """The store as a URL, if it is one."""
     scheme, colon, _rest = str(store).partition("://")
     if not colon or isinstance(store, Path):
         return ""

@@ -32,8 +32,8 @@ CREATE TABLE hocket_writer (epoch bigint NOT NULL, holder bytea NOT NULL);
 INSERT INTO hocket_writer VALUES (0, '');
 """
 
-# Each is one statement and so one transaction: it does something only while the epoch is ours, and holds whoever wants
-# to raise it until it is committed.
+# Each is one statement and so one transaction: it has an effect only while the epoch is ours, and another process that
+# wants to raise the epoch must wait until it is committed.
 _MINE = "WITH mine AS (SELECT epoch FROM hocket_writer WHERE epoch = %(epoch)s FOR SHARE)"
 _APPEND = f"""{_MINE}
 INSERT INTO hocket_cycle (n, value, crc) SELECT n, value, crc
@@ -49,9 +49,9 @@ ON CONFLICT (n) DO UPDATE SET value = excluded.value, crc = excluded.crc
 _LOCK = 0x686F636B << 32  # of advisory locks, ours; the rest is the table's own number
 _CREATE_LOCK = _LOCK  # no table has the number 0
 _RETRY_S = 0.1
-_LEAVING_S = 2.0  # how long a server may take to see that a session is over, and let go of its lock
+_LEAVING_S = 2.0  # how long a server may take to notice that a session is over, and release its lock
 
-# Both sides shall notice within seconds that the other is gone, or a dead host would keep its lock for hours.
+# Both sides must notice within seconds that the other is gone; else a dead host would keep its lock for hours.
 _ALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
 _SESSION = """
 SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;
@@ -64,24 +64,24 @@ T = TypeVar("T")
 
 
 class PostgresqlJournal(StoredJournal):
-    """Held by an advisory lock of the very session that appends: while a commit is answered, the lock is ours.
+    """Held by an advisory lock of the session that appends: an answered commit was made under the lock.
 
-    When that session is lost, a new one takes the lock again, looks whether the last commit took place, and goes on
-    with the same epoch. If another controller came in between, the epoch is another, and nothing is appended any more.
+    When that session is lost, a new one takes the lock again, checks whether the last commit took place, and continues
+    with the same epoch. If another controller came in between, the epoch has changed, and nothing is appended any more.
     """
 
     def __init__(
         self, url: str, header: Header | None = None, *, goes_on: bool = False, patience_s: float = 5.0
     ) -> None:
-        """Open a journal to read; with a header, begin one; to go on with one, hold it, and begin it if need be.
+        """Open a journal to read; with a header, create one; to append, hold it, and create it if needed.
 
-        `patience_s` is how long to wait for a server that is away, or for others that have locked a table.
+        `patience_s` is how long to wait for a server that does not answer, or for a locked table.
         """
         super().__init__(header is not None or goes_on)
         self._patience_s = patience_s
         try:
             self._target = conninfo_to_dict(url)
-        except psycopg.ProgrammingError as error:  # Its words may have a password in them.
+        except psycopg.ProgrammingError as error:  # The error's text may contain a password.
             raise JournalError(f"journal '{url.partition('://')[0]}://…': the URL cannot be read") from error
         self.name = _named(self._target)
         self._epoch: int | None = None  # none yet
@@ -104,12 +104,12 @@ class PostgresqlJournal(StoredJournal):
             raise
 
     def close(self) -> None:
-        """Let go of the server, and of the lock."""
+        """Close the session, which releases the lock."""
         if self._db is not None:
             self._db.close()
 
     def leave(self) -> None:
-        """In a forked child: have nothing to do with the session, without a word to the server."""
+        """In a forked child: drop the session without sending anything to the server."""
         if self._db is not None and not self._db.closed:
             os.close(self._db.fileno())
 
@@ -122,13 +122,13 @@ class PostgresqlJournal(StoredJournal):
         db.execute(_SESSION)
         db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(self._patience_s * 1000)}ms",))
         if db.info.server_version >= 140_000:
-            db.execute("SET idle_session_timeout = 0")  # A quiet night is no reason to lose the lock.
+            db.execute("SET idle_session_timeout = 0")  # An idle session must not lose the lock.
         if not self._writes:
             db.execute("SET default_transaction_read_only = on")
         return db
 
     def _regained(self) -> Connection:
-        """A new session in place of a lost one, if nobody has taken the journal over."""
+        """A new session in place of a lost one, if no other controller has taken the journal over."""
         db = self._connected()
         try:
             if self._epoch is not None:
@@ -160,10 +160,10 @@ class PostgresqlJournal(StoredJournal):
 
     def _begin(self, db: Connection, header: Header, goes_on: bool) -> None:
         with db.transaction():
-            db.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))  # Two may come at once.
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))  # Two processes may create it at once.
             if _one(db, "SELECT to_regclass('hocket_cycle') IS NOT NULL") == (True,):
                 if not goes_on:
-                    raise JournalError(f"journal '{self.name}' exists already; a run begins a new one")
+                    raise JournalError(f"journal '{self.name}' exists already; a run needs a new one")
                 return
             db.execute(_SCHEMA)
             db.execute("INSERT INTO hocket_header VALUES (%b)", (msgspec.json.encode(header),))
@@ -192,10 +192,10 @@ class PostgresqlJournal(StoredJournal):
         self._done("written", insert)
 
     def _are_there(self, db: Connection, rows: list[Row]) -> bool:
-        # The old session has ended, for we have its lock: what it did not commit by now it never will.
+        # The old session has ended, since we have its lock: it will commit nothing more.
         found = db.execute("SELECT n, crc FROM hocket_cycle WHERE n >= %s ORDER BY n", (rows[0][0],)).fetchall()
         if found and found != [(number, check) for number, _value, check in rows]:
-            raise self._lose(f"cycle {rows[0][0]} is there already, and is not ours")
+            raise self._lose(f"cycle {rows[0][0]} was written by another process")
         return bool(found)
 
     def _commit_state(self, row: Row) -> None:
@@ -227,7 +227,7 @@ class PostgresqlJournal(StoredJournal):
         return self._done("read", lambda db: db.execute(select, given, binary=True).fetchall())
 
     def _done(self, what: str, work: Callable[[Connection], T]) -> T:
-        """Do something in the session, and again in a new one whenever it was lost, as long as there is patience."""
+        """Do something in the session, and again in a new one if it was lost, for up to `patience_s`."""
         deadline_s = monotonic() + self._patience_s
         while True:
             try:
@@ -242,7 +242,7 @@ class PostgresqlJournal(StoredJournal):
 
 
 def _one(db: Connection, statement: str, *given: object) -> tuple[Any, ...]:
-    """The one row that this gives."""
+    """The only row of the result."""
     row = db.execute(statement, given).fetchone()
     if row is None:
         raise psycopg.DataError("the journal's tables are incomplete")
@@ -250,7 +250,7 @@ def _one(db: Connection, statement: str, *given: object) -> tuple[Any, ...]:
 
 
 def _named(target: dict[str, Any]) -> str:
-    """The URL, without a password or anything else that is nobody's business."""
+    """The URL for messages, without password and options."""
     user, port = target.get("user"), target.get("port")
     where = f"{f'{user}@' if user else ''}{target.get('host') or ''}{f':{port}' if port else ''}"
     return f"postgresql://{where}/{target.get('dbname') or ''}"

@@ -30,21 +30,21 @@ _SCHEMA = (
     "INSERT INTO writer VALUES (0, '')",
 )
 
-_ANOTHER = "it must be one of hocket's, and is another file"
+_ANOTHER = "it is not a journal of hocket"
 _NO_FILE_BESIDE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
 class SqliteJournal(StoredJournal):
-    """In write-ahead mode, synced with every commit: others may read it while it is written.
+    """In write-ahead mode, synced with every commit: other processes may read it while it is written.
 
-    A controller holds it by a lock file beside it, which says who. Should that be deleted, the epoch still tells:
-    whoever opens the journal to append raises it, and every commit looks whether it is still its own.
+    A controller holds it by a lock file beside it, which names the holder. If the lock file is deleted, the epoch still
+    protects the journal: opening it to append raises the epoch, and every commit checks that it is unchanged.
     """
 
     def __init__(
         self, path: Path | str, header: Header | None = None, *, goes_on: bool = False, patience_s: float = 5.0
     ) -> None:
-        """Open a journal to read; with a header, begin one; to go on with one, hold it, and begin it if need be.
+        """Open a journal to read; with a header, create one; to append, hold it, and create it if needed.
 
         `patience_s` is how long to wait for another process that has locked the database.
         """
@@ -58,7 +58,7 @@ class SqliteJournal(StoredJournal):
         if header is None and not there:
             raise JournalError(f"journal '{self.name}' does not exist")
         if header is not None and not goes_on and there and self.path.stat().st_size:
-            raise JournalError(f"journal '{self.name}' exists already; a run begins a new one")
+            raise JournalError(f"journal '{self.name}' exists already; a run needs a new one")
         try:
             if goes_on:
                 self._hold()
@@ -73,7 +73,7 @@ class SqliteJournal(StoredJournal):
             raise
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file and release the lock."""
         if self._db is not None:
             self._db.close()
         if self._lock is not None:
@@ -89,7 +89,7 @@ class SqliteJournal(StoredJournal):
             raise JournalError(f"journal '{self.name}' cannot be opened: its lock: {one_line(error)}") from error
 
     def _connected(self) -> sqlite3.Connection:
-        # By one thread at a time, but not always the same.
+        # Used by one thread at a time, but not always the same.
         return sqlite3.connect(self.path, timeout=self._patience_s, isolation_level=None, check_same_thread=False)
 
     def _begin_reading(self, db: sqlite3.Connection) -> None:
@@ -97,7 +97,7 @@ class SqliteJournal(StoredJournal):
             db.execute("PRAGMA query_only = ON")
             self.header = self._read_header(db)
         except sqlite3.OperationalError as error:
-            # In write-ahead mode readers too make a file beside it. Where they may not, nobody else writes either.
+            # In write-ahead mode readers create a file too. Where they have no permission to, no process is writing.
             if _primary(error) not in _NO_FILE_BESIDE or Path(f"{self.path}-wal").exists():
                 raise
             db.close()
@@ -136,7 +136,7 @@ class SqliteJournal(StoredJournal):
 
     @contextmanager
     def _own_transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is committed only if the journal is still ours."""
+        """A transaction that is committed only if no other process has taken the journal over."""
         self._require_file()
         with self._trouble("written"), self._transaction(self._open()) as db:
             epoch, kept = db.execute("SELECT epoch, holder FROM writer").fetchone() or (0, b"")
@@ -145,13 +145,13 @@ class SqliteJournal(StoredJournal):
             yield db
 
     def _require_file(self) -> None:
-        """SQLite would go on to write to a file that nobody finds any more."""
+        """Raise if the file was removed or replaced: SQLite would keep writing to the old one."""
         try:
             there = self.path.stat()
         except OSError as error:
             raise self._lose(f"its file is gone: {one_line(error)}") from error
         if (there.st_ino, there.st_dev) != (self._file.st_ino, self._file.st_dev):
-            raise self._lose("another file stands in its place")
+            raise self._lose("another file is in its place")
 
     @contextmanager
     def _transaction(self, db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
@@ -161,7 +161,7 @@ class SqliteJournal(StoredJournal):
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
-                with suppress(sqlite3.Error):  # What went wrong before is what counts.
+                with suppress(sqlite3.Error):  # Keep the first error.
                     db.execute("ROLLBACK")
             raise
 
@@ -195,7 +195,7 @@ class SqliteJournal(StoredJournal):
         except sqlite3.Error as error:
             why = one_line(error)
             if self.path.is_dir():
-                why = "it must be a file, and is a folder"
+                why = "it is a folder, not a file"
             elif _primary(error) == sqlite3.SQLITE_NOTADB:
                 why = _ANOTHER
             if _primary(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -204,6 +204,6 @@ class SqliteJournal(StoredJournal):
 
 
 def _primary(error: sqlite3.Error) -> int:
-    """SQLite's code, without the details in its upper bits."""
+    """SQLite's error code, without the details in its upper bits."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF

@@ -1,4 +1,4 @@
-"""What journals in databases have in common: numbered rows with checksums, and no appending on top of a doubt."""
+"""What journals in databases have in common: numbered rows with checksums, and no append after a doubtful commit."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from hocket.control.ports import FORMAT, Cycle, Header
 
 Row = tuple[int, bytes, int | None]  # number, value, checksum; those of format 1 have none
 
-PAGE = 256  # rows read at once, so that a long reading is no long transaction
-STATES = 2  # saved ones that are kept: should one be damaged, there is another
-CHECKSUMS = 2  # the format that brought them, and all that a controller needs to go on with a journal
+PAGE = 256  # rows read at once, so that reading a long journal is not one long transaction
+STATES = 2  # saved states that are kept: if one is damaged, there is another
+CHECKSUMS = 2  # the first format with checksums; a controller appends only to this or later ones
 
-# Not JSON, which has no word for the NaN that a diverging job reports. Maps keep their order: a plan is adopted in it.
-ENCODER = msgspec.msgpack.Encoder()  # What it cannot encode, no journal keeps.
+# Not JSON, which has no NaN (a diverging job reports it). Maps keep their order, in which a plan is adopted.
+ENCODER = msgspec.msgpack.Encoder()  # What it cannot encode cannot be stored.
 _DECODER = msgspec.msgpack.Decoder(Cycle)
 
 
 def checksum(number: int, value: bytes) -> int:
-    """Of a row. The number is in it, so that rows cannot change places unnoticed."""
+    """Checksum of a row. It includes the number, so that swapped rows are noticed."""
     return crc32(value, number & 0xFFFFFFFF)
 
 
@@ -39,19 +39,19 @@ class JournalLost(JournalError):
 
 
 def one_line(error: BaseException) -> str:
-    """What an error of a library says, on one line."""
+    """The text of a library's error, on one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 class StoredJournal(ABC):
-    """A row a cycle, numbered from 1 without a gap. Open to read, or held to append.
+    """One row per cycle, numbered from 1 without gaps. Open to read, or held to append.
 
-    After a failed append the controller is ahead of its journal, and the last commit may be in doubt. So nothing more
-    is appended until `recover` has looked at what is there; `restore` does, and brings the controller in line.
+    After a failed append the controller is ahead of its journal, and the last commit may be in doubt. So nothing is
+    appended until `recover` has checked which cycles are stored; `restore` calls it, and rebuilds the controller.
     """
 
     header: Header
-    name: str  # of the store, as errors say it
+    name: str  # of the store, for error messages
 
     def __init__(self, writes: bool) -> None:
         self._writes = writes
@@ -67,7 +67,7 @@ class StoredJournal(ABC):
         """Keep several cycles in one transaction: all of them or none."""
         self._require_writable()
         if self._in_doubt:
-            raise JournalError(f"journal '{self.name}': an append failed, and nothing follows before it is recovered")
+            raise JournalError(f"journal '{self.name}': an append failed; nothing is appended before recover()")
         if not cycles:
             return
         self._in_doubt = True
@@ -93,7 +93,7 @@ class StoredJournal(ABC):
         return self._last if self._writes and not self._in_doubt else self._newest()
 
     def recover(self) -> int:
-        """After a failed append: see what is there, and go on from that. Gives the number of the last cycle."""
+        """After a failed append: find the last stored cycle and continue from it. Returns its number."""
         if not self._writes:
             return self._newest()
         self._require_writable()
@@ -102,12 +102,12 @@ class StoredJournal(ABC):
         return self._last
 
     def save(self, state: bytes) -> None:
-        """Keep the state after the last cycle; older ones go, the cycles stay."""
+        """Save the state after the last cycle; older states are removed, cycles are not."""
         self._require_writable()
         self._commit_state((self._last, state, checksum(self._last, state)))
 
     def saved(self) -> Iterator[tuple[int, bytes]]:
-        """The states that are kept and whole, newest first, each with the number of its cycle."""
+        """The saved states that are undamaged, newest first, each with the number of its cycle."""
         if self.header.format < CHECKSUMS:
             return
         for number, value, check in self._states():
@@ -116,15 +116,15 @@ class StoredJournal(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
 
     @abstractmethod
     def _commit(self, rows: list[Row]) -> None:
-        """Write rows in one transaction, if the journal is still ours. Raises JournalError, or `_lose`s it."""
+        """Write rows in one transaction, if the journal is still held by this process. Raises JournalError."""
 
     @abstractmethod
     def _commit_state(self, row: Row) -> None:
-        """Write a state in one transaction, if the journal is still ours, and drop old ones."""
+        """Write a state in one transaction, if this process still holds the journal, and drop old ones."""
 
     @abstractmethod
     def _page(self, first: int) -> list[Row]:
@@ -132,7 +132,7 @@ class StoredJournal(ABC):
 
     @abstractmethod
     def _newest(self) -> int:
-        """The number of the last row, 0 without any."""
+        """The number of the last row, 0 if there is none."""
 
     @abstractmethod
     def _states(self) -> list[Row]:
@@ -148,7 +148,7 @@ class StoredJournal(ABC):
     def _cycle(self, number: int, value: bytes, check: int | None) -> Cycle:
         try:
             if check is not None and checksum(number, value) != check:
-                raise JournalError(f"journal '{self.name}', cycle {number}: it is damaged, for its checksum is wrong")
+                raise JournalError(f"journal '{self.name}', cycle {number}: it is damaged: its checksum is wrong")
             return _DECODER.decode(value)
         except (TypeError, msgspec.MsgspecError) as error:
             raise JournalError(f"journal '{self.name}', cycle {number}: {one_line(error)}") from error
@@ -162,7 +162,7 @@ class StoredJournal(ABC):
             raise JournalError(f"journal '{self.name}' has format {header.format}, this hocket reads up to {FORMAT}")
         if self._writes and header.format < CHECKSUMS:
             raise JournalError(
-                f"journal '{self.name}' has format {header.format}, which is read but not appended to; begin a new one"
+                f"journal '{self.name}' has format {header.format}, which can be read but not extended; use a new one"
             )
         return header
 
