@@ -1,1 +1,1 @@
-"""What a journal says, in numbers, tables and plots: the same for a simulation and for a live run."""
+"""Results of a journal as numbers, tables and plots: the same for a simulation and for a live run."""

@@ -1,12 +1,12 @@
-"""One pass over a journal: what each job held from when to when, and how each job ended.
+"""One pass over a journal: which resources each job held from when to when, and how it ended.
 
-Everything rests on events and plans, so a simulated and a live journal are read alike. Actions are not in a journal,
-hence two readings:
+Only events and plans are read, so simulated and live journals are treated alike. Actions are not in a journal,
+hence two rules:
 
-* What a tenant holds is what its latest plan before the event gave it. If a further plan came while a change was under
+* A tenant holds what its latest plan before the event gave it. If a further plan came while a change was under
   way, the difference lasts until the next event of that tenant.
-* A change takes from the plan, or from when the last tenant in its way has left, until its event. Where the
-  submission declares what a switch costs, it counts no longer than that: a tenant may train on up to a boundary.
+* A change lasts from the plan, or from when the last tenant in its way has left, until its event. Where the
+  submission declares switching costs, it counts no longer than these: a tenant may continue to train up to a boundary.
   Where nothing is declared, changes at another boundary than `now` count nothing.
 """
 
@@ -44,7 +44,7 @@ from hocket.model.view import NO_COSTS, Costs
 
 
 class JobRecord(Struct, frozen=True, gc=False):
-    """What became of one job."""
+    """How one job ran and ended."""
 
     job: Job
     submitted_s: float
@@ -54,11 +54,11 @@ class JobRecord(Struct, frozen=True, gc=False):
     stood_s: float = 0.0  # it held resources without training, summed over its tenants
     waited_s: float = 0.0  # it held nothing: before its first start, and paused
     starts: int = 0
-    size: int = 0  # replicas it last ran at, 0 if it never did
+    size: int = 0  # replicas of its last run, 0 if it never ran
     verdict: str = ""  # empty while it is unfinished
-    # Both are None if it states none, or goes on and may still get there.
-    deadline_met: bool | None = None  # it ended by its deadline and did not fail
-    goal_met: bool | None = None  # it reached what its criterion, or its target, says of a metric
+    # Both are None if the job has none, or if it is still open.
+    deadline_met: bool | None = None  # the job ended by its deadline and did not fail
+    goal_met: bool | None = None  # the job reached the metric of its criterion, or its target
 
     @property
     def jct_s(self) -> float | None:
@@ -67,15 +67,15 @@ class JobRecord(Struct, frozen=True, gc=False):
 
 
 class Span(Struct, frozen=True, gc=False):
-    """A tenant held a partition. Of a shared one it counts as an equal part."""
+    """A time in which a tenant held a partition. A shared partition is divided equally among its tenants."""
 
-    job: int  # its number: the place of its record
+    job: int  # its number: the index of its record
     task: str
     since_s: float
     until_s: float  # later than `since_s`
     partition: Partition
     share: float = 1.0
-    trains: bool = True  # else it started, or was about to leave
+    trains: bool = True  # else it was starting or stopping
 
 
 class EventCounts(Struct, frozen=True):
@@ -84,13 +84,13 @@ class EventCounts(Struct, frozen=True):
     pauses: int = 0
     resizes: int = 0
     moves: int = 0
-    failures: int = 0  # runs that broke or lost a node, whether or not the job went on
+    failures: int = 0  # runs that failed or lost their node, whether or not the job continued
     plans: int = 0
     refused_plans: int = 0
 
 
 class Account(Struct, frozen=True):
-    """A journal, accounted for."""
+    """The result of reading a journal."""
 
     header: Header
     jobs: tuple[JobRecord, ...]  # in the order of submission
@@ -99,7 +99,7 @@ class Account(Struct, frozen=True):
     capacity: tuple[tuple[float, tuple[Node, ...]], ...]  # (from when, nodes that are up)
     counts: EventCounts
     began_s: float  # first submission
-    until_s: float  # end of the last job, or the journal's last moment while jobs are unfinished
+    until_s: float  # end of the last job, or of the journal if jobs are unfinished
 
     @property
     def makespan_s(self) -> float:
@@ -108,13 +108,13 @@ class Account(Struct, frozen=True):
 
 
 class _Tenant(Struct, gc=False, kw_only=True):
-    """What plans and events say of one tenant's place."""
+    """What plans and events say about one tenant's resources."""
 
     task: str = ""
     planned: Partition | None = None
     planned_s: float = 0.0
     named: Tenant | None = None  # by that plan
-    told_s: float | None = None  # when it was told to leave a partition that others keep
+    told_s: float | None = None  # when it was told to leave a shared partition
     held: Partition | None = None
     since_s: float = 0.0  # it holds that
     share: float = 1.0
@@ -134,17 +134,17 @@ class _Live(_Tenant, gc=False):
     ran_as: Tenant | None = None  # last
     tasks: dict[str, _Tenant] | None = None
     held_tasks: int = 0
-    busy_since_s: float = 0.0  # a task of it holds something
+    busy_since_s: float = 0.0  # since when one of its tasks holds resources
     epoch: int = 0
     history: list[tuple[int, float]] | None = None  # (epoch, metric), kept for a criterion
 
 
 def account(header: Header, cycles: Iterable[Cycle], is_cut: bool | None = None) -> Account:
-    """What the cycles of a journal amount to.
+    """Read the cycles of a journal.
 
-    `is_cut` says that unfinished jobs would have gone on: their deadlines and goals are open. Else they are stuck for
-    good, and meet none. Where that is not stated, a live journal counts as cut, and a simulated one if a job ran at its
-    end: played to its end, it would have no such job.
+    `is_cut` says that unfinished jobs would have continued: their deadlines and goals are open. Else they are stuck for
+    good, and meet none. If it is None, a live journal counts as cut, and a simulated one if a job ran at its end:
+    a simulation that was not cut off has no such job.
     """
     book = _Book(header)
     book.read(cycles)
@@ -152,7 +152,7 @@ def account(header: Header, cycles: Iterable[Cycle], is_cut: bool | None = None)
 
 
 class _Book:
-    """The account being written."""
+    """The account while it is being made."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
@@ -168,15 +168,15 @@ class _Book:
         self.pauses = self.resizes = self.moves = self.failures = self.plans = self.refused = 0
 
     def read(self, cycles: Iterable[Cycle]) -> None:
-        """Take in every cycle.
+        """Read every cycle.
 
         The hot loop: the commonest events come first, and a job that is the only tenant of its partition and starts
-        in the moment in which it is planned is dealt with in place. All else has a method of its own.
+        at the time of its plan is handled inline. All other cases have methods of their own.
         """
         live, records, sharers, add_span = self.live, self.records, self.sharers, self.spans.append
         now_s, plans = 0.0, 0
         for cycle in cycles:
-            # An event may come with a later cycle: its own time counts. Any: `type() is` narrows nothing for mypy.
+            # An event may be in a later cycle: use its own time. Any: mypy does not narrow by `type() is`.
             events: Iterable[Any] = cycle.events
             for event in events:
                 kind = type(event)
@@ -235,7 +235,7 @@ class _Book:
                 for t in partition.tenants:
                     job = live.get(t.job)
                     if job is None:
-                        continue  # A journal that begins in the middle: nothing is known of this job.
+                        continue  # The journal begins in the middle: this job is unknown.
                     tenant = _task(job, t.task) if t.task else job
                     old = tenant.planned
                     if old is not None and len(old.tenants) > 1 and old.id == partition.id:
@@ -247,7 +247,7 @@ class _Book:
         self.now_s, self.plans = now_s, plans - self.refused
 
     def _told(self, old: Partition, new: Partition, now_s: float) -> None:
-        """Those whom the new version of a shared partition does not name are to leave it."""
+        """Tenants that the new version of a shared partition does not name shall leave it."""
         stay = {(t.job, t.task) for t in new.tenants}
         for t in old.tenants:
             tenant = _known(self.live.get(t.job), t.task)
@@ -262,7 +262,7 @@ class _Book:
             return
         self._close(job, tenant, now_s)
         stood_s = 0.0
-        # A shared partition is used by others while a tenant starts in it.
+        # Other tenants use a shared partition while one starts in it.
         if now_s > tenant.planned_s and len(tenant.planned.tenants) == 1:
             stood_s = now_s - self._free_since(tenant.planned_s, tenant.planned.slices)
             if job.costs != NO_COSTS:
@@ -303,7 +303,7 @@ class _Book:
             self._share(partition, now_s)
 
     def _write(self, job: _Live, tenant: _Tenant, until_s: float, trains: bool = True) -> None:
-        """The tenant held what it holds up to then, and a new span begins."""
+        """Close the tenant's span at this time, and begin a new one."""
         held, since_s = tenant.held, tenant.since_s
         if held is not None and until_s > since_s:
             self.spans.append(Span(job.number, tenant.task, since_s, until_s, held, tenant.share, trains))
@@ -312,9 +312,9 @@ class _Book:
                 job.ran_s += until_s - since_s
 
     def _share(self, partition: Partition, now_s: float) -> None:
-        """Who holds a shared partition changed: from now on each counts as an equal part of it."""
+        """The tenants of a shared partition changed: from now on it is divided equally among these."""
         known = [(job, _known(job, t.task)) for t in partition.tenants if (job := self.live.get(t.job)) is not None]
-        pairs = [*self.sharers.pop(partition.id, ()), *known]  # Whoever is to leave is in no newer version.
+        pairs = [*self.sharers.pop(partition.id, ()), *known]  # Tenants that shall leave are in no newer version.
         holders = {id(t): (job, t, t.held) for job, t in pairs if t and t.held and t.held.id == partition.id}
         if holders:
             self.sharers[partition.id] = [(job, tenant) for job, tenant, _held in holders.values()]
@@ -335,7 +335,7 @@ class _Book:
         self._close(job, tenant, now_s)
 
     def _changed(self, job: _Live, task: str, now_s: float, fresh: bool) -> None:
-        """Resized, or moved (`fresh`: its process starts anew)."""
+        """Resized, or moved (`fresh`: its process is started again)."""
         tenant, costs = _known(job, task), job.costs
         if tenant is None or tenant.held is None or tenant.planned is None:
             return
@@ -367,7 +367,7 @@ class _Book:
         return planned_s
 
     def _over(self, job: _Live, verdict: str, now_s: float) -> None:
-        """A job ended; it is no longer among the live ones."""
+        """A job has ended: remove it from the live ones."""
         for tenant in (job, *(job.tasks or {}).values()):
             if tenant.held is not None:
                 if verdict != Verdict.FINISHED and job.costs.stop_s:
@@ -418,7 +418,7 @@ class _Book:
             self.capacity.append((now_s, tuple(self.nodes.values())))
 
     def closed(self, is_cut: bool | None) -> Account:
-        """The account as it stands at the journal's end."""
+        """The account at the end of the journal."""
         now_s = self.now_s
         goes_on = is_cut if is_cut is not None else not self.header.nodes or self._runs()
         for job in self.live.values():
@@ -438,7 +438,7 @@ class _Book:
         )
 
     def _runs(self) -> bool:
-        """Whether any job holds anything."""
+        """Whether any job holds resources."""
         return any(t.held is not None for job in self.live.values() for t in (job, *(job.tasks or {}).values()))
 
 
@@ -468,7 +468,7 @@ def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float, goes
         ended_s,
         live.ran_s,
         live.stood_s,
-        waited_s if waited_s > 0.0 else 0.0,  # sums of floats may fall short by a rounding
+        waited_s if waited_s > 0.0 else 0.0,  # tolerance for rounding in sums of floats
         live.starts,
         sum(ran_as.replicas) if ran_as is not None else 0,
         verdict,
@@ -492,7 +492,7 @@ def _observe(live: _Live, event: EpochEnded | ProgressReported) -> None:
 
 
 def sought(job: Job) -> Criterion | None:
-    """What it is judged by: its criterion, else its target."""
+    """The goal of the job: its criterion, else its target."""
     return job.target if job.criterion is None else job.criterion
 
 
@@ -501,8 +501,8 @@ def deadline_met(
 ) -> bool | None:
     """Whether it ended by its deadline and did not fail; None if it has none, or if that is not decided yet.
 
-    `goes_on_s` is the present of a job that may still end: it is undecided until its deadline has passed. None for one
-    that is over, or stuck for good: that one never meets its deadline.
+    `goes_on_s` is the present time, for a job that may still end: undecided until its deadline has passed. None is for
+    a job that has ended, or is stuck for good: that one never meets its deadline.
     """
     if job.deadline_s is None:
         return None
@@ -514,9 +514,9 @@ def deadline_met(
 def goal_met(
     job: Job, verdict: str, history: Sequence[tuple[int, float]] | None, epoch: int, after_s: float, goes_on: bool
 ) -> bool | None:
-    """By verdict, or by its last report: a job may end by itself in the moment in which it gets there.
+    """Whether the goal was reached, by verdict or last report: a job may end by itself when it gets there.
 
-    One that goes on may report better and worse yet: it is undecided (None) until the limit of its goal has passed.
+    A job that continues may report other values: it is undecided (None) until the limit of its goal has passed.
     """
     criterion = sought(job)
     if criterion is None or isinstance(criterion, RunTime):

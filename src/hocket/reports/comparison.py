@@ -21,8 +21,8 @@ class TimeSeries(Struct, frozen=True):
 
     interval_s: float  # the first begins with the first submission
     utilisation: dict[str, tuple[float, ...]]  # of each resource that the cluster has: held / there
-    waiting: tuple[float, ...]  # jobs that hold nothing
-    running: tuple[float, ...]  # jobs that hold something
+    waiting: tuple[float, ...]  # jobs without resources
+    running: tuple[float, ...]  # jobs with resources
 
 
 def time_series(account: Account, intervals: int = INTERVALS) -> TimeSeries:
@@ -61,13 +61,13 @@ def time_series(account: Account, intervals: int = INTERVALS) -> TimeSeries:
 def jct_curve(account: Account, points: int = 200) -> tuple[tuple[float, float], ...]:
     """The distribution of job completion times: (seconds, share of the jobs that took at most as long)."""
     jcts_s = sorted(r.jct_s for r in account.jobs if r.jct_s is not None)
-    # Dense at the ends: the last percent is what one looks for.
+    # Dense at the ends: readers look for the last percent.
     shares = [i / points for i in range(points + 1)] + [0.99 + i / 2000 for i in range(1, 20)]
     return tuple((quantile(jcts_s, share) or 0.0, share) for share in sorted(shares)) if jcts_s else ()
 
 
 class _Means:
-    """Adds up heights over intervals, each in constant time however long it is."""
+    """Adds up heights over intervals, each in constant time."""
 
     def __init__(self, began_s: float, interval_s: float, intervals: int) -> None:
         self.began_s = began_s
@@ -106,7 +106,7 @@ def _capacities(account: Account) -> Iterable[tuple[float, float, Vector]]:
 
 
 def _busy(spans: Iterable[Span]) -> Iterable[tuple[float, float]]:
-    """When jobs held something. Tasks of one job overlap, and count once."""
+    """When jobs held resources. Overlapping tasks of one job count once."""
     of_tasks: dict[int, list[Span]] = {}
     for span in spans:
         if span.task:
@@ -131,11 +131,11 @@ class ComparedRun(Struct, frozen=True):
     summary: Summary
     jct_curve: tuple[tuple[float, float], ...]  # (seconds, share of jobs)
     series: TimeSeries
-    stuck: tuple[str, ...] = ()  # why the first unfinished jobs do not go on
-    refused: str = ""  # why the first job was that was not let in
+    stuck: tuple[str, ...] = ()  # why the first unfinished jobs do not continue
+    refused: str = ""  # why the first refused job was refused
 
 
 def compared_run(label: str, account: Account, summary: Summary, stuck: tuple[str, ...] = ()) -> ComparedRun:
-    """The run behind an account."""
+    """A run for a comparison, from its account."""
     refused = next((reason or job_id for job_id, reason in account.refusals), "")
     return ComparedRun(label, summary, jct_curve(account), time_series(account), stuck, refused)

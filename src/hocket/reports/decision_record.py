@@ -1,14 +1,14 @@
-"""Every decision of a run, with what it rested on and what came of it, as columns to learn from.
+"""Every decision of a run as columns: what the policy knew, what it decided, and how the jobs ended.
 
-Four files of NumPy arrays, and `about.json`, which says what they are of; docs/record.md has all columns:
+Four files of NumPy arrays, and `about.json`, which describes the run; docs/record.md has all columns:
 
-    decisions.npz   a row a decision: when, how many jobs, and where its rows in the two files below begin
+    decisions.npz   a row per decision: its time, numbers of jobs, and where its rows in the two files below begin
     rows.npz        a row for every tenant whose place or size a decision changed, for every task that stays on a node
-                    which another one leaves, for every job that it ended, and for the first jobs that still wait
-    servers.npz     a row for every node of which another share is used than at the decision before
-    jobs.npz        a row a job with what became of it, and its tasks and edges, which no decision changes
+                    that another one leaves, for every job that it ended, and for the first jobs that still wait
+    servers.npz     a row for every node with another utilisation than at the decision before
+    jobs.npz        a row per job with how it ended, and its tasks and edges, which no decision changes
 
-GPUs are numbered through, node after node; -1 is the queue. It knows no policy: all is read off snapshots and plans.
+GPUs have one numbering across all nodes; -1 is the queue. Only snapshots and plans are read, so any policy works.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FILES = ("decisions", "rows", "servers", "jobs")
 
 
 class DecisionRecord:
-    """Grows with each decision; `write` leaves it in a folder."""
+    """Collects decisions; `write` writes them to a folder."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
@@ -71,7 +71,7 @@ class DecisionRecord:
         return self._made
 
     def watching(self, decide: Callable[[Snapshot], Plan]) -> Callable[[Snapshot], Plan]:
-        """The same policy, with every decision taken down."""
+        """The same policy, with every decision recorded."""
 
         def watched(snapshot: Snapshot) -> Plan:
             plan = decide(snapshot)
@@ -81,7 +81,7 @@ class DecisionRecord:
         return watched
 
     def add(self, snapshot: Snapshot, plan: Plan) -> None:
-        """Take one decision down."""
+        """Record one decision."""
         self._decisions.extend(
             (
                 snapshot.now_s, len(snapshot.jobs), snapshot.waiting.count, snapshot.placed.count,
@@ -91,7 +91,7 @@ class DecisionRecord:
         self._servers.follow(self._made, snapshot)
         old = [p for pid in (*plan.drop, *(p.id for p in plan.put)) if (p := snapshot.partitions.get(pid)) is not None]
         before, after = self._places(old), self._places(plan.put)
-        jobs = snapshot.jobs  # Plans that name others are refused later.
+        jobs = snapshot.jobs  # Plans that name unknown jobs are refused later.
         places = {
             tenant: (was, now)
             for tenant in before.keys() | after.keys()
@@ -112,7 +112,7 @@ class DecisionRecord:
         return {(t.job, t.task): (self._gpu(p), sum(t.replicas)) for p in partitions for t in p.tenants}
 
     def _staying(self, old: list[Partition], changed: dict[_Tenant, tuple[_Place, _Place]]) -> dict[_Tenant, _Place]:
-        """Tasks on nodes which another one leaves: it was chosen among them."""
+        """Tasks that stay on a node that another one leaves: these were the alternatives."""
         leaving = {t for t, (was, now) in changed.items() if t[1] and was[0] != now[0]}
         left = {s.node for p in old if any((t.job, t.task) in leaving for t in p.tenants) for s in p.slices}
         there = self._places(p for node in left for p in self._servers.on(node))
@@ -162,10 +162,10 @@ class DecisionRecord:
             self._edges.extend((view.number, index[edge.source], index[edge.target], edge.mib))
 
     def write(self, folder: Path, journal: Iterable[Cycle] = ()) -> list[Path]:
-        """Leave it in a folder, with what became of the jobs, and the losses they began with, as the journal has it.
+        """Write all files, with how the jobs ended and their first losses, from the journal.
 
-        Each file is there whole or not at all; `about.json` goes first and comes last, so that where it is, the others
-        are of the same run.
+        Each file is written whole or not at all; `about.json` is removed first and written last: if it exists, all files
+        are from the same run.
         """
         import numpy as np
 
@@ -182,7 +182,7 @@ class DecisionRecord:
         jobs |= {f"task_{k}": v for k, v in table(self._tasks, TASK).items()}
         jobs |= {f"edge_{k}": v for k, v in table(self._edges, EDGE).items()}
         rows = table(self._rows, ROW)
-        # A view has the last reports only.
+        # A view has only the last reports.
         first_loss = {number: fate.first_loss for number, fate in zip(self._names, ended, strict=True)}
         began = np.array([first_loss[number] for number in rows["job"].tolist()], dtype=float)
         rows["loss_fell_in_all"] = _compact(began - rows["loss"])
@@ -210,9 +210,9 @@ class DecisionRecord:
 
 
 class Servers:
-    """Of each node the shares of GPUs, cores, memory and network that tenants ask for, where they change.
+    """For each node, the shares of GPUs, cores, memory and network that tenants request, where they change.
 
-    Of the GPUs also the share that they take, as far as that is measured.
+    For GPUs also the measured share, where there is one.
     """
 
     def __init__(self, header: Header) -> None:
@@ -228,7 +228,7 @@ class Servers:
         return len(self._where) // 2
 
     def follow(self, decision: int, snapshot: Snapshot) -> None:
-        """Note what has changed since the decision before. Only nodes on which something did are looked at."""
+        """Record changes since the last decision. Only nodes with changes are looked at."""
         partitions, jobs, seen = snapshot.partitions.data(), snapshot.jobs.data(), self._seen
         gone = [old for pid, old in seen.items() if partitions.get(pid) is not old]
         new = [now for pid, now in partitions.items() if seen.get(pid) is not now]
@@ -293,7 +293,7 @@ class Servers:
 
 
 def table(values: array[float], names: tuple[str, ...]) -> dict[str, Any]:
-    """Rows that stand one after another, as columns."""
+    """Rows in one flat array, as columns."""
     import numpy as np
 
     rows = np.frombuffer(values, dtype=float).reshape(-1, len(names)) if values else np.empty((0, len(names)))
@@ -310,7 +310,7 @@ def _losses(view: JobView) -> tuple[float, float]:
 
 
 def _compact(column: Any) -> Any:
-    """Whole numbers as such, others at half the length, but for times late in a run."""
+    """Integers as integers, others as 32-bit floats, except large ones (times late in a run)."""
     import numpy as np
 
     if len(column) and np.isfinite(column).all() and (column == np.round(column)).all() and abs(column).max() < 2**31:
@@ -319,7 +319,7 @@ def _compact(column: Any) -> Any:
 
 
 LOSS = "loss"  # the metric that says how much there is left to learn
-UNKNOWN = -1  # in place of no and yes, 0 and 1: there is no deadline or goal, or the job is not over
+UNKNOWN = -1  # instead of 0 (no) and 1 (yes): there is no deadline or goal, or the job has not ended
 
 
 class JobOutcome(Struct, frozen=True, gc=False):
@@ -343,7 +343,7 @@ class _Reported(Struct, gc=False):
 
 
 def job_outcomes(header: Header, cycles: Iterable[Cycle]) -> dict[tuple[str, float], JobOutcome]:
-    """By a job's id and when it was submitted, for an id may be used again."""
+    """By job id and submission time, since an id may be used again."""
     kept = list(cycles)
     reported = _reported(kept)
     found = {}

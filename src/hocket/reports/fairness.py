@@ -1,13 +1,13 @@
-"""How far the shares that jobs had were from those that were due to them.
+"""The difference between the shares that jobs had and their fair shares.
 
-Dorm's fairness loss of one moment is Σ|s_i − ŝ_i| over the live jobs. s_i is the job's dominant share: the largest of
+Dorm's fairness loss at one time is Σ|s_i − ŝ_i| over the live jobs. s_i is the job's dominant share: the largest of
 its shares of the cluster's resources, as it holds them. ŝ_i is the dominant share that weighted dominant resource
 fairness gives it (with one resource: weighted max-min): all shares grow in proportion to the jobs' weights, until a
 job has its largest size, or a resource that it needs is used up. Shares are fractions here, so even a perfect
 schedule of whole GPUs has some loss. The loss of a run is the mean over evenly spaced moments of its makespan.
 
-Jobs of equal weight, demand and largest size have the same ŝ, so a moment costs what sorts of jobs there are, not
-what jobs there are.
+Jobs of equal weight, demand and largest size have the same ŝ, so the cost depends on the number of such sorts, not
+on the number of jobs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Vector = tuple[float, float, float, float]  # GPUs, cores, memory, network
 
 
 class Sort(Struct, frozen=True, gc=False):
-    """Jobs that are alike: what one of them asks for at its largest size, and its weight."""
+    """Jobs that are alike: the request of one at its largest size, and its weight."""
 
     demand: Vector
     weight: float
@@ -41,7 +41,7 @@ def fairness_loss(account: Account, moments: int = MOMENTS) -> float:
     step_s = account.makespan_s / moments
     if step_s <= 0:
         return 0.0
-    # Moments stand in the middle of equal intervals: at the edges nothing runs yet, or any more.
+    # In the middle of equal intervals: at the edges of the makespan nothing runs.
     first_s = account.began_s + step_s / 2
     sorts = _Sorts()
     live = _alive(account, sorts, first_s, step_s, moments)
@@ -56,7 +56,7 @@ def fairness_loss(account: Account, moments: int = MOMENTS) -> float:
 
 
 class _Sorts:
-    """The sorts met so far. Their numbers stand for them in the loops below: they are cheaper to look up."""
+    """The sorts so far. The loops below use their numbers, which are cheaper to look up."""
 
     def __init__(self) -> None:
         self.values: list[Sort] = []  # distinct
@@ -86,7 +86,7 @@ def _alive(account: Account, sorts: _Sorts, first_s: float, step_s: float, momen
         while submitted_s >= next_s:
             last_s, next_s = next_s, next_s + step_s
         if ended_s is not None and ended_s < next_s and submitted_s >= last_s:
-            continue  # Most jobs come and go between two moments.
+            continue  # Most jobs arrive and end between two samples.
         begin = ceil((submitted_s - first_s) / step_s)
         end = moments if ended_s is None else ceil((ended_s - first_s) / step_s)
         if begin < end:
@@ -169,7 +169,7 @@ def due_shares(counts: dict[Sort, int], capacity: Vector) -> dict[Sort, float]:
     for sort, count in counts.items():
         most = _dominant(sort.demand, capacity)
         if most == inf or most <= 0:
-            due[sort] = 0.0  # It asks for nothing, or for what the cluster does not have now.
+            due[sort] = 0.0  # It requests nothing, or something that the cluster does not have now.
             continue
         rate = tuple(
             count * sort.weight * (d / c) / most if c else 0.0 for d, c in zip(sort.demand, capacity, strict=True)
@@ -195,7 +195,7 @@ def due_shares(counts: dict[Sort, int], capacity: Vector) -> dict[Sort, float]:
             for other in stopped or [sort]:
                 frozen.add(other)
                 due[other] = other.weight * level
-            # Summed anew: what rounding leaves of a rate must not look like a job that still grows.
+            # Summed again: a rounding error in a rate must not look like a job that still grows.
             rates = [sum(g[2][r] for g in growing if g[1] not in frozen) for r in range(4)]
     return due
 

@@ -1,6 +1,6 @@
 """Figures in one style, written as PNG and SVG. The same input gives the same bytes.
 
-matplotlib is imported when a figure is drawn: no command pays for it otherwise.
+matplotlib is imported only when a figure is drawn, since it is slow to import.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def drawing() -> Iterator[Callable[[tuple[float, float]], Figure]]:
-    """A maker of figures in our style; no window is opened."""
+    """A factory for figures in this style; no window is opened."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def drawing() -> Iterator[Callable[[tuple[float, float]], Figure]]:
 
 
 def save(sheet: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and SVG, each under another name first, so that no half-written file is ever found."""
+    """Write a figure as PNG and SVG, each under a temporary name first, so that no file is ever half-written."""
     files = []
     folder.mkdir(parents=True, exist_ok=True)
     for kind in ("png", "svg"):
@@ -65,7 +65,7 @@ STYLE: dict[str, Any] = {
     "axes.titleweight": "bold",
     "figure.constrained_layout.use": True,
     "figure.dpi": 150,
-    "font.family": "DejaVu Sans",  # ships with matplotlib: the same picture everywhere
+    "font.family": "DejaVu Sans",  # ships with matplotlib: the same figure on all machines
     "font.size": 9.5,
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.6,

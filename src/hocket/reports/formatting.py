@@ -1,4 +1,4 @@
-"""Times and numbers as people read them."""
+"""Times and numbers for users."""
 
 from __future__ import annotations
 

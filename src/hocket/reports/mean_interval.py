@@ -1,4 +1,4 @@
-"""Several runs of one kind: their mean, and how sure one is of it."""
+"""The mean of several runs, with its 95 % interval."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _RESOURCE_NAMES = {"gpus": "GPUs", "cores": "cores", "mem_mib": "memory", "net_mbps": "network"}
 _COARSER = 3  # intervals of a series to one of a comparison
-_LABELLED_JOBS = 80  # beyond these, names in bars would be noise
+_LABELLED_JOBS = 80  # with more bars, names would not be readable
 
 
 def plot_run(account: Account, folder: Path) -> list[Path]:
@@ -75,7 +75,7 @@ def plot_comparison(outcomes: Sequence[ComparedRun], folder: Path) -> list[Path]
 
 
 def _jct(axes: Axes, curves: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> None:
-    """The distribution of completion times; the upper end is what users complain about."""
+    """The distribution of completion times; users notice its upper end most."""
     shortest_s = 1.0
     for n, (label, curve) in enumerate(curves):
         times = [max(time_s, shortest_s) for time_s, _share in curve]
@@ -191,7 +191,7 @@ def _over_time(axes: Axes, outcomes: Sequence[ComparedRun], resource: str, what:
 
 
 def _coarser(values: Sequence[float]) -> list[float]:
-    """Means over several intervals each: lines on top of each other must be calmer than one alone."""
+    """Means over several intervals each: several lines in one figure must be smoother than one."""
     groups = [values[i : i + _COARSER] for i in range(0, len(values), _COARSER)]
     return [sum(g) / len(g) for g in groups]
 
@@ -208,7 +208,7 @@ def _gantt(figure: Callable[[tuple[float, float]], Figure], account: Account, sh
         left, right = ((t - account.began_s) / unit_s for t in (bar.since_s, bar.until_s))
         low, high = bar.row + 0.06 + 0.88 * bar.low, bar.row + 0.06 + 0.88 * bar.high
         boxes.append([(left, low), (left, high), (right, high), (right, low)])
-    # A hair of white keeps neighbours apart; among thousands of bars it would hide them.
+    # A thin white line separates neighbours; with thousands of bars it would hide them.
     edge = 0.3 if len(boxes) < 2000 else 0.0
     axes.add_collection(
         PolyCollection(boxes, facecolors=[colour(b.job) for b in shown.bars], edgecolors="white", linewidths=edge)
@@ -231,12 +231,12 @@ def _gantt(figure: Callable[[tuple[float, float]], Figure], account: Account, sh
     if shown.hidden_bars:
         notes.append(f"the longest {len(shown.bars):,} of {len(shown.bars) + shown.hidden_bars:,} bars")
     note = f" ({', '.join(notes)})" if notes else ""
-    axes.set_title(f"Who ran where{note} — {title}", loc="left")
+    axes.set_title(f"Which job ran where{note} — {title}", loc="left")
     return sheet
 
 
 def _name_bars(axes: Axes, account: Account, shown: Chart, unit_s: float) -> None:
-    """Write a job's name once for every stay, on its topmost bar, where that is wide enough."""
+    """Write a job's name once for every run, on its topmost bar, if that is wide enough."""
     named: set[tuple[int, float]] = set()
     for bar in shown.bars:
         job_id = account.jobs[bar.job].job.id
@@ -297,7 +297,7 @@ MAX_BARS = 6000
 
 
 class Bar(Struct, frozen=True, gc=False):
-    """A job on a row: a GPU, or a node that has none. Of a shared row a bar takes a part of the height."""
+    """A job on a row: a GPU, or a node without GPUs. On a shared row a bar has a part of the height."""
 
     row: int
     job: int  # its number
@@ -360,7 +360,7 @@ def _shown(nodes: Sequence[Node], max_rows: int) -> list[Node]:
 
 
 def _part(span: Span, job_id: str) -> tuple[float, float]:
-    """Where in a shared row the tenant stands: in the order in which the partition names its tenants."""
+    """The tenant's position in a shared row: the order of tenants in the partition."""
     tenants = span.partition.tenants
     if span.share == 1.0 or len(tenants) == 1:
         return 0.0, 1.0

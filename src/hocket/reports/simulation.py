@@ -66,7 +66,7 @@ def run_simulation(setup: SimulationSetup, journal: Journal) -> FinishedSimulati
         )
         accounted = account(journal.header, journal, is_cut=setup.until_s is not None)
         summary = summarise(accounted, simulation.decision_s, beliefs=str(setup.beliefs))
-    # Last of all, for the account is a part of the cost.
+    # Last, since the account is part of the cost.
     cost = process_cost()
     summary = replace(summary, cpu_s=cost.cpu_s, peak_rss_mib=cost.peak_rss_mib)
     stuck = _stuck(simulation) if summary.unfinished and setup.until_s is None else ()
@@ -84,8 +84,8 @@ def process_cost() -> ProcessCost:
 def rare_garbage_collection() -> Iterator[None]:
     """Let Python's garbage collector run rarely.
 
-    A run makes millions of values that are in no reference cycle and live as long as the journal: searching them again
-    and again finds nothing. Cycles that a policy makes are still collected, only later.
+    A run makes millions of values that are in no reference cycle and live as long as the journal: searching them
+    repeatedly finds nothing. Reference cycles that a policy makes are still collected, only later.
     """
     before = gc.get_threshold()
     gc.freeze()
@@ -99,7 +99,7 @@ def rare_garbage_collection() -> Iterator[None]:
 
 
 def ended_in(cycles: Sequence[object], since: int, until: int) -> int:
-    """How many jobs were over in these cycles of a journal: what a progress bar counts."""
+    """How many jobs ended in these cycles of a journal, for a progress bar."""
     ended = 0
     for i in range(since, until):
         for event in cycles[i].events:  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ def ended_in(cycles: Sequence[object], since: int, until: int) -> int:
 
 
 def _stuck(simulation: Simulation) -> tuple[str, ...]:
-    """Why the first unfinished jobs do not progress, in the policy's own words."""
+    """Why the first unfinished jobs do not progress, by the policy's own reasons."""
     views = simulation.final.jobs.values()
     of_all = ""
     for cycle in reversed(list(simulation.journal)):

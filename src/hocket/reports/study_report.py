@@ -25,7 +25,7 @@ _SHOWN = 10  # trials in a table
 
 
 class PackSpeedup(Struct, frozen=True):
-    """How many times as fast a pack trained as its models one after another, over one stretch of training."""
+    """How many times as fast a pack trained as its models one after another, over one stage of training."""
 
     trial: int
     models: float
@@ -33,7 +33,7 @@ class PackSpeedup(Struct, frozen=True):
 
 
 def pack_speedups(outcome: StudyOutcome) -> Iterator[PackSpeedup]:
-    """For every stretch whose models were also measured one after another."""
+    """For every stage whose models were also measured one after another."""
     for trial in outcome.trials:
         for result in trial.results:
             metrics = result.metrics
@@ -80,7 +80,7 @@ def _mean(values: list[float]) -> float | None:
 
 
 def rung_table(outcome: StudyOutcome) -> Table:
-    """Of each rung: how many trials, how far, how many failed, and the best value."""
+    """For each rung: the number of trials, their units, how many failed, and the best value."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -176,7 +176,7 @@ def _coordinates(axes: Axes, outcome: StudyOutcome) -> None:
     of, found = outcome.definition, outcome.found
     trials = [t for t in outcome.trials if t.results]
     names = list(dict.fromkeys(name for t in trials for name in t.config))
-    axes.set_title("Configurations, the better the darker", loc="left")
+    axes.set_title("Configurations: darker is better", loc="left")
     if not trials:
         return
     ranked = sorted(trials, key=lambda t: min(found.scores(t).values()))
@@ -219,14 +219,14 @@ def _is_log(outcome: StudyOutcome, name: str) -> bool:
 
 
 def _gains(axes: Axes, outcome: StudyOutcome) -> None:
-    """Each stretch of training by the models in its pack: how many times as fast as in turn."""
+    """Each stage of training by the models in its pack: how many times as fast as one after another."""
     found = list(pack_speedups(outcome))
-    axes.set_title("What packs gained", loc="left")
+    axes.set_title("Speed-up by packing", loc="left")
     axes.set_xlabel("models in the pack, on average")
-    axes.set_ylabel("times as fast as in turn")
+    axes.set_ylabel("times as fast as one after another")
     axes.axhline(1.0, color="#888888", linewidth=1)
     if not found:
-        axes.annotate("no pack was measured in turn", (0.5, 0.5), xycoords="axes fraction", ha="center")
+        axes.annotate("no pack was compared with single models", (0.5, 0.5), xycoords="axes fraction", ha="center")
         return
     axes.plot([g.models for g in found], [g.gain for g in found], "o", color=colour(0), alpha=0.5, markersize=5)
     axes.set_ylim(bottom=0)

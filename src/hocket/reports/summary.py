@@ -1,6 +1,6 @@
 """One run in two dozen numbers: the object that `--json` prints.
 
-Pure: from an account of a journal, and from what only the process that ran it can know.
+Pure: computed from an account of a journal, and from the costs of the process that ran it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ class ProcessCost(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """The numbers of one run. Those that no job of it could give are null."""
+    """The numbers of one run; null where no job has a value."""
 
     policy: str
     workload: str
     seed: int
     jobs: int  # submitted, refused ones included
-    finished: int  # ended by themselves or by a verdict, but for those that failed
+    finished: int  # ended by themselves or by a verdict, without failed ones
     failed: int  # ended by a failure
-    makespan_s: float  # from the first submission to the last end, or to the last moment while jobs are unfinished
+    makespan_s: float  # from the first submission to the last end, or to the end of the run if jobs are unfinished
     jct_mean_s: float | None  # job completion time, from submission to end, over the finished jobs
-    jct_p50_s: float | None  # quantiles lie between neighbours in proportion
+    jct_p50_s: float | None  # quantiles are interpolated
     jct_p99_s: float | None
     wait_mean_s: float | None  # time without resources, before the first start and paused, over the finished jobs
-    utilisation: dict[str, float]  # resource-seconds that tenants held / those there were during the makespan
+    utilisation: dict[str, float]  # resource-seconds that tenants held / those of the cluster during the makespan
     fairness_loss: float  # mean over time of Dorm's Σ|s − ŝ| (see fairness.py)
-    # Of a run that was cut off, jobs that may still get there count neither way; those that are stuck for good did not.
+    # If a run was cut off, open deadlines and goals are not counted; those of jobs that are stuck for good are not met.
     deadlines_met: float | None  # share of the jobs with a deadline that finished by it
     accuracies_met: float | None  # share of the jobs with a goal or convergence as criterion that reached it
     adjustments: int  # resizes, moves and pauses
@@ -50,12 +50,12 @@ class Summary(Struct, frozen=True):
     decision_ms_p99: float | None
     cpu_s: float
     peak_rss_mib: float
-    # Beyond what the design names:
+    # Further numbers:
     refused: int = 0  # submissions that broke a rule
     unfinished: int = 0  # jobs + refused ones are all accounted for: jobs = finished + failed + refused + unfinished
     preemptions: int = 0  # pauses
     verdicts: dict[str, int] = {}  # of the jobs that ended
-    refused_plans: int = 0  # plans that the check did not let through
+    refused_plans: int = 0  # plans that the check refused
     beliefs: str = ""
     params: dict[str, Any] = {}  # of the policy
 
@@ -151,7 +151,7 @@ def _gpu_seconds(account: Account) -> float:
 
 
 def quantile(ascending: Sequence[float], share: float) -> float | None:
-    """The value below which this share of the values lies, between neighbours in proportion."""
+    """The quantile for this share, interpolated."""
     if not ascending:
         return None
     at = share * (len(ascending) - 1)

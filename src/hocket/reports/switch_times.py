@@ -1,6 +1,6 @@
 """How long real starts, pauses, resizes and moves took: from the action to the event that says it is done.
 
-A journal keeps no actions, so it is folded again, as it was decided.
+A journal has no actions, so it is folded again with the recorded decisions.
 """
 
 from __future__ import annotations

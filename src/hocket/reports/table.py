@@ -1,4 +1,4 @@
-"""Summaries as people read them: one run as a list, several as a table with the best of each column marked."""
+"""Summaries for users: one run as a list, several as a table with the best of each column marked."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Column(Struct, frozen=True):
     value: Callable[[Summary], float | None]
     written: Callable[[float], str]
     best: Callable[[Sequence[float]], float] | None = None  # min or max; None where neither is better
-    always: bool = True  # else only where some run has it, other than 0
-    of_all_jobs: bool = False  # a time that says little where jobs were left: those are often the ones that take long
+    always: bool = True  # else only if some run has a value other than 0
+    of_all_jobs: bool = False  # a time that cannot be compared if jobs are unfinished: these are often the longest
 
 
 def _percent(share: float) -> str:
@@ -53,7 +53,7 @@ COLUMNS = (
     Column("unfinished", lambda s: float(s.unfinished), _count, min, always=False),
     Column("CPU", lambda s: s.cpu_s, format_duration, always=False),
 )
-# What a narrow terminal does without, first to go first.
+# Columns that are left out on a narrow terminal, in this order.
 _SPARED = (
     "CPU", "overhead", "p50", "makespan", "changes", "unfair", "mean wait", "utilis.", "goals", "deadlines", "p99",
     "failed",
@@ -63,10 +63,10 @@ _SPARED = (
 def comparison_table(
     outcomes: Sequence[ComparedRun], width: int = 200, relative: Mapping[str, float | None] | None = None
 ) -> Table:
-    """A row a policy; runs of one label are seeds of one policy, of which mean and 95 % interval are shown.
+    """One row per policy; runs of one label are seeds of one policy, shown as mean and 95 % interval.
 
     On a narrow terminal the less important columns are left out, and the caption says so. `relative` has for each label
-    what stands under ×, where the runs did not end the same jobs: the means of all that ended do not compare then.
+    the value under ×, if the runs did not end the same jobs: their means cannot be compared directly.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -90,12 +90,12 @@ def comparison_table(
     )
     table.caption = "* best of its column"
     if stuck:
-        table.caption += ", but no time is of a policy that left jobs unfinished"
+        table.caption += " (not marked: times of policies that left jobs unfinished)"
     table.caption += "; JCT: job completion time, × relative to the first policy"
     if relative is not None:
         table.caption += ", over the jobs that ended in both"
     if spared:
-        table.caption += f"; left out for want of room: {', '.join(spared)}"
+        table.caption += f"; left out to save space: {', '.join(spared)}"
     table.add_column("policy", no_wrap=True)
     for i, column in enumerate(columns):
         table.add_column(column.title, justify="right")
@@ -116,7 +116,7 @@ def comparison_table(
 
 
 def summary_table(summary: Summary) -> Table:
-    """One run, a line a number."""
+    """One run, one line per number."""
     from rich.table import Table
     from rich.text import Text
 

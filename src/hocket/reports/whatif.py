@@ -1,9 +1,9 @@
-"""Your own history under another policy: the truth about recorded jobs, as far as a journal tells it.
+"""Your own history under another policy: rebuilds the true behaviour of recorded jobs from a journal.
 
-What a job did is its work: its time at the sizes it ran at, and beside others what that was alone (`work_alone.py`).
-Sizes it never ran at come from a fitted law, jobs that had not ended from what similar ones took. All three are named.
-Lost nodes are lost again, so what a job lost with one is no work of it. Crashes are not played again: what a job did
-over after one counts as its work.
+A job's work is its time at the sizes it ran at; time beside other jobs is converted to time alone (`work_alone.py`).
+Speeds at other sizes come from a fitted law, the work of unfinished jobs from similar ones. All three are reported.
+Lost nodes are lost again, so work that was lost with a node is not counted. Crashes are not repeated: work that was
+repeated after a crash is counted.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Rebuilt(Struct, frozen=True):
 
     workload: Workload
     seen: dict[str, frozenset[Place]]  # job → where it ran
-    unfinished: dict[str, str]  # job → what its work rests on instead of its end
-    shared: dict[str, str]  # job → why its work rests on how the simulator slows companions down
+    unfinished: dict[str, str]  # job → how its work was estimated, if it had not ended
+    shared: dict[str, str]  # job → why its work depends on the simulator's slow-down model
     loss: float  # of the speed law
     loss_fitted: bool
 
     def ruled(self, first: str) -> str:
-        """The policies that decided, one after another, of which this was the first."""
+        """The policies of the journal in order; this was the first."""
         return " → ".join([first, *(c.policy for c in self.workload.changes if isinstance(c, PolicySet))])
 
 
@@ -64,11 +64,11 @@ class WhatIf(Struct, frozen=True):
 
     summary: Summary
     account: Account
-    extrapolated: dict[str, tuple[Place, ...]]  # job → where it ran now, and when recorded never
+    extrapolated: dict[str, tuple[Place, ...]]  # job → places where it ran now, but never in the record
 
 
 class Band(Struct, frozen=True):
-    """How well the recorded policy, run again, gives what was recorded."""
+    """How close a new run of the recorded policy is to the record."""
 
     jct_mean_recorded_s: float | None
     jct_mean_again_s: float | None
@@ -83,19 +83,19 @@ class Band(Struct, frozen=True):
 
 
 class _Told(Struct):
-    """What the events of a journal say of one job."""
+    """What the events of a journal say about one job."""
 
     submitted: JobSubmitted
     epochs: list[EpochEnded] = []
     phases: list[PhasesObserved] = []
-    saved_s: list[float] = []  # when its state was kept
-    lost: list[tuple[float, float]] = []  # when it did what it lost with a node
-    resumed: list[tuple[int, int]] = []  # after such a loss: from which epoch it went on by itself, of how many
+    saved_s: list[float] = []  # when its state was saved
+    lost: list[tuple[float, float]] = []  # when it did the work that it lost with a node
+    resumed: list[tuple[int, int]] = []  # after such a loss: the epoch from which it continued, and of how many
     used_gpus: float | None = None  # measured
 
 
 def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
-    """The truth about the jobs of a journal, as far as it tells. A live one is told from its first submission on."""
+    """The true behaviour of a journal's jobs, as far as it is recorded; a live journal from its first submission on."""
     nodes = {node.id: node for node in recorded.header.nodes}
     is_live = not nodes
     switches = SwitchTimes(recorded.header) if is_live else None
@@ -198,7 +198,7 @@ def run_again(rebuilt: Rebuilt, policy: BoundPolicy, seed: int, as_set: bool = F
 
 
 def band(recorded: Account, again: Account) -> Band:
-    """Compare a recorded run with another of the same jobs, job by job; if of its own policy, that is the band."""
+    """Compare a recorded run with another run of the same jobs, job by job."""
     then = {r.job.id: r.jct_s for r in recorded.jobs if r.jct_s is not None}
     now = {r.job.id: r.jct_s for r in again.jobs if r.jct_s is not None}
     both = [(then[j], now[j]) for j in then if j in now]
@@ -228,9 +228,9 @@ def _epoch_rates(epochs: Sequence[EpochEnded], ran: RecordedSpans, number: int, 
 
 
 def _note_losses(losses: Iterable[NodeLost], ran: RecordedSpans, told: Sequence[_Told]) -> None:
-    """Note when each job did what it lost with a node: since its state was last kept, or since it lost it before.
+    """Note when each job did the work that it lost with a node: since its last save, or since its previous loss.
 
-    A job may keep its state by itself: it did if it went on from a later epoch.
+    If a job continued from a later epoch, it had saved on its own.
     """
     ended: dict[float, list[Span]] = {}
     for spans in ran.spans.values():
@@ -254,7 +254,7 @@ def _note_losses(losses: Iterable[NodeLost], ran: RecordedSpans, told: Sequence[
 
 
 def _saves_epochs(told: _Told) -> int:
-    """After how many epochs it keeps its state by itself, as far as losses showed; 0 if none did."""
+    """After how many epochs the job saves on its own, as seen after losses; 0 if unknown."""
     if all(then == last for then, last in told.resumed):
         return min(1, len(told.resumed))
     return gcd(*(then for then, _last in told.resumed))
@@ -276,7 +276,7 @@ def _typical_run_s(recorded: Account, works: Sequence[Work]) -> float | None:
 def _behaviour(
     record: JobRecord, told: _Told, ran: RecordedSpans, number: int, rates: Mapping[int, float], loss: float
 ) -> Truth:
-    """How fast a job is, and what it reports; all but its work."""
+    """A job's speeds and reports; everything except its work."""
     job, beliefs, epochs = record.job, told.submitted.beliefs, told.epochs
     times: dict[int, float] = {}
     for span in ran.spans.get(number, ()):
@@ -300,7 +300,7 @@ def _behaviour(
         gpu_use=told.used_gpus / gpus if told.used_gpus and gpus else 1.0,
     )
     phases = _phases(told, ran, number, reference)
-    # Where phases are known, they say how fast it is at other sizes too.
+    # If phases are known, they also give the speed at other sizes.
     return truth if phases is None else replace(truth, speed=None, comp_s=phases[0], comm_s=phases[1])
 
 
@@ -310,7 +310,7 @@ def _reported(epochs: Sequence[EpochEnded], metric: str) -> Curve | None:
 
 
 def _phases(told: _Told, ran: RecordedSpans, number: int, reference: int) -> tuple[float, float] | None:
-    """COMP and COMM of an iteration at the reference size, as they were measured or believed beforehand."""
+    """COMP and COMM of an iteration at the reference size, as measured or as estimated before."""
     beliefs = told.submitted.beliefs
     comps, comms = [], []
     for seen in told.phases:
@@ -326,18 +326,18 @@ def _phases(told: _Told, ran: RecordedSpans, number: int, reference: int) -> tup
 
 
 def _truth(record: JobRecord, truth: Truth, work: Work, typical_s: float | None) -> tuple[Truth, str]:
-    """The truth about one job, and what it rests on if not on its end."""
+    """The true behaviour of one job, and how it was estimated if the job had not ended."""
     job, run_s, rests_on = record.job, work.run_s, ""
     if work.iteration_s is not None:
         truth = replace(truth, comp_s=work.iteration_s)
     if record.verdict == Verdict.MISSED:
-        rests_on = "missed its criterion: how it would have gone on is not recorded"
+        rests_on = "missed its criterion: its later progress is not recorded"
     elif record.ended_s is None:
         more_s = max(run_s, (typical_s or run_s) - run_s)
-        rests_on = f"had not ended: believed to need {more_s:.0f} s more"
+        rests_on = f"had not ended: estimated to need {more_s:.0f} s more"
         run_s += more_s
     if isinstance(job.criterion, RunTime) and isinstance(job.criterion.limit, Duration):
-        # Its user gave it a time, not an amount of work: it works for as long as it is let.
+        # `for T`: it runs for a time, not for an amount of work.
         fastest = max((p.mean for p in truth.speed.points), default=1.0) if truth.speed is not None else 1.0
         run_s = max(run_s, job.criterion.limit.time_s * fastest * 2)
     return replace(truth, run_s=run_s), rests_on

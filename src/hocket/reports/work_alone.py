@@ -1,8 +1,8 @@
-"""What recorded jobs did, as work alone: a second beside others counts as much as the speed that was left.
+"""The work of recorded jobs as time alone: a second beside other jobs counts with the speed that the job had.
 
-How companions slow a tenant down is the simulator's own model (`executors/simulated/speed.py` and `task_graph.py`), by
-what a journal knows of them. So a run that is played again under the policy that was recorded gives what was recorded,
-as far as the model holds; jobs that worked beside others rest on it.
+The slow-down by other tenants is the simulator's own model (`executors/simulated/speed.py` and `task_graph.py`), with
+the journal's data. So a new run under the recorded policy gives the recorded result as far as the model is right, and
+the results of jobs that shared resources depend on it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hocket.model.snapshot import demand_of
 from hocket.reports.account import Account, Span
 from hocket.workloads.truth import Truth
 
-_ROUNDS = 8  # for the length of an iteration, which rests on the work, which rests on it
+_ROUNDS = 8  # for the length of an iteration: it depends on the work, and the work on it
 
 
 class Place(Struct, frozen=True, order=True):
@@ -73,7 +73,7 @@ class RecordedSpans:
         return self._beside.get(id(span)) or (span,)
 
     def speed(self, span: Span, truths: Mapping[int, Truth]) -> float:
-        """How fast the tenant went, as the simulator has it. A task's speed is 1 alone."""
+        """The tenant's speed by the simulator's model. A task alone has speed 1."""
         truth, sharing = truths[span.job], span.partition.sharing
         tenants = self.beside(span)
         me = next(i for i, t in enumerate(tenants) if (t.job, t.task) == (span.job, span.task))
@@ -90,7 +90,7 @@ class RecordedSpans:
         return speeds[me] * shared_speed(me, list(zip(companions, speeds, strict=True)), sharing, gpus)
 
     def work(self, number: int, truths: Mapping[int, Truth], lost: Sequence[tuple[float, float]], epochs: int) -> Work:
-        """The work of a job, without what it lost."""
+        """The work of a job, without lost work."""
         spans = self.spans.get(number, [])
         shared_s = sum(_kept_s(s.since_s, s.until_s, lost) for s in spans if len(self.beside(s)) > 1)
         graph = self.jobs[number].tasks
@@ -106,13 +106,13 @@ class RecordedSpans:
         sends = any(len({s.node for seats in now.values() for s in seats}) > 1 for _time_s, now in stretches)
         rests_on = _said(shared_s, sum(_kept_s(s.since_s, s.until_s, lost) for s in spans))
         if not rests_on and sends and any(edge.mib for edge in graph.edges) and run_s < busy_s:
-            rests_on = "its tasks send over the network: what that took is by the simulator's model"
+            rests_on = "its tasks send data over the network: the time of that is the simulator's estimate"
         return Work(run_s, iteration_s, rests_on)
 
     def _stretches(
         self, spans: Sequence[Span], truths: Mapping[int, Truth], lost: Sequence[tuple[float, float]]
     ) -> list[tuple[float, Seats]]:
-        """How long the tasks of a job ran where; spans of tasks overlap, and count once."""
+        """How long the tasks of a job ran at which places; overlapping spans count once."""
         seats = {id(span): self._seat(span, truths) for span in spans}
         edges = sorted({s.since_s for s in spans} | {s.until_s for s in spans})
         found = []
@@ -144,12 +144,12 @@ def _sharers(spans: Sequence[Span]) -> dict[int, list[Span]]:
 
 
 def _kept_s(since_s: float, until_s: float, lost: Sequence[tuple[float, float]]) -> float:
-    """How long that was, without what was lost."""
+    """The length of a span, without lost work."""
     return until_s - since_s - sum(max(0.0, min(until_s, to_s) - max(since_s, from_s)) for from_s, to_s in lost)
 
 
 def _graph_speed(graph: TaskGraph, iteration_s: float, seats: Seats) -> float:
-    """Of the speed that a task graph has with every task alone; 0 while one waits."""
+    """Relative to the speed of a task graph with every task alone; 0 while a task waits."""
     parts = parts_of(graph, iteration_s)
     return iteration_s / length_s(parts, seats) if len(seats) == len(parts.tasks) else 0.0
 
@@ -157,4 +157,4 @@ def _graph_speed(graph: TaskGraph, iteration_s: float, seats: Seats) -> float:
 def _said(shared_s: float, ran_s: float) -> str:
     if shared_s <= 0:
         return ""
-    return f"worked beside others for {shared_s / ran_s:.0%} of its time: its work alone is by the simulator's model"
+    return f"shared resources for {shared_s / ran_s:.0%} of its time: its work alone is the simulator's estimate"

@@ -1,4 +1,4 @@
-"""What to run: trace readers, generators, clusters, and the truth about simulated jobs."""
+"""Workloads: trace readers, generators, clusters, and the true behaviour of simulated jobs."""
 
 from hocket.workloads.cluster import cluster_text, parse_cluster
 from hocket.workloads.errors import WorkloadError

@@ -21,7 +21,7 @@ from hocket.workloads.fields import NAME, TEXT, Fields, Number, Whole
 from hocket.workloads.toml_document import TomlDocument, read_toml
 
 MAX_NODES = 100_000
-MAX_BITS = 1_000_000  # nodes times the GPUs of the largest: what is free is a number so long, copied with every change
+MAX_BITS = 1_000_000  # nodes times the GPUs of the largest: the bits of a number that is copied with every change
 _BITS_RULE = f"times the GPUs of the largest must be at most {MAX_BITS}"
 _AMOUNT = Number()
 _KIND = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
@@ -45,7 +45,7 @@ def parse_cluster(text: str) -> tuple[Node, ...]:
 
 
 def read_cluster(path: str) -> tuple[Node, ...]:
-    """The nodes of a TOML file; it may be one of a workload, of which the rest is not looked at."""
+    """The nodes of a TOML file; in a workload's file the rest is ignored."""
     document = read_toml(path)
     nodes = nodes_of(document)
     if not nodes:
@@ -62,7 +62,7 @@ def nodes_of(document: TomlDocument) -> tuple[Node, ...]:
     text = document.root.raw("cluster")
     if text is not None:
         if tables:
-            document.root.fail("cluster", "must not stand beside [[nodes]]: say it once")
+            document.root.fail("cluster", "must not be given together with [[nodes]]")
         if not isinstance(text, str) or text.endswith(".toml"):
             document.root.fail("cluster", f"must be a text such as '4x8:v100', not {shown(text)}")
         try:
@@ -84,7 +84,7 @@ def nodes_of(document: TomlDocument) -> tuple[Node, ...]:
 
 
 def cluster_text(nodes: Sequence[Node]) -> str:
-    """A cluster in words for tables: `8x8:v100+8x8:p100`. Cores, memory and network are not told."""
+    """A cluster in words for tables: `8x8:v100+8x8:p100`, without cores, memory and network."""
     parts = []
     for (gpus, kind), group in groupby(nodes, key=lambda n: (n.gpus, n.gpu_kind)):
         parts.append(f"{sum(1 for _ in group)}x{gpus}" + (f":{kind}" if kind else ""))

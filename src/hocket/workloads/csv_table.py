@@ -1,4 +1,4 @@
-"""A CSV table by columns: read fast as a whole, and looked at row by row only to say what is wrong."""
+"""A CSV table by columns: read fast as a whole; single rows are looked at only for error messages."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class Table:
         return Table(self.path, self._text, cells, numbers)
 
     def fail(self, name: str, row: int, problem: str) -> WorkloadError:
-        """What is wrong with one cell."""
+        """An error about one cell."""
         return WorkloadError(f"{plain(self.path)} line {self.line(row)}: {name} {problem}")
 
     def repeated(self, name: str, job_id: str, row: int, earlier: int) -> WorkloadError:
-        """An id that stands twice."""
+        """An error about an id that is there twice."""
         return self.fail(name, row, f"must be unique, and line {self.line(earlier)} has {shown(job_id)} too")
 
     def line(self, row: int) -> int:
-        """The line on which a row ends. Found by reading again: only an error asks for it."""
+        """The line on which a row ends. Found by reading the file again, since only errors need it."""
         return self._line(1 + (row if self._numbers is None else self._numbers[row]))
 
     def header_line(self) -> int:
@@ -103,7 +103,7 @@ def _regular(text: str) -> dict[str, list[str]] | None:
         return None
     cells = body.replace("\n", ",\n").split(",")[1:]
     rows = body.count("\n")
-    # A newline can only begin a cell. So if all of them are found in the first column, none is elsewhere.
+    # A newline can only be at the start of a cell. So if all of them are in the first column, none is elsewhere.
     first = "".join(cells[::width])
     if len(cells) != rows * width or first.count("\n") != rows:
         return None
@@ -137,5 +137,5 @@ def _check_distinct(header: list[str], where: str) -> None:
     seen: set[str] = set()
     for name in header:
         if name in seen:
-            raise WorkloadError(f"{where}: the column {shown(name)} must stand only once")
+            raise WorkloadError(f"{where}: the column {shown(name)} must be given only once")
         seen.add(name)

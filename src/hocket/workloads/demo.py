@@ -1,7 +1,7 @@
 """The built-in workload: a working day of three teams on four machines of four GPUs. It needs no file.
 
-It has what policies differ about: short jobs behind long ones, jobs that can grow and shrink, deadlines,
-accuracy goals of which one family's is out of reach, quotas, and switches that cost something.
+It has what makes policies differ: short jobs behind long ones, jobs that can grow and shrink, deadlines,
+accuracy goals (one of them cannot be reached), quotas, and switching costs.
 """
 
 from __future__ import annotations

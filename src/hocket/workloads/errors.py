@@ -1,4 +1,4 @@
-"""The one error of this package, and the words it is made of."""
+"""The error of this package, and helpers for its message."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class WorkloadError(ValueError):
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: quoted, on one line, and not longer than a reader wants."""
+    """A value for an error message: quoted, on one line, and shortened."""
     try:
         text = repr(value)
     except ValueError:  # Python refuses to print whole numbers of more than 4,300 digits.
         return "a number of thousands of digits"
     if len(text) <= _SHOWN:
         return text
-    end = text[-1] if text[-1] in "'\")]}" else ""  # What was opened is closed.
+    end = text[-1] if text[-1] in "'\")]}" else ""  # Close the quote again.
     return f"{text[: _SHOWN - 1 - len(end)]}…{end}"
 
 
 def plain(path: str) -> str:
-    """A path as an error begins with it."""
+    """A path for the beginning of an error message."""
     return path if path.isprintable() else repr(path)
 
 

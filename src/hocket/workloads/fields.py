@@ -1,7 +1,7 @@
-"""Named values with rules: a CSV row, a TOML table, or options as `PATH?first=100&elastic=yes`, read in one way.
+"""Named values with rules: reads a CSV row, a TOML table, or options as `PATH?first=100&elastic=yes`.
 
-A reader reads the names it knows and then calls `finish`, which refuses all others. So the known
-names are exactly those that have a meaning, and no list of them can go stale.
+A reader reads its names and then calls `finish`, which refuses all others. So the known
+names are exactly those that are used, and there is no list of them to keep up to date.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([smhd])\s*")
 
 
 class BrokenRuleError(ValueError):
-    """The rule in words, to stand after "must be"."""
+    """The rule in words, to follow "must be"."""
 
 
 class Rule(Protocol[T]):
@@ -115,7 +115,7 @@ class Number(Struct, frozen=True):
         if values:
             self.of(min(values))
             self.of(max(values))
-            # NaN compares as it likes, so `min` and `max` may miss it; a sum does not.
+            # Comparisons with NaN are False, so `min` and `max` may miss it; a sum does not.
             if not isfinite(sum(values)):
                 raise BrokenRuleError(self.words)
         return values
@@ -158,7 +158,7 @@ class Seconds(Struct, frozen=True):
 
 
 class Name(Struct, frozen=True):
-    """A job's id: it stands in partitions' names, and on one line of a table."""
+    """A job's id: it is used in names of partitions, and on one line of a table."""
 
     @property
     def words(self) -> str:
@@ -206,14 +206,14 @@ TEXT = Text()
 
 
 def _plain_number(text: str) -> str:
-    # Python also takes 1_000 and digits of every script; a data file that has them is broken.
+    # Python also accepts 1_000 and digits of every script; in a data file these are errors.
     if "_" in text or not text.isascii():
         raise BrokenRuleError("a plain number")
     return text
 
 
 class Fields:
-    """The fields of one object. `where(name)` begins every error: file, line, object."""
+    """The fields of one object. Every error begins with `where(name)`: file, line, object."""
 
     __slots__ = ("_asked", "_from_text", "_names_at", "_noun", "_values", "_where")
 
@@ -228,7 +228,7 @@ class Fields:
     ) -> None:
         self._values = values
         self._where = where
-        self._names_at = names_at  # begins errors about names themselves, if they stand elsewhere than the values
+        self._names_at = names_at  # beginning of errors about the names, if they are on another line than the values
         self._from_text = from_text  # values are cells or options: numbers are spelled out
         self._noun = noun  # what a name is called here: key, column or option
         self._asked: set[str] = set()
@@ -238,11 +238,11 @@ class Fields:
         return self._values.get(name) is not None
 
     def names(self) -> tuple[str, ...]:
-        """All names, for a table whose names are the user's own."""
+        """All names, for a table in which the user chooses the names."""
         return tuple(self._values)
 
     def fail(self, name: str, problem: str) -> NoReturn:
-        """Refuse a field; the problem follows its name."""
+        """Raise an error about a field; the problem follows its name."""
         raise WorkloadError(f"{self._where(name)}: {name} {problem}")
 
     def read(self, name: str, rule: Rule[T], default: T | None = None) -> T:
@@ -261,11 +261,11 @@ class Fields:
             self.fail(name, f"must be {broken}, not {shown(value)}")
 
     def maybe(self, name: str, rule: Rule[T]) -> T | None:
-        """The field by its rule, or None where it is not given."""
+        """The field by its rule, or None if it is not given."""
         return self.read(name, rule) if name in self else None
 
     def many(self, name: str, rule: Rule[T], limit: int = MAX_LIST) -> tuple[T, ...]:
-        """A list of values, in text parted by semicolons; empty where it is not given."""
+        """A list of values, in text separated by semicolons; empty if it is not given."""
         if name not in self:
             return ()
         value = self._values[name]
@@ -281,18 +281,18 @@ class Fields:
         try:
             return tuple(rule.of_text(e) if self._from_text and isinstance(e, str) else rule.of(e) for e in entries)
         except BrokenRuleError as broken:
-            each = "entries parted by ';', each" if self._from_text else "a list, each entry"
+            each = "entries separated by ';', each" if self._from_text else "a list, each entry"
             self.fail(name, f"must be {each} {broken}, not {shown(value)}")
 
     def sizes(self, name: str) -> tuple[int, ...]:
-        """Ascending sizes; empty where they are not given."""
+        """Ascending sizes; empty if they are not given."""
         found = self.many(name, Whole(low=1), limit=1000)
         if any(b <= a for a, b in pairwise(found)):
             self.fail(name, f"must ascend, each size once, not {shown(list(found))}")
         return found
 
     def flag(self, name: str) -> bool:
-        """Yes or no; no where it is not given."""
+        """Yes or no; no if it is not given."""
         if name not in self:
             return False
         value = self._values[name]
@@ -316,7 +316,7 @@ class Fields:
         return value
 
     def raw(self, name: str) -> object:
-        """The field as it is, None where it is not given, for the caller to judge."""
+        """The field without any check; None if it is not given."""
         return self._values.get(name) if name in self else None
 
     def table(self, name: str) -> Fields | None:
@@ -351,7 +351,7 @@ class Fields:
 
 
 def split_options(text: str, where: str) -> tuple[str, Fields]:
-    """What stands before the last `?`, and the options after it. A bare name is a flag that is set."""
+    """The text before the last `?`, and the options after it. A bare name is a flag that is set."""
     before, mark, after = text.rpartition("?")
     if not mark:
         return text, Fields({}, lambda _name: where, from_text=True, noun="option")
@@ -359,6 +359,6 @@ def split_options(text: str, where: str) -> tuple[str, Fields]:
     for part in filter(None, after.split("&")):
         name, _, value = part.partition("=")
         if name in values:
-            raise WorkloadError(f"{where}: the option {shown(name)} must stand only once")
+            raise WorkloadError(f"{where}: the option {shown(name)} must be given only once")
         values[name] = value
     return before, Fields(values, lambda _name: where, from_text=True, noun="option")

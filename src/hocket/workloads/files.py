@@ -1,4 +1,4 @@
-"""Files, plain or compressed; whatever goes wrong is a WorkloadError."""
+"""Files, plain or compressed; every error is a WorkloadError."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hocket.workloads.errors import WorkloadError, plain
 
-MAX_BYTES = 1 << 30  # unpacked; a small gz can hide more than a machine has
+MAX_BYTES = 1 << 30  # unpacked; a small gz may be larger than the machine's memory
 _GZIP = b"\x1f\x8b"
 
 
@@ -46,7 +46,7 @@ def read_text(path: str) -> str:
 
 
 def _unpacked(path: str, packed: bytes) -> bytes:
-    """Every member of a gz. By hand, because `gzip` has no way to say how much may come out."""
+    """Every member of a gz. Not by `gzip`, which has no limit on the unpacked size."""
     out: list[bytes] = []
     room = MAX_BYTES + 1
     rest = packed

@@ -4,7 +4,7 @@ The file is `d[kind]["('ResNet-50 (batch size 64)', 4)"]["null"]`: steps/s of th
 kinds are k80, p100 and v100, and each with `_unconsolidated` for GPUs of several nodes. A type that did not
 run has 0, and counts as not measured. Keys other than "null" are pairs on one GPU, not used here.
 
-Between measured counts speed is interpolated; beyond the last it grows in proportion, which is generous.
+Between measured counts speed is interpolated; beyond the last it grows in proportion, which is optimistic.
 """
 
 from __future__ import annotations
@@ -125,11 +125,11 @@ class GavelSpeeds(Struct, frozen=True):
         return replace(workload, submissions=tuple(out))
 
     def words(self, seed: int = 0) -> str:
-        """What was assumed, to be printed beside every result that rests on it."""
+        """The assumptions, printed with every result that depends on them."""
         return (
             f"speeds as Gavel measured them, relative to {self.reference_kind}: a job that names one of the "
             f"{len(self.profiles)} types gets it, others get one by seed {seed} (jobs of several GPUs one "
-            f"of the {len(self.parallel)} measured so); that pairing is ours, not the trace's"
+            f"of the {len(self.parallel)} measured on several), which is an assumption"
         )
 
     def __str__(self) -> str:

@@ -2,8 +2,8 @@
 
 Jobs are drawn from a mixture that resembles Philly's in shape: 1, 2, 4 or 8 GPUs with weights 87, 2, 5 and 6
 (Philly has 87, 2, 5, 5 and 1 % larger), run times lognormal. Philly's own have a median of 1,321 s and a
-sigma of about 2.5, with which a few jobs hold nearly all the work; the default is a milder 1.5. Everything
-follows from the seed.
+sigma of about 2.5, with which a few jobs have nearly all the work; the default is a milder 1.5. The same
+seed gives the same jobs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hocket.workloads.submission import only
 from hocket.workloads.truth import Submission, Truth, Workload
 
 PHILLY_GPUS = ((1, 87.0), (2, 2.0), (4, 5.0), (8, 6.0))
-LONGEST_S = 30 * 86400.0  # a lognormal tail has no end, a cluster's patience has
+LONGEST_S = 30 * 86400.0  # upper limit on run times, since a lognormal distribution has none
 SHARE = Number(high=1.0)
 MAX_JOBS = 2_000_000
 
@@ -66,7 +66,7 @@ def burst(wanted: GeneratorOptions, seed: int = 0) -> Workload:
 
 
 def read_generator_options(options: Fields) -> GeneratorOptions:
-    """The wanted that these options state. Does not call `finish`: arrivals have options of their own."""
+    """The settings in these options. Does not call `finish`: arrivals have options of their own."""
     wanted = GeneratorOptions(
         jobs=options.read("jobs", Whole(low=1, high=MAX_JOBS), GeneratorOptions().jobs),
         gpus=_mixture(options),
@@ -107,7 +107,7 @@ def _workload(name: str, wanted: GeneratorOptions, times: Sequence[float], seed:
 
 
 def _job(job_id: str, wanted: GeneratorOptions, rng: Random) -> tuple[Job, Truth]:
-    """One draw. Every job draws all its random numbers, so that an option changes only what it is about."""
+    """One job. Every job draws all its random numbers, so that an option changes nothing else."""
     gpus = rng.choices([g for g, _w in wanted.gpus], [w for _g, w in wanted.gpus])[0]
     run_s = round(min(max(rng.lognormvariate(log(wanted.median_s), wanted.sigma), 1.0), LONGEST_S), 3)
     owner, late, goal, final, ease = (rng.random() for _ in range(5))

@@ -61,12 +61,12 @@ class Setting(Struct, frozen=True):
 
     @property
     def comm_s(self) -> float:
-        """What a worker needs of the model is pulled, and as much is pushed."""
+        """A worker pulls its part of the model, and pushes as much."""
         return 2 * EXCHANGED * self.model_gb * 8e3 / NET_MBPS
 
     @property
     def least_machines(self) -> int:
-        """On which input and model fit."""
+        """The smallest number of machines on which input and model fit."""
         return ceil(IN_MEMORY * (self.input_gb + self.model_gb) * _MIB / (MOST_OF_MEMORY * MEM_MIB))
 
 
@@ -92,7 +92,7 @@ def harmony_workload(
     which: str = "all", gap_s: float = 0.0, seed: int = 0, arrivals_s: tuple[float, ...] = (), rests_s: float = 0.0,
     spills: bool = True,
 ) -> Workload:  # fmt: skip
-    """The jobs in an order by lot, all at once, with exponential gaps, or at given times."""
+    """The jobs in random order, all at once, with exponential gaps, or at given times."""
     rng = Random(f"{seed}/harmony")
     jobs = subset(which)
     rng.shuffle(jobs)
@@ -118,7 +118,7 @@ def _job(s: Setting, rests_s: float) -> Job:
 
 
 def truth_of(s: Setting, spills: bool = True) -> Truth:
-    """How such a job really behaves."""
+    """The true behaviour of such a job."""
     comp_s, comm_s = s.comp_machine_s / REFERENCE, s.comm_s
     # A migration writes the model and reads it and the input again, on the reference number of machines.
     model_s, input_s = (gb * 1e3 / DISK_MB_S / REFERENCE for gb in (s.model_gb, s.input_gb))

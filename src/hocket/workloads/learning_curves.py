@@ -7,7 +7,7 @@ of what is to be learned is still missing after x of all epochs:
     exponential  2^-8x
     hill         1 / (1 + (12x)^1.5)
 
-The loss is the missing part, too, between the model's first and last. Both have Gaussian noise, drawn once for a curve.
+The loss is the missing part too, scaled between the model's first and last loss. Both have Gaussian noise, drawn once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Learner(Struct, frozen=True):
     family: str
     start: float  # accuracy before it learned anything
     final: float  # in the limit, on average
-    spread: float = 0.03  # by which jobs' limits differ, at most
+    spread: float = 0.03  # largest difference between the limits of two jobs
     first_loss: float = 2.5
     last_loss: float = 0.2
     noise: float = 0.004  # standard deviation, of the range
@@ -69,7 +69,7 @@ def learning(learner: Learner, epochs: int, seed: int, variant: int) -> Learning
 
 
 def read_curves(path: str, metric: Number) -> list[tuple[str, int, tuple[float, ...]]]:
-    """(application, batch size, values) of each run of a table; one that stands in it under two sources counts once."""
+    """(application, batch size, values) of each run of a table; one with two sources counts once."""
     table = read_table(path, ("app", "batch_size", "metric"))
     apps, sizes = table.column("app", TEXT), table.column("batch_size", Whole(low=1))
     sources = table.column("source", TEXT) if "source" in table.cells else [""] * len(apps)
@@ -82,7 +82,7 @@ def read_curves(path: str, metric: Number) -> list[tuple[str, int, tuple[float, 
 def read_learning(path: str, epochs: int) -> dict[str, tuple[Learning, ...]]:
     """Pollux's measured curves by application, one for each batch size, stretched to so many epochs.
 
-    An error rate counts as an accuracy of one less it. No losses were measured: the error stands for them.
+    An error rate is converted to an accuracy (1 - error). No losses were measured: the error is used instead.
     """
     found: dict[str, list[Learning]] = {}
     for app, _size, values in read_curves(path, Number()):

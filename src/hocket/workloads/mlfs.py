@@ -6,15 +6,15 @@ server; a deadline of max(1.1 run time, 0.5 to 24 h); 20 servers of 4 V100s with
 550 servers; a week of 620x jobs, x from 1/4 to 3, or the Philly trace. What it leaves open is fixed here:
 
 * **Run times** without a trace: lognormal, with a median of an hour, since the paper's come from a week of the trace.
-* **What a task asks for.** A part of a model computes only in its turn, so that it keeps a GPU busy for its part of an
-  iteration, at least a quarter of the time; how much it takes in fact differs by job, from 0.8 to 1.25 times that.
+* **Requests of tasks.** A part of a model computes only in its turn, so it keeps a GPU busy for its part of an
+  iteration, at least a quarter of the time; the real use differs by job, from 0.8 to 1.25 times the request.
 * **Communication** is by parameter server or all-reduce, each for half of the jobs.
-* **Accuracy:** a share of what the job reaches itself (`accuracy`, 0.95), for the trace that we have records none.
+* **Accuracy:** a share of the job's own final accuracy (`accuracy`, 0.95), since the available trace has none.
 * **Iterations** are epochs, of which a job has 20, as the paper uses the two words alike; it sends its volumes once in
-  each. A trace job has no model: ours is drawn.
+  each. A job of the trace has no model: one is drawn.
 * **Load control:** as in the paper, all jobs choose OptStop, and may be stopped at the required accuracy.
-* **Whole** jobs, for schedulers that know no tasks: a model in n parts has n GPUs to itself, its parameter server
-  beside one of them, and loses no time by sending data between servers. All else of a job is the same.
+* **Whole** jobs, for policies that do not place tasks: a model in n parts has n GPUs to itself, its parameter server
+  beside one of them, and loses no time by sending data between servers. The rest of the job is the same.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEAST_SHARE = 0.25  # of a GPU's time, for a part of a model
 USE = (0.8, 1.25)  # of what is asked for, what is taken
 JITTER_S = 3600.0  # of the arrivals of repeated jobs
 COSTS = Costs(prepare_s=5.0, start_s=5.0, checkpoint_s=5.0, stop_s=1.0)
-ADDS_UP = Demand(1, 1.0, 4096.0, 600.0, 0.05)  # a parameter server, or what stands for an all-reduce
+ADDS_UP = Demand(1, 1.0, 4096.0, 600.0, 0.05)  # a parameter server, or the task that represents an all-reduce
 LONGEST_S = 14 * 86400.0
 
 
@@ -85,7 +85,7 @@ class MlfsOptions(Struct, frozen=True):
 
 
 def read_mlfs_options(options: Fields) -> MlfsOptions:
-    """The wanted that these options state. Does not call `finish`."""
+    """The settings in these options. Does not call `finish`."""
     return MlfsOptions(
         options.read("accuracy", Number(above=True, high=1.0), 0.95),
         options.read("replicas", Whole(low=1, high=64), 1),
@@ -97,7 +97,7 @@ def read_mlfs_options(options: Fields) -> MlfsOptions:
 def mlfs_workload(
     jobs: int, over_s: float, median_s: float, sigma: float, wanted: MlfsOptions = MlfsOptions(), seed: int = 0
 ) -> Workload:
-    """So many jobs within a window, on 20 servers of 4 GPUs."""
+    """A number of jobs within a window, on 20 servers of 4 GPUs."""
     rng = Random(f"{seed}/mlfs/arrivals")
     times = list(accumulate(rng.expovariate(1.0) for _ in range(jobs)))
     digits = len(str(jobs - 1))
@@ -112,7 +112,7 @@ def mlfs_workload(
 def mlfs_philly(
     path: str, selection: Selection, times: float, wanted: MlfsOptions = MlfsOptions(), seed: int = 0
 ) -> Workload:
-    """The jobs of the Philly table, as many times each, on 550 servers with 2,474 GPUs."""
+    """The jobs of the Philly table, each `times` times, on 550 servers with 2,474 GPUs."""
     rows: list[tuple[str, str, float, int, float]] = []
     rng = Random(f"{seed}/mlfs/repeated")
     for s in read_philly(path, selection).submissions:
@@ -124,7 +124,7 @@ def mlfs_philly(
             at_s = round(s.at_s + rng.uniform(0.0, JITTER_S), 3)
             rows.append((f"{s.job.id}x{n + 1}", s.job.owner, at_s, s.truth.reference_size, s.truth.run_s))
     if not rows:
-        raise WorkloadError(f"{path}: k must leave a job, and {times:g} leaves none")
+        raise WorkloadError(f"{path}: k must keep at least one job, and {times:g} keeps none")
     rows.sort(key=lambda r: r[2])
     return Workload("mlfs-philly", tuple(_submissions(rows, wanted, seed)), servers((229, 8), (321, 2)))
 
@@ -198,7 +198,7 @@ def _submission(
 
 
 def as_whole(submission: Submission) -> Submission:
-    """The same job in one piece, with a GPU to itself for each part of its model."""
+    """The same job without tasks, with a whole GPU for each part of its model."""
     graph = submission.job.tasks
     assert graph is not None
     workers = [t for t in graph.tasks if t.id not in ADDING_UP]

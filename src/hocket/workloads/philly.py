@@ -1,4 +1,4 @@
-"""Microsoft's Philly trace (Jeon et al., ATC'19) as a table of one row a job.
+"""Microsoft's Philly trace (Jeon et al., ATC'19) as a table with one row per job.
 
 Columns: `job_idx` (the job's id), `submit_s`, `num_gpus`, `wall_run_s` (first start to last end, queueing
 excluded), `vc` (virtual cluster, the job's owner; may be empty). Others are ignored. The trace names no model

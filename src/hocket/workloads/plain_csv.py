@@ -1,8 +1,8 @@
-"""A plain CSV of jobs: one row a job, a header with names of fields.
+"""A plain CSV of jobs: one row per job, a header with names of fields.
 
 `id`, `submit_s` and `run_s` are required. The other columns are optional, a cell may be empty, and lists are
-parted by semicolons (`1;2;4`); `submission.py` says what each field means. Unlike in the traces of others, a
-column that is not known is refused: it would be a field misspelled.
+separated by semicolons (`1;2;4`); `submission.py` says what each field means. Unlike in public traces, an
+unknown column is refused: it may be a misspelled field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The workloads of Pollux (Qiao et al., OSDI'21): which application comes when, on how many GPUs.
+"""The workloads of Pollux (Qiao et al., OSDI'21): which application arrives when, on how many GPUs.
 
 Columns: `workload`, `name` (the job's id), `time` (seconds), `application`, `num_replicas`, `batch_size`.
 

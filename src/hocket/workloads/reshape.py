@@ -38,7 +38,7 @@ KINDS = {"v100": 1.0, "p100": 0.18 / 0.25, "k80": 0.619 / 4.395}
 IMAGENET_S = 1_281_167 / (4.395 * 64)  # of an epoch of ResNet-50 on one V100
 SMALL_IMAGES_PER_S = 10.3 * 256  # ResNet-18 on CIFAR-10, one V100
 REPORTS = 20  # how often a job of the fourth workload says its accuracy
-TOP5 = 0.5  # towards which it goes, half of what is missing every quarter of the run
+TOP5 = 0.5  # final accuracy; the distance to it halves in every quarter of the run
 
 
 class JobType(Struct, frozen=True):
@@ -112,8 +112,8 @@ def reshape_workload(
 ) -> Workload:
     """One of the four. `early`: jobs can be prepared before they have GPUs; else every change terminates them.
 
-    With profiles, speeds by size and kind are those measured of the paired type. Raises WorkloadError for one that
-    the file has not.
+    With profiles, speeds by size and kind are those measured for the paired type. Raises WorkloadError if the file
+    does not have it.
     """
     chosen = WORKLOADS[number]
     rng = Random(f"{seed}/reshape/{'3' if number == 4 else number}")  # The fourth has the third's jobs.
@@ -145,7 +145,7 @@ def _job(job_id: str, kind: JobType, chosen: ReshapeWorkload, early: bool) -> tu
 
 
 def _measured(workload: Workload, chosen: ReshapeWorkload, profiles: GavelSpeeds) -> Workload:
-    """The same jobs with speeds as measured of the types that theirs are paired with."""
+    """The same jobs with the measured speeds of the paired types."""
     paired = {t.name: profiles.profile(t.paired).name for t in chosen.types}
     submissions = tuple(replace(s, job=replace(s.job, model=paired[s.job.model])) for s in workload.submissions)
     measured = profiles.apply(replace(workload, submissions=submissions)).submissions

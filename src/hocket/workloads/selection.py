@@ -1,12 +1,12 @@
-"""Which jobs of a trace, and how dense: the options that every trace takes.
+"""The options of all traces: which jobs are taken, and how dense they arrive.
 
-    first=N              the first N jobs of the file that the other options leave
-    vc=A;B               those of these owners (`owner=` where the file calls them so)
-    from=T & to=T        those that come from one time until before another; times then count from `from`
-    scale-arrivals=X     every gap between arrivals times X: 0.5 doubles the load
+    first=N              the first N of the jobs that the other options select
+    vc=A;B               jobs of these owners (`owner=` for files with that name)
+    from=T & to=T        jobs that arrive from one time until before another; times are then relative to `from`
+    scale-arrivals=X     multiplies every gap between arrivals by X: 0.5 doubles the load
     elastic=yes          every power of two up to twice a job's size is allowed too, at speeds of law:0.05
 
-They work in this order: owners, window, first, arrivals.
+They are applied in this order: owners, window, first, arrivals.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hocket.workloads.truth import Submission, Workload
 
 
 class Selection(Struct, frozen=True):
-    """What is wanted of a trace."""
+    """The selected jobs of a trace."""
 
     first: int | None = None
     owners: tuple[str, ...] | None = None  # None for all; an owner may be ""
@@ -36,12 +36,12 @@ class Selection(Struct, frozen=True):
 
     @property
     def rows(self) -> int | None:
-        """How many rows of the file are enough, when that can be told before reading them."""
+        """How many rows of the file are enough, if that is known before reading them."""
         whole = self.owners is None and not self.from_s and self.to_s is None
         return self.first if whole else None
 
     def of(self, submissions: Sequence[Submission], path: str) -> tuple[Submission, ...]:
-        """What is left, in the order of its time; refuses to leave nothing."""
+        """The selected jobs in the order of time; an error if there are none."""
         left = list(submissions)
         if self.owners is not None:
             left = self._of_owners(left, path)
@@ -51,7 +51,7 @@ class Selection(Struct, frozen=True):
             if not left:
                 last_s = max(s.at_s for s in submissions)
                 raise WorkloadError(
-                    f"{plain(path)}: from and to must leave a job, and none comes from {self.from_s:g} "
+                    f"{plain(path)}: from and to must keep at least one job, and none arrives from {self.from_s:g} "
                     f"until before {end_s:g} s (the last at {last_s:g} s)"
                 )
         left = left[: self.first]
@@ -106,7 +106,7 @@ def elastic_sizes(size: int) -> tuple[int, ...]:
 
 
 def at_load(workload: Workload, gpus: int, load: float) -> Workload:
-    """The same jobs, coming so densely that they fill this share of the GPUs' time until the last comes."""
+    """The same jobs, with arrivals so dense that the work until the last arrival fills this share of the GPUs' time."""
     last_s = max((s.at_s for s in workload.submissions), default=0.0)
     work_s = sum(s.truth.run_s * s.truth.reference_size * s.job.demand.gpus for s in workload.submissions)
     if not (last_s and work_s and gpus > 0 and load > 0):

@@ -36,7 +36,7 @@ _RECIPE_OPTIONS = "jobs, gpus, run, sigma, owners, elastic, deadlines, epochs, g
 
 
 class Source(Struct, frozen=True):
-    """Where workloads come from: one line of `hocket workloads`."""
+    """A kind of workload: one line of `hocket workloads`."""
 
     name: str
     example: str
@@ -58,7 +58,7 @@ def load(spec: str, *, seed: int = 0, limit: int | None = None) -> Workload:
 
 
 def sources() -> tuple[Source, ...]:
-    """All there are, readers first."""
+    """All kinds, readers first."""
     return _SOURCES
 
 

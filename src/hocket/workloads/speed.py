@@ -1,8 +1,8 @@
 """Which speeds a workload's jobs really have: `law:0.05`, `power:0.8`, `linear`, or `gavel:PATH`.
 
-    law:c      speed(n) = n / (1 + c (n - 1))   each further replica costs all of them a share c of a step
+    law:c      speed(n) = n / (1 + c (n - 1))   each further replica adds a share c to a step
     power:p    speed(n) = n ** p
-    linear     speed(n) = n                     law:0 and power:1 alike
+    linear     speed(n) = n                     the same as law:0 and power:1
 
 Speeds are relative to one replica; a curve is relative to the job's reference size.
 """
@@ -70,14 +70,14 @@ def _curve(law: ScalingLaw, sizes: tuple[int, ...], reference_size: int) -> Curv
 
 
 class Speeds(Protocol):
-    """Gives every job of a workload its true speeds."""
+    """Sets the true speeds of all jobs of a workload."""
 
     def apply(self, workload: Workload, seed: int = 0) -> Workload:
-        """The same workload with these speeds, whatever it had before."""
+        """The same workload with these speeds instead of its own."""
         ...
 
     def words(self, seed: int = 0) -> str:
-        """What is assumed, to be printed beside every result that rests on it."""
+        """The assumptions, printed with every result that depends on them."""
         ...
 
 
@@ -87,7 +87,7 @@ class LawSpeeds(Struct, frozen=True):
     law: ScalingLaw
 
     def apply(self, workload: Workload, seed: int = 0) -> Workload:  # noqa: ARG002
-        """A law is not random; the seed is for speeds that are."""
+        """A law does not use the seed."""
         return replace(workload, submissions=tuple(self._one(s) for s in workload.submissions))
 
     def words(self, seed: int = 0) -> str:  # noqa: ARG002

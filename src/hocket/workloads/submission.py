@@ -37,7 +37,7 @@ _ENTRIES = 1000  # of a list of crashes or GPU kinds
 
 
 def read_submission(fields: Fields, costs: Costs = NO_COSTS) -> Submission:
-    """A job, its time and its truth; `costs` hold where the fields name none. Calls `finish`."""
+    """A job, its time and its true behaviour; `costs` are the default costs. Calls `finish`."""
     job_id = fields.read("id", NAME)
     at_s = fields.read("submit_s", _SECONDS)
     demand, sizes, reference = _scale(fields)
@@ -83,7 +83,7 @@ def read_submission(fields: Fields, costs: Costs = NO_COSTS) -> Submission:
 
 
 def read_costs(fields: Fields | None, otherwise: Costs) -> Costs:
-    """Switching costs from a table; those that it leaves out are as otherwise."""
+    """Switching costs from a table; missing ones have their defaults."""
     if fields is None:
         return otherwise
     costs = Costs(
@@ -119,7 +119,7 @@ def _scale(fields: Fields) -> tuple[Demand, tuple[int, ...], int]:
         fields.fail("gpus", f"must be among the sizes {shown(list(sizes))} as replicas, not {reference}")
     demand = _demand(
         each,
-        fields.read("cores", _AMOUNT, 0.0 if each else 1.0),  # A job that asks for nothing could not be counted.
+        fields.read("cores", _AMOUNT, 0.0 if each else 1.0),  # A job without any demand could not be counted.
         fields.read("mem_mib", _AMOUNT, 0.0),
         fields.read("net_mbps", _AMOUNT, 0.0),
         fields.read("gpu_share", _GPU_SHARE, 1.0),
@@ -205,7 +205,7 @@ def _crashes(fields: Fields) -> tuple[float, ...]:
 
 
 def _tasks(fields: Fields) -> TaskGraph | None:
-    """A task graph. That it has no cycle and no dangling edge is a rule of admission, for every way in."""
+    """A task graph. Cycles and dangling edges are refused at admission, for all kinds of input."""
     tasks = tuple(_task(t) for t in fields.tables("tasks"))
     edges = tuple(_edge(e) for e in fields.tables("edges"))
     if edges and not tasks:

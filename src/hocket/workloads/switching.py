@@ -1,4 +1,4 @@
-"""What a switch costs, for jobs of which no record says it: `prepare=20,start=10s,checkpoint=5,stop=2`."""
+"""Switching costs for jobs without recorded ones: `prepare=20,start=10s,checkpoint=5,stop=2`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parse_switching(text: str) -> Costs:
                 f"switching {shown(text)}: every cost must be written as name=seconds, not {shown(part)}"
             )
         if name.strip() in values:
-            raise WorkloadError(f"switching {shown(text)}: {shown(name.strip())} must stand only once")
+            raise WorkloadError(f"switching {shown(text)}: {shown(name.strip())} must be given only once")
         values[name.strip()] = value
     fields = Fields(values, lambda _name: f"switching {shown(text)}", from_text=True, noun="cost")
     rule = Seconds()
@@ -35,7 +35,7 @@ def parse_switching(text: str) -> Costs:
 
 
 def with_switching(workload: Workload, costs: Costs) -> Workload:
-    """The same workload, every job of which switches at these costs, whatever it had before."""
+    """The same workload with these switching costs for all jobs."""
     return replace(
         workload,
         submissions=tuple(replace(s, truth=replace(s.truth, costs=costs)) for s in workload.submissions),

@@ -1,8 +1,8 @@
 """Task graphs of partitioned models: one after another or layer by layer, data-parallel, by server or all-reduce.
 
 Tasks are named by replica and part: `r0p3` computes part 3 of the model for the mini-batch of replica 0. The last
-parts of every replica send what they learned to `ps`, the parameter server; or to `reduce`, a light task that stands
-for the exchange among all reducers and gets what a ring sends for each of them, 2(d-1)/d of the volume. A model with
+parts of every replica send their gradients to `ps`, the parameter server; or to `reduce`, a light task that represents
+the exchange among all reducers and gets what a ring sends for each of them, 2(d-1)/d of the volume. A model with
 one replica that is all-reduced sends nothing.
 """
 
@@ -21,8 +21,8 @@ from hocket.workloads.errors import WorkloadError
 
 STRUCTURES = ("sequential", "layered")
 SYNCHRONISATIONS = ("ps", "all-reduce")
-ADDING_UP = ("ps", "reduce")  # the task that adds up what the others learned, by how it does
-SYNC_SHARE = 0.05  # of a model's work, what adding up takes
+ADDING_UP = ("ps", "reduce")  # the task that adds up gradients, by kind of synchronisation
+SYNC_SHARE = 0.05  # share of a model's work that adding up takes
 
 
 class Partitioning(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Partitioning(Struct, frozen=True):
 
     @property
     def syncs(self) -> bool:
-        """Does it have a task that adds up what the replicas learned?"""
+        """Does it have a task that adds up the replicas' gradients?"""
         return self.replicas > 1 or (self.sync == "ps" and self.parts > 1)
 
 
@@ -75,7 +75,7 @@ def task_graph(
 
 @lru_cache(maxsize=1024)
 def _plain(cut: Partitioning, worker: Demand, server: Demand) -> TaskGraph:
-    """The graph without volumes; jobs that are cut alike share its tasks."""
+    """The graph without volumes; jobs with equal partitioning share its tasks."""
     tasks: list[Task] = []
     edges: list[Edge] = []
     adds_up = "ps" if cut.sync == "ps" else "reduce"

@@ -1,4 +1,4 @@
-"""A TOML file as fields, with the lines at which they stand as far as they can be found."""
+"""A TOML file as fields, with line numbers where they can be found."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TomlDocument:
 
     def tables(self, name: str, noun: str) -> list[Fields]:
         """The tables [[name]], each called by its noun and id, or by its number."""
-        self.root.tables(name)  # refuses what is no list of tables
+        self.root.tables(name)  # an error unless it is a list of tables
         value = self._values.get(name)
         tables = value if isinstance(value, list) else []
 
@@ -45,11 +45,11 @@ class TomlDocument:
             if _sets(line, field) or (header is not None and header[2].split(".")[0] == field):
                 return f"{plain(self.path)} line {n}"
             if header is not None and header[2].split(".")[0] not in self._values:
-                break  # A text of several lines looks like a header: what follows cannot be trusted.
+                break  # A line of a multi-line text looks like a header: no line after it is reliable.
         return plain(self.path)
 
     def _place(self, table: str, field: str, index: int, count: int) -> str:
-        """TOML's reader tells no lines, so headers are counted; if that does not add up, no line is told."""
+        """The TOML parser gives no lines, so headers are counted; if the count is wrong, no line is given."""
         starts = [n for n, name in self._headers() if name == table]
         if len(starts) != count:
             return plain(self.path)

@@ -68,7 +68,7 @@ def read_workload_toml(path: str) -> Workload:
 
 
 def check_faults(workload: Workload, nodes: Sequence[Node]) -> None:
-    """Refuse a cluster that lacks a node whose loss the workload foresees."""
+    """Refuse a cluster without a node for which the workload has a fault."""
     known = {n.id for n in nodes}
     for fault in workload.faults:
         if fault.node not in known:

@@ -1,4 +1,4 @@
-"""What is so in a simulated world, and what no policy ever sees: a job's true work, speed and quality."""
+"""The true behaviour of simulated jobs (work, speed, quality), which no policy sees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hocket.model.job import Job, Owner
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs
 
-# For traces, never edited: a dict for each of 100,000 jobs takes more time than all their numbers.
+# Shared and never edited: making a dict for each of 100,000 jobs would take most of the time.
 NO_KINDS: dict[str, float] = {}
 
 
@@ -28,17 +28,17 @@ class Truth(Struct, frozen=True, gc=False):
     metric: str = ""
     quality: Curve | None = None  # epoch → metric
     costs: Costs = NO_COSTS
-    crashes_s: tuple[float, ...] = ()  # its process breaks when it has done so much work
-    saves_epochs: int = 0  # it saves its state by itself after so many epochs; 0: only when it is told to
+    crashes_s: tuple[float, ...] = ()  # its process crashes after these amounts of work
+    saves_epochs: int = 0  # it saves its state on its own after this many epochs; 0: only when it is told to
     input_mib: float = 0.0  # data that it keeps in memory, on all its machines together; part of it may be on disk …
     model_mib: float = 0.0  # … and its model
     spills: bool = True  # whether that data is spilled at all where jobs take turns
     read: float = 1.0  # what an iteration has to read of that data if all of it is on disk, as a share
     loss: Curve | None = None  # epoch → loss, reported beside the metric
-    gpu_use: float = 1.0  # of the GPU time that its demand asks for, what it takes; reported after its first epoch
+    gpu_use: float = 1.0  # used share of the GPU time that it requests; reported after its first epoch
 
     def metrics_at(self, epoch: float) -> dict[str, float]:
-        """What it reports at the end of an epoch."""
+        """The metrics that it reports at the end of an epoch."""
         metrics = {} if self.quality is None else {self.metric: self.quality.at(epoch).mean}
         if self.loss is not None:
             metrics["loss"] = self.loss.at(epoch).mean
@@ -46,16 +46,16 @@ class Truth(Struct, frozen=True, gc=False):
 
 
 class Submission(Struct, frozen=True, gc=False):
-    """A job, when it comes, and the truth about it."""
+    """A job, its arrival time, and its true behaviour."""
 
     at_s: float
     job: Job
     truth: Truth
-    beliefs: Beliefs | None = None  # known beforehand, as a journal recorded them; None: as the run's mode says
+    beliefs: Beliefs | None = None  # estimates known in advance, from a journal; None: as `--beliefs` says
 
 
 class Fault(Struct, frozen=True, gc=False):
-    """A node is lost, and comes back after a while or never."""
+    """A node is lost, and may come back later."""
 
     at_s: float
     node: str

@@ -102,7 +102,7 @@ def test_who_left_jobs_unfinished_is_the_best_in_no_time() -> None:
     stuck = replace(las, stuck=("'wide' is waiting: there is no room for it",))
     text = printed(comparison_table([fifo, stuck]))
     assert [time in text for time in ("1.55 h*", "1.10 h*", "0.611*")] == [True, False, True]
-    assert "no time is of a policy that left jobs unfinished" in text
+    assert "not marked: times of policies that left jobs unfinished" in text
     assert "h*" not in printed(comparison_table([replace(fifo, stuck=stuck.stuck), stuck]))
 
 
@@ -110,7 +110,7 @@ def test_who_left_jobs_unfinished_is_the_best_in_no_time() -> None:
 def test_a_narrow_table_leaves_columns_out_and_says_so(width: int) -> None:
     table = comparison_table(compared("fifo", "las"), width=width)
     text = printed(table, width=width)
-    assert "left out for want of room" in " ".join(text.split())
+    assert "left out to save space" in " ".join(text.split())
     assert "…" not in text
 
 

@@ -121,7 +121,7 @@ def test_the_pairing_is_said_in_words(profiles):
     words = parse_speeds(f"gavel:{profiles}").words(7)
     assert "2 types" in words
     assert "seed 7" in words
-    assert "that pairing is ours" in words
+    assert "which is an assumption" in words
 
 
 def test_an_unknown_type_is_refused_with_the_nearest(profiles):
@@ -195,7 +195,7 @@ def test_trace_jobs_switch_at_no_cost_unless_told():
         ("", "switching '': every cost must be written as name=seconds, not ''"),
         ("stop", "switching 'stop': every cost must be written as name=seconds, not 'stop'"),
         ("stp=1", "switching 'stp=1': unknown cost 'stp' (did you mean 'stop'?)"),
-        ("stop=1,stop=2", "switching 'stop=1,stop=2': 'stop' must stand only once"),
+        ("stop=1,stop=2", "switching 'stop=1,stop=2': 'stop' must be given only once"),
         ("stop=-1", "switching 'stop=-1': stop must be a finite number of seconds from 0 up"),
         ("stop=nan", "switching 'stop=nan': stop must be a finite number of seconds from 0 up"),
     ],

@@ -136,7 +136,7 @@ def test_a_job_may_have_a_task_graph(toml):
         ),
         (JOB.replace('id = "a"', ""), "line 1: job number 1: id must be 1 to 200 printable characters"),
         ("cluster = '4y4'\n" + JOB, "line 1: cluster must follow its grammar: cluster '4y4': at column 2"),
-        ("cluster = '4x4'\n[[nodes]]\n" + JOB, "line 1: cluster must not stand beside [[nodes]]"),
+        ("cluster = '4x4'\n[[nodes]]\n" + JOB, "line 1: cluster must not be given together with [[nodes]]"),
         (
             "[[nodes]]\nid='x'\n[[nodes]]\nid='x'\n" + JOB,
             "line 1: nodes must have distinct ids, and 'x' stands",

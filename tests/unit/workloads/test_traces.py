@@ -183,7 +183,7 @@ def test_splitting_a_regular_table_agrees_with_the_csv_module():
             PHILLY.replace("num_gpus", "num_gpu").encode(),
             "must have the column 'num_gpus' (is it 'num_gpu'?)",
         ),
-        (PHILLY.replace("submit_ts", "vc").encode(), "line 1: the column 'vc' must stand only once"),
+        (PHILLY.replace("submit_ts", "vc").encode(), "line 1: the column 'vc' must be given only once"),
     ],
 )
 def test_a_bad_file_is_refused(philly, content, message):
@@ -236,9 +236,9 @@ def test_paths_that_cannot_be_read_are_refused(tmp_path):
         ("fist=3", "unknown option 'fist' (did you mean 'first'?)"),
         ("first=0", "first must be a whole number from 1 up, not '0'"),
         ("vc=c", "vc must be one that the file has, not 'c'"),
-        ("from=9000", "from and to must leave a job"),
+        ("from=9000", "from and to must keep at least one job"),
         ("from=20&to=10", "to must be after from, which is 20, not 10"),
-        ("first=1&first=2", "the option 'first' must stand only once"),
+        ("first=1&first=2", "the option 'first' must be given only once"),
         ("elastic=perhaps", "elastic must be yes or no, not 'perhaps'"),
         ("scale-arrivals=-1", "scale-arrivals must be a finite number from 0 up"),
     ],

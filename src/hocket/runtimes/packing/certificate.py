@@ -43,7 +43,7 @@ class Certificate:
         return (
             f"{self.mode}: at most {self.max_ulp:,} ulp a step, {self.share_equal:.1%} equal,"
             f" within {self.max_scaled:.1e} of each tensor's largest"
-            + (f"; the device itself repeats to {self.repeat_ulp:,} ulp" if self.repeat_ulp else "")
+            + (f"; two solo steps differ by {self.repeat_ulp:,} ulp" if self.repeat_ulp else "")
         )
 
 

@@ -61,7 +61,7 @@ class Member:
         self.solo_only: str | None = None  # why it can only be stepped by itself
         self.is_known = False  # Whether its forward pass was seen, so that it is known if a step can be repeated.
         if self.needs_closure:
-            self.solo_only = f"its optimiser {type(self.optimiser).__name__} evaluates the loss as often as it likes"
+            self.solo_only = f"its optimiser {type(self.optimiser).__name__} evaluates the loss several times in a step"
             if self.scaler is not None:
                 raise Refused(f"model '{self.name}': {type(self.optimiser).__name__} cannot be used with a scaler")
         self._whole: dict[str, Any] | None = None
@@ -374,5 +374,5 @@ def changes(before: dict[str, object], after: dict[str, object]) -> str | None:
     """What a call has changed of that, in words: it cannot be rolled back."""
     for key, value in after.items():
         if value != before.get(key, value):
-            return f"its forward pass changes its attribute '{key}', which only Python knows"
+            return f"its forward pass changes its attribute '{key}', which cannot be rolled back"
     return None

@@ -76,7 +76,7 @@ class Training:
         if not hasattr(self.data, "__iter__"):
             raise Refused(f"model '{self.name}': its data cannot be iterated, it is a {type(self.data).__name__}")
         if hasattr(self.data, "__next__"):
-            raise Refused(f"model '{self.name}': its data is an iterator, which could be gone through only once")
+            raise Refused(f"model '{self.name}': its data is an iterator, which can be read only once")
         if not isinstance(self.data, DataLoader):
             if isinstance(self.data, Sized) and not len(self.data):
                 raise Refused(f"model '{self.name}': its data has no batch")

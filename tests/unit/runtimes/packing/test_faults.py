@@ -186,7 +186,7 @@ def good(**changes: Any) -> Training:
         ({"loss": None}, "model 'm': either `loss` or `forward` is needed, and not both"),
         ({"clip": -1.0}, "model 'm': clip is a positive norm, not -1.0"),
         ({"data": DataLoader(data(5), 8)}, "model 'm': its data set has 5 examples, fewer than the batch's 8"),
-        ({"data": iter([])}, "model 'm': its data is an iterator, which could be gone through only once"),
+        ({"data": iter([])}, "model 'm': its data is an iterator, which can be read only once"),
         ({"data": []}, "model 'm': its data has no batch"),
         ({"module": "resnet"}, "model 'm': an nn.Module is needed, not a str"),
         ({"steps": 1.5}, "model 'm': steps is a whole number, not 1.5"),

@@ -207,11 +207,11 @@ class CudaGraphs:
     def refuses(self, member: Member) -> str | None:
         """What no graph can hold."""
         if member.device.type != "cuda":
-            return "graphs are captured on CUDA devices only"
+            return "graphs can be captured only on CUDA devices"
         if member.solo_only is not None:
             return member.solo_only
         if isinstance(member.schedule, ReduceLROnPlateau):
-            return "its schedule looks at every loss"
+            return "its schedule needs every loss"
         return None
 
     def step(self, members: Sequence[Member]) -> dict[str, Exception]:

@@ -93,13 +93,13 @@ class Fused:
         """Models that are more than a loss over stackable layers."""
         training = member.training
         if member.device.type != "cpu":
-            return "stacked weights pay on the CPU only"
+            return "stacked weights are faster only on the CPU"
         if member.solo_only is not None:
             return member.solo_only
         if training.loss is None:
-            return "its loss is not one of outputs and targets"
+            return "its loss is not a function of outputs and targets"
         if training.autocast is not None or training.scaler is not None or training.accumulate > 1:
-            return "it uses autocast, a scaler or several batches to a step"
+            return "it uses autocast, a scaler or several batches per step"
         if member.name not in self._plans:
             try:
                 plan = plan_of(member.module)
