@@ -1,1 +1,1 @@
-"""From observations to beliefs: pure functions, called by the fold, never by a policy."""
+"""Estimates (beliefs) from observations: pure functions, called by the fold, never by a policy."""

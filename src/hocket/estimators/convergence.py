@@ -1,15 +1,16 @@
-"""Will a metric get to a value by an epoch, and how sure is that? A weighted mixture of learning-curve families.
+"""The probability that a metric reaches a value by an epoch: a weighted mixture of learning-curve families.
 
 Each family says how much of the way from the first epoch to the last is done at epoch k, for a grid of shapes: a power
 law, an inverse, an exponential, a sigmoid, a logarithm, a line. A curve of one shape has two coefficients left, that is
 where it starts and how long its way is; with a flat prior on the one and on the logarithm of the other, the posterior
 weight of a shape and what it predicts for the last epoch follow in closed form, for all shapes at once. That is the
-extrapolation of Domhan et al. (IJCAI'15), which MLFS names, without its sampling: seeded by nothing. `PRIOR` has the
-weights of the families as measured curves taught them.
+extrapolation of Domhan et al. (IJCAI'15), which MLFS names, without its sampling, so it needs no random numbers.
+`PRIOR` has the weights of the families, learned from measured curves.
 
-No family foresees when a model that has learned nothing yet will begin to: a curve that has not moved, as far as noise
-lets one see, begins to with the probability that is left of its epochs, and may then get anywhere. Nor does one foresee
-leaps, such as a step of the learning rate brings; for those, load control allows beside (`policies/mlfs_c.py`).
+No family predicts when a model that has learned nothing yet will begin to learn: if a curve has not moved, apart from
+noise, it is assumed to begin with a probability equal to the share of epochs left, and may then reach any value. Nor do
+they predict sudden jumps, for example after a step of the learning rate; load control allows for these separately
+(`policies/mlfs_c.py`).
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 
 Points = Sequence[tuple[float, float]]  # (epoch, value), by ascending epoch
 
-ENOUGH = 5  # points, before anything is said
+ENOUGH = 5  # points that are needed before anything is estimated
 _POWERS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.5)
 _BENDS = (0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2)  # where a curve bends, as shares of all epochs
-_MIDDLES = (*_BENDS[:5], 0.45, 0.6, 0.8, 1.0, 1.2)  # of a sigmoid, which may come late
-_STEEPS = (2.0, 4.0, 8.0, 16.0)  # The steepest stand for models that learn late, and then at once.
+_MIDDLES = (*_BENDS[:5], 0.45, 0.6, 0.8, 1.0, 1.2)  # where a sigmoid bends, which may be late
+_STEEPS = (2.0, 4.0, 8.0, 16.0)  # The steepest represent models that learn late, and then suddenly.
 FAMILIES = {  # and how many shapes each has
     "power": len(_POWERS),
     "inverse": len(_BENDS),
@@ -45,12 +46,12 @@ FAMILIES = {  # and how many shapes each has
     "logarithm": 1,
     "line": 1,
 }
-_NOISE = 0.02  # of the range seen: no curve is known better than that
-_LATE = 0.5  # the power of its epoch by which a point counts: the end of a curve tells most about what comes
-_BEGUN = 1e-9  # of its way: a shape that has not come so far yet cannot be told from others
-_MOVED = 0.75  # of the variance that was seen: so much a shape must explain, or all may be noise
+_NOISE = 0.02  # smallest noise, as a share of the range seen
+_LATE = 0.5  # a point's weight is its epoch to this power: late points say most about what follows
+_BEGUN = 1e-9  # share of its range: before that, a shape cannot be distinguished from others
+_MOVED = 0.75  # share of the variance that a shape must explain; else all may be noise
 _VALUES = 24  # of a curve that is believed
-_LOGISTIC = pi / sqrt(3.0)  # errors are logistic, whose tails are heavier than normal's; at this slope their sd is 1
+_LOGISTIC = pi / sqrt(3.0)  # errors are logistic, with heavier tails than normal ones; at this slope their sd is 1
 
 Weights = tuple[float, ...]  # of the families
 EQUAL: Weights = (1.0 / len(FAMILIES),) * len(FAMILIES)
@@ -58,16 +59,16 @@ PRIOR: Weights = (0.195, 0.049, 0.225, 0.512, 0.010, 0.009)  # `python -m benchm
 
 
 class Outlook(Struct, frozen=True):
-    """Where a metric will be at its last epoch: a mixture over shapes. Falling metrics are turned round."""
+    """A metric's predicted value at its last epoch: a mixture over shapes. Falling metrics are negated."""
 
     means: Any
     sds: Any
     weights: Any  # sum up to 1
     rises: bool
-    begins: float = 0.0  # the probability that it only now begins to move, and may then get anywhere
+    begins: float = 0.0  # the probability that it has not begun to move yet, and may then reach any value
 
     def reaches(self, values: Sequence[float]) -> Numbers:
-        """The probability of getting to each of these values by then, if nothing unforeseen happens."""
+        """The probability of reaching each of these values by then, without sudden jumps."""
         import numpy as np
 
         wanted = np.asarray(values, float) if self.rises else -np.asarray(values, float)
@@ -77,7 +78,7 @@ class Outlook(Struct, frozen=True):
         return found
 
     def weighed(self, prior: Weights) -> Outlook:
-        """The same points with other weights of the families; this one must come from `EQUAL` ones."""
+        """The same prediction with other weights of the families; this one must have been made with `EQUAL` ones."""
         import numpy as np
 
         weights = self.weights * np.repeat(np.array(prior), list(FAMILIES.values()))
@@ -85,7 +86,7 @@ class Outlook(Struct, frozen=True):
 
 
 def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) -> Outlook | None:
-    """What these points say about epoch `last`; None where they say too little."""
+    """The prediction for epoch `last` from these points; None if they are too few."""
     import numpy as np
 
     if len(points) < ENOUGH or not 0 < points[-1][0] < last:
@@ -93,13 +94,13 @@ def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) ->
     epochs, values = np.array(points, float).T
     values = values if rises else -values
     span = float(values.max() - values.min())
-    # One that never moved is taken to move by no more than digits that nobody looks at.
+    # A metric that never moved is assumed to move by an insignificant amount.
     size = float(np.abs(values).max())
     span = span if span > 1e-12 * size + 1e-100 else max(1e-3 * size, 1e-12)
     z = (values - values[0]) / span
     w = np.maximum(epochs, 0.5) ** _LATE
     w /= w.sum()
-    n = 1.0 / float(w @ w)  # how many points of equal weight they are worth
+    n = 1.0 / float(w @ w)  # the effective number of points
     phi = _shapes(tuple(epochs.tolist()), float(last))
     x_mean, z_mean = phi @ w, float(z @ w)
     x, y = phi - x_mean[:, None], z - z_mean
@@ -122,7 +123,7 @@ def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) ->
 
 
 def family_weights(found: Outlook) -> Weights:
-    """How much of the posterior each family has."""
+    """The posterior probability of each family."""
     import numpy as np
 
     ends = np.cumsum(list(FAMILIES.values()))[:-1]
@@ -130,9 +131,9 @@ def family_weights(found: Outlook) -> Weights:
 
 
 def learned(models: Sequence[Sequence[tuple[Points, float, bool]]], rounds: int = 20) -> Weights:
-    """Weights of the families from whole curves, as (points, last epoch, rises), by model: each model counts alike.
+    """Weights of the families from whole curves, as (points, last epoch, rises), by model: all models count equally.
 
-    Expectation maximisation; one more model, to which all families are alike, keeps each of them possible.
+    Expectation maximisation; one more model, equal for all families, keeps each weight above 0.
     """
     from_equal = [
         [family_weights(o) for curve in curves if (o := outlook(*curve, EQUAL)) is not None] for curves in models
@@ -154,10 +155,10 @@ def _normal(weights: Sequence[float]) -> Weights:
 
 
 def refitted(beliefs: Beliefs, goal: Goal, epoch: int, last: int, prior: Weights = PRIOR) -> Beliefs:
-    """Beliefs with what the points seen of the goal's metric say about getting to which value by epoch `last`.
+    """Beliefs with the probabilities of values at epoch `last`, from the reported points of the goal's metric.
 
-    Those beyond its present epoch are a profile's, and do not count. Where the others say too little, or are no
-    numbers, nothing is believed.
+    Points beyond the present epoch come from a profile, and do not count. If the others are too few, or not finite,
+    there is no estimate.
     """
     points = beliefs.quality.points if beliefs.quality is not None else ()
     seen = tuple((p.x, p.mean) for p in points if p.seen and p.x <= epoch)
@@ -166,11 +167,11 @@ def refitted(beliefs: Beliefs, goal: Goal, epoch: int, last: int, prior: Weights
     return beliefs if found is beliefs.reach else replace(beliefs, reach=found)
 
 
-@lru_cache(maxsize=4096)  # Trials of one sweep, and simulated jobs, often report the very same values.
+@lru_cache(maxsize=4096)  # Trials of one sweep, and simulated jobs, often report exactly the same values.
 def _reach(
     seen: tuple[tuple[float, float], ...], last: int, rises: bool, target: float, prior: Weights
 ) -> Curve | None:
-    """Value → the probability of getting there by epoch `last`."""
+    """Value → the probability of reaching it by epoch `last`."""
     found = outlook(seen, last, rises, prior)
     if found is None:
         return None
@@ -183,7 +184,7 @@ def _reach(
 
 @lru_cache(maxsize=64)
 def _start(prior: Weights) -> Numbers:
-    """The logarithm of each shape's weight before anything is seen: those of a family share its weight."""
+    """The logarithm of each shape's prior weight: the shapes of a family share its weight."""
     import numpy as np
 
     counts = list(FAMILIES.values())
@@ -193,7 +194,7 @@ def _start(prior: Weights) -> Numbers:
 
 @lru_cache(maxsize=1024)
 def _shapes(epochs: tuple[float, ...], last: float) -> Numbers:
-    """How far each shape has come at each epoch: 0 at the first, 1 at `last`."""
+    """The value of each shape at each epoch: 0 at the first, 1 at `last`."""
     import numpy as np
 
     k = np.array((*epochs, last))

@@ -1,4 +1,4 @@
-"""What companions in a pack cost: from measured steps to the belief that policies read."""
+"""How much models in a pack slow each other down, from measured steps."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hocket.model.curve import Curve, Point
 
 
 def slowdown(seen: Iterable[tuple[float, float]]) -> Curve | None:
-    """Companions → how many times as long a step takes, on average; None if nobody was seen with any.
+    """Number of other models → how many times as long a step takes, on average; None without measurements.
 
-    `seen` has, for each stretch of training, the companions on average and the step's time by its time alone.
+    `seen` has, for each stage of training, the mean number of other models and the step's time relative to that alone.
     """
     by_others: dict[int, list[float]] = defaultdict(list)
     for others, times in seen:

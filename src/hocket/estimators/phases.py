@@ -1,6 +1,6 @@
-"""How long are a job's phases? Moving averages of what was measured, for each number of machines.
+"""The length of a job's phases: moving averages of measurements, for each number of machines.
 
-What they mean for a group of jobs that take turns is in `model/phases.py`.
+`model/phases.py` computes from them how a group of jobs alternates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _FORGETS = 0.2  # the weight of a new observation among many
 
 
 def observe(beliefs: Beliefs, seen: PhasesObserved) -> Beliefs:
-    """Beliefs with the mean phases of some iterations on so many machines taken in, as a moving average."""
+    """Beliefs updated with the mean phases of some iterations on this number of machines, as a moving average."""
     return replace(
         beliefs,
         comp_s=_averaged(beliefs.comp_s, seen.machines, seen.comp_s, seen.iterations),
@@ -29,7 +29,7 @@ def observe(beliefs: Beliefs, seen: PhasesObserved) -> Beliefs:
 def _averaged(curve: Curve | None, machines: int, seen_s: float, iterations: int) -> Curve:
     points = curve.points if curve is not None else ()
     old = next((p for p in points if p.x == machines), None)
-    if old is None or not old.seen:  # What was told beforehand gives way to what is seen.
+    if old is None or not old.seen:  # Measurements replace what was known in advance.
         new = Point(float(machines), seen_s, 0.0, iterations)
     else:
         weight = max(iterations / (old.seen + iterations), _FORGETS)

@@ -1,6 +1,6 @@
-"""How many epochs to a goal? A curve through the metric seen so far, refitted as points arrive, as Optimus does it.
+"""Epochs to a goal: a curve through the metric so far, refitted when points arrive, as in Optimus.
 
-What is missing to the best conceivable value falls as e(k) = 1 / (b0·k + b1) + b2 with b0, b1, b2 ≥ 0, k in epochs. For
+The distance to the best possible value falls as e(k) = 1 / (b0·k + b1) + b2 with b0, b1, b2 ≥ 0, k in epochs. For
 a given b2 that is linear in b0 and b1, so they follow by non-negative least squares; b2 is searched.
 """
 
@@ -15,14 +15,14 @@ from msgspec.structs import replace
 from hocket.model.criterion import Epochs, Goal
 from hocket.model.curve import Beliefs, Curve, Estimate, Point
 
-_ENOUGH = 3  # points, before a curve with three coefficients says anything
-_MOST = 16  # points that a fit looks at; of a longer history they are spread over all of it
+_ENOUGH = 3  # points that are needed to fit a curve with three coefficients
+_MOST = 16  # points that a fit uses; from a longer history, evenly spread
 _STEPS = 24  # of the search for b2, and of the refinement around its best
-_FORESEEN = 8  # points of the curve beyond what was seen
+_FORESEEN = 8  # predicted points of the curve
 
 
 class Fit(Struct, frozen=True, gc=False):
-    """e(k) = 1 / (b0·k + b1) + b2, and how far the points lie from it."""
+    """e(k) = 1 / (b0·k + b1) + b2, and the distance of the points from it."""
 
     b0: float
     b1: float
@@ -30,23 +30,23 @@ class Fit(Struct, frozen=True, gc=False):
     rms: float
 
     def missing(self, epochs: float) -> float:
-        """What is missing after so many epochs."""
+        """The distance to the best value after so many epochs."""
         return 1.0 / (self.b0 * epochs + self.b1) + self.b2
 
     def epochs_to(self, missing: float) -> float | None:
-        """After how many epochs no more than this is missing; None: never."""
+        """After how many epochs the distance is at most this; None: never."""
         if missing <= self.b2 or self.b0 <= 0:
             return None
         return max(0.0, (1.0 / (missing - self.b2) - self.b1) / self.b0)
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Fit | None:
-    """The curve through (epochs, missing) pairs; None where no falling one explains them."""
+    """The curve through (epochs, missing) pairs; None if no falling curve fits them."""
     least = min(e for _k, e in points)
     if least <= 0:
         return None
     best, low, high = None, 0.0, least
-    for _ in range(2):  # Once over all that is possible, once more around the best of it.
+    for _ in range(2):  # First a coarse search, then a finer one around the best.
         step = (high - low) / _STEPS
         for i in range(_STEPS):
             found = _fit_with(points, low + i * step)
@@ -81,7 +81,7 @@ def _fit_with(points: Sequence[tuple[float, float]], b2: float) -> Fit | None:
 
 
 def nonnegative(aa: float, ab: float, bb: float, ay: float, by: float) -> tuple[float, float]:
-    """The two coefficients from 0 up that solve the normal equations best: inside, or on the better edge."""
+    """The two non-negative coefficients that solve the normal equations best: inside, or on the better edge."""
     determinant = aa * bb - ab * ab
     if determinant > 1e-12 * aa * bb:
         first, second = (ay * bb - by * ab) / determinant, (by * aa - ay * ab) / determinant
@@ -92,7 +92,7 @@ def nonnegative(aa: float, ab: float, bb: float, ay: float, by: float) -> tuple[
 
 
 def noted(beliefs: Beliefs, epoch: int, value: float) -> Beliefs:
-    """Beliefs with one more point of the curve seen, and nothing foreseen; of a long history, not every one counts."""
+    """Beliefs with one more point of the observed curve, and no prediction; a long history is thinned out."""
     if epoch < 1 or not isfinite(value) or (epoch > _MOST and epoch % (epoch // _MOST)):
         return beliefs
     seen = {p.x: p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen}
@@ -103,8 +103,8 @@ def noted(beliefs: Beliefs, epoch: int, value: float) -> Beliefs:
 def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: float) -> Beliefs:
     """Beliefs after a job with a goal reported this value, having done so much work: its curve and its run time.
 
-    Points that were seen before, in a profile too, count as its own do. Where the curve never gets to the goal, what
-    was believed of the run time stays, unless the goal sets a number of epochs.
+    Earlier points, also those of a profile, count like its own. If the curve never reaches the goal, the estimate of
+    the run time stays, unless the goal sets a number of epochs.
     """
     noticed = noted(beliefs, epoch, value)
     if noticed is beliefs or noticed.quality is None:
@@ -129,12 +129,12 @@ def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: flo
     ahead = [epoch + i * step for i in range(1, _FORESEEN + 1) if epoch + i * step <= last]
     foreseen = [Point(x, best - found.missing(x) if rises else best + found.missing(x), found.rms) for x in ahead]
     own = [p for p in points if p.x <= epoch] + foreseen
-    beyond = [p for p in points if p.x > own[-1].x]  # a profile that goes further than the job will
+    beyond = [p for p in points if p.x > own[-1].x]  # a profile that is longer than the job
     return replace(beliefs, run_s=run_s, quality=Curve(tuple(own + beyond)))
 
 
 def _best_conceivable(goal: Goal, points: Sequence[Point]) -> float:
-    """What no curve crosses: 1 for shares that shall rise, 0 for a loss, else well beyond all that was seen."""
+    """The best possible value: 1 for shares that shall rise, 0 for a loss, else well beyond all values so far."""
     values = [goal.target, *(p.mean for p in points)]
     if goal.relation == ">=":
         return 1.0 if max(values) < 1 else max(values) + (max(values) - min(values)) + 1e-9
@@ -142,7 +142,7 @@ def _best_conceivable(goal: Goal, points: Sequence[Point]) -> float:
 
 
 def _spread(points: list[Point], most: int) -> list[Point]:
-    """No more than so many of them, evenly, the last one among them."""
+    """At most so many of them, evenly spread, including the last."""
     if len(points) <= most:
         return points
     return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]

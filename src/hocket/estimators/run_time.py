@@ -1,7 +1,7 @@
-"""How long will it run? From the run times of ended jobs of the same owner and size, else of the same size.
+"""The run time of a job, from ended jobs of the same owner and size, else of the same size.
 
-Run times spread over decades, so their logarithms are what is averaged: the belief is the mean of a lognormal
-distribution, and its deviation says how little that is.
+Run times spread over decades, so their logarithms are averaged: the estimate is the mean of a lognormal distribution,
+with its standard deviation.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from hocket.model.job import Job
 from hocket.model.snapshot import History
 from hocket.model.versioned import OpenMap
 
-_ENOUGH = 5  # ended jobs of a sort, before they are asked
+_ENOUGH = 5  # ended jobs of a sort that are needed for an estimate
 _NEW = History()
-_LOG_VARIANCE_CAP = 9.0  # beyond e^±3, two outliers would promise years
+_LOG_VARIANCE_CAP = 9.0  # beyond e^±3, two outliers would give an estimate of years
 
 
 def learn(history: OpenMap[Any, History], job: Job, ran_s: float) -> None:
@@ -31,7 +31,7 @@ def learn(history: OpenMap[Any, History], job: Job, ran_s: float) -> None:
 
 
 def believe(history: OpenMap[Any, History], job: Job, beliefs: Beliefs) -> Beliefs:
-    """Beliefs with a run time at the job's largest size, if enough jobs of its sort have ended."""
+    """Beliefs with an estimated run time at the job's largest size, if enough jobs of its sort have ended."""
     size = job.sizes[-1]
     for sort in ((job.owner, size), size):
         seen = history.live.get(sort)

@@ -1,6 +1,6 @@
-"""How fast at a size it never had? A law through what was seen: speed(n) ∝ n / (1 + c·(n − 1)).
+"""The speed at sizes without measurements, by a fitted law: speed(n) ∝ n / (1 + c·(n − 1)).
 
-c is the share of the work that further replicas cannot take over: 0 is perfect scaling, 1 none. It is fitted to the
+c is the share of the work that does not scale with replicas: 0 is perfect scaling, 1 none. It is fitted to the
 job's own speeds where it ran at several sizes, else to those of all jobs, else assumed.
 """
 
@@ -11,7 +11,7 @@ from math import log, sqrt
 
 from hocket.model.curve import Curve, Point
 
-ASSUMED_LOSS = 0.05  # where no job ever ran at two sizes
+ASSUMED_LOSS = 0.05  # if no job ever ran at two sizes
 _STEPS = 200
 
 
@@ -21,7 +21,7 @@ def law(size: float, loss: float) -> float:
 
 
 def fit_loss(runs: Iterable[Mapping[int, float]]) -> float | None:
-    """The loss that explains best how the speeds of each job differ by size; None if none ran at two sizes."""
+    """The loss that fits the speeds of all jobs by size best; None if no job ran at two sizes."""
     ratios = []
     for speeds in runs:
         sizes = sorted(n for n, v in speeds.items() if v > 0)
@@ -36,10 +36,10 @@ def fit_loss(runs: Iterable[Mapping[int, float]]) -> float | None:
 
 
 def curve(speeds: Mapping[int, float], sizes: Iterable[int], reference: int, loss: float) -> Curve:
-    """Speed at each size relative to the reference size: as seen where it was, by the law where it was not."""
+    """Speed at each size relative to the reference size: as measured, or by the law."""
     base = speeds.get(reference) or 1.0
     residuals = [log(v / base / (law(n, loss) / law(reference, loss))) for n, v in speeds.items() if v > 0]
-    # A law that rests on one size is sure of nothing but that size.
+    # A law fitted to one size is certain only at that size.
     spread = sqrt(sum(r * r for r in residuals) / (len(residuals) - 1)) if len(residuals) > 1 else 0.3
     points = []
     for n in sorted({*sizes, *speeds, reference}):

@@ -164,8 +164,8 @@ class DecisionRecord:
     def write(self, folder: Path, journal: Iterable[Cycle] = ()) -> list[Path]:
         """Write all files, with how the jobs ended and their first losses, from the journal.
 
-        Each file is written whole or not at all; `about.json` is removed first and written last: if it exists, all files
-        are from the same run.
+        Each file is written whole or not at all; `about.json` is removed first and written last, so if it exists, all
+        files are from the same run.
         """
         import numpy as np
 

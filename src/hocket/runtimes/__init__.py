@@ -1,1 +1,1 @@
-"""What jobs run: runtimes that know nothing of each other, nor of who decides about them."""
+"""Runtimes: code that runs inside jobs. They do not import each other, or any code that decides."""

@@ -25,7 +25,7 @@ _weighed: WeakKeyDictionary[Training, tuple[tuple[object, ...], Need]] = WeakKey
 
 
 class Admission:
-    """Predicts, admits and learns. Without a GPU and a limit every model is admitted."""
+    """Predicts memory and admits models. Without a GPU and a limit every model is admitted."""
 
     def __init__(self, reader: SharedReader, memory_mib: float | None, keeps: bool = True) -> None:
         self._device = device = reader.copier.device
@@ -35,13 +35,13 @@ class Admission:
         self._side_by_side: bool | None = None
 
     def predict(self, training: Training) -> Need:
-        """By a dry run, corrected by what was seen of its kind."""
+        """Predict by a dry run, corrected by measurements of its kind."""
         need = weighed(training, self._device)
         need = replace(need, data=self._reader.footprint(training.data), kept=need.kept if self._keeps else 0)
         return self.memory.corrected(training, need)
 
     def admit(self, training: Training) -> Need | None:
-        """Its need, if there is room for it."""
+        """The model's need, if it fits; else raises NoRoom."""
         if not self._asked:
             return None
         need = self.predict(training)
@@ -66,7 +66,7 @@ class Admission:
 
     @contextmanager
     def watching(self, member: Member) -> Iterator[None]:
-        """Within, a model makes a step alone: on a GPU, once its state is made, its peak is read."""
+        """A context in which a model makes a step alone: on a GPU, once its state exists, its peak is measured."""
         name = member.name
         new = member.step == 1 and name in self.memory.needs and not self.memory.is_learned(name)
         if self._device.type != "cuda" or not new or name in self.memory.seen:
@@ -82,7 +82,7 @@ class Admission:
 
 
 def weighed(training: Training, device: torch.device) -> Need:
-    """By a dry run, once for each training: it is asked for at submission and again at admission."""
+    """The need by a dry run, once for each training: it is used at submission and again at admission."""
     parts = training.module, training.optimiser, training.data, training.loss, training.forward, training.autocast
     key = (device, training.accumulate, training.clip is None, *map(id, parts))
     if training not in _weighed or _weighed[training][0] != key:
@@ -91,7 +91,7 @@ def weighed(training: Training, device: torch.device) -> Need:
 
 
 def example(training: Training) -> Any:
-    """A batch of the right shapes, without contents: one example is read, or the first batch."""
+    """A batch of the right shapes without contents, from one example or the first batch."""
     data = training.data
     if isinstance(data, DataLoader) and not isinstance(data.dataset, IterableDataset) and data.batch_size:
         one = data.collate_fn([data.dataset[0]])

@@ -1,4 +1,4 @@
-"""A model's batches, exactly those of its solo run, shared with others where they are the same.
+"""A model's batches, exactly those of its solo run, shared with other models if they are the same.
 
 `SharedBatches` asks the loader for its order of examples at the start of each epoch, with the
 random draws that the loader would make, and takes its batches from a common `EpochOrder`. `OwnBatches` iterates any
@@ -77,7 +77,7 @@ def batch_source_of(name: str, data: Iterable[Any], reader: SharedReader) -> Bat
 
 
 class Generators:
-    """A loader's generators as a context: inside, as if only this model had used them; afterwards, as before."""
+    """A context with a loader's generators: inside, as if only this model had used them; afterwards, as before."""
 
     def __init__(self, *holders: object) -> None:
         found = [getattr(holder, "generator", None) for holder in holders]
@@ -96,7 +96,7 @@ class Generators:
 
 
 class SharedBatches:
-    """An ordinary loader over a data set that others may read, too."""
+    """An ordinary loader over a data set that other models may read, too."""
 
     def __init__(self, name: str, loader: DataLoader[Any], reader: SharedReader) -> None:
         self.epoch = self.ended = 0
@@ -112,7 +112,7 @@ class SharedBatches:
         self._at = 0  # examples of the present order that were used
         self._began: Began | None = None
         self._alone: OwnBatches | None = (
-            None  # set once workers were seen to draw: what they draw depends on what they read
+            None  # set once workers draw random numbers: these depend on what the workers read
         )
         # Reading plain tensors draws nothing; draws in workers are detected there.
         self._watched = loader.num_workers > 0 or is_plain(loader.dataset, loader.collate_fn)
@@ -194,7 +194,7 @@ class SharedBatches:
         return Batch(copier(value), None, shape(value))
 
     def _begin_epoch(self) -> None:
-        # Equal generators give the same order, so it need not be drawn again.
+        # Equal generators give the same order, so it is not drawn again.
         sampler = self._sampler
         size = 0 if self._loader.collate_fn is default_collate else self._batch_size
         draws = (type(sampler), getattr(sampler, "replacement", None), getattr(sampler, "num_samples", None), size)
@@ -243,7 +243,7 @@ class SharedBatches:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on as if it had never stopped."""
+        """Continue as if there had been no break."""
         self.epoch, self.ended = state["epoch"], state["ended"]
         if "taken" in state:  # It had workers of its own.
             self._reader.seen_drawing(self._loader.dataset)

@@ -1,4 +1,4 @@
-"""How far a step mode is from the solo run: one step from the same state both ways, compared number by number."""
+"""Compares a step mode with the solo run: one step from the same state in both, number by number."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _WHOLE = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
 
 @dataclass(frozen=True)
 class Certificate:
-    """What was found for one model. Units in the last place are counted over weights, buffers and optimiser state."""
+    """The result for one model. Units in the last place (ulp) are counted over weights, buffers and optimiser state."""
 
     mode: str  # that was compared with the solo run
     step: int  # the step that was compared
-    max_ulp: int  # 0: bitwise; less: nothing was measured
+    max_ulp: int  # 0: bitwise equal; below 0: not measured
     share_equal: float  # of all numbers
     max_scaled: float  # the largest difference over the largest number of its tensor
-    repeat_ulp: int = 0  # how far two solo steps from the same state are apart: 0 if the device repeats itself
-    measured: bool = True  # on this model; False: the mode is the solo run's own, or others of its kind were measured
+    repeat_ulp: int = 0  # difference of two solo steps from the same state: 0 if the device is deterministic
+    measured: bool = True  # on this model; False: the mode is `turn`, or other models of its kind were measured
 
     @property
     def bitwise(self) -> bool:
@@ -48,17 +48,17 @@ class Certificate:
 
 
 class CertificateTable:
-    """What was found, by mode and kind of model: after the first few, others of the kind are taken to be like them."""
+    """Results by mode and kind of model: the first few of a kind are measured, others get their result."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[object, ...], list[Certificate]] = {}
 
     def add(self, member: Member, certificate: Certificate) -> None:
-        """This was measured."""
+        """Add a measured result."""
         self._found.setdefault(self._kind(member, certificate.mode), []).append(certificate)
 
     def of_its_kind(self, member: Member, mode: str) -> Certificate | None:
-        """The worst that was found for such models, if enough were measured."""
+        """The worst result for such models, if enough were measured."""
         found = self._found.get(self._kind(member, mode), ())
         if len(found) < ENOUGH:
             return None
@@ -83,7 +83,7 @@ class CertificateTable:
 
 
 def solo_certificate(member: Member) -> Certificate:
-    """One by one, a model is trained by the same calls as alone."""
+    """The certificate for `turn`: a model is trained by the same calls as alone."""
     return Certificate("turn", member.step, 0, 1.0, 0.0, measured=False)
 
 
@@ -97,7 +97,7 @@ def certified(
 ) -> tuple[dict[str, Certificate], dict[str, Exception]]:
     """Make the next step of these members in `mode` and by themselves, from the same state; others step in `mode` only.
 
-    What stands afterwards is what `mode` made.
+    Afterwards the models have the state that `mode` computed.
     """
     batches = {m.name: list(m.batches()) for m in members}
     before = {m.name: m.copy_state() for m in members}
@@ -105,7 +105,7 @@ def certified(
     whole = [m for m in members if m.name not in failed]
     alone = {m.name: _numbers(m.copy_state()) for m in whole}
     repeats: dict[str, int] = {}
-    if members[0].device.type == "cuda":  # Its libraries may add in another order each time.
+    if members[0].device.type == "cuda":  # Libraries may add in another order each time.
         _again(whole, before, batches)
         failed.update(OneByOne().step(whole))
         repeats = {m.name: compared("turn", m.step, alone[m.name], _numbers(m.copy_state())).max_ulp for m in whole}
@@ -149,7 +149,7 @@ def compared(mode: str, step: int, one: list[Tensor], other: list[Tensor]) -> Ce
 
 
 def ulps(one: Tensor, other: Tensor) -> Tensor:
-    """How many representable numbers lie between each two, and the difference for whole numbers."""
+    """The number of representable numbers between each two; for integers, their difference."""
     if not one.is_floating_point():
         return (one.to(torch.int64) - other.to(torch.int64)).abs()
     return (_ordered(one) - _ordered(other)).abs()

@@ -1,4 +1,4 @@
-"""A model's saved state, complete: training continues from it as if it had never stopped."""
+"""A model's complete saved state: training continues from it as if there had been no break."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ModelCheckpoint:
     step: int
     reason: str  # why the model was freed
     state: dict[str, Any]  # of all that is named above
-    failed: bool = False  # freed because it could not go on
+    failed: bool = False  # freed because it could not continue
 
     @property
     def loss(self) -> float | None:
@@ -47,7 +47,7 @@ class ModelCheckpoint:
         return ""
 
     def save(self, path: Path | str) -> None:
-        """Whole or not at all: written beside it, brought to disk, and renamed."""
+        """Write the file whole or not at all: written beside it, synced, and renamed."""
         path = Path(path)
         part = path.with_name(path.name + ".part")
         with open(part, "wb") as file:

@@ -1,7 +1,7 @@
 """Data sets of plain tensors that are on the device as a whole, so that batches are gathered there.
 
-They are copied once for all packs of the process and stay while the data set lives, as long as they take a small part
-of the device's memory. `clear` gives the memory back, and from then on they are read from the host.
+They are copied once for all packs of the process and stay while the data set exists, as long as they take a small part
+of the device's memory. `clear` frees the memory; from then on they are read from the host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset, default_collate
 
 from hocket.runtimes.packing.tensors import n_bytes
 
-SHARE = 8  # All of them together take at most one part of so many of the device's memory.
+SHARE = 8  # All of them together take at most 1/this of the device's memory.
 
 _known: dict[tuple[int, torch.device], DeviceDataset] = {}
 _short: set[torch.device] = set()  # devices that ran out of memory
@@ -66,12 +66,12 @@ def fits(dataset: TensorDataset, device: torch.device) -> bool:
 
 
 def device_dataset_bytes(device: torch.device) -> int:
-    """What they take on the device."""
+    """Their bytes on the device."""
     return sum(n_bytes(r.tensors) for (_, there), r in _known.items() if there == device)
 
 
 def clear(device: torch.device) -> None:
-    """Memory is short: the device keeps none from now on."""
+    """Memory is short: keep no data set on the device from now on."""
     if device.type == "cuda":
         _short.add(device)
         for key in [key for key in _known if key[1] == device]:

@@ -1,4 +1,4 @@
-"""What one step of a model takes, by a dry run on the `meta` device, where tensors have sizes and no contents.
+"""The memory of one step of a model, by a dry run on the `meta` device, where tensors have sizes but no contents.
 
 Most models of a pack differ in batch, optimiser or rate only, so what is known is used again: the forward and backward
 pass by layers, its peak at another batch on the line through two batches; the optimiser's state by its kind.
@@ -63,7 +63,7 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def need_of(training: Training, batch: Any, device: torch.device) -> Need:
-    """One step of it. The training itself is not touched."""
+    """The memory of one step. The training itself is not changed."""
     block = BLOCK if device.type == "cuda" else 64
     layers = (block, *((type(m).__name__, m.extra_repr()) for m in training.module.modules()))
     held = _sum([*training.module.parameters(), *training.module.buffers()], block)
@@ -76,12 +76,12 @@ def need_of(training: Training, batch: Any, device: torch.device) -> Need:
 
 
 def _passing(training: Training, batch: Any, layers: Key, device: torch.device) -> tuple[int, int]:
-    """The most that a forward and backward pass takes, and how much of it are gradients."""
+    """The peak memory of a forward and backward pass, and how much of it is gradients."""
     tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, Tensor)]
     rows = {len(t) if t.dim() else 0 for t in tensors}
     shapes = tuple((tuple(t.shape[1:]), t.dtype) for t in tensors)
     function = training.forward or training.loss
-    user = getattr(function, "__code__", type(function))  # Functions that differ in what they hold are taken for one.
+    user = getattr(function, "__code__", type(function))  # Functions that differ only in captured values count as one.
     known = _passes.setdefault((*layers, shapes, len(rows), training.autocast, user), {})
     size = max(rows, default=0)
     if size not in known:
@@ -95,7 +95,7 @@ def _passing(training: Training, batch: Any, layers: Key, device: torch.device) 
 
 
 def _differentiated(training: Training, batch: Any, block: int, device: torch.device) -> tuple[int, int]:
-    """A module that asks for numbers cannot be run without any: what its activations take is learned when it runs."""
+    """A module that reads values cannot be run on `meta`: the memory of its activations is measured when it runs."""
     module = twin(training.module)
     parameters = [p for p in module.parameters() if p.requires_grad]
     inputs = mapped(batch, lambda tensor: tensor.to("meta"))
@@ -103,9 +103,9 @@ def _differentiated(training: Training, batch: Any, block: int, device: torch.de
     try:
         with counting:
             loss = _loss(training, module, inputs, device)
-            found = torch.autograd.grad(loss, parameters, allow_unused=True)  # `backward` would copy, being watched.
+            found = torch.autograd.grad(loss, parameters, allow_unused=True)  # `backward` would make copies here.
         return counting.peak, _sum([g for g in found if g is not None], block)
-    except Exception:  # whatever a module may do that needs numbers
+    except Exception:  # anything in a module that needs values
         return 0, _sum(parameters, block)
 
 
@@ -133,11 +133,11 @@ def _optimised(training: Training, real: Optimizer, block: int) -> tuple[int, in
             if training.clip is not None:
                 nn.utils.clip_grad_norm_(parameters, training.clip)
             optimiser.step()
-    except Exception:  # Some ask for numbers or for the loss. Two for each weight are what most have.
+    except Exception:  # Some need values or the loss. Most have two numbers for each weight.
         history = max(int(group.get("history_size", 1)) for group in real.param_groups)
         return 2 * history * _sum(parameters, block), 0
     state = _optimiser_bytes(optimiser, block)
-    # The first step makes the optimiser's state; those that follow have it all along.
+    # The first step creates the optimiser's state; later steps have it from the start.
     return state, counting.peak - state
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hocket.runtimes.packing.member import Member
 
-TURN_STEPS = 50  # of the pack, before the next group comes to the device
+TURN_STEPS = 50  # steps of the pack before the next group is moved to the device
 
 
 class HostOffload:
@@ -18,7 +18,7 @@ class HostOffload:
     def __init__(self) -> None:
         self._waiting: list[list[Member]] = []  # groups that wait, the next first
         self._left = TURN_STEPS
-        self.too_large: list[Member] = []  # those that did not come back to the device
+        self.too_large: list[Member] = []  # models that could not be moved back to the device
 
     def present(self, members: Sequence[Member]) -> list[Member]:
         """The models on the device for the next step; swaps in the next group when its turn has come."""
@@ -38,13 +38,13 @@ class HostOffload:
         return self._arrived(coming)
 
     def _arrived(self, coming: list[Member]) -> list[Member]:
-        """Bring as many as there is room for; the others become the next group."""
+        """Move as many to the device as fit; the others become the next group."""
         for number, member in enumerate(coming):
             try:
                 move(member, member.device)
             except torch.OutOfMemoryError:
                 move(member, torch.device("cpu"))
-                if not number:  # It has all of the device, and that is not enough.
+                if not number:  # It does not fit, even alone on the device.
                     self.too_large.append(coming.pop(0))
                 self._waiting.insert(0, coming[number:])
                 return coming[:number]
@@ -66,7 +66,7 @@ class HostOffload:
         return True
 
     def fetch(self, member: Member) -> None:
-        """It is about to leave the pack."""
+        """Bring it back before it is freed."""
         if self.is_offloaded(member):
             move(member, member.device)
             self.forget(member)

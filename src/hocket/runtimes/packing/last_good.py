@@ -10,11 +10,11 @@ import torch
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.tensors import n_bytes
 
-ON_DEVICE_BYTES = 32 << 20  # A small state is copied within the device, without a wait.
+ON_DEVICE_BYTES = 32 << 20  # A small state is copied within the device, without synchronisation.
 
 
 class LastGoodState:
-    """Two states of one model: one that is known to be good, and one that awaits its first loss."""
+    """Two states of one model: one that is known to be good, and one whose first loss is not known yet."""
 
     def __init__(self, member: Member, every: int) -> None:
         self._member, self._every = member, every
@@ -25,7 +25,7 @@ class LastGoodState:
         self._fresh: dict[str, Any] | None = None
 
     def confirm(self, step: int) -> None:
-        """The loss of this step was finite: what it was computed from is good."""
+        """The loss of this step was finite: the state that it was computed from is good."""
         if self._fresh is not None and self._fresh["step"] < step:
             self.good, self._fresh = self._fresh, None
 
@@ -44,7 +44,7 @@ class LossMonitor:
         self._asked: tuple[list[tuple[Member, int]], torch.Tensor, torch.cuda.Event] | None = None
 
     def look(self, members: Sequence[Member]) -> list[tuple[Member, int, float]]:
-        """Members with the step and the value of a loss of theirs, as far as these are known by now."""
+        """Members with the step and the value of a loss, as far as known by now."""
         if self._device.type == "cpu":
             return [(m, m.step, float(m.loss)) for m in members if m.loss is not None]
         found: list[tuple[Member, int, float]] = []

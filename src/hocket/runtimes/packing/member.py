@@ -1,4 +1,4 @@
-"""One model on its device: what one step of it is, taken apart so that several models can be stepped together."""
+"""One model on its device, with the parts of its training step, so that several models can be stepped together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hocket.runtimes.packing.training import Refused, Training
 
 Address = tuple[torch.device, int]  # of a piece of memory
 
-FLAGS = ("capturable", "fused", "foreach", "differentiable", "initial_lr")  # how an optimiser works, not what it does
+FLAGS = ("capturable", "fused", "foreach", "differentiable", "initial_lr")  # not what an optimiser computes, only how
 
 
 class Member:
@@ -58,8 +58,8 @@ class Member:
         self._schedule_epochs = 0
         self._kinds = sorted({b.dtype for b in self.buffers}, key=str)
         self.needs_closure = _takes_closure(self.optimiser)
-        self.solo_only: str | None = None  # why it can only be stepped by itself
-        self.is_known = False  # Whether its forward pass was seen, so that it is known if a step can be repeated.
+        self.solo_only: str | None = None  # why it must be stepped by itself
+        self.is_known = False  # Whether its forward pass ran, so that it is known if a step can be repeated.
         if self.needs_closure:
             self.solo_only = f"its optimiser {type(self.optimiser).__name__} evaluates the loss several times in a step"
             if self.scaler is not None:
@@ -97,7 +97,7 @@ class Member:
 
     @property
     def has_all_batches(self) -> bool:
-        """Whether all batches of the next step are there."""
+        """Whether all batches of the next step are available."""
         return len(self._pending) == self.training.accumulate
 
     def _values(self) -> Iterator[Any]:
@@ -151,7 +151,7 @@ class Member:
         return total
 
     def update(self) -> None:
-        """Clip and step the optimiser: all that follows the gradients, but for the schedule."""
+        """Clip and step the optimiser: everything after the gradients, except the schedule."""
         clip, scaler = self.training.clip, self.scaler
         if clip is not None:
             if scaler is not None:
@@ -187,7 +187,7 @@ class Member:
         self.done(loss)
 
     def _closed(self) -> Tensor:
-        """A step of an optimiser that asks for the loss itself, on the same batches each time; the first loss."""
+        """A step of an optimiser that evaluates the loss itself, on the same batches each time; the first loss."""
         losses: list[Tensor] = []
 
         def closure() -> Tensor:
@@ -239,7 +239,7 @@ class Member:
     # -- state ----------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """All that its future depends on; the tensors themselves, not copies of them."""
+        """Everything that its further training depends on; the tensors themselves, not copies."""
         return {
             "module": self.module.state_dict(),
             "optimiser": self.optimiser.state_dict(),
@@ -276,7 +276,7 @@ class Member:
 
     def resume(self, saved: ModelCheckpoint) -> None:
         """Continue from the checkpoint `saved` as if there had been no break."""
-        if why := saved.strange_to(self.module, self.optimiser):  # Else PyTorch would put in what does fit, and raise.
+        if why := saved.strange_to(self.module, self.optimiser):  # PyTorch would load what fits, then raise.
             raise Refused(f"model '{self.name}': the checkpoint of '{saved.name}' is of another model: {why}")
         state = copied(saved.state, self.device)
         self.module.load_state_dict(state["module"])
@@ -310,7 +310,7 @@ class Member:
         strange = sum(id(p) not in own for group in optimiser.param_groups for p in group["params"])
         if strange:
             raise Refused(f"model '{self.name}': its optimiser holds {strange} parameters that are not the module's")
-        for state in optimiser.state.values():  # An optimiser that worked elsewhere brings its state along.
+        for state in optimiser.state.values():  # An optimiser that was used on another device has state there.
             for key, value in state.items():
                 if isinstance(value, Tensor) and value.dim():
                     state[key] = value.to(self.device)
@@ -339,12 +339,12 @@ class Member:
 
 
 def ids_of(module: nn.Module) -> frozenset[int]:
-    """Its parameters and buffers, by which objects they are."""
+    """The ids of its parameters and buffers."""
     return frozenset(id(t) for t in (*module.parameters(), *module.buffers()))
 
 
 def memory_of(module: nn.Module) -> frozenset[Address]:
-    """Where these lie."""
+    """The memory addresses of these tensors."""
     tensors = (*module.parameters(), *module.buffers())
     return frozenset((t.device, t.untyped_storage().data_ptr()) for t in tensors if t.numel())
 
@@ -371,7 +371,7 @@ def python_state(module: nn.Module) -> dict[str, object]:
 
 
 def changes(before: dict[str, object], after: dict[str, object]) -> str | None:
-    """What a call has changed of that, in words: it cannot be rolled back."""
+    """What a call has changed of these attributes, in words: it cannot be rolled back."""
     for key, value in after.items():
         if value != before.get(key, value):
             return f"its forward pass changes its attribute '{key}', which cannot be rolled back"

@@ -1,4 +1,4 @@
-"""How much memory the models on a device need together, and what was learned from those that were seen."""
+"""How much memory the models on a device need together, corrected by measurements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 from hocket.runtimes.packing.device_datasets import device_dataset_bytes
 from hocket.runtimes.packing.training import Training
 
-SPARE = 1.02  # Fragments and what no dry run sees.
+SPARE = 1.02  # Fragmentation, and memory that a dry run does not see.
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Need:
 
 
 class Memory:
-    """What the models on a device need, its `limit` in bytes, and how far predictions were off."""
+    """The needs of the models on a device, its `limit` in bytes, and the errors of predictions."""
 
     def __init__(self, device: torch.device, limit: int) -> None:
         self.device, self.limit = device, limit
@@ -110,7 +110,7 @@ class Memory:
 
 
 def kind_of(training: Training) -> object:
-    """Modules of one kind need memory alike: the same classes, types and precision."""
+    """The kind of a module: modules with the same classes, types and precision need about the same memory."""
     layers = tuple(type(m).__name__ for m in training.module.modules())
     return layers, training.autocast
 
@@ -122,7 +122,7 @@ def data_set_of(training: Training) -> int:
 
 @cache
 def workspace_of(device: torch.device) -> int:
-    """What the libraries for matrices take on a stream that they had not seen: measured, for it differs by device."""
+    """Workspace of the matrix libraries on a new stream: measured, since it differs by device."""
     if device.type != "cuda":
         return 0
     stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -137,7 +137,7 @@ def workspace_of(device: torch.device) -> int:
 
 
 def limit_of(device: torch.device) -> int:
-    """What the device can give us now; data sets on it count among what models need."""
+    """The memory that is available on the device now; data sets on it count as needs of models."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -1,4 +1,4 @@
-"""Which step mode a pack uses: modes are timed on real steps, so that only the slower ones' extra time is lost.
+"""Which step mode a pack uses: modes are timed on real steps, so only the additional time of slower modes is lost.
 
 A new mix of models is probed, unless one mode was clearly fastest for models of the same sizes, or these were
 probed a few times: then their mode is used at once. From time to time a few steps are made one by one and compared; if
@@ -21,7 +21,7 @@ from hocket.runtimes.packing.mode_probe import LOOK, Probe, Times
 from hocket.runtimes.packing.step_modes.step_mode import StepMode
 
 MARGIN = 0.97  # Another mode must take less than this share of the time one by one.
-CLEARLY = 0.67  # Less than this share of the time one by one is no accident of a probe.
+CLEARLY = 0.67  # Less than this share of the time one by one cannot be noise.
 OFTEN = 3  # probes of models of the same sizes, after which others are not probed
 LOOK_COST = 0.005  # of the time, at most, is spent on comparing again
 LOOK_NOT_BEFORE = 50  # steps
@@ -45,7 +45,7 @@ class SimilarMix(NamedTuple):
 
 
 class Measurements:
-    """What was measured: a sweep packs the same kinds again and again."""
+    """Measured times: a sweep packs the same kinds repeatedly."""
 
     def __init__(self) -> None:
         self.certificates: dict[bool, CertificateTable] = {exact: CertificateTable() for exact in (True, False)}
@@ -54,7 +54,7 @@ class Measurements:
 
 
 class ModeChooser:
-    """Chooses among modes, remembers what it found, and checks whether it still holds."""
+    """Chooses among modes, remembers their times, and checks them from time to time."""
 
     def __init__(self, device: torch.device, modes: Sequence[StepMode], remembered: Measurements) -> None:
         self.modes = list(modes)  # the first is one by one
@@ -101,7 +101,7 @@ class ModeChooser:
         return self._mode
 
     def _learn(self, probe: Probe, models: int) -> None:
-        """The probe is over: choose by what it found."""
+        """The probe is over: choose by its times."""
         times = self._remembered.times.setdefault(self._key, {})
         times.update({name: s * models for name, s in probe.least_s.items()})
         self.probe = None
@@ -146,7 +146,7 @@ class ModeChooser:
             self._look_after(times)
 
     def _look_after(self, times: Times) -> None:
-        """When to compare with one by one again: so seldom that it costs next to nothing."""
+        """When to compare with one by one again: so rarely that it costs almost nothing."""
         name = self._mode.name
         self._in_turn_s = times[self.modes[0].name]
         after = max(LOOK_NOT_BEFORE, LOOK * self._in_turn_s / (LOOK_COST * times[name]))
@@ -167,7 +167,7 @@ class ModeChooser:
             self._take(best)
             return
         self._take(cheap)
-        # To enter the better mode and to leave it costs all models a capture each.
+        # Entering and leaving the better mode costs a capture for each model.
         self._until_better = ENTRY * in_turn / max(times[cheap.name] - times[best.name], 1e-9)
         self._better, self._better_s = best, times
 
@@ -257,7 +257,7 @@ def mix(members: Sequence[Member]) -> Key:
 
 
 def sizes(members: Sequence[Member]) -> Key:
-    """What is alike among mixes of models that differ in batch, optimiser or activation only."""
+    """What is equal in mixes of models that differ only in batch, optimiser or activation."""
     return min(len(members), 3), *sorted({m.shapes for m in members})
 
 

@@ -12,14 +12,14 @@ FEW, FEW_S = 1, 1.0  # Long steps one by one are timed so few times.
 MORE, MORE_S = 12, 0.1  # Short steps are timed so many times: their times vary most.
 LOOK = 2  # steps one by one, and in the chosen mode, when the two are compared again
 LAUNCH_S = 0.0001  # per model: all that one graph for all can save; it is not tried if steps take ten times that
-PATIENCE = 60  # steps, after which a mode that never got warm is given up: models change too often for it
+PATIENCE = 60  # steps after which a mode that never got warm is abandoned: models change too often for it
 
 Times = dict[str, float]
 
 
 @dataclass
 class Probe:
-    """Times are seconds a model, for models may come and go meanwhile."""
+    """Times are seconds per model, since models may come and go during a probe."""
 
     candidates: list[StepMode]
     is_look: bool = False  # Everything is warm, and only two modes are compared.
@@ -41,7 +41,7 @@ class Probe:
         return self._counts
 
     def changed(self) -> None:
-        """The models changed: new ones must warm up. A mode that all would have to enter again is given up."""
+        """The models changed: new ones must warm up. A mode that all models would have to enter again is abandoned."""
         if self.tried and not self.candidates[0].joins_cheaply:
             self.gave_up = True
             self._next()
@@ -73,7 +73,7 @@ class Probe:
         self._settled = False
 
     def _hopeless(self, name: str) -> bool:
-        """A joint graph saves a part of what captured ones save, and one graph for all their launches at most."""
+        """Whether it cannot win: a joint graph saves less than captured ones, one graph for all only launches."""
         captured = min((s for n, s in self.least_s.items() if n.startswith("graph")), default=inf)
         if name == "joint":
             return captured < 0.7 * self.least_s.get("turn", 0.0)

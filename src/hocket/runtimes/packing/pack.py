@@ -159,7 +159,7 @@ class Pack:
                 raise Refused(f"model '{training.name}' shares its optimiser or scaler with '{other.name}'")
 
     def free(self, model: Member | str, reason: str = "freed") -> ModelCheckpoint:
-        """Take a model off the device; the checkpoint has all it needs to go on."""
+        """Take a model off the device; its checkpoint has everything to continue."""
         member = self._known(model)
         self._take_out(member)
         checkpoint = member.checkpoint(reason)
@@ -258,7 +258,7 @@ class Pack:
         rest = [] if len(able) == len(members) else [m for m in members if m not in able]
         failed: dict[str, Exception] = {}
         looks_back = self._fixed is None and self._chooser.must_recheck()
-        # A probe's steps stand. On a GPU those that are captured are measured once they are chosen.
+        # The steps of a probe count. On a GPU, captured modes are certified once they are chosen.
         skips = self.is_probing and (mode.exact or self.device.type == "cuda")
         new = [] if skips else [m for m in able if m.is_known and not self._has_certificate(m, mode)]
         if mode is self._solo or not able or looks_back:
@@ -315,7 +315,7 @@ class Pack:
             self._make_room(short)
 
     def _make_room(self, short: list[Member]) -> None:
-        """Out of memory: graphs are given up first; then half of the models wait on the host, and take turns."""
+        """Out of memory: graphs are freed first; then half of the models wait on the host, in turns."""
         self._fall_back()
         while short:
             failed = self._one_by_one(short)

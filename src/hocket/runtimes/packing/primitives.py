@@ -21,7 +21,7 @@ def load(training: Training, device: torch.device | str = "cpu", checkpoint: Mod
     """Bring a model to a device, to begin or to go on from a checkpoint."""
     training.refuse()
     if _already_loaded(training) is not None:
-        gc.collect()  # It may be unreachable garbage.
+        gc.collect()  # It may be unreachable, but not collected yet.
     if (other := _already_loaded(training)) is not None:
         if other.name == training.name:
             raise Refused(f"model '{training.name}' is loaded already")

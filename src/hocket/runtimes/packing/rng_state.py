@@ -1,4 +1,4 @@
-"""Random number generators per model: while a model steps, the global generators stand as in its solo run."""
+"""Random number generators per model: while a model steps, the global generators are as in its solo run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WATCHED_STEPS = 3
 
 
 class RngState:
-    """The generator states of one model. `install` puts them in place, `read_back` reads how far they have come."""
+    """The generator states of one model. `install` sets the global generators, `read_back` stores their new states."""
 
     def __init__(self, device: torch.device, seed: int | None) -> None:
         self._device = device
@@ -110,7 +110,7 @@ class PreservedRng:
 
 
 class DrawDetector:
-    """A context that tells, as `drew`, whether the host's global generators were used in it."""
+    """A context; afterwards `drew` says whether the host's global generators were used in it."""
 
     def __enter__(self) -> DrawDetector:
         self._cpu, self._python_numpy = torch.default_generator.get_state(), python_numpy_states()

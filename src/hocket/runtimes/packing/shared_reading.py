@@ -178,7 +178,7 @@ class SharedReader:
         self._drawing: set[int] = set()  # data sets whose reading draws random numbers
 
     def order(self, loader: DataLoader[Any], indices: Tensor, batch_size: int) -> EpochOrder:
-        """The order of these indices, as others read it already or as a new one."""
+        """The order of these indices: the one that other models use, or a new one."""
         sliceable = loader.collate_fn is default_collate
         key = (id(loader.dataset), id(loader.collate_fn), 0 if sliceable else batch_size, indices.numpy().tobytes())
         order = self._orders.get(key)
@@ -217,7 +217,7 @@ class SharedReader:
         self.chunks[id(dataset)] = max(self.chunks.get(id(dataset), 0), batch_size)
 
     def draws(self, dataset: object) -> bool:
-        """Whether reading this data set was seen to draw random numbers."""
+        """Whether reading this data set has drawn random numbers."""
         return id(dataset) in self._drawing
 
     def seen_drawing(self, dataset: object) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """All that is neither tuple, list nor dict, from left to right."""
+    """All values that are not a tuple, list or dict, from left to right."""
     if isinstance(value, dict):
         for part in value.values():
             yield from leaves(part)
@@ -51,5 +51,5 @@ def n_bytes(value: Any) -> int:
 
 
 def shape(value: Any) -> tuple[object, ...]:
-    """What a captured step depends on: the shapes and types of all tensors, and all else as it is."""
+    """What a captured step depends on: the shapes and types of all tensors, and all other values."""
     return tuple((tuple(leaf.shape), leaf.dtype) if isinstance(leaf, Tensor) else repr(leaf) for leaf in leaves(value))

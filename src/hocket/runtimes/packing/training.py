@@ -1,4 +1,4 @@
-"""What a user gives for one model: the module and all that trains it, unchanged."""
+"""What a user gives for one model: the module and everything that trains it, unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 
 class Refused(ValueError):
-    """What was asked for breaks a rule; says which object, which rule and which value."""
+    """A call breaks a rule; the message names the object, the rule and the value."""
 
 
 class NoRoom(Refused):
@@ -27,14 +27,14 @@ class NoRoom(Refused):
 class Training:
     """One model with its optimiser, data, schedule and number of steps: one step is one step of the optimiser.
 
-    `loss(module(inputs), targets)` serves batches of the form (inputs, targets); `forward(module, batch)`, which gives
-    the loss itself, serves all others. Optimiser and schedule are objects, or functions that make them.
+    `loss(module(inputs), targets)` is for batches of the form (inputs, targets); `forward(module, batch)` returns
+    the loss itself and is for all others. Optimiser and schedule are objects, or functions that make them.
     """
 
     name: str
     module: nn.Module
     optimiser: Optimizer | Callable[[Iterator[nn.Parameter]], Optimizer]
-    data: Iterable[Any]  # a DataLoader, or anything that gives its batches anew when iterated again
+    data: Iterable[Any]  # a DataLoader, or anything that gives its batches again when iterated again
     steps: int  # of the optimiser, in all
     loss: Callable[[Any, Any], Tensor] | None = None
     forward: Callable[[nn.Module, Any], Tensor] | None = None
@@ -44,10 +44,10 @@ class Training:
     scaler: GradScaler | None = None  # for float16
     accumulate: int = 1  # batches to a step; each loss is divided by their number
     clip: float | None = None  # the most that the norm of all gradients may be
-    seed: int | None = 0  # as `torch.manual_seed(seed)` right before the loop; None: the generators as they are
+    seed: int | None = 0  # as by `torch.manual_seed(seed)` right before the loop; None: generators are left as they are
 
     def refuse(self) -> None:
-        """Say the first rule that this breaks, if any."""
+        """Raise for the first rule that this breaks, if any."""
         if not self.name:
             raise Refused("a model needs a name")
         if not isinstance(self.module, nn.Module):
@@ -92,7 +92,7 @@ class Training:
 
 
 def device_of(name: torch.device | str) -> torch.device:
-    """The device of this name, with its number; refused if it is not there."""
+    """The device of this name, with its number; an error if it does not exist."""
     try:
         device = torch.device(name)
     except RuntimeError as error:

@@ -205,7 +205,7 @@ class CudaGraphs:
         self._copies = GroupedCopies()
 
     def refuses(self, member: Member) -> str | None:
-        """What no graph can hold."""
+        """Why a model cannot be captured."""
         if member.device.type != "cuda":
             return "graphs can be captured only on CUDA devices"
         if member.solo_only is not None:
@@ -271,7 +271,7 @@ class CudaGraphs:
         return graph
 
     def _make_room(self, device: torch.device) -> None:
-        """Memory that is kept for eager steps only: no capture could take it, nor have it given back meanwhile."""
+        """Free memory that is reserved for eager steps: a capture could neither use it nor free it."""
         idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         if idle > CACHED_SHARE * torch.cuda.get_device_properties(device).total_memory:
             torch.cuda.synchronize(device)
@@ -316,7 +316,7 @@ class CudaGraphs:
             return
         for graph in graphs:
             graph.refresh()
-        if len(graphs) == 1:  # Nothing runs beside it: it follows on the stream that copied its input.
+        if len(graphs) == 1:  # Nothing runs beside it: it runs on the stream that copied its input.
             graphs[0].replay()
         else:
             main = torch.cuda.current_stream(graphs[0].stream.device)
@@ -376,7 +376,7 @@ class OneCudaGraph(CudaGraphs):
         return [(tuple(key for _, key in ready), [member for member, _ in ready])] if ready else []
 
     def _blame(self, members: list[Member], error: Exception) -> None:
-        """One of them failed the capture: each is tried alone, and those that fail are left out."""
+        """The capture failed: each model is tried alone, and those that fail are left out."""
         if len(members) == 1:
             super()._blame(members, error)
             return

@@ -1,4 +1,4 @@
-"""Fused: equal models with stacked weights, so that one multiplication serves them all. For the CPU.
+"""Fused: equal models with stacked weights, so that one multiplication is enough for all. For the CPU.
 
 On a GPU captured graphs remove the same overhead for every kind of model, and keep the results bitwise.
 """
@@ -28,7 +28,7 @@ class StackedModels:
         self.optimiser = StackedOptimiser(members, self.stack.stacked) if together else None
 
     def part(self) -> None:
-        """Back to models of their own."""
+        """Split them into separate models again."""
         self.stack.part()
         if self.optimiser is not None:
             self.optimiser.part()
@@ -90,7 +90,7 @@ class Fused:
         self._groups: dict[tuple[object, ...], StackedModels] = {}
 
     def refuses(self, member: Member) -> str | None:
-        """Models that are more than a loss over stackable layers."""
+        """Refuses models that are more than a loss over stackable layers."""
         training = member.training
         if member.device.type != "cpu":
             return "stacked weights are faster only on the CPU"
@@ -143,7 +143,7 @@ class Fused:
         return all(member.step for member in members)
 
     def release(self, member: Member) -> None:
-        """Its group is dissolved; the others are stacked again at their next step."""
+        """Split its group; the others are stacked again at their next step."""
         for key in [k for k, group in self._groups.items() if member in group.members]:
             self._groups.pop(key).part()
         self._plans.pop(member.name, None)

@@ -13,7 +13,7 @@ from hocket.runtimes.packing.step_modes.step_mode import OneByOne, without_frame
 
 
 class Unfaithful(Exception):
-    """The step did not keep each model's random numbers its own."""
+    """The step mixed the random numbers of several models."""
 
 
 class JointBackward:
@@ -78,7 +78,7 @@ class JointBackward:
         return True
 
     def release(self, member: Member) -> None:
-        """Nothing was done to it."""
+        """Nothing to undo."""
         self._drawing.discard(member.name)
 
 

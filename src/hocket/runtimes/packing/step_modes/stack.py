@@ -1,6 +1,6 @@
 """Equal linear layers of several models as one: each model's weights become views of a stacked tensor.
 
-The modules and optimisers go on as they are: a view is a parameter like any other, and a step of one model alone is
+The modules and optimisers stay as they are: a view is a parameter like any other, and a step of one model alone is
 still possible at any time. Nothing has to be copied between the two forms.
 """
 
@@ -65,7 +65,7 @@ def plan_of(module: nn.Module) -> fx.GraphModule:
 
 
 def refuse_more_than_layers(module: nn.Module) -> None:
-    """Stacked layers are not called: what hangs on a layer's call, or on a parameter of its own, would be left out."""
+    """Raise if a layer has hooks: stacked layers are not called, so hooks of a layer or parameter would be ignored."""
     if _has_any_global_hook():  # type: ignore[no-untyped-call]
         raise NotStackable("hooks are called for all modules of the process")
     for name, part in module.named_modules():

@@ -1,7 +1,7 @@
 """SGD, Adam and AdamW over stacked weights: one call for all models, each with its own numbers.
 
 The arithmetic is PyTorch's own; where models differ in a number it is a column instead of a scalar. The optimisers'
-state tensors become views of stacked ones, so that each optimiser still knows all about its model.
+state tensors become views of stacked ones, so that each optimiser still has its model's state.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def kind_of(member: Member) -> tuple[object, ...] | None:
 
 
 def steps_all(member: Member) -> bool:
-    """Whether its optimiser steps every weight that is trained, and nothing else happens then."""
+    """Whether its optimiser steps every weight that is trained, and does nothing else."""
     stepped = {id(p) for group in member.optimiser.param_groups for p in group["params"]}
     return not has_hooks(member.optimiser) and all(id(p) in stepped for p in member.parameters)
 

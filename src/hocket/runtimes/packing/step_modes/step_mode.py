@@ -1,4 +1,4 @@
-"""What a step mode is, and the reference: one model after the other, each exactly as it would be trained alone."""
+"""The interface of step modes, and the reference mode: one model after the other, each exactly as in a solo run."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def without_frames(error: Exception) -> Exception:
 
 
 class StepMode(Protocol):
-    """Makes one step of each model. All that it does to a model is undone by `release`."""
+    """Makes one step of each model. `release` undoes everything that it did to a model."""
 
     name: str
-    joins_cheaply: bool  # A model that joins or leaves costs the others next to nothing.
+    joins_cheaply: bool  # A model that joins or leaves costs the others almost nothing.
     exact: bool  # Each model's numbers come from the same operations as alone, if the device repeats itself.
 
     def refuses(self, member: Member) -> str | None:
@@ -58,7 +58,7 @@ class OneByOne:
             member.begin_step()
             try:
                 member.train()
-            except Exception as error:  # whatever a user's module may raise
+            except Exception as error:  # any exception of a user's module
                 member.roll_back()
                 failed[member.name] = without_frames(error)
         return failed
@@ -68,4 +68,4 @@ class OneByOne:
         return True
 
     def release(self, member: Member) -> None:
-        """Nothing was done to it."""
+        """Nothing to undo."""

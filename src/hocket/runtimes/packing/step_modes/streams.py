@@ -1,7 +1,7 @@
 """A CUDA stream for each model, with the memory pool of the graphs that are captured on it.
 
 The next model reuses both. Libraries keep memory for every stream they ever saw, and a graph with memory of its
-own would ask the driver for it at every capture, while that of the graphs before it lies idle.
+own would ask the driver for it at every capture, while that of earlier graphs is unused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class CaptureStream:
         self._holder: torch.cuda.CUDAGraph | None = None
 
     def pool(self) -> Any:
-        """Memory to capture in. A graph that is never replayed holds it, for without any graph it would be gone."""
+        """Memory for captures. A graph that is never replayed keeps it, since it is freed when no graph uses it."""
         if self._holder is None:
             mark = torch.zeros(1, device=self.stream.device)
             holder = torch.cuda.CUDAGraph()
@@ -50,7 +50,7 @@ class CaptureStreams:
         return self._by_name[name]
 
     def give_back(self, name: str) -> None:
-        """The model has left."""
+        """The model was freed: its stream may be reused."""
         if name in self._by_name:
             self._spare.append(self._by_name.pop(name))
 
