@@ -1,4 +1,4 @@
-"""The sweep of `benchmarks.tune` runs, and says what was left out. How fast anybody is, no test asserts."""
+"""The sweep of `benchmarks.tune` runs, and says what was left out. Speed is not asserted."""
 
 from __future__ import annotations
 

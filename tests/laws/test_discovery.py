@@ -32,7 +32,7 @@ def decide(snapshot: Snapshot, _params: Smallest) -> Plan:
     """The job that needs least goes first."""
     draft = Draft(snapshot)
     for view in draft.candidates():
-        draft.start(view, "starts: nobody needs less")
+        draft.start(view, "starts: no job needs less")
     return draft.plan(Wake(epoch=False))
 '''
 

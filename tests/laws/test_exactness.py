@@ -23,7 +23,7 @@ def recurrence(jobs, gpus):
     """(submitted, size, run time) in order → when each ends."""
     free, now, running, ends = gpus, 0.0, [], []
     for submitted_s, size, run_s in jobs:
-        now = max(now, submitted_s)  # nobody starts before the one ahead has
+        now = max(now, submitted_s)  # no job starts before the one ahead of it
         while running and running[0][0] <= now:
             free += heappop(running)[1]
         while free < size:

@@ -1,4 +1,4 @@
-"""las with `promote`, with switching costs and faults: nobody stays on a lower level once he has starved."""
+"""las with `promote`, with switching costs and faults: no starved job stays on a lower level."""
 
 import pytest
 from hypothesis import given
@@ -13,14 +13,14 @@ from hocket.model.snapshot import empty_snapshot
 from hocket.policies import find
 from hocket.testing import strategies as some
 
-_SOON_S = 1.01  # One who leaves is looked at once a second.
+_SOON_S = 1.01  # A job that is leaving is looked at once a second.
 
 
 @pytest.mark.parametrize("policy", ["las", "tiresias"])
 @pytest.mark.parametrize("promote", [0.2, 1.0])
 @DRAWN
 @given(data=st.data())
-def test_whoever_has_starved_stands_on_the_top_level(policy, promote, data):
+def test_a_starved_job_is_on_the_top_level(policy, promote, data):
     nodes = data.draw(some.nodes())
     workload = data.draw(some.workloads(nodes))
     bound = find(policy).bound({"levels_gpu_s": [1, 10, 100], "promote": promote})

@@ -72,7 +72,7 @@ def reference(jobs, gpus):
                 other.runs, free = False, free + other.size
                 paused.append(other)
             start(row)
-        if paused:  # What is left over goes to whoever fits, in order, those paused too.
+        if paused:  # Free resources go to jobs that fit, in order, including paused ones.
             for row in sorted((r for r in live if not r.runs), key=lambda r: ranks[r.number]):
                 if row.size <= free:
                     start(row)

@@ -1,4 +1,4 @@
-"""A policy that breaks a law is told so in a few lines, in the terminal of whoever wrote it."""
+"""A policy that breaks a law is reported in a few lines, in its author's terminal."""
 
 import os
 import subprocess

@@ -25,7 +25,7 @@ from tests.live.processes import Found, below, end_all
 
 _ROOT = Path(__file__).parents[2]
 _POLICIES = {"las": ("--param", "levels_gpu_s=[2,6]"), "restless": ()}
-# Not all die with their sidecar, for want of somebody to print to: some print into a file, and some below a shell.
+# Not all die with their sidecar because their output pipe closes: some print into a file, and some below a shell.
 _SHELLS = (
     (),
     (),
@@ -40,7 +40,7 @@ _LOOK_EVERY_S = 0.1
 _TELL_EVERY_S = 5.0
 _ALONE_S = 30.0  # for an agent to begin, and to end what a dead sidecar left, on a machine that does much else
 _WAVE, _FEW = 30, 10  # jobs, and as many again when there are few left and there is time
-_REST_S = 900.0  # for all jobs to come to their end once nobody kills any more
+_REST_S = 900.0  # for all jobs to end once the kills have stopped
 
 
 class Chaos:

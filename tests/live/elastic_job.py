@@ -3,8 +3,9 @@
     python elastic_job.py FOLDER COUNT [--deaf] [--spoils] [--dies]
 
 It counts up to COUNT, saves at every tenth number and when it is told to stop, and keeps the checkpoint before the
-last. Each device is a file that it locks: who finds one locked says so, and ends. `--deaf` ignores the signal,
-`--spoils` writes nonsense when it is told to stop, and breaks when it finds that. `--dies` ends it as it is prepared.
+last. Each device is a file that it locks; if one is locked already, it reports that and ends. `--deaf` ignores the
+signal, `--spoils` writes nonsense when it is told to stop, and fails when it reads that. `--dies` ends it as it is
+prepared.
 """
 
 import fcntl

@@ -86,7 +86,7 @@ def _twice_at_once(lines: list[Line]) -> Iterator[str]:
 
 
 def _lost_epochs(lines: list[Line], epochs: int, interval: int) -> Iterator[str]:
-    """Who begins goes on from the last checkpoint, and so not far behind the last epoch; and leaves none out."""
+    """A start continues from the last checkpoint, not far behind the last epoch, and leaves none out."""
     highest, saved, here = 0, (0, 0), 0
     for line in lines:
         epoch, event = line["epoch"], line["event"]

@@ -125,7 +125,7 @@ def test_a_program_that_ignores_signals_is_killed_when_its_grace_is_over(control
 
 
 @pytest.mark.slow
-def test_a_gigabyte_of_output_takes_no_more_than_was_said_and_keeps_nobody(controller: LiveController) -> None:
+def test_a_gigabyte_of_output_takes_no_more_than_was_said_and_delays_no_job(controller: LiveController) -> None:
     line = "x" * 99
     submit_command(controller, "loud", ["/bin/sh", "-c", f"yes {line} | head -c {GIB}; echo the end"], log_mib=2.0)
     submit_command(controller, "neighbour", ["true"])
@@ -193,7 +193,7 @@ def small_disk(path: Path, mib: int) -> Iterator[Path]:
 
 @pytest.mark.slow
 @needs_root
-def test_a_checkpoint_folder_without_space_is_said_and_harms_nobody_else(controller: LiveController) -> None:
+def test_a_checkpoint_folder_without_space_is_said_and_harms_no_other_job(controller: LiveController) -> None:
     script = (
         "import os\n"
         "with open(os.path.join(os.environ['HOCKET_CHECKPOINT_DIR'], 'state'), 'wb') as file:\n"

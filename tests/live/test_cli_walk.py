@@ -22,7 +22,7 @@ PATIENCE_S = 300
 
 
 class User:
-    """Somebody at a terminal."""
+    """A user at a terminal."""
 
     def __init__(self, home: Path) -> None:
         self.env = {**os.environ, "HOCKET_HOME": str(home), "API_KEY": "s3cret"}

@@ -65,7 +65,7 @@ def test_what_if_run_again_comes_close_to_what_was_recorded(ran):
 
 
 @pytest.mark.slow
-def test_it_draws_who_had_which_device(ran):
+def test_it_draws_which_job_had_which_device(ran):
     _done, out = ran
     assert (out / "gantt.png").stat().st_size > 5000
     assert (out / "gantt.svg").read_text().lstrip().startswith("<?xml")

@@ -10,7 +10,7 @@ from tests.live.controller import LiveController, awaited
 from tests.live.processes import below
 
 ROOT = Path(__file__).parents[2]
-EPOCHS = 100_000  # more than anybody waits for
+EPOCHS = 100_000  # more than the test waits for
 
 
 @pytest.mark.slow
@@ -32,7 +32,7 @@ def test_jobs_of_other_agents_save_and_leave_too_and_go_on_at_the_next_start(tmp
         controller.down(grace_s=15.0)  # The deaf one takes all of it.
         assert controller.code == 0
         assert agent.lives, "the agent stays, and waits for the controller"
-        awaited(lambda: not [p for p in below(agent.state) if p.kind == "training"], "nobody trains")
+        awaited(lambda: not [p for p in below(agent.state) if p.kind == "training"], "no process trains")
         assert ledger.told(ledger.read(told)).stops == 1, "it saved its state"
         controller.begin()
         done = ledger.told(ledger.read(told)).epochs

@@ -126,7 +126,7 @@ def test_the_agent_finds_the_gpus_and_says_their_kind_and_memory(controller: Liv
 def test_no_cuda_context_exists_before_hand_over(controller: LiveController, launcher: tuple[str, ...]) -> None:
     holds = submit(controller, "holder", LEAVES_WHEN_TOLD, grace_s=300.0)
     holder = told(holds)
-    assert files_of(holder), "whoever holds a context has the driver's files open: else this test shows nothing"
+    assert files_of(holder), "a process with a context has the driver's files open: else this test shows nothing"
     before_mib = used_mib()
     said = submit(controller, "next", SAYS, *launcher, warm=True)
     controller.call("POST", "/v1/jobs/holder/stop")

@@ -81,7 +81,7 @@ def test_a_quota_holds_jobs_back_outlives_the_controller_and_is_lifted_while_the
         ana.awaits("first begins", "first ends", "second begins")
         ana.awaits_state("second", "running")
 
-        # Whoever kills the controller does not get rid of the quota.
+        # The quota survives a kill of the controller.
         ana.submits("third")
         controller.kill()
         controller.begin()

@@ -36,7 +36,7 @@ class Cluster(LiveController):
         """A job that may be prepared, with an owner of its own."""
         env = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
         spec = {"id": name, "owner": name, "command": command, "cwd": str(self.root), "warm": True, "env": env}
-        spec["grace_s"] = 120.0  # Who saves when it is told to has the time for it, however slow the machine.
+        spec["grace_s"] = 120.0  # A job that saves when told to has enough time, even on a slow machine.
         (said,) = self.call("POST", "/v1/jobs", {"jobs": [{**spec, **fields}]})["jobs"]
         assert not said["refused"], said
 
@@ -63,7 +63,7 @@ class Cluster(LiveController):
         return next(len(line["devices"]) for line in self.noted(job, "start") if line["run"] == run)
 
     def end_well(self) -> None:
-        """Nothing is left, and nobody complained."""
+        """No process is left, and no error was printed."""
         self.down()
         assert orphans(self.root) == []
         assert complaints(self) == []

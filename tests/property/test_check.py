@@ -42,7 +42,7 @@ REASONS = dict.fromkeys([*SNAPSHOT.jobs, "nobody"], "so")
 
 @st.composite
 def sound(draw: st.DrawFn) -> Plan:
-    """A plan that starts some who wait, each on as many GPUs as he needs, in the place of some who run."""
+    """A plan that starts some waiting jobs, each on as many GPUs as it needs, in place of some running ones."""
     put = []
     for name in draw(st.lists(st.sampled_from(["wj0", "wj1", "wj2", "wj3"]), min_size=1, max_size=2, unique=True)):
         size = SNAPSHOT.jobs[name].job.sizes[0]
@@ -70,12 +70,12 @@ def again(plan: Plan) -> Plan:
 
 
 def of_two(replicas: tuple[int, ...], *slices: Slice) -> Callable[[Plan], Plan]:
-    """One who needs two GPUs on a cluster that is made empty."""
+    """A job that needs two GPUs, on a cluster that is made empty."""
     put = Partition("wj1", slices, (Tenant("wj1", replicas),))
     return lambda plan: replace(plan, put=(put,), drop=("j0", "j1", "j2", "j3"))
 
 
-def for_whom(plan: Plan, name: str) -> Plan:
+def for_job(plan: Plan, name: str) -> Plan:
     return with_tenant(replace(plan, put=(replace(plan.put[0], id=name), *plan.put[1:])), job=name)
 
 
@@ -97,13 +97,13 @@ TURNS: list[Callable[[Plan], Plan]] = [
     lambda plan: with_tenant(plan, replicas=(*plan.put[0].tenants[0].replicas, 0)),
     lambda plan: with_tenant(plan, replicas=(plan.put[0].tenants[0].replicas[0] + 1,)),
     lambda plan: with_tenant(plan, replicas=tuple(-n for n in plan.put[0].tenants[0].replicas)),
-    lambda plan: for_whom(plan, "held"),
-    lambda plan: for_whom(plan, "ended"),
-    lambda plan: for_whom(plan, "nobody"),
-    lambda plan: for_whom(plan, "j1"),
-    lambda plan: for_whom(plan, "picky"),
-    lambda plan: for_whom(plan, "large"),
-    lambda plan: for_whom(plan, "pairs"),
+    lambda plan: for_job(plan, "held"),
+    lambda plan: for_job(plan, "ended"),
+    lambda plan: for_job(plan, "nobody"),
+    lambda plan: for_job(plan, "j1"),
+    lambda plan: for_job(plan, "picky"),
+    lambda plan: for_job(plan, "large"),
+    lambda plan: for_job(plan, "pairs"),
     again,
     of_two((2,), Slice("n0", (0, 1))),
     of_two((1,), Slice("n0", (0, 1))),

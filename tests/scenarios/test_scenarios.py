@@ -225,9 +225,9 @@ def place(to: Holding) -> str:
 def told(action: Action) -> str:
     match action:
         case Start(job, task, to, _) | Resume(job, task, to, _) | Resize(job, task, to, _) | Move(job, task, to, _):
-            return f"{type(action).__name__} {who(job, task)} in {place(to)}"
+            return f"{type(action).__name__} {tenant_name(job, task)} in {place(to)}"
         case Pause(job, task, tier, boundary):
-            return f"Pause {who(job, task)} to {tier}" + ("" if boundary.at == "now" else f" at {boundary.at}")
+            return f"Pause {tenant_name(job, task)} to {tier}" + ("" if boundary.at == "now" else f" at {boundary.at}")
         case End(job, verdict):
             return f"End {job} {verdict}"
         case Store(job, tier) | Checkpoint(job, tier, _):
@@ -244,7 +244,7 @@ def happened(event: Event) -> str:
         case JobRefused():
             return f"{name} {event.reason}"
         case JobPaused() | StateStored():
-            return f"{name} {who(event.job, getattr(event, 'task', ''))} {event.tier}"
+            return f"{name} {tenant_name(event.job, getattr(event, 'task', ''))} {event.tier}"
         case EpochEnded():
             metrics = "".join(f" {k}={v:g}" for k, v in event.metrics.items())
             return f"{name} {event.job} {event.epoch}{metrics}"
@@ -257,10 +257,10 @@ def happened(event: Event) -> str:
         case OwnerSet():
             return f"{name} {event.owner.id}"
         case _:
-            return f"{name} {who(getattr(event, 'job', ''), getattr(event, 'task', ''))}"
+            return f"{name} {tenant_name(getattr(event, 'job', ''), getattr(event, 'task', ''))}"
 
 
-def who(job: str, task: str) -> str:
+def tenant_name(job: str, task: str) -> str:
     return f"{job}/{task}" if task else job
 
 
@@ -268,7 +268,7 @@ def who(job: str, task: str) -> str:
 
 
 class Book:
-    """Who has what, from actions and events alone: taken when told to take it, left when said to have left."""
+    """Which tenant has which resources, from actions and events alone."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = {n.id: n for n in nodes}
@@ -420,7 +420,7 @@ def check(look: Look, telling: Telling) -> None:
     if look.promised is not None:
         assert {k: list(v) for k, v in snapshot.promised().items()} == look.promised, f"at {look.at_s:g} s"
     if look.unsettled is not None:
-        assert [who(*key) for key in snapshot.unsettled] == look.unsettled, f"at {look.at_s:g} s"
+        assert [tenant_name(*key) for key in snapshot.unsettled] == look.unsettled, f"at {look.at_s:g} s"
     if look.free_gpus is not None:
         assert snapshot.capacity.gpus == look.free_gpus
     for owner, fields in look.usage.items():

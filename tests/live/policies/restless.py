@@ -1,4 +1,4 @@
-"""A policy that leaves nobody in peace: for chaos runs, which want jobs to change their size and place."""
+"""A policy that changes the size and place of jobs all the time, for chaos runs."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""A policy for tests of resizing: who runs is given the next of its sizes again and again."""
+"""A policy for tests of resizing: a running job gets the next of its sizes repeatedly."""
 
 from typing import Annotated
 

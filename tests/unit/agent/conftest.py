@@ -82,7 +82,7 @@ class Run:
         assert run_folder.send(str(self.folder), {"do": do, **more})
 
     def send_when_up(self, do: str) -> None:
-        """Send an order as soon as somebody listens."""
+        """Send an order as soon as a sidecar reads."""
         wait_until(lambda: run_folder.send(str(self.folder), {"do": do}), "a listener")
 
     def ended(self) -> int | None:

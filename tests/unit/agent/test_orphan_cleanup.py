@@ -1,4 +1,4 @@
-"""Leftovers: found by their mark, and nobody else is touched."""
+"""Leftover processes: found by their mark, and no other process is touched."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_session_whose_first_process_is_gone_belongs_to_the_job() -> None:
             os.kill(left, signal.SIGKILL)
 
 
-def test_a_session_that_was_given_to_somebody_else_meanwhile_is_left_alone(sleeper: Any) -> None:
+def test_a_session_that_now_belongs_to_another_process_is_left_alone(sleeper: Any) -> None:
     stranger = sleeper(start_new_session=True)
     assert orphans(new_mark(), [stranger.pid]) == []
     assert kill_orphans(new_mark(), [stranger.pid]) == []

@@ -215,7 +215,7 @@ def test_a_link_and_a_pipe_are_written_to_and_not_replaced(tmp_path: Path) -> No
     os.close(end)
 
 
-def test_a_comparison_says_who_was_refused(tmp_path: Path) -> None:
+def test_a_comparison_says_which_job_was_refused(tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text(TWO_JOBS)
     result = hocket("compare", str(tmp_path / "jobs.csv"), "fifo", "las", "--cluster", "1x8")
     assert result.stdout.count("1 refused: job 'a': sizes must fit the cluster; its smallest needs 99 GPUs") == 1

@@ -15,7 +15,7 @@ from tests.unit.cli.typed import hocket, refused
 from hocket.policies import policies
 
 BAD_POLICY = '''
-"""Gives everybody a GPU that is not there."""
+"""Gives every job a GPU that does not exist."""
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
@@ -45,7 +45,7 @@ def test_every_policy_decides_on_its_example(name: str) -> None:
     assert found["changes"]
     assert found["actions"]
     assert found["violations"] == []
-    jobs = {who.partition("/")[0] for who in found["changes"]}
+    jobs = {tenant.partition("/")[0] for tenant in found["changes"]}
     assert jobs <= found["reasons"].keys() or "*" in found["reasons"]
     assert {p["id"] for p in found["partitions"]} >= set(found["put"])
 

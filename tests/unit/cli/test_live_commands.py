@@ -31,7 +31,7 @@ LINES = "jobs|show x|why x|logs x|top|stop x|down|submit -- true|owners|owners s
 def test_without_a_controller_every_command_says_how_to_start_one(home: Path, line: str) -> None:
     args = line.split()
     assert refused(*args) == f"hocket: no controller answers at {home}; start one with 'hocket up'\n"
-    (home / "url").write_text("http://127.0.0.1:1")  # A port that nobody may listen on.
+    (home / "url").write_text("http://127.0.0.1:1")  # A port on which nothing may listen.
     (home / "token").write_text("t")
     assert refused(*args) == "hocket: no controller answers at http://127.0.0.1:1; start one with 'hocket up'\n"
 
@@ -261,7 +261,7 @@ def test_waiting_survives_a_controller_that_comes_back(controller: Any) -> None:
 
     def say(where: str) -> None:
         (controller.home / "new").write_text(where)
-        os.rename(controller.home / "new", url)  # As a controller does: whoever reads it finds a whole one.
+        os.rename(controller.home / "new", url)  # As a controller does: a reader finds a whole file.
 
     def go_away() -> None:
         if len(controller.calls("GET", "/v1/jobs")) == 1:

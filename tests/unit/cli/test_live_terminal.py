@@ -35,7 +35,7 @@ class Terminal:
 
     def wait_for(self, text: bytes) -> None:
         while text not in self.shown:
-            # Whoever should write may have died; for us, who have its other end, the terminal is there all the same.
+            # The writer may have died; this process has the other end, so the terminal still exists.
             assert select([self._master], [], [], PATIENCE_S)[0], self.shown
             self.shown += os.read(self._master, 65536)
 

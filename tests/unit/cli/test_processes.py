@@ -22,7 +22,7 @@ from hocket.agent.process_tree import process as lives
 from hocket.control.journal import SqliteJournal
 
 HOCKET = (sys.executable, "-m", "hocket")
-LONG = "poisson?jobs=100000&gap=60"  # far more work than anybody waits for here
+LONG = "poisson?jobs=100000&gap=60"  # far more work than a test waits for
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +30,7 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def begun(*args: str) -> AbstractContextManager[subprocess.Popen[str]]:
-    # A group of its own, so that an interrupt reaches it and its workers as Ctrl-C does, and nobody else.
+    # A group of its own, so that an interrupt reaches it and its workers as Ctrl-C does, and no other process.
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return child([*HOCKET, *args], start_new_session=True, **pipes)
 
@@ -63,7 +63,7 @@ def children(pid: int) -> list[int]:
 
 
 def await_end(pids: list[int]) -> None:
-    """Until nobody of them is there; of a zombie, whoever inherited it has yet to take notice."""
+    """Wait until none of them exists; a zombie may still have to be reaped by its new parent."""
     deadline = time.monotonic() + 120
     while any(map(lives, pids)):
         assert time.monotonic() < deadline
@@ -175,7 +175,7 @@ def test_progress_goes_to_a_terminal_and_results_do_not_mix_with_it() -> None:
             while chunk := os.read(screen, 65536):
                 shown += chunk
         except OSError:
-            pass  # So a terminal says that nobody writes to it any more.
+            pass  # So a terminal says that no process writes to it any more.
         os.close(screen)
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 0

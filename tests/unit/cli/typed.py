@@ -1,4 +1,4 @@
-"""Commands as users type them, in this process; and journals that somebody has edited."""
+"""Commands as users type them, in this process; and journals that were edited."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def completed(*words: str) -> list[str]:
 
 
 def edit(path: Path, statement: str, *values: object) -> None:
-    """Change a journal behind everybody's back."""
+    """Change a journal directly in its file."""
     with sqlite3.connect(path) as db:
         db.execute(statement, values)
     db.close()

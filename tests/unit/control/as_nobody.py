@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def as_nobody() -> Iterator[None]:
-    """As a user who may not, where we are root."""
+    """As a user without permission, if the tests run as root."""
     if os.geteuid() != 0:
         yield
         return

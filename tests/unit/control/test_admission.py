@@ -21,7 +21,7 @@ from hocket.model.versioned import versioned
 from hocket.model.view import JobView
 
 WHOLE = Capacity.of([Node("n0", 8, "v100", 16_000.0, 16.0, 64_000.0), Node("n1", 4, "p100", 8_000.0, 16.0, 64_000.0)])
-NOBODY = versioned()
+NO_JOBS = versioned()
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"id": ""}, "id must be 1 to 200 printable characters without '/', not ''"),
@@ -92,7 +92,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 def test_a_fault_is_named_with_field_rule_and_value(fields: dict[str, Any], words: str) -> None:
     job = Job(**{"id": "j", **fields})
     assert words in list(faults(job))
-    assert refusal(NOBODY, job, WHOLE).endswith(words)
+    assert refusal(NO_JOBS, job, WHOLE).endswith(words)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_fault_is_named_with_field_rule_and_value(fields: dict[str, Any], word
 )
 def test_a_job_larger_than_the_cluster_is_told_the_largest_that_fits(job: Job, wanted: str, largest: int) -> None:
     words = f"its smallest needs {wanted}, the largest that fits is {largest}"
-    assert refusal(NOBODY, job, WHOLE) == f"job 'j': sizes must fit the cluster; {words}"
+    assert refusal(NO_JOBS, job, WHOLE) == f"job 'j': sizes must fit the cluster; {words}"
 
 
 @pytest.mark.parametrize("graph", [None, TaskGraph((Task("t", Demand(1)),))])
@@ -129,7 +129,7 @@ def test_a_job_larger_than_the_cluster_is_told_the_largest_that_fits(job: Job, w
 def test_a_job_that_accepts_none_of_the_gpus_is_told_which_there_are(
     graph: TaskGraph | None, wants: dict[str, Any], why: str
 ) -> None:
-    assert refusal(NOBODY, Job("j", tasks=graph, **wants), WHOLE) == f"job 'j': {why}"
+    assert refusal(NO_JOBS, Job("j", tasks=graph, **wants), WHOLE) == f"job 'j': {why}"
 
 
 @pytest.mark.parametrize(
@@ -144,18 +144,18 @@ def test_a_job_that_accepts_none_of_the_gpus_is_told_which_there_are(
 def test_a_replica_larger_than_every_machine_is_told_by_the_names_that_files_have(
     demand: Demand, nodes: list[Node], why: str
 ) -> None:
-    assert refusal(NOBODY, Job("j", demand=demand), Capacity.of(nodes)) == f"job 'j': {why}"
+    assert refusal(NO_JOBS, Job("j", demand=demand), Capacity.of(nodes)) == f"job 'j': {why}"
 
 
 def test_without_a_node_nothing_fits() -> None:
     words = "its smallest needs 1 GPUs, the largest that fits is 0"
     for job in (Job("j"), Job("j", gpu_kinds=("v100",))):
-        assert refusal(NOBODY, job, Capacity.of([])) == f"job 'j': sizes must fit the cluster; {words}"
+        assert refusal(NO_JOBS, job, Capacity.of([])) == f"job 'j': sizes must fit the cluster; {words}"
 
 
 def test_a_task_must_fit_a_node() -> None:
     job = Job("j", tasks=TaskGraph((Task("t", Demand(1)), Task("huge", Demand(1, mem_mib=1e9)))))
-    assert "task 'huge' must fit a node" in refusal(NOBODY, job, WHOLE)
+    assert "task 'huge' must fit a node" in refusal(NO_JOBS, job, WHOLE)
 
 
 def tasks(*demands: Demand) -> TaskGraph:
@@ -188,20 +188,20 @@ SMALL = Capacity.of([Node("a", 2, "v100", cores=8.0), Node("b", 2, "p100", cores
     ],
 )
 def test_a_job_with_more_tasks_than_the_cluster_can_hold_is_refused_with_sizes(job: Job, why: str) -> None:
-    assert refusal(NOBODY, job, SMALL) == f"job 'j': {why}"
+    assert refusal(NO_JOBS, job, SMALL) == f"job 'j': {why}"
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.25, 0.1])
 def test_tasks_that_fill_the_gpus_are_admitted(share: float) -> None:
     most = round(4 / share)
-    assert refusal(NOBODY, Job("j", tasks=tasks(*[Demand(1, gpu_share=share)] * most)), SMALL) == ""
-    assert refusal(NOBODY, Job("j", tasks=tasks(*[Demand(1, gpu_share=share)] * (most + 1))), SMALL) != ""
+    assert refusal(NO_JOBS, Job("j", tasks=tasks(*[Demand(1, gpu_share=share)] * most)), SMALL) == ""
+    assert refusal(NO_JOBS, Job("j", tasks=tasks(*[Demand(1, gpu_share=share)] * (most + 1))), SMALL) != ""
 
 
 def test_an_id_is_taken_while_its_job_lives() -> None:
     live = versioned([("j", JobView(Job("j"), 0, 0.0))])
     assert refusal(live, Job("j"), WHOLE) == "job 'j': id must be unique, and a live job has it already"
-    assert refusal(NOBODY, Job("j"), WHOLE) == ""
+    assert refusal(NO_JOBS, Job("j"), WHOLE) == ""
 
 
 def controller() -> Controller:

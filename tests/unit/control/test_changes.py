@@ -14,7 +14,7 @@ SNAPSHOT = from_document(training())
 RESNET, TAGGER = SNAPSHOT.partitions["resnet"], SNAPSHOT.partitions["tagger"]
 
 
-def test_who_gets_something_leaves_shrinks_and_ends() -> None:
+def test_starts_pauses_resizes_and_ends_are_named() -> None:
     plan = Plan(
         (
             Partition("tagger", (Slice("n1", (0,)),), (Tenant("tagger", (1,)),)),
@@ -32,7 +32,7 @@ def test_who_gets_something_leaves_shrinks_and_ends() -> None:
     }
 
 
-def test_who_stays_is_not_named() -> None:
+def test_jobs_that_stay_are_not_named() -> None:
     pack = Partition("tagger", TAGGER.slices, (*TAGGER.tenants, Tenant("notebook", (1,))), Sharing.PACKED)
     assert changes(SNAPSHOT, Plan((pack, RESNET))) == {"notebook": "gets 1 on n1 (GPU 0,1), packed with 1 more"}
 

@@ -264,7 +264,7 @@ def test_a_broken_rule_is_said_in_words(name: str, snapshot: Snapshot) -> None:
         (Plan((alone("a", Slice("n", (0, 1)), replicas=(2,), boundary=Boundary("epoch")),)), "a"),
     ],
 )
-def test_whoever_changes_its_standing_needs_a_reason(plan: Plan, job: str, snapshot: Snapshot) -> None:
+def test_every_change_of_a_job_needs_a_reason(plan: Plan, job: str, snapshot: Snapshot) -> None:
     assert violations(snapshot, plan) == [f"job '{job}' changes without a reason"]
 
 
@@ -289,7 +289,7 @@ def test_a_quota_does_not_hold_against_what_an_owner_has(snapshot: Snapshot) -> 
 
 
 @pytest.mark.parametrize("stay", [("b", "half"), ("b", "half", "big")])
-def test_tenants_who_stay_as_they_are_cannot_share_in_another_way(stay: tuple[str, ...]) -> None:
+def test_tenants_that_stay_as_they_are_cannot_share_in_another_way(stay: tuple[str, ...]) -> None:
     part = Slice("n", (2,), 6.0, 900.0)
     snapshot = planned(shared("p", Sharing.PACKED, part, "b", "half", "big"))
     in_turns = shared("p", Sharing.INTERLEAVED, part, *stay)
@@ -299,7 +299,7 @@ def test_tenants_who_stay_as_they_are_cannot_share_in_another_way(stay: tuple[st
     ]
 
 
-def test_a_newcomer_or_one_who_changes_tells_how_a_partition_is_shared_from_now_on() -> None:
+def test_a_tenant_that_joins_or_changes_tells_how_a_partition_is_shared_from_now_on() -> None:
     part = Slice("n", (2,), 6.0, 900.0)
     snapshot = planned(shared("p", Sharing.PACKED, part, "b", "half"))
     joined = shared("p", Sharing.INTERLEAVED, part, "b", "half", "big")

@@ -100,12 +100,12 @@ def test_first_prepare_then_what_frees_then_what_takes() -> None:
     assert kinds(told(state)) == [("Start", "warm")]
 
 
-def test_a_warm_job_that_waits_for_nobody_starts_at_once() -> None:
+def test_a_warm_job_that_need_not_wait_starts_at_once() -> None:
     state = state_of(Job("warm", warm=True))
     assert kinds(planned(state, on("warm", "n0", 0))) == [("Start", "warm")]
 
 
-def test_who_is_as_planned_is_left_alone() -> None:
+def test_a_job_that_is_as_planned_is_left_alone() -> None:
     state = running(state_of(Job("a")), on("a", "n0", 0))
     assert planned(state, on("a", "n0", 0)) == []
     assert state.unsettled == ()
@@ -171,7 +171,7 @@ def task_on(task: str, gpu: int) -> Partition:
 def test_a_job_is_not_prepared_when_one_of_its_tasks_starts() -> None:
     graph = Job("g", tasks=TaskGraph((Task("t", ONE_GPU), Task("u", ONE_GPU))), warm=True)
     state = running(state_of(Job("a"), graph), on("a", "n0", 0))
-    # Task t waits for a's GPU. Task u does not, so nobody prepares, and a makes way at once.
+    # Task t waits for a's GPU. Task u does not, so nothing is prepared, and a leaves at once.
     actions = planned(state, task_on("t", 0), task_on("u", 1), drop=("a",))
     assert [(type(x).__name__, x.job, getattr(x, "task", "")) for x in actions] == [
         ("Pause", "a", ""),

@@ -40,7 +40,7 @@ def test_a_job_follows_all_of_several_and_those_that_are_over_do_not_count(harne
 
 
 @pytest.mark.parametrize("broke", [JobFailed(5.0, "a", "it broke", final=True), JobEnded(5.0, "a", "stopped")])
-def test_who_follows_a_job_that_broke_is_over_too(harness, broke):
+def test_a_job_after_one_that_failed_ends_too(harness, broke):
     submit(harness, Job("a"), Job("b", after=("a",)), Job("c", after=("b",)))
     harness.answer()
     assert kinds(harness.tell(broke)) == [(End, "b")]

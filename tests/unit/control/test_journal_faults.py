@@ -122,7 +122,7 @@ def test_a_database_that_another_process_has_locked_is_refused_after_a_while(tmp
     goes_on(journal, [cycle(1)])
 
 
-def test_who_loses_the_lock_file_and_then_the_journal_appends_no_more(tmp_path: Path) -> None:
+def test_a_journal_that_lost_its_lock_file_to_another_process_appends_no_more(tmp_path: Path) -> None:
     first = held(tmp_path / "j.db")
     first.append(cycle(1))
     (tmp_path / "j.db.lock").unlink()
@@ -146,7 +146,7 @@ def test_a_lock_is_found_by_another_path_too_and_leaves_no_file(tmp_path: Path) 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["j.db", "link.db"]
 
 
-def test_a_lock_file_that_was_left_behind_stops_nobody(tmp_path: Path) -> None:
+def test_a_lock_file_that_was_left_behind_stops_no_controller(tmp_path: Path) -> None:
     (tmp_path / "j.db.lock").write_text("what is this?")
     journal = held(tmp_path / "j.db")
     (tmp_path / "j.db.lock").write_text("")
@@ -201,7 +201,7 @@ def test_a_file_that_was_made_read_only_is_refused_and_still_read() -> None:
             assert str(found.value) == f"journal '{path}' cannot be opened: attempt to write a readonly database"
             assert read(path) == [cycle(1)]
         os.chmod(path, 0o644)
-        journal = held(path)  # Who was refused kept no lock.
+        journal = held(path)  # The refused process kept no lock.
         journal.append(cycle(2))
         journal.close()
 

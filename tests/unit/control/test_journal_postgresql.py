@@ -132,7 +132,7 @@ def test_no_server_at_all_is_refused_without_the_password(tmp_path: Path) -> Non
 # -- sessions -----------------------------------------------------------------------------------------------
 
 
-def test_a_lost_session_is_taken_up_again_when_nobody_came_in_between(server: PostgresServer, database: str) -> None:
+def test_a_lost_session_is_taken_up_again_when_no_other_came_in_between(server: PostgresServer, database: str) -> None:
     journal = held(database)
     journal.append(cycle(1))
     cut_off(server, journal)
@@ -146,7 +146,7 @@ def test_a_lost_session_is_taken_up_again_when_nobody_came_in_between(server: Po
 
 
 @pytest.mark.parametrize("second_still_there", [True, False])
-def test_who_lost_the_lock_to_another_appends_no_more(
+def test_a_journal_that_lost_the_lock_to_another_appends_no_more(
     server: PostgresServer, database: str, second_still_there: bool
 ) -> None:
     first = held(database)

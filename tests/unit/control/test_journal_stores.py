@@ -288,7 +288,7 @@ def test_a_newer_format_is_refused(store: str) -> None:
         with pytest.raises(JournalError, match=f"has format {FORMAT + 1}, this hocket reads up to {FORMAT}"):
             opened()
     edit(store, "UPDATE header SET value = ?", msgspec.json.encode(HEADER))
-    open_to_append(store, HEADER).close()  # Who was refused kept no lock.
+    open_to_append(store, HEADER).close()  # The refused process kept no lock.
 
 
 def test_a_journal_that_is_not_there_is_not_read(store: str) -> None:

@@ -1,4 +1,4 @@
-"""Who is on its way out of a shared partition is in the way of whoever gets its GPU next."""
+"""A job that is leaving a shared partition blocks the job that gets its GPU next."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def said(actions: list[Action]) -> list[tuple[str, str]]:
     return [(type(a).__name__, a.job) for a in actions]
 
 
-def test_who_leaves_a_partition_that_becomes_anothers_alone_is_in_the_way() -> None:
+def test_a_job_that_leaves_a_partition_which_becomes_anothers_alone_is_in_the_way() -> None:
     b_alone = Partition("p", GPU, (B,))
     harness = follows(plan(packed(SLOW_A, B)), plan(packed(B)), plan(b_alone), plan(C_ALONE, drop=("p",)))
     assert harness.tell(JobStarted(0.0, "a"), JobStarted(0.0, "b")) == [Pause("a", boundary=EPOCH)]
@@ -47,7 +47,7 @@ def test_who_leaves_a_partition_that_becomes_anothers_alone_is_in_the_way() -> N
     assert said(harness.tell(JobPaused(0.0, "a"))) == [("Start", "c")]
 
 
-def test_who_leaves_is_in_the_way_also_of_one_who_takes_its_partition_over_alone() -> None:
+def test_a_job_that_leaves_is_in_the_way_of_one_that_takes_its_partition_over_alone() -> None:
     harness = follows(plan(packed(SLOW_A, B)), plan(packed(B)), plan(Partition("p", GPU, (C,))))
     harness.tell(JobStarted(0.0, "a"), JobStarted(0.0, "b"))
     assert harness.tell() == [Pause("b")]
@@ -67,7 +67,7 @@ def test_a_newcomer_that_is_told_to_leave_before_it_has_started_is_in_the_way() 
 
 def test_a_newcomer_that_starts_is_found_also_once_holders_are_kept() -> None:
     harness = follows(plan(packed(A)), plan(packed(A, B)), plan(packed(A)), plan(C_ALONE, drop=("p",)))
-    harness.controller.state.update_leaving_of(set())  # From now on it is kept who holds what.
+    harness.controller.state.update_leaving_of(set())  # From now on the index of holders is kept.
     (start,) = harness.tell(JobStarted(0.0, "a"))
     assert isinstance(start, Start)
     assert harness.controller.state.jobs_by_partition == {"p": {"a", "b"}}

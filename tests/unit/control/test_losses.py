@@ -1,4 +1,4 @@
-"""Nodes and runs that are lost while something else is under way: nobody waits for what cannot come any more."""
+"""Nodes and runs that are lost while a change is under way: no job waits for an event that cannot come any more."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_a_job_whose_run_is_lost_while_it_is_being_ended_is_ended_again(lost):
     submit(world, Job("a"))
     world.answer()
     assert kinds(world.tell(JobAsked(5.0, "a", Wish.STOP))) == [(End, "a")]
-    assert kinds(world.tell(lost)) == [(End, "a")], "who was to answer the first one is no more"
+    assert kinds(world.tell(lost)) == [(End, "a")], "the run that was to answer the first one is lost"
     world.answer()
     assert not world.snapshot.jobs
 
@@ -145,7 +145,7 @@ def test_a_job_that_is_lost_before_it_has_started_rests_too():
     assert world.controller.next_timer_s() == 110.0
 
 
-def test_lost_nodes_make_nobody_rest():
+def test_lost_nodes_delay_no_job():
     world = harness()
     submit(world, Job("a", retries=0, backoff_s=10.0))
     for n in range(5):
@@ -165,7 +165,7 @@ def test_a_job_that_broke_by_itself_and_is_lost_once_starts_again_at_once():
 
 
 def test_a_task_that_falls_back_shares_its_gpu_as_before():
-    """Its move waited for somebody to leave, and the node it was to go to is lost."""
+    """Its move waited for another job to leave, and the node it was to go to is lost."""
     half = Demand(1, gpu_share=0.5)
     graph = Job("g", tasks=TaskGraph((Task("t", half), Task("u", half))))
 
@@ -180,7 +180,7 @@ def test_a_task_that_falls_back_shares_its_gpu_as_before():
     world = Harness(lambda _s: plans.pop(0) if plans else Plan(wake=NEVER), [Node("n0", 3), Node("n1", 2)])
     submit(world, graph, Job("a"))
     world.settle()
-    world.tell(OwnerSet(1.0, Owner("who")))  # The policy is asked: "a" is told to leave, and "t" waits for that.
+    world.tell(OwnerSet(1.0, Owner("any")))  # The policy is asked: "a" is told to leave, and "t" waits for that.
     world.tell(NodeLost(2.0, "n1"))
     snapshot = world.snapshot
     assert [(p.sharing, p.tenants[0].task) for p in snapshot.partitions.values()] == [

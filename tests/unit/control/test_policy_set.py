@@ -1,4 +1,4 @@
-"""Another policy decides from some moment on: it finds the state in order, and a journal tells who decided when."""
+"""Another policy decides from some time on: it gets a valid state, and a journal says which policy decided when."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def queued(policy: str) -> tuple[Controller, MemoryJournal]:
 
 def test_what_the_new_one_reads_is_kept_from_then_on() -> None:
     controller, _journal = queued("fifo")
-    assert not controller.snapshot.usage.data(), "fifo reads no usage, so nobody sums it up"
+    assert not controller.snapshot.usage.data(), "fifo reads no usage, so it is not summed up"
     controller.cycle(2.0, [PolicySet(2.0, "fair")])
     assert controller.snapshot.usage["ana"].gpus == 2
     assert not broken_invariants(controller.snapshot)
 
 
-def test_who_waits_is_new_to_it_and_the_last_ones_notes_are_gone() -> None:
+def test_waiting_jobs_are_new_to_it_and_the_last_ones_notes_are_gone() -> None:
     controller, journal = queued("las")
     assert journal.cycles[-1].plan is not None
     assert controller.snapshot.memo is not None
@@ -132,7 +132,7 @@ def test_who_waits_is_new_to_it_and_the_last_ones_notes_are_gone() -> None:
     (snapshot,) = seen
     assert (snapshot.memo, snapshot.arrived, snapshot.due) == (None, ("b1",), ())
     assert {view.rank for view in snapshot.jobs.values()} == {()}
-    assert sorted(snapshot.partitions) == ["a1", "a2"], "who runs goes on"
+    assert sorted(snapshot.partitions) == ["a1", "a2"], "running jobs continue"
 
 
 def test_a_controller_that_knows_no_others_keeps_its_own() -> None:

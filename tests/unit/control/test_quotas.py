@@ -89,7 +89,7 @@ def test_a_job_of_three_tasks_runs_where_its_owner_may_have_one_job(name: str):
     assert second >= first + 100, "one after the other"
 
 
-# -- who is held up by a quota is told ---------------------------------------------------------------------------
+# -- a job that waits for a quota has that reason ----------------------------------------------------------------
 
 USED = "waits: owner 'ana' has a quota of 2 GPUs, and others of its jobs use it"
 
@@ -155,13 +155,13 @@ def test_as_many_of_its_owners_own_make_way_as_it_takes(name: str):
 
 
 @pytest.mark.parametrize("name", ["fifo", "backfill", "fair", "drf"])
-def test_who_goes_before_nobody_of_its_owner_waits_for_the_quota(name: str):
+def test_a_job_that_ranks_before_none_of_its_owners_waits_for_the_quota(name: str):
     harness = held_up_behind(name, others=0)
     assert harness.did(Pause) == []
     assert "first" in reasons(harness)
 
 
-def test_nobody_leaves_for_a_job_that_would_not_fit_then_either():
+def test_no_job_leaves_for_one_that_would_not_fit_then_either():
     harness = Harness.of(find("edf").bound({}), cluster("2x2"))
     early = [submitted(Job(f"early{n}", "ben", sizes=(1,), deadline_s=1.0), 0.0, 100) for n in range(2)]
     late = [submitted(Job(f"late{n}", "ana", sizes=(1,)), 0.0, 100) for n in range(2)]
@@ -173,7 +173,7 @@ def test_nobody_leaves_for_a_job_that_would_not_fit_then_either():
 
 
 @pytest.mark.parametrize("name", ["fifo", "las", "fair", "harmony"])
-def test_who_is_held_up_by_a_quota_is_told_so_until_it_has_room(name: str):
+def test_a_job_held_up_by_a_quota_has_that_reason_until_it_has_room(name: str):
     harness = asked(name, submitted(ana("a", 2)), submitted(ana("b", 2), 1.0), submitted(ana("c"), 2.0))
     assert reasons(harness) == {"b": USED, "c": USED}
     harness.tell(JobEnded(3.0, "a", "finished"))
@@ -218,7 +218,7 @@ def test_tasks_that_need_more_than_a_quota_together_are_refused():
     assert found == {"g": "job 'g': tasks must fit its owner's quota; all need more than owner 'ana' may have, 2 GPUs"}
 
 
-def test_a_quota_that_is_set_later_refuses_nobody():
+def test_a_quota_that_is_set_later_refuses_no_job():
     harness = Harness.of(find("fifo").bound({}), cluster("1x2"))
     harness.tell(submitted(Job("all", sizes=(2,))), submitted(ana("a", 2)))
     harness.settle()

@@ -120,7 +120,7 @@ def test_the_state_is_the_live_one_after_every_cycle(name: str) -> None:
         plans += journal.cycles[-1].plan is not None
     assert timers > 20
     assert plans > 20
-    assert not restored.decision_s, "nobody was asked"
+    assert not restored.decision_s, "the policy was not called"
 
 
 @EVERY_POLICY

@@ -18,7 +18,7 @@ from hocket.testing.harness import Harness
 
 
 @pytest.mark.parametrize("reports", [True, False])
-def test_whoever_falls_behind_one_that_waits_is_noticed_though_an_event_ranked_it_first(reports):
+def test_a_job_that_falls_behind_a_waiting_one_is_noticed_though_an_event_ranked_it_first(reports):
     policy = find("las").bound({"levels_gpu_s": [10.0]})
     start = empty_snapshot((Node("n", 1),), 0)
     controller = Controller(start, policy.decide, policy.order, MemoryJournal(Header("las")), **policy.needs)
@@ -46,7 +46,7 @@ def test_a_job_that_sinks_makes_way_though_it_reports_in_that_very_moment(policy
     assert [a.job for a in harness.log if isinstance(a, Pause)] == ["old"]
 
 
-def test_a_moment_foreseen_for_a_job_that_is_over_wakes_nobody():
+def test_a_time_set_for_a_job_that_has_ended_wakes_no_policy():
     policy = find("las").bound({"levels_gpu_s": [10.0]})
     start = empty_snapshot((Node("n", 2),), 0)
     controller = Controller(start, policy.decide, policy.order, MemoryJournal(Header("las")), **policy.needs)
@@ -59,7 +59,7 @@ def test_a_moment_foreseen_for_a_job_that_is_over_wakes_nobody():
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_whether_somebody_asks_for_the_next_moment_changes_no_decision(waits):
+def test_asking_for_the_next_time_changes_no_decision(waits):
     """A live controller does so after each cycle, a replay never; a start that took its time left a moment behind."""
     policy = find("las").bound({"levels_gpu_s": [10.0]})
     journal = MemoryJournal(Header("las", nodes=(Node("n", 2),)))

@@ -1,4 +1,4 @@
-"""Who may ask to be stopped before his time, and what is believed of him then."""
+"""Which jobs may be stopped early, and what is believed about them then."""
 
 import pytest
 

@@ -3,7 +3,7 @@
 from hocket.estimators.packs import slowdown
 
 
-def test_nothing_is_believed_where_nobody_had_company():
+def test_nothing_is_believed_where_no_model_had_company():
     assert slowdown([]) is None
     assert slowdown([(0.0, 1.0), (0.3, 1.1)]) is None
 

@@ -31,13 +31,13 @@ def seen(beliefs, machines, comp_s, comm_s, iterations, **more):
     return observe(beliefs, PhasesObserved(0.0, "j", machines, comp_s, comm_s, iterations, **more))
 
 
-def test_what_is_foreseen_is_equation_1_where_nobody_waits():
+def test_the_prediction_is_equation_1_where_no_job_waits():
     jobs = [Profile(100.0, 5.0), Profile(50.0, 10.0)]
     assert foresee(jobs, 10).iteration_s.mean == pytest.approx(predict(jobs, 10).iteration_s.mean)
     assert foresee(jobs[:1], 10).iteration_s.mean == pytest.approx(15.0)
 
 
-def test_who_queues_behind_others_is_foreseen():
+def test_queueing_behind_others_is_predicted():
     jobs = [Profile(250.0, 6.0), Profile(1.0, 13.0), Profile(1.0, 13.0)]
     assert predict(jobs, 10).iteration_s.mean == pytest.approx(32.0)
     assert foresee(jobs, 10).iteration_s.mean > 35

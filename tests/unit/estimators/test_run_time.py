@@ -48,7 +48,7 @@ def test_jobs_that_all_ran_alike_leave_no_doubt() -> None:
     assert found.run_s.sd == pytest.approx(0.0, abs=1e-3)
 
 
-def test_an_owners_own_jobs_count_before_everybodys() -> None:
+def test_an_owners_own_jobs_count_before_those_of_all() -> None:
     anas = [(job(f"a{n}", owner="ana"), 10.0) for n in range(ENOUGH)]
     bens = [(job(f"b{n}", owner="ben"), 1000.0) for n in range(ENOUGH)]
     history = history_of(*anas, *bens)

@@ -161,8 +161,8 @@ def test_running_epochs_are_counted_on_when_work_is_lost():
 
 
 @pytest.mark.parametrize("moves", [False, True])
-def test_phases_are_not_measured_where_nobody_takes_turns(moves):
-    """'a' takes turns with 'b' for a second; then 'c' is with them, or 'a' with 'c', and nobody takes turns."""
+def test_phases_are_not_measured_where_no_job_takes_turns(moves):
+    """'a' takes turns with 'b' for a second; then 'c' is with them, or 'a' with 'c', and no job takes turns."""
     jobs = tuple(Submission(0.0, Job(name), Truth(100.0, comm_s=0.5)) for name in "abc")
     world = SimulatedExecutor(Workload("test", jobs), [Node("n0", 2)])
 

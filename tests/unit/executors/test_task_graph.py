@@ -83,7 +83,7 @@ def test_a_task_that_leaves_in_the_middle_of_an_iteration_finds_the_others_done_
     assert (rate, done_s) == (1.0, 13.0)  # b ran meanwhile
 
 
-def test_a_task_that_has_run_in_this_iteration_may_leave_without_holding_up_anybody():
+def test_a_task_that_has_run_in_this_iteration_may_leave_without_delaying_others():
     at = Iteration.of(DIAMOND, Truth(70.0, comp_s=7.0), 0.0)
     at.change(0.0, 0.0, tenants(HERE))
     without_a = {name: HERE[name] for name in "bcd"}
@@ -186,7 +186,7 @@ def test_apart_a_transfer_takes_its_time():
 
 
 @pytest.mark.parametrize("left", ["a", "b"])
-def test_who_leaves_in_the_middle_of_a_transfer_and_comes_back_finds_the_rest_of_it(left):
+def test_a_task_that_leaves_during_a_transfer_and_comes_back_continues_it(left):
     both = {"a": A, "b": B}
     stays = {name: seat for name, seat in both.items() if name != left}
     ends_s = sending((0.0, both), (IN_THE_MIDDLE_S, stays), (500.0, both))

@@ -62,7 +62,7 @@ def test_a_job_without_a_belief_counts_as_endless():
     harness = line(
         submitted(job("a", 3)), submitted(job("b", 4), 1, 50), submitted(job("c"), 2), submitted(job("d"), 3, 9)
     )
-    assert started(harness) == ["a", "d"]  # Nobody knows when b can start: d will be gone by then, c may not.
+    assert started(harness) == ["a", "d"]  # It is unknown when b can start: d will have ended by then, c may not.
 
 
 def test_an_elastic_job_is_cut_to_what_does_not_delay():
@@ -123,7 +123,7 @@ def test_replicas_on_several_nodes_count_as_slow_as_they_are():
 
 
 @pytest.mark.parametrize("few", [0, 3, 1_000_000])
-def test_whoever_is_brief_is_found_whether_looked_for_one_by_one_or_not(monkeypatch: pytest.MonkeyPatch, few: int):
+def test_short_jobs_are_found_whether_looked_for_one_by_one_or_not(monkeypatch: pytest.MonkeyPatch, few: int):
     """A long line with jobs of many sorts, so many that looking for the brief ones alone makes a difference."""
     dice = Random(7)
     sizes = [(1,), (1,), (2,), (1, 2), (4,)]

@@ -15,7 +15,7 @@ def after(*events, nodes="1x2", **knobs) -> Harness:
     return harness
 
 
-def test_owners_take_turns_whoever_came_first():
+def test_owners_take_turns_whichever_came_first():
     many = [submitted(job(f"ana{n}", owner="ana"), n) for n in range(4)]
     harness = after(*many, submitted(job("bo", owner="bo"), 9), JobEnded(20, "ana0"))
     assert harness.did(Start) == ["ana0", "ana1", "bo"]
@@ -31,7 +31,7 @@ def test_a_higher_priority_goes_first_and_takes_the_place_of_the_latest_of_the_l
     assert harness.did(Start) == ["low", "lower", "high"]
 
 
-def test_within_a_priority_nobody_is_paused():
+def test_within_a_priority_no_job_is_paused():
     assert after(submitted(job("a", 2)), submitted(job("b", 2, weight=9.0), 1)).did(Pause) == []
 
 

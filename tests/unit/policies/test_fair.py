@@ -1,4 +1,4 @@
-"""fair and drf: who has least for its weight comes first."""
+"""fair and drf: the owner with the least for its weight comes first."""
 
 from hocket.model import Demand, Job, Node, Owner
 from hocket.model.action import Pause, Resize
@@ -41,7 +41,7 @@ def test_fair_gives_what_one_cannot_use_to_others():
     assert gpus(harness) == {"ana": 1, "bo": 4, "cy": 3} or gpus(harness) == {"ana": 1, "bo": 3, "cy": 4}
 
 
-def test_fair_takes_back_from_who_has_more_once_the_quantum_is_over():
+def test_fair_takes_back_from_the_owner_with_more_once_the_quantum_is_over():
     harness = after("fair", *many("ana", 9), *many("bo", 9, 100.0))
     assert gpus(harness) == {"ana": 8, "bo": 0}
     assert harness.controller.next_timer_s() == 600
@@ -57,7 +57,7 @@ def test_fair_does_not_pause_what_would_leave_its_owner_with_less():
     assert not any(isinstance(a, Pause) for a in harness.log)
 
 
-def test_fair_without_preemption_pauses_nobody():
+def test_fair_without_preemption_pauses_no_job():
     harness = after("fair", *many("ana", 9), *many("bo", 9, 100.0), preempt=False)
     harness.tell(at_s=5000)
     harness.settle()

@@ -36,13 +36,13 @@ def gpus_of(harness, job_id) -> dict[str, str]:
     return {t.task: p.id for p in harness.snapshot.partitions.values() for t in p.tenants if t.job == job_id}
 
 
-def test_who_came_first_starts_first_and_nobody_overtakes():
+def test_the_first_job_starts_first_and_none_overtakes():
     harness = run(submitted(job("a", 6)), submitted(job("b", 4), 1), submitted(job("c", 1), 2))
     assert [a.job for a in harness.log if isinstance(a, Start)] == ["a"]
     assert "'b' came first" in harness.snapshot.jobs["c"].reason or "b" in str(harness.asked[-1][1].reasons)
 
 
-def test_nobody_is_paused():
+def test_no_job_is_paused():
     harness = run(submitted(job("a", 8)), submitted(job("b", 1, priority=9), 1))
     assert not [a for a in harness.log if isinstance(a, Pause)]
 
@@ -82,7 +82,7 @@ def test_a_job_that_no_server_has_room_for_is_split():
     assert {place[:2] for place in gpus_of(harness, "wide").values()} == {"n0", "n1"}
 
 
-def test_an_owner_over_quota_holds_up_nobody():
+def test_an_owner_over_quota_holds_up_no_other():
     harness = run(
         OwnerSet(0.0, Owner("ana", max_gpus=1)),
         submitted(job("a", owner="ana")),

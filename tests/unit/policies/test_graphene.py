@@ -1,4 +1,4 @@
-"""Graphene: who goes first, which tasks are troublesome, and where they go."""
+"""Graphene: which job goes first, which tasks are troublesome, and where they go."""
 
 import pytest
 from msgspec.structs import replace

@@ -67,4 +67,4 @@ def test_jobs_that_another_policy_put_together_are_left_as_they_are():
     assert len(shared.tenants) == 2
     plan = find("isolated").bound().decide(h.snapshot)
     assert violations(h.snapshot, plan) == []
-    assert not plan.put, "four machines are free, but those who share do not grow"
+    assert not plan.put, "four machines are free, but jobs that share do not grow"

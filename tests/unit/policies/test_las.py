@@ -23,12 +23,12 @@ def begun(policy: str = "las", *, second_s: float = 10.0) -> Harness:
 
 
 def swap_s(harness: Harness) -> float:
-    """When 'b' is told to make way for 'a', if moments that somebody asked for are all that happens."""
+    """When 'b' is paused for 'a', if only timers happen."""
     while (at_s := harness.controller.next_timer_s()) is not None:
         if any(isinstance(a, Pause) and a.job == "b" for a in harness.tell(at_s=at_s)):
             return at_s
         harness.settle()
-    raise AssertionError("nobody looks at 'a' any more")
+    raise AssertionError("'a' is not looked at any more")
 
 
 @pytest.mark.parametrize("policy", ["las", "tiresias"])

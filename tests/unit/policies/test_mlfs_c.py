@@ -1,4 +1,4 @@
-"""Load control: who ends before his time, why, and that nobody does whose user did not allow it."""
+"""Load control: which jobs end early, why, and that no job does if its user did not allow it."""
 
 from contextlib import nullcontext
 from math import nan
@@ -117,7 +117,7 @@ def test_a_job_without_a_last_epoch_ends_only_at_its_goal():
     assert ended(trained(harness(), 79, target=parse("acc >= 0.7"), stop=Stop.REQUIRED)) == ["a attained"]
 
 
-def test_a_user_who_lets_the_choice_be_lowered_keeps_it_while_nobody_waits():
+def test_a_user_who_lets_the_choice_be_lowered_keeps_it_while_no_job_waits():
     knobs = {"target": parse("acc >= 0.7 within 80 epochs"), "may_lower": Stop.REQUIRED}
     run = trained(harness(), 40, **knobs)
     assert ended(run) == []
@@ -156,7 +156,7 @@ def test_the_load_is_worked_out_anew_after_a_plan_that_swaps_jobs():
     assert ended(run) == ["heavy stopped"]
 
 
-# -- who waits once a plan holds ----------------------------------------------------------------------------
+# -- which jobs wait under a plan ---------------------------------------------------------------------------
 
 
 def parts(name, count=2):
@@ -164,13 +164,13 @@ def parts(name, count=2):
 
 
 def on(gpu, *tenants):
-    """A GPU of node n0 and who shares it, as "job/task"."""
-    who = tuple(Tenant(j, (1,), t) for j, _slash, t in (name.partition("/") for name in tenants))
-    return Partition(f"n0/{gpu}", (Slice("n0", (gpu,)),), who, Sharing.STACKED)
+    """A GPU of node n0 and the tasks that share it, as "job/task"."""
+    sharing = tuple(Tenant(j, (1,), t) for j, _slash, t in (name.partition("/") for name in tenants))
+    return Partition(f"n0/{gpu}", (Slice("n0", (gpu,)),), sharing, Sharing.STACKED)
 
 
 def waits(jobs, before, plan) -> bool:
-    """Does somebody wait by the plan, where these jobs have these partitions?"""
+    """Does a job wait under the plan, if these jobs have these partitions?"""
     told = {"*": "so"} | {j.id: "so" for j in jobs}
     plans = [Plan(put=before, reasons=told)]
     run = Harness(lambda _s: plans.pop(0) if plans else Plan(reasons={}), cluster("1x2"))
@@ -179,7 +179,7 @@ def waits(jobs, before, plan) -> bool:
     return somebody_waits(run.snapshot, plan, watched(run.snapshot).lacking)
 
 
-def test_who_waits_for_its_owners_quota_makes_no_overload():
+def test_a_job_that_waits_for_its_owners_quota_makes_no_overload():
     run = Harness.of(find("fifo").bound(), cluster("1x8"))
     run.tell(
         OwnerSet(0.0, Owner("full", max_gpus=1)), submitted(job("a", owner="full")), submitted(job("b", owner="full"))
@@ -306,7 +306,7 @@ def met(bound, work, nodes, seed):
     return goals, in_time, {r.job.id: r.verdict for r in found.jobs}, jobs
 
 
-def test_over_ten_seeds_no_fewer_goals_are_met_and_nobody_ends_who_must_not():
+def test_over_ten_seeds_no_fewer_goals_are_met_and_no_job_ends_that_must_not():
     with_it = without = 0
     nodes = cluster("2x4")
     for seed in range(10):
@@ -348,7 +348,7 @@ def test_being_asked_more_often_changes_nothing(seed, inner):
     laws.hold_in_a_run(find("mlfs_c").bound({"inner": inner}), reports(seed, 12), cluster("1x4"))
 
 
-def test_a_law_finds_a_policy_that_ends_whom_it_must_not():
+def test_a_law_finds_a_policy_that_ends_jobs_it_must_not():
     run = trained(harness(), 20)
     plan = find("fifo").bound().decide(run.snapshot)
     for wrong in Verdict:

@@ -1,4 +1,4 @@
-"""Who is packed with whom, by hand."""
+"""Which models are packed together, in examples computed by hand."""
 
 import pytest
 
@@ -113,8 +113,8 @@ def test_the_gain_is_time_in_turn_by_time_together():
     view = snapshot(cluster("1x1"), believing("a", 1.0, 1.5)).jobs["a"]
     assert gain([1.0], view, 0.4) == 1
     assert gain([1.0, 1.0], view, 0.4) == pytest.approx(2 / 1.5)
-    nobody = snapshot(cluster("1x1"), submitted(model("a"))).jobs["a"]
-    assert gain([1.0, 3.0], nobody, 0.4) == pytest.approx(4 / (3 + 0.6))
+    unmeasured = snapshot(cluster("1x1"), submitted(model("a"))).jobs["a"]
+    assert gain([1.0, 3.0], unmeasured, 0.4) == pytest.approx(4 / (3 + 0.6))
 
 
 @pytest.mark.parametrize(("enter", "tenants"), [(True, {"a", "b"}), (False, {"a"})])
@@ -135,7 +135,7 @@ def test_an_owner_gets_no_more_models_than_its_quota():
     assert [len(p.tenants) for p in plan.put] == [2]
 
 
-def test_nobody_is_chosen_once_no_device_is_left():
+def test_no_model_is_chosen_once_no_device_is_left():
     asked = []
 
     def first_two(line, _there):
@@ -146,5 +146,5 @@ def test_nobody_is_chosen_once_no_device_is_left():
         snapshot(cluster("1x1"), *(submitted(model(f"m{n}")) for n in range(20))), PackParams(), first_two, "why"
     )
     assert [len(p.tenants) for p in plan.put] == [2]
-    assert asked == [20], "choosing costs what waits, and 18 who wait would be chosen among 18 times"
+    assert asked == [20], "the cost depends on waiting models: 18 would be compared 18 times"
     assert sum(reason.startswith("waits: no device") for reason in plan.reasons.values()) == 18

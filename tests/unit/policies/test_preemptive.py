@@ -1,4 +1,4 @@
-"""srtf, edf and round robin: who makes way for whom, and who does not."""
+"""srtf, edf and round robin: which jobs preempt which, and which do not."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def after(policy: str, *events, nodes="1x4", **knobs) -> Harness:
     return harness
 
 
-def test_srtf_pauses_who_has_longest_left():
+def test_srtf_pauses_the_job_with_the_longest_time_left():
     harness = after(
         "srtf", submitted(job("a", 2), 0, 500), submitted(job("b", 2), 0, 900), submitted(job("c", 2), 10, 60)
     )
@@ -33,7 +33,7 @@ def test_srtf_compares_what_is_left_now_not_what_was_left_at_the_start():
     assert harness.did(Pause) == []  # a has 50 s left
 
 
-def test_srtf_swaps_nobody_for_less_than_the_hysteresis():
+def test_srtf_swaps_no_job_for_less_than_the_hysteresis():
     events = submitted(job("a", 4), 0, 105), submitted(job("b", 4), 0.5, 100)
     assert after("srtf", *events).did(Pause) == []
     assert after("srtf", *events, hysteresis=0).did(Pause) == ["a"]
@@ -74,7 +74,7 @@ def test_srtf_counts_what_is_left_at_the_speed_of_the_place():
     assert harness.did(Resume) == ["slow"]
 
 
-def test_srtf_pauses_nobody_for_a_job_that_would_be_slower_there():
+def test_srtf_pauses_no_job_for_one_that_would_be_slower_there():
     # 'new' takes 1000 s on the v100, and 10,000 on the k80, where 8000 are left.
     jobs = submitted(job("k", gpu_kinds=("k80",)), 0, 8000), submitted(job("v", gpu_kinds=("v100",)), 0, 5000)
     harness = after("srtf", *jobs, slow_on_k80("new", 1, 1000), nodes=V100_AND_K80)
@@ -84,7 +84,7 @@ def test_srtf_pauses_nobody_for_a_job_that_would_be_slower_there():
 
 
 @pytest.mark.parametrize("there", [(), (("long", 90_000),)])  # on a free GPU, or in another's place
-def test_srtf_starts_whoever_is_done_soonest_where_there_is_room(there):
+def test_srtf_starts_the_job_that_is_done_soonest_where_there_is_room(there):
     harness = Harness.of(find("srtf").bound(), V100_AND_K80[1:])
     for name, run_s in there:
         harness.tell(submitted(job(name), 0, run_s))
@@ -150,7 +150,7 @@ def test_round_robin_lets_each_have_its_turn():
     assert turns == ["b", "c", "a", "b"]
 
 
-def test_round_robin_leaves_a_job_alone_while_nobody_waits():
+def test_round_robin_leaves_a_job_alone_while_no_job_waits():
     harness = after("round_robin", submitted(job("a", 4)))
     assert harness.controller.next_timer_s() is None
     harness.tell(submitted(job("b", 4), 5000))
@@ -180,7 +180,7 @@ def test_round_robin_keeps_room_for_a_large_job_that_has_waited_a_turn():
     assert harness.snapshot.jobs["large"].size == 4
 
 
-def test_nobody_is_paused_for_a_job_that_would_not_fit_anyway():
+def test_no_job_is_paused_for_one_that_would_not_fit_anyway():
     for policy in ("srtf", "edf", "las"):
         nodes = [*cluster("1x4", gpu_kind="v100"), *[n for n in cluster("2x1", gpu_kind="p100") if n.id == "n1"]]
         harness = Harness.of(find(policy).bound(), nodes)

@@ -105,7 +105,7 @@ def test_time_spent_on_a_resize_is_no_progress():
 
 @pytest.mark.parametrize("early", [True, False], ids=["early", "by termination"])
 @pytest.mark.parametrize("name", ["reshape", "optimus"])
-def test_who_knows_all_speeds_and_costs_knows_at_every_moment_how_much_is_done(name, early):
+def test_with_all_speeds_and_costs_known_the_work_done_is_known_at_every_time(name, early):
     made, bound = reshape_workload(1, early=early), find(name).bound()
     work_s = {s.job.id: s.truth.run_s for s in made.submissions}
     controller = Controller(

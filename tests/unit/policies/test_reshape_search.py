@@ -191,7 +191,7 @@ def growths(known: Known, size: int, now_s: float, ends_s: float, idle: dict[str
 
 
 def enumerated(made: Instance, now_s: float) -> dict[str, int]:
-    """The sizes after growing again and again whoever makes (makespan, sum of ends, GPUs moved) smallest."""
+    """The sizes after repeatedly growing the job that makes (makespan, sum of ends, GPUs moved) smallest."""
     idle, sizes = made.idle(), {}
     ends = {k.job.id: k.end_s() for k in made.running}
     while True:

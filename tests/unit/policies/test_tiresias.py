@@ -32,7 +32,7 @@ def test_the_variant_las_keeps_the_order_of_submission():
     assert starts(*FIRST, JobEnded(50, "first"), variant="las") == ["first", "long"]
 
 
-def test_within_a_level_nobody_is_swapped():
+def test_within_a_level_no_job_is_swapped():
     harness = Harness.of(find("tiresias").bound(), cluster("1x1"))
     harness.tell(submitted(job("long"), 0, 3000))
     harness.settle()

@@ -119,7 +119,7 @@ def test_what_a_migration_rested_on_is_recorded_as_it_was_measured(tmp_path):
     assert servers["gpus_measured"][before][-1] == np.float32(1.1)
 
 
-def test_where_nobody_leaves_nobody_has_a_row_for_staying(tmp_path):
+def test_where_no_task_leaves_none_has_a_row_for_staying(tmp_path):
     steps = [[submitted(Job(n, tasks=task_of(0.3)), at_s)] for n, at_s in (("a", 0.0), ("b", 10.0), ("c", 20.0))]
     _world, found, _about = recorded(tmp_path, *steps, nodes="1x1")
     assert set(found["rows"]["from_gpu"].tolist()) == {-1}

@@ -32,13 +32,13 @@ def test_the_example_of_the_drf_paper() -> None:
     assert due == {a: pytest.approx(2 / 3), b: pytest.approx(2 / 3)}
 
 
-def test_who_needs_nothing_of_a_spent_resource_grows_on() -> None:
+def test_a_job_that_needs_nothing_of_a_spent_resource_grows_on() -> None:
     gpu_job, core_job = gpus(10), Sort((0.0, 8.0, 0.0, 0.0), 1.0)
     due = due_shares({gpu_job: 2, core_job: 1}, (10.0, 8.0, 0.0, 0.0))
     assert due == {gpu_job: pytest.approx(0.5), core_job: pytest.approx(1.0)}
 
 
-def test_what_the_cluster_lacks_is_due_to_nobody() -> None:
+def test_what_the_cluster_lacks_is_due_to_no_job() -> None:
     assert due_shares({gpus(1): 1}, (0.0, 8.0, 0.0, 0.0)) == {gpus(1): 0.0}
 
 
@@ -51,7 +51,7 @@ SORTS = st.builds(
 
 @settings(deadline=None)  # a busy machine is not a slow function
 @given(st.dictionaries(SORTS, st.integers(1, 50), max_size=8), st.tuples(*(st.floats(1, 100) for _ in range(4))))
-def test_due_shares_fit_the_cluster_and_leave_nothing_that_somebody_could_use(
+def test_due_shares_fit_the_cluster_and_leave_nothing_that_a_job_could_use(
     counts: dict[Sort, int], capacity: tuple[float, float, float, float]
 ) -> None:
     due = due_shares(counts, capacity)

@@ -96,7 +96,7 @@ def test_a_comparison_marks_the_best_and_relates_to_the_first() -> None:
     assert "*" in las
 
 
-def test_who_left_jobs_unfinished_is_the_best_in_no_time() -> None:
+def test_a_policy_that_left_jobs_unfinished_is_the_best_in_no_time() -> None:
     fifo, las = compared("fifo", "las")
     assert "1.10 h*" in printed(comparison_table([fifo, las]))
     stuck = replace(las, stuck=("'wide' is waiting: there is no room for it",))

@@ -57,7 +57,7 @@ def rows(table) -> list[list[str]]:
     return [list(row) for row in zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)]
 
 
-def test_a_rung_says_how_many_came_and_who_was_best(three: StudyOutcome) -> None:
+def test_a_rung_says_how_many_trials_came_and_which_was_best(three: StudyOutcome) -> None:
     assert rows(rung_table(three)) == [["0", "1", "3", "1", "0.5", "0"], ["0", "3", "1", "", "0.9", "0"]]
 
 

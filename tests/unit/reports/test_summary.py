@@ -218,7 +218,7 @@ def test_a_leaver_does_not_take_others_back_to_what_it_held() -> None:
     assert summarise(accounted).utilisation == {"gpus": pytest.approx((50 * 2 + 10 * 1.5 + 40 * 2) / 200)}
 
 
-def test_a_newcomer_shares_with_whoever_is_about_to_leave() -> None:
+def test_a_new_tenant_shares_with_one_that_is_about_to_leave() -> None:
     first = Partition("p", (Slice("n0", (0, 1)),), (Tenant("a", (1,)), Tenant("b", (1,))), Sharing.INTERLEAVED)
     then = Partition("p", first.slices, (Tenant("b", (1,)), Tenant("c", (1,))), Sharing.INTERLEAVED)
     accounted = read(
@@ -286,7 +286,7 @@ def test_every_submission_is_accounted_for() -> None:
     assert [r.ran_s for r in accounted.jobs] == [10, 20, 30, 0]
 
 
-def test_a_plan_that_was_refused_places_nobody() -> None:
+def test_a_plan_that_was_refused_places_no_job() -> None:
     cycles = [
         at(0, JobSubmitted(0, Job("a"))),
         Cycle(0, (), Plan((held("a", 0),)), refused=("node 'n0' has 2 GPUs, the plan uses 8",)),
@@ -353,7 +353,7 @@ def test_a_deadline_that_has_not_passed_is_undecided_where_a_run_was_cut_off() -
     assert summarise(read(*unfinished_jobs()[:2])).deadlines_met is None
 
 
-def test_who_is_stuck_for_good_meets_no_deadline_and_no_goal() -> None:
+def test_a_job_that_is_stuck_for_good_meets_no_deadline_and_no_goal() -> None:
     stuck = Job("stuck", deadline_s=99, criterion=parse("acc >= 90%"))
     simulated = read(at(0, JobSubmitted(0, stuck)), at(9))
     assert [(r.deadline_met, r.goal_met) for r in simulated.jobs] == [(False, False)]

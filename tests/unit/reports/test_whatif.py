@@ -157,7 +157,7 @@ def test_time_in_a_pack_is_less_work_and_named() -> None:
     assert jcts(then) == {"a": pytest.approx(160.0), "b": pytest.approx(160.0)}
     assert [s.truth.run_s for s in rebuilt.workload.submissions] == pytest.approx([100.0, 100.0])
     assert list(rebuilt.shared) == ["a", "b"]
-    assert "beside others for 100% of its time" in rebuilt.shared["a"]
+    assert "shared resources for 100% of its time" in rebuilt.shared["a"]
     fifo = run_again(rebuilt, find("fifo").bound(), 0)
     assert jcts(fifo.account) == {"a": pytest.approx(100.0), "b": pytest.approx(200.0)}
 

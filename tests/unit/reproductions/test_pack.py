@@ -99,7 +99,7 @@ def test_two_models_are_measured_apart_and_packed() -> None:
     assert broken.error
 
 
-def test_a_sweep_tells_how_long_it_took_and_who_won() -> None:
+def test_a_sweep_tells_how_long_it_took_and_which_trial_won() -> None:
     steps: list[int] = []
     sweeps = [
         sweep_of("mlp-3", policy, 0, steps.append, lambda _n: None, exact=True, unit=1, resource=3).sweep

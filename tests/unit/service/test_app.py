@@ -94,7 +94,7 @@ def test_names_are_used_once(client):
     assert client.get("/v1/jobs/b").status == 200
 
 
-def test_of_two_who_submit_one_name_at_the_same_time_one_is_accepted_and_told_so(client, engine):
+def test_of_two_clients_that_submit_one_name_at_once_one_is_accepted_and_told_so(client, engine):
     with ThreadPoolExecutor(2) as pool:
         with busy(engine, waiting=2):
             calls = [pool.submit(submit, client, {**JOB, "id": "z"}) for _ in range(2)]
@@ -122,7 +122,7 @@ def test_a_name_that_the_journal_could_not_take_may_be_used_again(client, engine
     assert submit(client, {**JOB, "id": "a"}) == [{"id": "a", "refused": ""}]
 
 
-def test_who_follows_a_job_that_is_refused_is_refused(client):
+def test_a_job_after_one_that_is_refused_is_refused(client):
     lead, follow = submit(client, {**JOB, "id": "lead", "sizes": [64]}, {**JOB, "id": "follow", "after": ["lead"]})
     assert "largest that fits is 2" in lead["refused"]
     assert "there is no 'lead'" in follow["refused"]
@@ -135,7 +135,7 @@ def test_a_name_that_was_refused_may_be_used_in_the_same_call(client):
     assert small["refused"] == ""
 
 
-def test_who_is_not_answered_in_time_is_told_that_it_may_still_be_accepted(client, engine, monkeypatch):
+def test_a_client_that_times_out_is_told_that_its_request_may_still_be_accepted(client, engine, monkeypatch):
     with monkeypatch.context() as hasty, busy(engine, waiting=1):
         hasty.setattr("hocket.service.app._PATIENCE_S", 0.05)
         answer = client.post("/v1/jobs", {"jobs": [{**JOB, "id": "a"}]})
@@ -151,7 +151,7 @@ def test_names_that_could_go_elsewhere_are_refused(client, name):
     assert refused
 
 
-def test_secrets_are_shown_to_nobody(client):
+def test_secrets_are_never_shown(client):
     submit(client, {**JOB, "id": "a", "env": {"API_KEY": "s3cret"}})
     for path in ("/v1/jobs", "/v1/jobs/a", "/v1/jobs/a/why", "/v1/status", "/v1/nodes"):
         assert "s3cret" not in client.get(path).text
@@ -195,7 +195,7 @@ def test_a_wish_for_many_is_one_cycle(client, engine):
     assert "by bo" in [line["reason"] for line in client.get("/v1/jobs/sweep-2/why").json()["past"]]
 
 
-def test_a_wish_names_whom_it_cannot_be_for(client):
+def test_a_wish_names_the_jobs_it_cannot_be_for(client):
     submit(client, {**JOB, "id": "first", "sizes": [2]}, {**JOB, "id": "train"}, {**JOB, "id": "gone", "owner": "bo"})
     wish(client, wish="stop", jobs=["gone"])
     client.await_state("gone", "stopped")
@@ -309,7 +309,7 @@ def test_changes_are_told_as_they_come(client, port):
 
 @contextmanager
 def asking(port, count, path):
-    """So many who ask, and hear nothing for now."""
+    """A number of clients that wait for an answer."""
     said = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
     with ExitStack() as stack:
         sockets = []
@@ -319,7 +319,7 @@ def asking(port, count, path):
         yield sockets
 
 
-def test_those_who_listen_keep_nobody_waiting_and_leave_nothing(client, engine, port, monkeypatch):
+def test_listeners_delay_no_other_client_and_leave_nothing(client, engine, port, monkeypatch):
     monkeypatch.setattr("hocket.service.broadcast._SIGN_OF_LIFE_S", 3600.0)
     with asking(port, 300, "/v1/events") as sockets:
         assert all(b"200 OK" in each.recv(1000) for each in sockets)
@@ -334,7 +334,7 @@ def test_those_who_listen_keep_nobody_waiting_and_leave_nothing(client, engine, 
         time.sleep(0.005)
 
 
-def test_agents_that_wait_for_orders_keep_nobody_waiting(client, engine, port, monkeypatch):
+def test_agents_that_wait_for_orders_delay_no_other_client(client, engine, port, monkeypatch):
     monkeypatch.setattr("hocket.service.app.POLL_S", 3600.0)
     monkeypatch.setattr(engine.sessions, "lease_s", 1e6)
     session = engine.sessions.open("there", "127.0.0.1")
@@ -368,7 +368,7 @@ def test_a_node_with_more_gpus_than_there_can_be_does_not_join(client, engine):
 
 
 @pytest.mark.parametrize("path", ["/v1/agents/hello", "/v1/jobs"])
-def test_who_dies_while_speaking_is_no_error_of_ours(app, path):
+def test_a_client_that_dies_while_sending_is_no_error(app, path):
     told = []
 
     async def receive():

@@ -1,4 +1,4 @@
-"""Changes, told to whoever listens."""
+"""Changes, sent to all listeners."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ def say(broadcast: Broadcast, *jobs: str) -> None:
     thread.join()
 
 
-def test_who_listens_hears_of_all_that_comes_from_then_on_though_it_asks_later() -> None:
+def test_a_listener_gets_all_that_comes_from_then_on_though_it_asks_later() -> None:
     async def listen() -> list[bytes]:
         broadcast = Broadcast(lambda job: f"<{job}>".encode() if job != "unknown" else b"")
         say(broadcast, "before")
@@ -50,7 +50,7 @@ def test_a_listener_that_is_too_slow_misses_some_and_one_that_hears_nothing_is_t
     assert asyncio.run(listen()) == [b"ab", b": still here\n\n"]
 
 
-def test_nothing_is_kept_for_one_who_left_before_it_asked() -> None:
+def test_nothing_is_kept_for_a_listener_that_left_before_it_asked() -> None:
     async def listen() -> list[int]:
         broadcast = Broadcast(str.encode)
         listener = broadcast.listen()
@@ -62,7 +62,7 @@ def test_nothing_is_kept_for_one_who_left_before_it_asked() -> None:
     assert asyncio.run(listen()) == [1, 0]
 
 
-def test_what_is_said_when_nobody_listens_any_more_is_no_error() -> None:
+def test_sending_without_listeners_is_no_error() -> None:
     broadcast = Broadcast(str.encode)
 
     async def listen() -> object:

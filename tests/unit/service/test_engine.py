@@ -44,7 +44,7 @@ def test_a_second_engine_on_one_journal_is_refused(tmp_path):
 
 
 def decided_by(path, policy, *jobs):
-    """Who decides on a journal, once these jobs are submitted there too; and what the engine shows of that."""
+    """The policy that decides on a journal, once these jobs are submitted too; and what the engine shows of that."""
     engine = Engine(path, agents(), policy)
     engine.start()
     engine.executor.post(engine.executor.hello(Hello(Node("here", 1), "127.0.0.1"))).result(60)
@@ -58,7 +58,7 @@ def decided_by(path, policy, *jobs):
 
 def test_another_policy_on_a_journal_decides_from_then_on(tmp_path):
     path = str(tmp_path / "other.db")
-    assert decided_by(path, None, "a")[0] == "las", "as long as nobody says otherwise"
+    assert decided_by(path, None, "a")[0] == "las", "as long as no other policy is set"
     name, _settings, followed, live = decided_by(path, find("fifo").bound(), "b")
     assert (name, followed.policy, live) == ("fifo", "fifo", ["a", "b"])
     assert decided_by(path, None, "c")[::3] == ("fifo", ["a", "b", "c"]), "it goes on where it was"
@@ -94,7 +94,7 @@ def test_a_journal_whose_policy_is_unknown_is_named(tmp_path):
     Engine(path, agents(), Faulty().bound()).close()
     with pytest.raises(JournalError, match=r"other\.db': policy 'faulty' is unknown"):
         Engine(path, agents())
-    Engine(path, agents(), Faulty().bound()).close()  # and nobody holds it
+    Engine(path, agents(), Faulty().bound()).close()  # and the journal is not held
 
 
 def test_all_that_was_accepted_is_there_again(tmp_path):
@@ -125,8 +125,8 @@ def test_a_policy_that_raises_wastes_a_cycle_and_is_said_in_the_log(engine, capl
     assert [view.job.id for view in engine.snapshot.jobs.values()] == ["before", "bad", "after"]
     assert "ZeroDivisionError: a bug of a policy" in caplog.text
     assert engine.trouble.endswith("was refused: the policy raised ZeroDivisionError: a bug of a policy")
-    assert engine.catalogue.queue_reason.endswith("ZeroDivisionError: a bug of a policy"), "all who wait are told"
-    assert not engine._controller.decision_s, "nobody reads them"
+    assert engine.catalogue.queue_reason.endswith("ZeroDivisionError: a bug of a policy"), "all jobs have this reason"
+    assert not engine._controller.decision_s, "these are not read"
 
 
 class Faulty:

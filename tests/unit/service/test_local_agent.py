@@ -22,7 +22,7 @@ from hocket.service import local_agent
 from hocket.service.home import Home
 from hocket.service.local_agent import LocalAgent, agents_of
 
-NOBODY = "http://127.0.0.1:9"  # discards; nobody listens there
+NO_CONTROLLER = "http://127.0.0.1:9"  # discards; nothing listens there
 
 
 def awaited(holds: Callable[[], bool]) -> None:
@@ -69,7 +69,7 @@ def test_an_agent_does_not_run_what_lies_where_its_controller_was_started(
     trap.parent.mkdir()
     trap.write_text("from pathlib import Path\nPath(__file__).with_suffix('.was-run').touch()\n")
     monkeypatch.chdir(trap.parent)
-    agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
+    agent = LocalAgent(home, NO_CONTROLLER, ["--gpus", "1"])
     agent.start()
     was_run, lock = trap.with_suffix(".was-run"), home.agent / LOCK
     awaited(lambda: was_run.exists() or bool(whole_lines(lock)))
@@ -79,7 +79,7 @@ def test_an_agent_does_not_run_what_lies_where_its_controller_was_started(
 
 @pytest.mark.slow
 def test_an_agent_that_is_stopped_before_it_is_ready_stops_the_jobs(home: Home, job: str) -> None:
-    agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
+    agent = LocalAgent(home, NO_CONTROLLER, ["--gpus", "1"])
     agent.start()
     agent.stop(60.0)
     assert not run_folder.is_running(job)
@@ -88,7 +88,7 @@ def test_an_agent_that_is_stopped_before_it_is_ready_stops_the_jobs(home: Home, 
 
 @pytest.mark.slow
 def test_an_agent_that_dies_as_it_is_stopped_has_another_stop_the_jobs(home: Home, job: str) -> None:
-    agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
+    agent = LocalAgent(home, NO_CONTROLLER, ["--gpus", "1"])
     agent.start()
     awaited(lambda: len(agents_of(str(home.agent))) == 1)  # For a moment, a new process has no command line.
     (pid,) = agents_of(str(home.agent))
@@ -102,7 +102,7 @@ def test_an_agent_that_dies_as_it_is_stopped_has_another_stop_the_jobs(home: Hom
 def test_an_agent_that_has_to_do_without_a_sidecar_is_given_the_time_to_kill_its_job(home: Home, job: str) -> None:
     (worker,) = story(f"{job}/{run_folder.EVENTS}").pids
     os.kill(int(whole_lines(Path(job, LOCK))[0]), signal.SIGSTOP)
-    agent = LocalAgent(home, NOBODY, ["--gpus", "1"])
+    agent = LocalAgent(home, NO_CONTROLLER, ["--gpus", "1"])
     agent.start()
     agent.stop(0.0)
     assert not run_folder.is_running(job)
@@ -112,10 +112,10 @@ def test_an_agent_that_has_to_do_without_a_sidecar_is_given_the_time_to_kill_its
 
 @pytest.mark.slow
 def test_the_agent_of_an_earlier_controller_leaves_though_nothing_says_that_it_is_there(home: Home) -> None:
-    where = ["--url", NOBODY, "--token-file", str(home.token_file), "--state", str(home.agent)]
+    where = ["--url", NO_CONTROLLER, "--token-file", str(home.token_file), "--state", str(home.agent)]
     with child([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
         awaited(lambda: agents_of(str(home.agent)) == [earlier.pid])
-        later = LocalAgent(home, NOBODY, ["--gpus", "1"])
+        later = LocalAgent(home, NO_CONTROLLER, ["--gpus", "1"])
         later.start()
         assert earlier.wait() in (0, -signal.SIGTERM)
     later.stop(60.0)
@@ -127,12 +127,12 @@ def test_an_agent_that_does_not_leave_is_killed_and_gone_before_another_begins(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_agent, "_LEAVE_S", 5.0)
-    where = ["--url", NOBODY, "--token-file", str(home.token_file), "--state", str(home.agent)]
+    where = ["--url", NO_CONTROLLER, "--token-file", str(home.token_file), "--state", str(home.agent)]
     with child([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
         awaited(lambda: agents_of(str(home.agent)) == [earlier.pid])
         earlier.send_signal(signal.SIGSTOP)
         monkeypatch.setattr(local_agent.subprocess, "Popen", lambda *_, **__: agents_of(str(home.agent)))
-        there = LocalAgent(home, NOBODY, [])._launch()
+        there = LocalAgent(home, NO_CONTROLLER, [])._launch()
         monkeypatch.undo()
         assert there == []
         # It was told to leave first; which of the two is told of, of one that stood still, the kernel decides.

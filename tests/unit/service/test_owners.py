@@ -60,13 +60,13 @@ def test_owners_are_listed_with_what_their_jobs_use_by_plan_and_how_many_wait(cl
     assert submit(client, *jobs, {"id": "anybodys", "owner": ""}) == [""] * 5
     client.post("/v1/jobs/held/pause")
     uses = {"gpus": 2, "cores": 1.0, "mem_mib": 0.0, "jobs": 2}
-    nobody = {**ANA, "id": "", "waiting": 1}
-    assert owners(client) == [nobody, {**ANA, "uses": uses, "waiting": 1}]
+    unnamed = {**ANA, "id": "", "waiting": 1}
+    assert owners(client) == [unnamed, {**ANA, "uses": uses, "waiting": 1}]
     put(client, "ana", max_gpus=1)
-    assert owners(client) == [nobody, {**ANA, "max_gpus": 1, "uses": uses, "waiting": 1}]
+    assert owners(client) == [unnamed, {**ANA, "max_gpus": 1, "uses": uses, "waiting": 1}]
 
 
-def test_an_owner_without_jobs_who_has_what_everybody_has_is_not_listed(client):
+def test_an_owner_without_jobs_and_with_defaults_is_not_listed(client):
     put(client, "ana", max_gpus=1)
     assert put(client, "ana", max_gpus=0) == ANA
     assert owners(client) == []
@@ -133,7 +133,7 @@ def test_saying_it_again_changes_nothing(client, engine):
     assert kept(engine) == [Owner("ana", max_gpus=1)]
 
 
-def test_of_two_who_set_different_things_at_the_same_time_both_get_what_they_said(client, engine):
+def test_two_clients_that_set_different_fields_at_once_both_succeed(client, engine):
     with ThreadPoolExecutor(2) as pool:
         with busy(engine, waiting=2):
             calls = [pool.submit(put, client, "ana", **said) for said in ({"weight": 3}, {"max_gpus": 2})]
@@ -142,7 +142,7 @@ def test_of_two_who_set_different_things_at_the_same_time_both_get_what_they_sai
     assert owners(client) == [{**ANA, "weight": 3.0, "max_gpus": 2}]
 
 
-def test_who_follows_a_job_that_a_quota_of_the_same_moment_refuses_is_refused(client, engine):
+def test_a_job_after_one_that_a_quota_of_the_same_time_refuses_is_refused(client, engine):
     jobs = [{"id": "lead", "sizes": [2]}, {"id": "follow", "after": ["lead"]}]
     with ThreadPoolExecutor(2) as pool:
         with busy(engine, waiting=2):
@@ -168,7 +168,7 @@ def test_what_the_journal_could_not_take_is_not_set(client, engine, monkeypatch)
     assert kept(engine) == [Owner("ana", max_jobs=1), Owner("ana", 2.0, max_jobs=1)]
 
 
-def test_who_is_not_answered_in_time_is_told_where_to_look(client, engine, monkeypatch):
+def test_a_client_that_times_out_is_told_where_to_look(client, engine, monkeypatch):
     with monkeypatch.context() as hasty, busy(engine, waiting=1):
         hasty.setattr("hocket.service.app._PATIENCE_S", 0.05)
         answer = client.put("/v1/owners/ana", {"max_gpus": 1})
@@ -187,7 +187,7 @@ def test_a_quota_keeps_a_job_waiting_until_it_is_lifted(client, engine):
     assert replay(engine.journal.header, engine.journal, find("las").bound()).difference is None
 
 
-def test_a_quota_below_what_runs_stops_nobody(client):
+def test_a_quota_below_what_runs_stops_no_job(client):
     submit(client, {"id": "a"}, {"id": "b"})
     row = put(client, "ana", max_gpus=1)
     assert (row["uses"]["gpus"], row["waiting"]) == (2, 0)

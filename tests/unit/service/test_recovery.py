@@ -1,4 +1,4 @@
-"""Whatever is cut short, by a kill or by a commit that fails, is taken up again: no job waits for what nobody does.
+"""Whatever is cut short, by a kill or by a commit that fails, is taken up again: no job waits for ever.
 
 The engine's thread is not started; the test makes one cycle after another, and so chooses where it is cut.
 """
@@ -271,7 +271,7 @@ def test_a_job_that_starts_cold_is_as_good_as_prepared_though_that_was_cut_short
 
 
 class Wanted:
-    """A policy that gives the only GPU to whom the test names."""
+    """A policy that gives the only GPU to the job that the test names."""
 
     def __init__(self):
         self.job = ""

@@ -1,4 +1,4 @@
-"""Brackets as the papers have them, and who goes on."""
+"""Brackets as the papers have them, and which trials continue."""
 
 import msgspec
 import pytest

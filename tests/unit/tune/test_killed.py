@@ -78,7 +78,7 @@ def wait_until(process: subprocess.Popen[str], condition: Callable[[], object]) 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Counter[tuple[str, int]]]:
-    """The study as it is if nobody disturbs it, and its steps."""
+    """The study without interruptions, and its steps."""
     folder = tmp_path_factory.mktemp("whole")
     return finished(folder), steps_made(folder)
 

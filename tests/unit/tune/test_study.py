@@ -122,7 +122,7 @@ def test_interrupted_again_and_again_it_makes_every_step_once(tmp_path: Path, se
             made["interrupts"] += 1
     assert made["interrupts"] > 1
     assert made["steps"] == found.steps
-    if search != "asha":  # which of its trials ends first depends on who is packed with whom
+    if search != "asha":  # which of its trials ends first depends on which are packed together
         assert outcome(found) == outcome(whole)
     assert sorted(t.units for t in found.trials)[-1] == sorted(t.units for t in whole.trials)[-1]
 

@@ -88,7 +88,7 @@ class ControllerAddress:
         def listening() -> Server | None:
             try:
                 return Server(("127.0.0.1", self._port), Handler)
-            except OSError:  # While we were away, somebody's connection was given our port.
+            except OSError:  # In the meantime another connection was given this port.
                 return None
 
         self._server = wait_until(listening, "our port")
@@ -97,7 +97,7 @@ class ControllerAddress:
         self._thread.start()
 
     def stop(self) -> None:
-        """Be away: nobody listens, and connections are cut."""
+        """Be away: nothing listens, and connections are cut."""
         self._server.shutdown()
         self._server.server_close()
         while self._connections:

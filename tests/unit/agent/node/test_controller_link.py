@@ -52,7 +52,7 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_again(controller: Any,
     assert link.own_address() == "127.0.0.1"
 
 
-def test_nobody_there_is_away(controller: Any, link: Link) -> None:
+def test_no_controller_is_away(controller: Any, link: Link) -> None:
     controller.stop()
     with pytest.raises(Away, match="Connection refused"):
         link.call("GET", "/v1/agents/s1/orders?after=0")

@@ -107,7 +107,7 @@ def test_a_run_folder_that_cannot_be_made_is_reported(controller: Any, agent: An
     controller.order(order)
     assert "j" in controller.wait_for(blocked_key, "cannot-start").fields["reason"]
     blocked.unlink()
-    controller.order(order)  # Whoever heard that it cannot start must not find it running.
+    controller.order(order)  # The controller was told that it cannot start, so it must not run.
     controller.wait_for(blocked_key, "cannot-start", 2)
     assert agent.folders() == []
     again = controller.run("j", 2, "true")

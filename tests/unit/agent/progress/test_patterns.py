@@ -120,6 +120,6 @@ def test_repetitions_that_can_explode_are_refused(pattern: str) -> None:
     assert "without a repetition in a repetition" in check_config({"patterns": [pattern]})
 
 
-def test_a_kind_that_nobody_knows_is_refused_when_it_is_opened() -> None:
+def test_an_unknown_kind_is_refused_when_it_is_opened() -> None:
     with pytest.raises(ValueError, match="'yaml'"):
         open_reader({"kind": "yaml"}, ".", "")

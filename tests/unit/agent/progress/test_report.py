@@ -1,4 +1,4 @@
-"""`hocket.report` in real processes: heard when somebody listens, harmless when nobody does."""
+"""`hocket.report` in real processes: read if a sidecar is there, harmless if not."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_what_stands_in_the_channels_place_is_not_removed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("line", ["", "x", "1\t", "1\ta=", "1\t=5", "nan\ta=1", "1\ta=1=2", "\t\t\t", "1" * 9000])
-def test_lines_that_nobody_should_write_are_harmless(line: str, opened: Any) -> None:
+def test_malformed_lines_are_harmless(line: str, opened: Any) -> None:
     reader = opened(kind="report")
     fd = os.open(reader.env()["HOCKET_REPORT"], os.O_WRONLY | os.O_NONBLOCK)
     os.write(fd, f"{line}\n2\tacc=0.5\n".encode())

@@ -216,10 +216,10 @@ def test_workers_of_torch_wait_for_the_port_that_the_first_one_opens(monkeypatch
         waiting = threading.Thread(target=warm.await_first_worker)
         waiting.start()
         time.sleep(0.05)
-        assert waiting.is_alive(), "nobody listens there yet"
+        assert waiting.is_alive(), "nothing listens there yet"
         server.listen()
         waiting.join(60.0)
         assert not waiting.is_alive()
         monkeypatch.setenv("RANK", "0")
         server.close()
-        warm.await_first_worker()  # The first waits for nobody.
+        warm.await_first_worker()  # The first does not wait.

@@ -96,7 +96,7 @@ def test_a_job_inherits_no_open_files_and_no_ignored_signals(run_python: Any) ->
     blocked, ignored = (int(mask, 16) for mask in signals)
     assert files == ["0", "1", "2"]
     assert blocked == 0
-    # Python itself ignores SIGPIPE (13) and SIGXFSZ (25); 32 and 33 are the C library's own, and nobody can set them.
+    # Python itself ignores SIGPIPE (13) and SIGXFSZ (25); 32 and 33 are the C library's own, and cannot be set.
     assert ignored & ~(0b11 << 31) == (1 << 12) | (1 << 24)
 
 
@@ -283,7 +283,7 @@ def test_a_second_sidecar_for_a_folder_refuses(run: Any) -> None:
     assert not run_folder.is_running(str(job.folder))
 
 
-def test_nobody_listens_once_the_sidecar_is_gone(run: Any, tmp_path: Path) -> None:
+def test_nothing_listens_once_the_sidecar_is_gone(run: Any, tmp_path: Path) -> None:
     job = run("true")
     job.finish()
     assert not run_folder.send(str(job.folder), {"do": "stop"})

@@ -92,7 +92,7 @@ def test_a_second_stop_shortens_the_grace_and_never_extends_it(run_python: Any) 
     assert len(job.events("checkpoint-asked")) == 1
 
 
-def test_kill_asks_nobody(run_python: Any) -> None:
+def test_kill_does_not_wait_for_the_job(run_python: Any) -> None:
     job = run_python(SAVES)
     job.wait_for_text("training\n")
     job.send("kill")

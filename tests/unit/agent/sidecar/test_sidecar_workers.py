@@ -17,7 +17,7 @@ SHOWS = f"import os, sys\nprint(*sys.argv[1:], *(os.environ.get(n, '-') for n in
 
 @pytest.fixture
 def torchrun(tmp_path: Path) -> dict[str, str]:
-    """Its executable as pip writes it, for a Python that finds no torch: it would fail if anybody ran it."""
+    """Its executable as pip writes it, for a Python that finds no torch: it would fail if it were run."""
     path = tmp_path / "bin" / "torchrun"
     path.parent.mkdir()
     path.write_text(f"#!{sys.executable}\nimport sys\nfrom torch.distributed.run import main\nsys.exit(main())\n")

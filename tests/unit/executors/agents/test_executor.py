@@ -269,7 +269,7 @@ def test_a_controller_comes_back_in_the_middle_of_a_pause(world):
     assert world.state("a") == "paused"
 
 
-def test_runs_that_nobody_wants_are_let_go(world):
+def test_runs_that_are_not_wanted_are_ended(world):
     world.submit(job())
     (order,) = world.orders()
     world.say(order.run, STARTED)
@@ -335,7 +335,7 @@ def test_a_warm_job_is_prepared_while_another_leaves(world):
 def test_a_controller_comes_back_to_a_run_that_stands_prepared_and_asks_for_it_again(world):
     order, stop, prepare = prepared_while_another_leaves(world)
     world.restart()
-    world.hello(order.run, prepare.run)  # That it stands was heard, perhaps, when nobody waited for it.
+    world.hello(order.run, prepare.run)  # It may have been reported as ready before it was needed.
     assert world.orders(2) == [stop, prepare]
     world.say(prepare.run, ("prepared", {}))
     world.say(stop.run, LEFT)

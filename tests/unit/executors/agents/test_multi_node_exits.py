@@ -186,7 +186,7 @@ def test_a_controller_comes_back_to_a_pause_of_which_one_part_has_left(world):
     assert str(world.view.state) == "paused"
 
 
-def test_a_part_that_an_agent_has_lost_breaks_the_attempt_and_counts_against_nobody(world):
+def test_a_part_that_an_agent_has_lost_fails_the_attempt_and_counts_as_no_retry(world):
     run = world.start()
     world.up(runs=[("left", run)])
     assert world.view.failures == 1

@@ -88,7 +88,7 @@ def test_the_donor_is_asked_to_leave_once_the_newcomer_and_its_own_next_run_stan
     world.say(RunKey("a", 1), LEFT)
     (run,) = world.orders()
     assert (type(run), run.run, run.env["CUDA_VISIBLE_DEVICES"]) == (StartRun, RunKey("a", 2), "0")
-    assert len(world.devices("a")) == 2, "nobody else may have them yet"
+    assert len(world.devices("a")) == 2, "no other job may have them yet"
     world.say(run.run, STARTED)
     start, following = world.orders(2)
     assert (type(start), start.run, start.env["CUDA_VISIBLE_DEVICES"]) == (StartRun, RunKey("b", 1), "1")

@@ -1,4 +1,4 @@
-"""Who is there, and who is taken for lost."""
+"""Which agents are connected, and which count as lost."""
 
 from threading import Thread
 
@@ -60,7 +60,7 @@ def test_a_second_agent_of_a_name_takes_nothing_from_the_first_while_that_is_hea
     assert world.sessions.node_of(second) == "n0"
 
 
-def test_a_controller_that_was_stopped_itself_takes_nobody_for_lost(world):
+def test_a_controller_that_was_stopped_itself_takes_no_agent_for_lost(world):
     world.after(1.0)
     assert world.after(600.0) == []
     for _ in range(14):

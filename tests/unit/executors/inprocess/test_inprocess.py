@@ -237,7 +237,7 @@ def test_of_a_model_that_fails_no_good_state_is_kept() -> None:
     assert all(not pack._last_good for pack in world.executor._packs.values())
 
 
-def test_time_that_somebody_waits_for_comes_while_models_train() -> None:
+def test_a_timer_comes_while_models_train() -> None:
     world = World()
     world.do(begin(Start, "a@1000"))
     until_s = world.seconds + 0.5

@@ -127,7 +127,7 @@ def test_the_same_question_has_the_same_answer():
     assert optimise(at_scale(40, 20, 7)) == optimise(at_scale(40, 20, 7))
 
 
-def test_a_newcomers_least_comes_before_anybodys_growth():
+def test_a_new_jobs_least_comes_before_growth():
     grown = Application((1.0,), tuple(range(1, 9)), before=((0, 6),))
     found = optimise(Problem(((8.0,),), (8.0,), (grown, Application((1.0,), (4,))), 0.5, 1.0))
     assert found.allocation is not None

@@ -118,7 +118,7 @@ def test_an_owner_gets_no_more_than_its_quota():
     assert sizes(harness) == {"a": 2, "b": 1, "c": 0}
 
 
-def test_a_solver_out_of_time_harms_nobody():
+def test_a_solver_out_of_time_harms_no_job():
     jobs = [job(f"j{n}", *range(1, 5), cores=1 + n % 7) for n in range(12)]
     harness = running(cluster("8x4", cores=16.0), *jobs, solver_s=1e-9)
     assert all(size >= 1 for size in sizes(harness).values())

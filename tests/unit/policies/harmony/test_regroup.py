@@ -34,7 +34,7 @@ def test_a_regrouping_widens_step_by_step_then_faster_and_looks_at_no_width_twic
     assert list(widths(21, lambda width: 3 * width, 10)) == [0, 1, 2, 3]  # Too many jobs would be involved.
 
 
-def test_the_next_whose_patience_is_over_is_told_and_those_for_whom_it_is_are_not():
+def test_the_next_job_whose_patience_ends_is_given_and_those_after_it_are_not():
     jobs = [submitted(job(f"j{n}", gpus=0), at_s=100.0 * n) for n in range(3)]
     views = list(snapshot(cluster("10x8"), *jobs).jobs.values())
     assert next_overdue_s(views, 250.0, 200.0) == 300.0  # j1's; that of j0 is over.

@@ -62,7 +62,7 @@ def test_a_job_that_needs_more_than_there_is_waits():
     assert schedule([Profile(10, 1)], 4, least=[5]).groups == ()
 
 
-def test_the_order_of_the_list_decides_who_runs_where_all_would_do():
+def test_the_order_of_the_list_decides_which_job_runs_if_all_would_do():
     jobs = [Profile(100.0, 10.0)] * 40
     found = schedule(jobs, 20)
     chosen = {j for g in found.groups for j in g}
@@ -137,4 +137,4 @@ def test_what_is_wanted_changes_only_answers_that_are_worth_less():
         missed = schedule(jobs, 20, terms, wanted=1.2 * best.use)
         assert missed.use < 1.2 * best.use
         refused += missed.groups == ()
-    assert refused  # Where it is out of reach, nobody looks.
+    assert refused  # A job that cannot be reached is not looked at.

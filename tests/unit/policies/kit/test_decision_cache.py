@@ -21,7 +21,7 @@ def test_what_was_put_back_is_found_again():
         first.append(1)
     with borrow("a", list) as again, borrow("a", list) as another:
         assert again is first
-        assert another == [], "somebody works with the first"
+        assert another == [], "the first is in use"
 
 
 def test_what_broke_off_is_not_kept():

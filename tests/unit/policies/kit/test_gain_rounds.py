@@ -1,4 +1,4 @@
-"""slaq and hypersched: what reports promise, and who gets GPUs in a round."""
+"""slaq and hypersched: what reports promise, and which jobs get GPUs in a round."""
 
 from math import nan
 
@@ -130,7 +130,7 @@ def test_what_a_rank_carries_comes_back_from_a_file():
     assert trend(back.jobs["a"]).largest == pytest.approx(0.5)
 
 
-def test_what_a_rank_carries_changes_nobodys_turn():
+def test_what_a_rank_carries_changes_no_turn():
     """Of two submitted at once the first comes first, whatever their metrics are called and worth."""
     harness = run("slaq", submitted(job("a")), submitted(job("b")), nodes="1x2")
     for epoch in (1, 2):
@@ -187,7 +187,7 @@ def test_a_round_that_comes_late_is_held_at_once_and_once_only(policy, late_s):
     assert len(harness.did(Pause)) == 2
 
 
-def test_rounds_that_nobody_asked_for_are_not_made_up_for():
+def test_rounds_that_were_not_asked_for_are_not_made_up_for():
     harness = run("slaq", submitted(job("a")), round_s=300)
     report(harness, "a", FLAT, every_s=59)
     harness.tell(submitted(job("b"), 650))  # in the third round, and the first since the beginning to be asked about
@@ -203,7 +203,7 @@ def test_another_policys_memo_says_nothing_about_rounds():
     assert all(plan == plans[0] for plan in plans)
 
 
-def test_nobody_makes_way_before_he_has_had_a_round():
+def test_no_job_is_paused_before_it_has_had_a_round():
     harness = run("slaq", submitted(job("a"), 250), round_s=300)
     report(harness, "a", FLAT, every_s=5)
     harness.tell(submitted(job("b"), 290))
@@ -224,7 +224,7 @@ def test_slaq_gives_gpus_to_the_loss_that_falls_and_takes_them_from_the_one_that
     harness.settle()
     sizes = {j: harness.snapshot.jobs[j].size for j in "ab"}
     assert sizes == {"a": 1, "b": 3}
-    assert set(harness.did(Resize)) == {"a", "b"}  # a had three before anybody had told anything
+    assert set(harness.did(Resize)) == {"a", "b"}  # a had three before any report
 
 
 def test_hypersched_pauses_a_job_whose_metric_hardly_grows_any_more():
@@ -235,7 +235,7 @@ def test_hypersched_pauses_a_job_whose_metric_hardly_grows_any_more():
     assert harness.did(Pause) == ["a"]
 
 
-def test_hypersched_leaves_the_same_job_alone_if_its_gain_counts_and_nobody_gains_more():
+def test_hypersched_leaves_the_same_job_alone_if_its_gain_counts_and_none_gains_more():
     harness = run("hypersched", submitted(job("a", deadline_s=10_000)), round_s=300)
     report(harness, "a", STEEP, every_s=59)
     late = submitted(job("b", deadline_s=3), 296)

@@ -144,7 +144,7 @@ def test_rows_follow_a_queue_by_what_changed():
         queue.put(0, ((float(n), "s"), n, f"j{n}"))
     rows.follow(queue.seal())
     table, _text = rows.columns()
-    table[0] = -1.0  # Whoever is not changed_servers keeps this.
+    table[0] = -1.0  # Servers that are not changed keep this.
     queue.put(0, ((5000.0, "s"), 5000, "j5000"))
     queue.drop(0, ((7.0, "s"), 7, "j7"))
     rows.follow(queue.seal())

@@ -63,7 +63,7 @@ def test_it_follows_what_comes_goes_and_is_shared() -> None:
     for name, owner in (("a", "ana"), ("b", "bob"), ("c", "bob"), ("d", "bob")):
         harness.tell(submitted(job(name, 2, owner=owner)))
         harness.settle()
-        found = {who: held_by(harness.snapshot, who) for who in ("ana", "bob")}
+        found = {owner: held_by(harness.snapshot, owner) for owner in ("ana", "bob")}
         clear()
-        assert found == {who: held_by(harness.snapshot, who) for who in ("ana", "bob")}
+        assert found == {owner: held_by(harness.snapshot, owner) for owner in ("ana", "bob")}
     assert found == {"ana": [], "bob": [(2, 1, "b")]}

@@ -26,7 +26,7 @@ def test_a_round_that_was_asked_for_is_due_though_the_clock_is_late():
 
 
 @given(MOMENTS, LENGTHS)
-def test_who_asks_for_the_next_round_is_woken_in_one_that_is_another(now_s, round_s):
+def test_a_policy_that_asks_for_the_next_round_is_woken_in_another_round(now_s, round_s):
     at_s = next_round_s(now_s, round_s)
     assert is_round(at_s, round_s)
     assert round_at(at_s, round_s) == round_at(now_s, round_s) + 1

@@ -1,4 +1,4 @@
-"""MLF-H as a policy: what it places when, and that everybody ends."""
+"""MLF-H as a policy: what it places when, and that all jobs end."""
 
 import pytest
 from msgspec.structs import replace
@@ -147,7 +147,7 @@ def test_the_more_urgent_of_two_jobs_goes_first():
     assert placed(world.snapshot) == {"b/t0", "b/t1"}
 
 
-def test_without_urgency_who_came_first_of_equals_goes_first():
+def test_without_urgency_the_first_of_equal_jobs_goes_first():
     world = harness(cluster("1x2"), urgency=False)
     world.tell(submitted(chain("a", 2, 1.0, urgency=1)), submitted(chain("b", 2, 1.0, urgency=9)))
     assert placed(world.snapshot) == {"a/t0", "a/t1"}
@@ -174,7 +174,7 @@ def test_jobs_of_one_piece_and_partitioned_ones_share_the_cluster():
 
 
 def crowded(*waiting, newcomer, owners=()):
-    """A job has three of four GPUs; others that do not fit have waited for longer than anybody's patience."""
+    """A job has three of four GPUs; others that do not fit have waited for longer than any patience."""
     world = harness(cluster("1x4"), patience_s=100)
     world.tell(*(OwnerSet(0.0, owner) for owner in owners), submitted(chain("long", 3, 1.0, urgency=10)))
     world.settle()
@@ -185,7 +185,7 @@ def crowded(*waiting, newcomer, owners=()):
     return world
 
 
-def test_a_job_that_has_waited_long_enough_is_overtaken_by_nobody_of_lower_priority():
+def test_a_job_that_has_waited_long_enough_is_not_overtaken_by_lower_priority():
     world = crowded(chain("wide", 4, 1.0, urgency=10), newcomer=chain("small", 1, 1.0))
     assert "small/t0" not in placed(world.snapshot)
     assert "reserved for 'wide', which has waited long" in world.asked[-1][1].reasons["*"]
@@ -221,7 +221,7 @@ def test_nor_does_one_that_other_resources_or_lost_nodes_keep_from_running(nodes
     assert placed(world.snapshot) == {f"s{i}/t0" for i in range(4)}
 
 
-def test_however_many_a_quota_holds_up_room_is_kept_for_the_next_who_waited_long():
+def test_however_many_a_quota_holds_up_room_is_kept_for_the_next_that_waited_long():
     world = harness(cluster("1x4"), patience_s=100)
     world.tell(OwnerSet(0.0, Owner("ana", max_gpus=1)), submitted(chain("long", 3, 1.0, urgency=10)))
     world.settle()
@@ -233,7 +233,7 @@ def test_however_many_a_quota_holds_up_room_is_kept_for_the_next_who_waited_long
     assert "reserved for 'wide', which has waited long" in world.asked[-1][1].reasons["*"]
 
 
-def test_a_job_whose_owner_has_no_quota_left_keeps_no_room_from_others_who_waited_long():
+def test_a_job_whose_owner_has_no_quota_left_keeps_no_room_from_others_that_waited_long():
     over, wide = chain("over", 2, 1.0, urgency=10, owner="ana"), chain("wide", 4, 1.0, urgency=10)
     world = crowded(over, wide, newcomer=chain("small", 1, 1.0), owners=[Owner("ana", max_gpus=1)])
     assert "small/t0" not in placed(world.snapshot)
@@ -343,7 +343,7 @@ def test_task_by_task_an_idle_cluster_takes_a_job_that_fits_only_where_gpus_are_
     assert not simulated(bound(whole=False), run, cluster("1x2")).left
 
 
-def test_a_cluster_on_which_somebody_runs_is_not_used_beyond_the_limit():
+def test_a_cluster_on_which_a_job_runs_is_not_used_beyond_the_limit():
     world = harness(cluster("1x2"))
     world.tell(submitted(chain("a", 1, 0.3)))
     world.tell(submitted(chain("wide", 4, 0.46)))

@@ -1,4 +1,4 @@
-"""The queue in columns: who is tried, in which order, and who only later."""
+"""The queue in columns: which jobs are tried, in which order, and which only later."""
 
 from math import inf
 
@@ -30,7 +30,7 @@ def waiting(jobs=200, seed=1):
     return state.snapshot()
 
 
-def everybody(queue, among):
+def all_tasks(queue, among):
     return np.arange(len(queue.entries)) if among is None else among
 
 
@@ -41,20 +41,20 @@ def snapshot():
 
 
 @pytest.mark.parametrize("place", [0, 3, 50, 199])
-def test_nobody_stands_elsewhere_for_being_ranked_later(snapshot, place):
-    with queue_of(snapshot, WEIGHTS, everybody) as queue:
+def test_ranking_a_job_later_does_not_move_it(snapshot, place):
+    with queue_of(snapshot, WEIGHTS, all_tasks) as queue:
         whole = queue.order.tolist()
         assert queue.later is None
     first = whole[place]
-    with queue_of(snapshot, WEIGHTS, everybody, lambda _queue: first) as queue:
+    with queue_of(snapshot, WEIGHTS, all_tasks, lambda _queue: first) as queue:
         assert queue.order.tolist() == whole[: place + 1]
         assert queue.rank(queue.later()).tolist() == whole[place + 1 :]
 
 
 @pytest.mark.parametrize("weights", [WEIGHTS, replace(WEIGHTS, waiting=0.0), replace(WEIGHTS, alpha=1.0)])
-def test_who_has_waited_for_too_short_a_time_to_go_first_does_not(snapshot, weights):
+def test_a_job_that_has_waited_too_short_to_go_first_does_not(snapshot, weights):
     excluded = 0
-    with queue_of(snapshot, weights, everybody) as queue:
+    with queue_of(snapshot, weights, all_tasks) as queue:
         whole, priority = queue.order.tolist(), queue.priority.copy()
     for place in range(0, len(whole), 7):
         tried = []
@@ -71,15 +71,15 @@ def test_who_has_waited_for_too_short_a_time_to_go_first_does_not(snapshot, weig
 
 
 def test_priorities_fall_along_the_order(snapshot):
-    with queue_of(snapshot, WEIGHTS, everybody) as queue:
+    with queue_of(snapshot, WEIGHTS, all_tasks) as queue:
         along = queue.priority[queue.order]
     assert (np.diff(along) <= 0).all()
 
 
 @pytest.mark.parametrize("patience_s", [0.0, 86400.0, 29 * 86400.0, inf])
-def test_those_who_have_waited_longest_are_told_again_and_again(snapshot, patience_s):
+def test_the_jobs_that_have_waited_longest_are_given_repeatedly(snapshot, patience_s):
     for _ in range(3):  # What was seen before is looked at first.
-        with queue_of(snapshot, WEIGHTS, everybody, patience_s=patience_s) as queue:
+        with queue_of(snapshot, WEIGHTS, all_tasks, patience_s=patience_s) as queue:
             since_s = {n: snapshot.jobs[entry[-1]].submitted_s for n, entry in enumerate(queue.entries)}
             patient = [n for n in since_s if snapshot.now_s - since_s[n] >= patience_s]
             assert list(queue.longest) == sorted(patient, key=lambda n: (since_s[n], queue.entries[n][1]))

@@ -1,4 +1,4 @@
-"""A model trained alone, by the loop that everybody writes: what packs are compared with. No line of it is Hocket's."""
+"""A model trained alone, by a usual PyTorch loop without Hocket: the reference for packs."""
 
 from __future__ import annotations
 

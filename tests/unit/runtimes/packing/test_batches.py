@@ -1,4 +1,4 @@
-"""One input stream for all who share data, and for each exactly what its loader alone would give."""
+"""One input stream for all models that share data, and for each exactly the batches of its own loader."""
 
 from __future__ import annotations
 

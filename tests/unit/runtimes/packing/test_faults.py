@@ -1,4 +1,4 @@
-"""One model's trouble is its own: it is freed with its last good checkpoint and a reason, and nobody else notices."""
+"""A model that fails is freed with its last good checkpoint and a reason; other models are not affected."""
 
 from __future__ import annotations
 
