@@ -128,7 +128,7 @@ class Day(Struct, frozen=True):
 
 
 def day(hours: float) -> Day:
-    """100 machines loaded to about 80 %, jobs of 20 iterations, 13 s to migrate: does it keep changing its mind?"""
+    """100 machines loaded to about 80 %, jobs of 20 iterations, 13 s to migrate: does it regroup too often?"""
     rng = Random("harmony/day")
     nodes = [Node(f"m{i:03}", cores=8.0, mem_mib=32_000.0, net_mbps=1100.0) for i in range(100)]
     submissions = []

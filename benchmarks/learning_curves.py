@@ -1,6 +1,6 @@
 """New learning curves to test OptStop on: `python -m benchmarks.learning_curves CURVES.csv [--set N] [--seed N]`.
 
-OptStop was tuned by people who knew Pollux's curves, so it is tested on others: small models trained on generated data,
+OptStop was tuned on Pollux's curves, so it is tested on others: small models trained on generated data,
 each with four batch sizes, for sixty epochs. The set-ups of a set were fixed before its first curve was drawn. The
 first set showed that OptStop gave up on curves that had not begun to improve; the second, of other models, was drawn
 after that was fixed, to test it. The third was drawn when OptStop had learned from both. `benchmarks.convergence

@@ -277,7 +277,7 @@ def prepared(home: Path, tries: int) -> None:
     """From the Start action to the first line, of a job that stood prepared while another made room for it.
 
     The action goes out in the cycle that takes in the end of the other one, and that one's moment is in the journal: so
-    the time counts the decision, the commit, the order's way over HTTP, the hand-over and the report of nobody.
+    the time has the decision, the commit, the order over HTTP and the hand-over, but no report.
     """
     from hocket.control.journal import open_to_read
     from hocket.model.event import JobEnded, JobPrepared

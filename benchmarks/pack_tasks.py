@@ -151,9 +151,9 @@ def exact(wanted: Wanted) -> Iterator[Task]:
 
 
 def agreement(wanted: Wanted) -> Iterator[Task]:
-    """How often small sweeps in whatever way is fastest have one winner: unpacked twice, and packed.
+    """How often small sweeps in the fastest mode have one winner: unpacked twice, and packed.
 
-    Where convolutions do not repeat themselves, two unpacked sweeps differ too: that is what packing is held against.
+    If convolutions are not deterministic, two unpacked sweeps differ too: packing is compared with that.
     """
     for seed in range(1 if wanted.tiny else AGREEMENT_SEEDS):
         for name in (m for m in PAPERS if m in wanted.models):

@@ -1,8 +1,8 @@
 """How large the code is: `python -m benchmarks.readability [--against FOLDER] [--longest] [--json]`.
 
 By package: files, lines, classes, functions and the longest function; in all: public class names that occur in several
-files, and lines that speak of things as if they were people. With `--against`, another tree of this project stands
-beside this one, and each number is followed by its ratio to the other tree's.
+files, and lines with words for people, which should not be used for things. With `--against`, another tree of this
+project is shown beside this one, and each number is followed by its ratio to the other tree's.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
     python train_numpy.py --epochs 20 --checkpoint-dir /tmp/run1
 
-All that a scheduler needs of it, many scripts do anyway:
+A scheduler needs the following, which many scripts do already:
 
-- each epoch it prints how far it is: `epoch 3/20 loss=0.4127 acc=0.8910`;
-- on SIGTERM it saves a checkpoint and ends (exit code 143); on SIGUSR1 it saves one and goes on;
-- it saves one every few epochs by itself, so that little is lost if it is killed;
-- it resumes from the folder `--checkpoint-dir`, or `$HOCKET_CHECKPOINT_DIR`, where it stopped, within an epoch too.
+- after each epoch it prints its progress: `epoch 3/20 loss=0.4127 acc=0.8910`;
+- on SIGTERM it saves a checkpoint and ends (exit code 143); on SIGUSR1 it saves one and continues;
+- it saves one every few epochs on its own, so that little is lost if it is killed;
+- it resumes from the folder `--checkpoint-dir`, or `$HOCKET_CHECKPOINT_DIR`, where it stopped, also within an epoch.
 
-The same seed gives the same accuracy to the last digit, however often it was stopped in between.
+The same seed gives the same accuracy to the last digit, even if it was stopped in between.
 """
 
 import argparse
@@ -19,9 +19,7 @@ import signal
 import sys
 import time
 
-os.environ.setdefault(
-    "OPENBLAS_NUM_THREADS", "1"
-)  # The matrices are small: more threads would only wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # The matrices are small: more threads would not be faster.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
@@ -41,8 +39,12 @@ def arguments():
         "--checkpoint-dir", default=os.environ.get("HOCKET_CHECKPOINT_DIR"), help="none: nothing is saved"
     )
     parser.add_argument("--checkpoint-every", type=int, default=1, metavar="EPOCHS")
-    parser.add_argument("--epoch-seconds", type=float, default=0, help="compute at least so long in each epoch")
-    parser.add_argument("--pace", type=float, default=0, help="sleep so that each epoch lasts at least so many seconds")
+    parser.add_argument(
+        "--epoch-seconds", type=float, default=0, help="compute at least this many seconds in each epoch"
+    )
+    parser.add_argument(
+        "--pace", type=float, default=0, help="sleep so that each epoch lasts at least this many seconds"
+    )
     parser.add_argument(
         "--ledger", help="a file to which a line is added for each start, epoch, checkpoint, stop and end"
     )
@@ -50,7 +52,7 @@ def arguments():
 
 
 def generated_data(seed):
-    """Random points, labelled by a random network that the trained one has to find out about."""
+    """Random points, labelled by a random network that the trained one has to imitate."""
     dice = np.random.default_rng([seed, 1])
     inputs = dice.normal(size=(TRAINING + TEST, INPUTS))
     labels = (np.tanh(inputs @ dice.normal(size=(INPUTS, 8))) @ dice.normal(size=(8, CLASSES))).argmax(axis=1)
@@ -95,7 +97,7 @@ def accuracy(network, inputs, labels):
 
 
 def save(folder, state):
-    """Whole or not at all: written beside the last one, brought to disk, and renamed over it."""
+    """Write the file whole or not at all: beside the last one, synced to disk, and renamed over it."""
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "checkpoint.npz")
     with open(f"{path}.part", "wb") as file:
@@ -121,7 +123,7 @@ def load(folder):
 
 
 class Signals:
-    """Remembers what was asked for, until the end of a batch."""
+    """Remembers signals until the end of a batch."""
 
     def __init__(self):
         self.stop = self.save = False
@@ -134,7 +136,7 @@ class Signals:
 
 
 def note_in_ledger(path, event, epoch, **more):
-    """One line by one write, which the system does not mix with those of other processes."""
+    """Add a line by one write, which the system does not mix with those of other processes."""
     if path:
         line = json.dumps({"event": event, "pid": os.getpid(), "time": time.time(), "epoch": epoch, **more}) + "\n"
         ledger = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -148,7 +150,7 @@ def main():
     inputs, labels, test_inputs, test_labels = generated_data(options.seed)
     network, momentum = new_network(options.seed, options.hidden)
     batches = len(inputs) // BATCH
-    epoch, batch, loss_sum = 0, 0, 0.0  # epochs done, and how far the next one is
+    epoch, batch, loss_sum = 0, 0, 0.0  # epochs done, and the position in the next one
 
     saved = load(options.checkpoint_dir) if options.checkpoint_dir else None
     if saved:
@@ -181,7 +183,7 @@ def main():
             loss_sum += float(loss)
             batch += 1
 
-            # As a larger network would: its gradients are computed, and come to nothing.
+            # Simulates a larger network: gradients are computed and not used.
             while time.monotonic() < began + options.epoch_seconds / batches and not signals.save:
                 loss_and_gradients(network, inputs[chosen], labels[chosen])
             while (rest := began + options.pace / batches - time.monotonic()) > 0 and not signals.save:

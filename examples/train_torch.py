@@ -4,11 +4,11 @@
 
 It can be stopped and resumed as `train_numpy.py` can (SIGTERM saves and ends, SIGUSR1 saves and goes on, the folder is
 `--checkpoint-dir` or `$HOCKET_CHECKPOINT_DIR`), and resumed by any number of processes: a batch is the same examples
-however many share it, and its gradient the same but for rounding. By one process it runs without torchrun, too.
+however many share it, and its gradient is the same except for rounding. With one process it also runs without torchrun.
 
-The processes agree after each batch whether one of them got a signal; the first of them prints and saves. The place
-within the epoch is saved too, so that each example is trained on once an epoch however often that is. The checkpoint
-before the last one is kept, and taken if the last one cannot be read.
+The processes agree after each batch whether one of them got a signal; the first of them prints and saves. The position
+within the epoch is saved too, so each example is used once per epoch even if the training is stopped. The checkpoint
+before the last one is kept, and used if the last one cannot be read.
 """
 
 import argparse
@@ -41,14 +41,18 @@ def arguments():
         "--checkpoint-dir", default=os.environ.get("HOCKET_CHECKPOINT_DIR"), help="none: nothing is saved"
     )
     parser.add_argument("--checkpoint-every", type=int, default=1, metavar="EPOCHS")
-    parser.add_argument("--epoch-seconds", type=float, default=0, help="compute at least so long in each epoch")
-    parser.add_argument("--pace", type=float, default=0, help="sleep so that each epoch lasts at least so many seconds")
+    parser.add_argument(
+        "--epoch-seconds", type=float, default=0, help="compute at least this many seconds in each epoch"
+    )
+    parser.add_argument(
+        "--pace", type=float, default=0, help="sleep so that each epoch lasts at least this many seconds"
+    )
     parser.add_argument("--shared-pace", type=float, default=0, help="by one process; by n it is an nth of that")
     parser.add_argument(
         "--ledger", help="a file to which a line is added for each start, epoch, checkpoint, stop and end"
     )
     parser.add_argument(
-        "--steps", action="store_true", help="add a line for each batch too: by whom, on which device and examples"
+        "--steps", action="store_true", help="add a line for each batch too: its process, device and examples"
     )
     return parser.parse_args()
 
@@ -62,7 +66,7 @@ def dice(*seed):
 
 
 def generated_data(seed):
-    """Random points, labelled by a random network that the trained one has to find out about."""
+    """Random points, labelled by a random network that the trained one has to imitate."""
     rolls = dice(seed, 1)
     inputs = torch.randn(TRAINING + TEST, INPUTS, generator=rolls)
     first, second = torch.randn(INPUTS, 8, generator=rolls), torch.randn(8, CLASSES, generator=rolls)
@@ -84,7 +88,7 @@ def accuracy(network, inputs, labels):
 
 
 def save(folder, state):
-    """Whole or not at all: written beside the last one and brought to disk; then each takes its predecessor's place."""
+    """Write the file whole or not at all: beside the last one, synced to disk; then each is renamed."""
     os.makedirs(folder, exist_ok=True)
     path, previous = (os.path.join(folder, name) for name in CHECKPOINTS)
     with open(f"{path}.part", "wb") as file:
@@ -128,7 +132,7 @@ def digest(network, optimiser):
 
 
 class Signals:
-    """Remembers what this process was asked for, until all have agreed on it."""
+    """Remembers the signals of this process until all processes have agreed on them."""
 
     def __init__(self):
         self.stop = self.save = False
@@ -159,7 +163,7 @@ def mean_over_processes(value):
 
 
 def note_in_ledger(path, event, epoch, **more):
-    """One line by one write, which the system does not mix with those of other processes."""
+    """Add a line by one write, which the system does not mix with those of other processes."""
     if path:
         line = json.dumps({"event": event, "pid": os.getpid(), "time": time.time(), "epoch": epoch, **more}) + "\n"
         ledger = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -170,7 +174,7 @@ def note_in_ledger(path, event, epoch, **more):
 def leave(code):
     """Ends the process, at once if it exchanged anything with others.
 
-    A thread of torch's may still hold the last exchange. An interpreter that winds up meanwhile kills that thread,
+    A thread of PyTorch may still be in the last exchange. If the interpreter exits meanwhile, it kills that thread,
     which aborts the process; destroying the process group may wait for the thread for ever.
     """
     if dist.is_initialized():
@@ -185,7 +189,7 @@ def main():
     signals = Signals()
     options = arguments()
     torch.set_num_threads(1)
-    if "WORLD_SIZE" in os.environ:  # started by torchrun, or by what plays its part
+    if "WORLD_SIZE" in os.environ:  # started by torchrun, or by Hocket in the same way
         dist.init_process_group("gloo")
     rank, processes = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     joined_at = time.time()
@@ -197,7 +201,7 @@ def main():
     network = new_network(options.seed, options.hidden)
     batches = len(inputs) // BATCH
     batch_s = max(options.pace, options.shared_pace / processes) / batches
-    epoch, batch, loss_sum = 0, 0, 0.0  # epochs done, and how far the next one is
+    epoch, batch, loss_sum = 0, 0, 0.0  # epochs done, and the position in the next one
 
     saved = load(options.checkpoint_dir) if options.checkpoint_dir else None
     if saved:
@@ -226,7 +230,7 @@ def main():
         if to_stop and epoch < options.epochs:
             note_in_ledger(ledger, "stop", epoch, batch=batch, asked=signals.asked_at)
             if dist.is_initialized():
-                dist.barrier()  # Whoever ended sooner would look as if it had failed, and the first might still save.
+                dist.barrier()  # A process that ended sooner would look like a failure while the first may still save.
             leave(128 + signal.SIGTERM)
 
     while epoch < options.epochs:
@@ -242,11 +246,11 @@ def main():
             optimiser.step()
             loss_sum += loss.item()
             if options.steps:
-                who = {"rank": rank, "device": device, "examples": chosen.tolist()}
-                note_in_ledger(options.ledger, "step", epoch, batch=batch, **who)
+                process = {"rank": rank, "device": device, "examples": chosen.tolist()}
+                note_in_ledger(options.ledger, "step", epoch, batch=batch, **process)
             batch += 1
 
-            # As a larger network would: its gradients are computed, and come to nothing.
+            # Simulates a larger network: gradients are computed and not used.
             while time.monotonic() < began + options.epoch_seconds / batches and not signals.save:
                 wasted = cross_entropy(network(inputs[chosen]), labels[chosen])
                 torch.autograd.grad(wasted, list(network.parameters()))

@@ -18,7 +18,7 @@ OPTIMISERS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}
 
 
 def space(trial):
-    """What is asked for may depend on what was chosen before."""
+    """Which hyperparameters there are may depend on earlier ones."""
     trial.suggest_int("channels", 4, 12)
     trial.suggest_categorical("batch_size", [16, 32])
     if trial.suggest_categorical("optimiser", list(OPTIMISERS)) == "sgd":
@@ -41,6 +41,6 @@ def training(config):
 
 
 def evaluate(module, config):
-    """The share of digits that it reads right, of those that it was not shown."""
+    """The share of correctly read digits in data that it was not trained on."""
     right = module(pictures.reshape(-1, 1, 8, 8).to(config.device)).argmax(1).cpu() == labels
     return {"accuracy": right.float().mean()}

@@ -1,11 +1,11 @@
-"""Small pictures of digits for the examples: scikit-learn's if it is there, else ten noisy patterns drawn by dice."""
+"""Small images of digits for the examples: scikit-learn's if it is installed, else ten noisy random patterns."""
 
 import torch
 from torch.utils.data import TensorDataset
 
 
 def digits():
-    """A data set to learn from, and (pictures, labels) to judge by; 8×8 pictures, values from 0 to 1."""
+    """A data set for training, and (images, labels) for evaluation; 8×8 images, values from 0 to 1."""
     try:
         from sklearn.datasets import load_digits
     except ImportError:

@@ -32,7 +32,7 @@ def training(config):
 
 
 def evaluate(module, config):
-    """The share of digits that it reads right, of those that it was not shown."""
+    """The share of correctly read digits in data that it was not trained on."""
     right = module(pictures.to(config.device)).argmax(1).cpu() == labels
     return {"accuracy": right.float().mean()}
 

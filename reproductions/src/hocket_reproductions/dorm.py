@@ -103,7 +103,7 @@ class DormRun(Struct, frozen=True):
 
 def cases(request: Request) -> list[Case]:
     """Every approach, seed by seed."""
-    if request.profiles is not None:  # What is wrong with it is said before anything runs.
+    if request.profiles is not None:  # Report errors in the input before anything runs.
         dorm_workload(profiles=read_gavel(request.profiles))
     return [Case(label, seed, {"profiles": request.profiles}) for seed in request.seeds for label in POLICIES]
 
@@ -315,7 +315,7 @@ def _speed_ups(axes: Axes, runs: dict[str, list[DormRun]]) -> None:
 
 
 def assumptions(request: Request) -> list[Assumption]:
-    """All that the paper leaves open, as it was fixed before the first run."""
+    """Everything that the paper leaves open, as it was fixed before the first run."""
     found = [
         Assumption(
             "servers", "12 cores and 128 GB on each of 20, one GPU on every fourth", "240 cores, 5 GPUs, 2.5 TB in all"

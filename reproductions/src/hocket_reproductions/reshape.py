@@ -105,7 +105,7 @@ class ReshapeRun(Struct, frozen=True):
 
 def cases(request: Request) -> list[Case]:
     """Every workload under every approach, seed by seed."""
-    if request.profiles is not None:  # What is wrong with it is said before anything runs.
+    if request.profiles is not None:  # Report errors in the input before anything runs.
         profiles = read_gavel(request.profiles)
         for number in WORKLOADS:
             reshape_workload(number, profiles=profiles)
@@ -377,7 +377,7 @@ def _events(axes: Axes, first: dict[str, ReshapeRun]) -> None:
 
 
 def assumptions(request: Request) -> list[Assumption]:
-    """All that the paper leaves open, as it was fixed before the first run."""
+    """Everything that the paper leaves open, as it was fixed before the first run."""
     types = {t.name: t for types in JOB_SETS for t in types}.values()
     times = "; ".join(f"{t.name} {t.run_s:.0f} s" for t in types)
     speeds = ", ".join(f"{p.mean:.2f} at {p.x:.0f}" for p in SPEED.points)

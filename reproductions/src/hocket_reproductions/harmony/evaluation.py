@@ -1,6 +1,7 @@
 """Harmony's evaluation: 80 parameter-server jobs on 100 machines, against isolated and naively co-located ones.
 
-The jobs are those of `workloads/harmony.py`, where all that the paper leaves open is fixed. Every run plays its phases.
+The jobs are those of `workloads/harmony.py`, where everything that the paper leaves open is fixed. Every run simulates
+its phases.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ WINDOWS = 5  # of the trace's arrivals
 def cases(request: Request) -> list[Case]:
     """Main runs, ablation, subsets, arrivals, errors, and what is measured without a run."""
     if request.trace is not None:
-        _windows(request.trace)  # What is wrong with it is said before anything runs.
+        _windows(request.trace)  # Report errors in the input before anything runs.
     found = [Case("measurements", 0)]
     for seed in request.seeds:
         found += [Case(label, seed, {}) for label in (OURS, PAPER, USE, ISOLATED, TURNS, GROUPS)]
@@ -286,7 +287,7 @@ def _remarks(found: Sequence[Finding], runs: Runs) -> Iterable[str]:
 
 
 def assumptions(_request: Request) -> list[Assumption]:
-    """All that the paper leaves open, and what it was fixed to."""
+    """Everything that the paper leaves open, with the values used here."""
     times = ", ".join(f"{name} {seconds:,g}" for name, seconds in jobs.CORE_S_PER_GB.items())
     return [
         Assumption(

@@ -102,7 +102,7 @@ def _prediction(sheet: Any, runs: Runs) -> None:
 def _quality(sheet: Any, numbers: Mapping[str, float]) -> None:
     axes = sheet.add_subplot()
     for n, of in enumerate(("mean", "worst")):
-        values = [100 * numbers[f"{who}_{of}"] for who in ("quality", "printed")]
+        values = [100 * numbers[f"{which}_{of}"] for which in ("quality", "printed")]
         axes.bar([k + 0.38 * n for k in range(2)], values, 0.36, color=colour(n), label=of)
     axes.set_xticks([0.19, 1.19], ["ours", "as printed"])
     axes.set_ylabel("% of the exhaustive search")

@@ -1,4 +1,4 @@
-"""What one run of Harmony's evaluation leaves behind: enough for its tables and figures, and small."""
+"""The result of one run of Harmony's evaluation: small, but enough for its tables and figures."""
 
 from __future__ import annotations
 

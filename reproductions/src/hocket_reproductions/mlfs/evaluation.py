@@ -1,8 +1,8 @@
 """MLFS's evaluation: partitioned models on 80 GPUs, and the Philly table on 2,474, under ten schedulers.
 
 The jobs are those of `workloads/mlfs.py`, where all that the paper leaves open is fixed. Schedulers that place tasks
-run them as task graphs, several tasks on a GPU; the others know jobs only, and run the same ones in one piece. So that
-the effect of sharing GPUs can be told from that of the order, those that place tasks are run on whole jobs as well.
+run them as task graphs, several tasks on a GPU; the others run the same jobs without tasks. So that
+the effect of sharing GPUs can be separated from that of the order, those that place tasks also run on whole jobs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def cases(request: Request) -> list[Case]:
     """On 80 GPUs every approach with every number of jobs, seed by seed; on the trace the schedulers, once."""
     found = [Case(label, seed, {"jobs": jobs}) for seed in request.seeds for jobs in JOBS for label in APPROACHES]
     if request.trace is not None:
-        read_philly(request.trace)  # What is wrong with it is said before anything runs.
+        read_philly(request.trace)  # Report errors in the input before anything runs.
         found += [Case(label, 0, {"trace": request.trace, "k": k}) for k in TIMES_ALL for label in SCHEDULERS]
         found += [Case(label, 0, {"trace": request.trace, "k": k}) for k in TIMES_SOME for label in LONG]
     rests_on = {label: _in_full(approach) for label, approach in APPROACHES.items()}
@@ -110,7 +110,7 @@ def _workload(case: Case) -> Workload:
 
 
 def assumptions(request: Request) -> list[Assumption]:
-    """All that the paper leaves open, as it was fixed before the first run."""
+    """Everything that the paper leaves open, as it was fixed before the first run."""
     costs = COSTS
     found = [
         Assumption(

@@ -232,60 +232,60 @@ class Reason(Struct, frozen=True):
 _REASONS = (
     Reason(
         _TIMES | _ACCURACIES, {"graphene"}, {"mlf_h"},
-        "graphene takes little work first; equations 3 and 5 sum over all dependants, so that mlf_h takes large graphs "
-        "first, and a task that must leave an overloaded server and fits nowhere halts its job.",
+        "graphene runs small jobs first; equations 3 and 5 sum over all dependants, so mlf_h runs large graphs "
+        "first, and a job stops if one of its tasks must leave an overloaded server and fits nowhere.",
     ),
     Reason(
         _ACCURACIES, _WHOLE, _TASKS,
-        "The first epochs bring most: schedulers that pause give every newcomer its first ones, where those that place "
-        "tasks never pause one, so that a waiting job has learned nothing.",
+        "The first epochs gain most: schedulers that pause jobs run the first epochs of every new job, but those that "
+        "place tasks never pause a job, so a waiting job has learned nothing.",
     ),
     Reason(
         _TIMES, _TASKS | _WHOLE, {"hypersched"},
-        "hypersched pauses jobs that hardly gain any more before their deadline, and those end last: it serves "
-        "accuracy by the deadline, not the end by it.",
+        "hypersched pauses jobs that gain little more before their deadline, and those end last: it optimises "
+        "the accuracy by the deadline, not the end by the deadline.",
     ),
     Reason(
         _TIMES, {"slaq"}, {"borg_fair", "gandiva"},
-        "slaq serves those first whose loss falls most, nearly least service first, for they are mostly young; "
-        "in the paper it has CPU cores to give away, here sizes are fixed.",
+        "slaq prefers jobs whose loss falls most, which are mostly young ones, so it is close to least service first; "
+        "in the paper it can add CPU cores, here sizes are fixed.",
     ),
     Reason(
         _TIMES | _ACCURACIES, _TASKS | _WHOLE, {"gandiva"},
-        "gandiva never lets a job overtake another: one that needs many GPUs holds up all that come after.",
+        "gandiva never lets a job overtake another: one that needs many GPUs delays all later jobs.",
     ),
     Reason(
         _TIMES, _TASKS, _WHOLE,
-        "Tasks share GPUs where whole jobs have them to themselves, so that more run at a time.",
+        "Tasks share GPUs, whole jobs do not, so more jobs run at a time.",
     ),
     Reason(
         _TIMES, {"tiresias", "hypersched", "slaq"}, _TASKS,
-        "Schedulers that pause let newcomers in at once; those that place tasks never pause a job.",
+        "Schedulers that pause jobs start new jobs at once; those that place tasks never pause a job.",
     ),
     Reason(
         _TIMES, _WHOLE, _TASKS,
-        "Tasks that share a GPU run slower, a tenth for every further one, which whole jobs do not.",
+        "Tasks that share a GPU run slower, by a tenth for every further task; whole jobs do not share.",
     ),
     Reason(
         _TIMES | _ACCURACIES, _WHOLE, _WHOLE,
-        "All of them run the same rigid jobs here, and differ by their order alone; in the paper some change sizes.",
+        "All of them run the same rigid jobs here, and differ only in the order; in the paper some change sizes.",
     ),
     Reason(
         {"sent between servers"}, _TASKS | _WHOLE, _TASKS | _WHOLE,
-        "graphene does not look at traffic, gandiva only at the sizes of jobs, and a job in one piece goes to as few "
-        "servers as can be.",
+        "graphene ignores traffic, gandiva looks only at the sizes of jobs, and a whole job is placed on as few "
+        "servers as possible.",
     ),
     Reason(
         {"time of a decision"}, _TASKS | _WHOLE, _TASKS | _WHOLE,
-        "How long a decision takes is a matter of how it is written; mlf_h works on columns, and rounds in which "
+        "The time of a decision depends on the implementation; mlf_h works on columns, and rounds in which "
         "nothing can change are skipped.",
     ),
 )  # fmt: skip
 
 
 def why(metric: str, ahead: str, behind: str) -> str:
-    """One sentence; says so where we do not know."""
+    """One sentence; it says so if the reason is unknown."""
     for reason in _REASONS:
         if metric in reason.metrics and ahead in reason.ahead and behind in reason.behind:
             return reason.sentence
-    return f"Why {ahead} is before {behind} there, we have not found out."
+    return f"We do not know why {ahead} is before {behind} there."

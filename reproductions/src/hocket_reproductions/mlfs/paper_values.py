@@ -79,7 +79,7 @@ METRICS = (
 
 
 class Ratio(Struct, frozen=True):
-    """By how much one is above another, in percent, at the highest load."""
+    """By how many percent one scheduler is above another, at the highest load."""
 
     ours: str
     other: str

@@ -1,4 +1,4 @@
-"""What one run of MLFS's evaluation leaves behind, worked out while it runs: no cycle is kept.
+"""The result of one run of MLFS's evaluation, computed while it runs: no cycle is kept.
 
 A table of a hundred thousand jobs has millions of cycles, of which the paper's figures need a few sums. Data that
 tasks exchange count where the plan has them on different servers, once an epoch. The state of a task that moves is not

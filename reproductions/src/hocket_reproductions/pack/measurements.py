@@ -26,7 +26,7 @@ def device_here() -> str:
 
 
 def one_thread() -> None:
-    """On a CPU, small tensors are computed faster so, and others' work disturbs less."""
+    """On a CPU one thread is faster for small tensors, and other processes disturb it less."""
     torch.set_num_threads(1)
 
 
@@ -39,13 +39,13 @@ def device_named(device: str) -> str:
 
 
 def wait(device: str) -> None:
-    """Until all that was asked for is done."""
+    """Wait until the device has finished."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def clean(device: str) -> None:
-    """Memory of what was measured before is given back."""
+    """Free the memory of earlier measurements."""
     gc.collect()
     if device == "cuda":
         torch.cuda.synchronize()
@@ -58,7 +58,7 @@ def clock(device: str) -> Callable[[], float]:
 
 
 def timed(step: Callable[[], None], device: str, budget_s: float) -> float:
-    """Seconds a call, over as many calls as the budget has room for; of three rounds the least, for noise only adds."""
+    """Seconds a call, over as many calls as fit the budget; the smallest of three rounds, since noise only adds."""
     now = clock(device)
     for _ in range(2):
         step()
@@ -196,7 +196,7 @@ def settled(pack: Pack) -> None:
 
 
 def packed(setups: Sequence[Setup], device: str, budget_s: float, **options: Any) -> Packed:
-    """Through the public face, with its data; nothing is known of models that were packed before."""
+    """Through the public API, with data; without times of earlier packs."""
     clean(device)
     now = clock(device)
     began = now()
@@ -265,7 +265,7 @@ class Switching:
 def measure_switching(setup: Setup, steps: int, device: str) -> Switching:
     """Two models of one kind for an epoch each."""
     clean(device)
-    Alone(setup, device).step()  # What the process pays once is no switch.
+    Alone(setup, device).step()  # One-time costs of the process are not part of a switch.
     clean(device)
     now = clock(device)
     trained: list[float] = []

@@ -1,4 +1,4 @@
-"""The models of the paper and of our tables, in plain PyTorch: nothing in them knows of packing."""
+"""The models of the paper and of our tables, in plain PyTorch without any code for packing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _conv(inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1
 
 
 class Residual(nn.Module):
-    """A block and a way around it."""
+    """A block and its shortcut."""
 
     def __init__(self, block: nn.Module, around: nn.Module) -> None:
         super().__init__()

@@ -52,7 +52,7 @@ def training(network: str, examples: int, config: Any) -> Training:
 
 
 def warm_up(device: str, examples: int) -> None:
-    """What a process pays once, packed or not: data are generated, and PyTorch imports half of itself."""
+    """One-time costs of a process, packed or not: data are generated, and PyTorch imports many modules."""
     seen_images(examples)
     _held_out(str(torch.device(device, 0) if device == "cuda" else device))
     for make in OPTIMISERS.values():
@@ -84,7 +84,7 @@ def seen_images(examples: int) -> TensorDataset:
 
 
 def _generated(examples: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Noise upon one of ten patterns, so that there is something to learn and something to get wrong."""
+    """One of ten patterns with noise, so that models can learn, but not perfectly."""
     patterns = torch.randn(10, 3, 8, 8, generator=torch.Generator().manual_seed(9))
     generator = torch.Generator().manual_seed(seed)
     classes = torch.randint(0, 10, (examples,), generator=generator)

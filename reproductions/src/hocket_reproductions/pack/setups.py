@@ -1,4 +1,4 @@
-"""What is measured: a network, its batch, its optimiser and its data, made again and again alike."""
+"""One model of a measurement: a network, its batch, its optimiser and its data, always made in the same way."""
 
 from __future__ import annotations
 
