@@ -139,7 +139,7 @@ def test_a_job_may_have_a_task_graph(toml):
         ("cluster = '4x4'\n[[nodes]]\n" + JOB, "line 1: cluster must not be given together with [[nodes]]"),
         (
             "[[nodes]]\nid='x'\n[[nodes]]\nid='x'\n" + JOB,
-            "line 1: nodes must have distinct ids, and 'x' stands",
+            "line 1: nodes must have distinct ids, and 'x' is there twice",
         ),
         (
             "[[nodes]]\nid='x'\ncount=2\n" + JOB,
