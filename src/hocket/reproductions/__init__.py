@@ -1,4 +1,4 @@
-"""What `hocket reproduce` runs: evaluations of papers, which other packages bring along."""
+"""`hocket reproduce`: evaluations of papers, which come from other packages."""
 
 from hocket.reproductions.reproduction import (
     Assumption,

@@ -1,6 +1,6 @@
-"""What a paper's evaluation is made of: cases to run, what they showed, and what had to be assumed.
+"""The parts of a paper's evaluation: cases to run, findings and assumptions.
 
-A reproduction says beforehand what it assumes, runs its cases, each in a process of its own, and sets the paper's
+A reproduction states its assumptions in advance, runs its cases, each in a process of its own, and shows the paper's
 figures beside ours. Nothing in it is tuned towards the paper: assumptions come from the paper or from measurements.
 Papers are found through the entry-point group `hocket.reproductions`.
 """
@@ -58,7 +58,7 @@ class Finding(Struct, frozen=True):
     ours: MeanInterval | None
     unit: str = ""  # "×", "%", "s", "ms"; of `ours`
     remark: str = ""  # why it differs, or how it was measured
-    group: str = ""  # figures under one heading stand together: "Figure 6, utilisation"
+    group: str = ""  # heading of a group of figures: "Figure 6, utilisation"
 
 
 class Findings(Struct, frozen=True):

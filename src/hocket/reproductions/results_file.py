@@ -1,8 +1,8 @@
 """A file of results, written as they come, so that a run that was cut off continues where it stopped.
 
-The first line says what the results are of; each further line is one result. A half line at the end is what a kill
-leaves. A case is known by all that its result rests on: settings, the content of the files it reads, policy parameters.
-Results of other sources are used and counted, because they may have taken days and a comment may be all that changed.
+The first line describes the results; each further line is one result. A half line at the end is left by a
+kill. A case is identified by all that its result depends on: settings, contents of the files it reads, parameters.
+Results of other sources are used and counted, since they may have taken days and perhaps only a comment changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hocket.reproductions.reproduction import Case, Reproduction, Request
 
 
 class Heading(Struct, frozen=True):
-    """What the results are of. Those of another version are not mixed with ours."""
+    """Describes the results. Those of another version are not mixed with these."""
 
     reproduction: str
     version: str = __version__
@@ -46,7 +46,7 @@ class CaseResult(Struct, frozen=True):
 
 
 class ResultsFile:
-    """A file of results. `resume` keeps the results in it; without, it starts anew and the old file is renamed."""
+    """A file of results. `resume` keeps the results in it; without, it starts from the beginning and the old file is renamed."""
 
     def __init__(self, path: Path, reproduction: Reproduction, *, resume: bool) -> None:
         heading = Heading(reproduction.name)
@@ -80,7 +80,7 @@ class ResultsFile:
         return b"".join(line + b"\n" for line in lines)
 
     def get(self, case: Case) -> CaseResult | None:
-        """The result of a case that was run before; also one of an older file, which does not say what it rests on."""
+        """The result of a case that was run before; also one of an older file, which has no digests."""
         return self._known.get(_key(case)) or self._known.get(_key(replace(case, rests_on={})))
 
     def add(self, case: Case, made: CaseResult) -> None:

@@ -42,7 +42,7 @@ class Training:
     schedule_every: Literal["step", "epoch"] = "step"  # when the schedule is stepped
     autocast: torch.dtype | None = None  # bfloat16 or float16
     scaler: GradScaler | None = None  # for float16
-    accumulate: int = 1  # batches to a step; each loss is divided by their number
+    accumulate: int = 1  # batches per step; each loss is divided by their number
     clip: float | None = None  # the most that the norm of all gradients may be
     seed: int | None = 0  # as by `torch.manual_seed(seed)` right before the loop; None: generators are left as they are
 

@@ -28,7 +28,7 @@ class JointBackward:
         self._drawing: set[str] = set()  # models of steps whose backward pass drew random numbers
 
     def refuses(self, member: Member) -> str | None:
-        """Models with several batches to a step: their graphs would all be held at once."""
+        """Refuses models with several batches per step: their graphs would all be held at once."""
         if member.solo_only is not None:
             return member.solo_only
         if member.training.accumulate > 1:
