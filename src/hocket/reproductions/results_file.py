@@ -46,7 +46,7 @@ class CaseResult(Struct, frozen=True):
 
 
 class ResultsFile:
-    """A file of results. `resume` keeps the results in it; without, it starts from the beginning and the old file is renamed."""
+    """A file of results. `resume` keeps the results in it; without, the old file is renamed."""
 
     def __init__(self, path: Path, reproduction: Reproduction, *, resume: bool) -> None:
         heading = Heading(reproduction.name)
