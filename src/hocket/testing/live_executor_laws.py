@@ -1,0 +1,330 @@
+"""The laws for live executors: what `LiveExecutor` promises of futures, of reports and of its end.
+
+Reports are those of real runs. A law takes them from the world by `under.deliver`, and hands them over when and how it
+wants: again, in another order, or too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Lock, Thread
+from typing import Any
+
+from msgspec.structs import replace
+
+from hocket.agent.protocol import Report, RunKey
+from hocket.model.event import (
+    EpochEnded,
+    Event,
+    JobAsked,
+    JobEnded,
+    JobFailed,
+    JobMoved,
+    JobPaused,
+    JobResized,
+    JobStarted,
+    JobSubmitted,
+    OwnerSet,
+    Wish,
+)
+from hocket.model.job import Owner
+from hocket.model.snapshot import Snapshot
+from hocket.model.view import JobState
+from hocket.testing.executor_stage import ExecutorUnderTest, LawBroken, Stage
+
+_CHANGES = (JobStarted, JobPaused, JobResized, JobMoved, JobFailed, JobEnded)
+_ON_THEIR_WAY = 100  # moments that may still come before the last one
+_NEWS = ("started", "progress")  # reports that change their job
+
+
+__tracebackhide__ = True
+
+
+class Outbox:
+    """What the agents report, kept: handed over at once while `passes`, else when the law says so."""
+
+    def __init__(self, under: ExecutorUnderTest, times: int = 1) -> None:
+        """While it passes them, every report is handed over so many times."""
+        self.passes = True
+        self._times, self._lock = times, Lock()
+        self._all: list[tuple[str, Report]] = []
+        under.deliver = self._deliver
+
+    def _deliver(self, node: str, reports: Sequence[Report]) -> Sequence[Report]:
+        with self._lock:
+            self._all += [(node, report) for report in reports]
+            return list(reports) * self._times if self.passes else []
+
+    def of(self, job: str, *kinds: str) -> list[Report]:
+        """All reports of a job so far, of these kinds or any."""
+        with self._lock:
+            return [r for _node, r in self._all if r.run.job == job and (not kinds or r.event in kinds)]
+
+    def by_node(self) -> dict[str, list[Report]]:
+        """All reports so far, in order."""
+        found: dict[str, list[Report]] = {}
+        with self._lock:
+            for node, report in self._all:
+                found.setdefault(node, []).append(report)
+        return found
+
+
+# -- futures ------------------------------------------------------------------------------------------------------
+
+
+def a_future_is_done_when_its_cycle_is_settled(under: ExecutorUnderTest) -> None:
+    """The future of what was posted is done once its cycle is settled and not before, and tells what was refused."""
+    with Stage(under, nodes=0) as stage:
+        job = under.job("a")
+        future = stage.live.post(lambda _state, now_s: [JobSubmitted(now_s, job)], lambda refused: sorted(refused))
+        moment = stage.wait(stage.now_s + under.patience_s)
+        if moment is None or not any(isinstance(e, JobSubmitted) for e in moment[1]):
+            raise LawBroken("", "a", "the posted event in the next moment", moment)
+        actions = stage.controller.cycle(*moment)
+        stage.live.observe(stage.snapshot)
+        stage.live.apply(actions)
+        stage.expect(False, future.done(), "before its cycle is settled, the future is done:", "a")
+        stage.done(stage.controller)
+        stage.expect(True, future.done(), "once its cycle is settled, the future is done:", "a")
+        stage.expect(["a"], future.result(), "refused, for there is no node:", "a")
+
+
+def a_failed_cycle_fails_its_futures_and_may_be_repeated(under: ExecutorUnderTest) -> None:
+    """If a cycle cannot be written its futures fail, and what it took in counts when it is handed over again."""
+    with Stage(under, "a", nodes=1) as stage:
+        posted = _posted(stage, "first")
+        moment = stage.wait(stage.now_s + under.patience_s)
+        stage.fail(moment, failure := RuntimeError("the disk is full"))
+        _has_failed(posted, failure, stage)
+        outbox, started = _held_back(stage)
+        for is_last in (False, True):
+            future = stage.live.report(started, "n0")
+            moment = _moment_with(stage, "a", JobStarted, future)
+            if is_last:
+                stage.finish(moment)
+            else:
+                stage.fail(moment, failure)
+                _has_failed(future, failure, stage)
+        stage.expect(len(started), _result(stage, future), "reports taken in:", "a")
+        outbox.passes = True
+        stage.until(lambda: stage.nodes_up() == {"n0"}, "node 'n0' is up")
+        _until_epoch(stage, "a", 2)
+        stage.expect(1, len(stage.runs("a")), "runs:", "a")
+
+
+def what_is_refused_fails_and_is_forgotten(under: ExecutorUnderTest) -> None:
+    """`refuse` fails the futures of all that waits for a cycle, and the next cycle takes in nothing of it."""
+    with Stage(under, nodes=0) as stage:
+        futures = [_posted(stage, "refused"), stage.live.report([Report(RunKey("a", 1), 1, 0.0, "started")], "n0")]
+        stage.live.refuse(failure := RuntimeError("there will be no cycle"))
+        for future in futures:
+            _has_failed(future, failure, stage)
+        heard = len(stage.events)
+        accepted = _posted(stage, "accepted")
+        _result(stage, accepted)
+        told = [e.owner.id for e in stage.events[heard:] if isinstance(e, OwnerSet)]
+        stage.expect(["accepted"], told, "taken in after the refusal:")
+
+
+def a_closed_executor_waits_no_more_and_takes_nothing_in(under: ExecutorUnderTest) -> None:
+    """`close` lets a `wait` that is under way return None, and what is posted or reported afterwards fails."""
+    with Stage(under, nodes=0) as stage:
+        answers: list[Any] = []
+
+        def wait() -> None:
+            for _ in range(_ON_THEIR_WAY):
+                if (moment := stage.executor.wait(None)) is None:
+                    break
+                stage.finish(moment)
+            answers.append(moment)
+
+        thread = Thread(target=wait, daemon=True)
+        thread.start()
+        stage.live.close()
+        thread.join(under.patience_s)
+        stage.expect([None], answers, "`wait` gives")
+        for future in (_posted(stage, "late"), stage.live.report([Report(RunKey("a", 1), 1, 0.0, "started")], "n0")):
+            if not future.done() or future.exception() is None:
+                raise LawBroken("", "", "what is handed over after `close` fails at once", future)
+
+
+# -- reports ------------------------------------------------------------------------------------------------------
+
+
+def a_change_holds_back_later_reports_of_its_job(under: ExecutorUnderTest) -> None:
+    """Of several reports that change one job, each is taken in by a cycle of its own, and in their order."""
+    with Stage(under, "a") as stage:
+        _outbox, reports = _held_back(stage, progress=2)
+        future = stage.live.report(reports, "n0")
+        cycles: list[list[str]] = []
+        while sum(map(len, cycles)) < len(reports):
+            stage.expect(False, future.done(), f"after {cycles} of {len(reports)} reports, their future is done:", "a")
+            heard = len(stage.events)
+            stage.cycle(under.patience_s)
+            if told := [type(e).__name__ for e in stage.of("a", since=heard)]:
+                cycles.append(told)
+        stage.expect([["JobStarted"], ["EpochEnded"], ["EpochEnded"]], cycles, "told, cycle by cycle:", "a")
+        stage.expect(True, future.done(), "after the last cycle, the future is done:", "a")
+        stage.expect(len(reports), future.result(), "reports taken in:", "a")
+
+
+def a_report_that_comes_again_changes_nothing(under: ExecutorUnderTest) -> None:
+    """Reports that are handed over twice, at once or much later, change nothing, whatever the job does by then."""
+    outbox = Outbox(under, times=2)
+    with Stage(under, "a", "b") as stage:
+        stage.give("a", "n0", 0)
+        _until_epoch(stage, "a", 2)
+        stage.take_back("a")
+        stage.until(lambda: stage.view("a").state is JobState.PAUSED, "it pauses", "a")
+        _again_without_effect(stage, outbox, "a")
+        stage.give("a", "n0", 0)
+        stage.until(lambda: stage.is_running("a"), "it resumes", "a")
+        _until_epoch(stage, "a", stage.view("a").epoch + 1)
+        _again_without_effect(stage, outbox, "a")
+        stage.tell(JobAsked(0.0, "a", Wish.STOP))
+        stage.until(lambda: "a" not in stage.snapshot.jobs, "it ends", "a")
+        _again_without_effect(stage, outbox, "a")
+        told = [type(e).__name__ for e in stage.of("a", *_CHANGES)]
+        stage.expect(["JobStarted", "JobPaused", "JobStarted", "JobEnded"], told, "changes of where it runs:", "a")
+        _epochs_are_told_once(stage, "a")
+
+
+def a_stale_report_does_not_undo_a_later_one(under: ExecutorUnderTest) -> None:
+    """What an earlier run reports late, or the present run said before, does not undo what was heard since."""
+    outbox = Outbox(under)
+    with Stage(under, "a") as stage:
+        stage.give("a", "n0", 0)
+        _until_epoch(stage, "a", 2)
+        stage.take_back("a")
+        stage.until(lambda: stage.view("a").state is JobState.PAUSED, "it pauses", "a")
+        first = outbox.of("a")
+        stage.give("a", "n0", 0)
+        stage.until(lambda: stage.is_running("a"), "it resumes", "a")
+        _until_epoch(stage, "a", stage.view("a").epoch + 1)
+        old, present = first[0].run, max(report.run for report in outbox.of("a"))
+        if old == present:
+            raise LawBroken("", "a", f"a resumed job is another run than {old}", present)
+        broke = {"code": 3, "signal": None, "asked": False}
+        stale = [replace(report, n=report.n + 1000) for report in first]  # as if they had never been heard
+        stale += [Report(old, 2000, stage.now_s, "exited", broke), Report(old, 0, stage.now_s, "lost")]
+        stale += [Report(present, 1, stage.now_s, event, broke) for event in ("exited", "cannot-start", "started")]
+        stale.append(Report(present, 1, stage.now_s, "progress", {"epoch": 1, "metrics": {"stale": 1.0}}))
+        _without_effect(stage, "a", {"n0": stale})
+        _until_epoch(stage, "a", stage.view("a").epoch + 1)
+        _epochs_are_told_once(stage, "a")
+
+
+def reports_of_several_runs_may_come_in_any_order(under: ExecutorUnderTest) -> None:
+    """Whichever run is heard first, and however the reports of two mingle, each job comes to what its own run says."""
+    outbox = Outbox(under)
+    with Stage(under, "a", "b", "c", "d", nodes=2) as stage:
+        outbox.passes = False
+        for mingle, node, some, others in ((_one_after_the_other, "n0", "a", "b"), (_by_turns, "n1", "c", "d")):
+            stage.give(some, node, 0)
+            stage.give(others, node, 1)
+            earlier, later = (_first_reports(stage, outbox, job, progress=2) for job in (some, others))
+            for reports in mingle(later, earlier):
+                _result(stage, stage.live.report(reports, node))
+            for job in (some, others):
+                told = [type(e).__name__ for e in stage.of(job, JobStarted, EpochEnded)]
+                stage.expect(["JobStarted", "EpochEnded", "EpochEnded"], told, "told in order:", job)
+                _epochs_are_told_once(stage, job)
+
+
+def _one_after_the_other(some: list[Report], others: list[Report]) -> list[list[Report]]:
+    return [some, others]
+
+
+def _by_turns(some: list[Report], others: list[Report]) -> list[list[Report]]:
+    return [[report for pair in zip(some, others, strict=True) for report in pair]]
+
+
+# -- what the laws are made of ------------------------------------------------------------------------------------
+
+
+def _posted(stage: Stage, owner: str) -> Future[Any]:
+    """A fact that is about no job."""
+
+    def make(_state: Snapshot, now_s: float) -> list[Event]:
+        return [OwnerSet(now_s, Owner(owner))]
+
+    return stage.live.post(make)
+
+
+def _result(stage: Stage, future: Future[Any]) -> Any:
+    stage.until(future.done, "the future is done once its cycles are settled")
+    return future.result()
+
+
+def _has_failed(future: Future[Any], failure: Exception, stage: Stage) -> None:
+    seen = future.exception() if future.done() else "a future that is not done"
+    stage.expect(repr(failure), repr(seen), "the future fails with")
+
+
+def _moment_with(stage: Stage, job: str, kind: type[Event], future: Future[Any]) -> Any:
+    """The moment in which such an event of the job comes, its cycle not yet written."""
+    while True:
+        moment = stage.wait(stage.now_s + stage.under.patience_s)
+        if moment is None or future.done():
+            raise LawBroken("", job, f"{kind.__name__} of what was reported", f"{moment}, {future}")
+        if any(isinstance(event, kind) and getattr(event, "job", "") == job for event in moment[1]):
+            return moment
+        stage.finish(moment)
+
+
+def _held_back(stage: Stage, progress: int = 0) -> tuple[Outbox, list[Report]]:
+    """Start job a, and keep what its run reports: that it has started, and so many times how far it is."""
+    outbox = Outbox(stage.under)
+    outbox.passes = False
+    stage.give("a", "n0", 0)
+    return outbox, _first_reports(stage, outbox, "a", progress)
+
+
+def _first_reports(stage: Stage, outbox: Outbox, job: str, progress: int) -> list[Report]:
+    count = 1 + progress
+    news: Callable[[], list[Report]] = lambda: outbox.of(job, *_NEWS)[:count]  # noqa: E731
+    stage.until(lambda: len(news()) == count, f"its run reports {count} times", job, lambda: outbox.of(job))
+    return news()
+
+
+def _until_epoch(stage: Stage, job: str, epoch: int) -> None:
+    stage.until(lambda: stage.view(job).epoch >= epoch, f"epoch {epoch} is reported", job)
+
+
+def _again_without_effect(stage: Stage, outbox: Outbox, job: str) -> None:
+    _without_effect(stage, job, outbox.by_node())
+
+
+def _without_effect(stage: Stage, job: str, reports_by_node: dict[str, list[Report]]) -> None:
+    """Hand these over; nothing may change but that a run that goes on gets further."""
+    before, heard = stage.snapshot.jobs.get(job), len(stage.events)
+    for node, reports in reports_by_node.items():
+        try:
+            count = _result(stage, stage.live.report(reports, node))
+        except LawBroken as broken:
+            broken.law = ""  # What comes unasked now is the doing of these reports.
+            raise
+        stage.expect(len(reports), count, "reports taken in:", job)
+    stage.expect([], stage.of(job, *_CHANGES, since=heard), "changes that these reports make:", job)
+    after = stage.snapshot.jobs.get(job)
+    if before is not None and after is not None:
+        for name in ("state", "starts", "failures", "tenancies", "tier"):
+            stage.expect(getattr(before, name), getattr(after, name), f"its {name} stays", job)
+
+
+def _epochs_are_told_once(stage: Stage, job: str) -> None:
+    told = [e.epoch for e in stage.of(job, EpochEnded) if isinstance(e, EpochEnded)]
+    stage.expect(sorted(set(told)), told, "epochs, each once and in order:", job)
+
+
+LAWS = (
+    a_future_is_done_when_its_cycle_is_settled,
+    a_failed_cycle_fails_its_futures_and_may_be_repeated,
+    what_is_refused_fails_and_is_forgotten,
+    a_closed_executor_waits_no_more_and_takes_nothing_in,
+    a_change_holds_back_later_reports_of_its_job,
+    a_report_that_comes_again_changes_nothing,
+    a_stale_report_does_not_undo_a_later_one,
+    reports_of_several_runs_may_come_in_any_order,
+)
