@@ -47,7 +47,9 @@ class Simulated(ExecutorUnderTest):
     """A step is a second of simulated time."""
 
     name = "simulated"
-    exempt = dict.fromkeys(NOT_LIVE, "it is not live: no agents report to it, and no other thread hands it anything")
+    exempt = dict.fromkeys(
+        NOT_LIVE, "it is not live: no agents report to it, and no other thread hands it anything"
+    ) | {"a_node_that_was_away_for_a_moment_goes_on": "its nodes are there or lost: nothing in them can begin again"}
 
     def begin(self, nodes: Sequence[Node], jobs: Sequence[Job]) -> Executor:
         self.nodes = {node.id: node for node in nodes}
@@ -83,6 +85,7 @@ class InProcess(ExecutorUnderTest):
     exempt = dict.fromkeys(NOT_LIVE, "it is not live: one thread does everything, and no agents report to it") | {
         "a_lost_node_costs_its_own_jobs_one_run": ONE_PROCESS,
         "a_node_that_returns_runs_nothing_twice": ONE_PROCESS,
+        "a_node_that_was_away_for_a_moment_goes_on": ONE_PROCESS,
     }
 
     def begin(self, nodes: Sequence[Node], jobs: Sequence[Job]) -> Executor:
@@ -176,6 +179,11 @@ class Agents(ExecutorUnderTest):
         self.agents[node].wait()
         for session in self.executor.sessions._sessions.values():
             session.heard_at -= 2 * self.lease_s * (session.node == node)  # as if so much time had passed
+
+    def restart(self, node: str) -> None:
+        self.agents[node].kill()
+        self.agents[node].wait()
+        self.bring_back(node)
 
     def bring_back(self, node: str) -> None:
         state = self.root / node

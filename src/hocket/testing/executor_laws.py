@@ -215,6 +215,24 @@ def a_node_that_returns_runs_nothing_twice(under: ExecutorUnderTest) -> None:
         stage.expect(1, len([e for e in stage.events if isinstance(e, NodeLost)]), "times that a node was lost:")
 
 
+def a_node_that_was_away_for_a_moment_goes_on(under: ExecutorUnderTest) -> None:
+    """If what runs a node's jobs ends and begins again before the node counts as lost, its jobs notice nothing."""
+    with Stage(under, "a") as stage:
+        stage.give("a", "n0", 0)
+        _until_steps(stage, "a", 2)
+        heard = len(stage.events)
+        under.restart("n0")
+        reached = stage.view("a").epoch
+        # What was done meanwhile is told once it is back; it may have to be heard first that all is well.
+        stage.until(
+            lambda: stage.view("a").epoch > reached + 1 or bool(stage.of("a", *_CHANGES, since=heard)), "goes on"
+        )
+        stage.expect(1, len(stage.of("a", *_CHANGES)), "changes of where it runs:", "a")
+        stage.expect([[("n0", 0)]], stage.runs("a"), "runs once, on", "a")
+        stage.expect([], [e for e in stage.events if isinstance(e, NodeLost)], "nodes that were lost:")
+        _no_step_is_lost_or_repeated(stage, "a")
+
+
 # -- the port -----------------------------------------------------------------------------------------------------
 
 
@@ -357,6 +375,7 @@ LAWS: dict[str, Law] = {
         an_ended_job_is_gone,
         a_lost_node_costs_its_own_jobs_one_run,
         a_node_that_returns_runs_nothing_twice,
+        a_node_that_was_away_for_a_moment_goes_on,
         time_never_goes_backward,
         a_wait_ends_when_it_was_asked_to,
         events_are_of_known_jobs,

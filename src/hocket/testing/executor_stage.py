@@ -116,6 +116,10 @@ class ExecutorUnderTest:
         """Cut the node off, while its jobs go on if they can; where that cannot be, it is lost."""
         self.lose(node)
 
+    def restart(self, node: str) -> None:
+        """End what runs the jobs of a node, and begin it again before the node counts as lost; its jobs go on."""
+        raise NotImplementedError
+
     def bring_back(self, node: str) -> None:
         """The node that was lost or isolated is there again, with whatever still runs on it."""
         raise NotImplementedError
@@ -136,6 +140,7 @@ class Stage:
         self.events: list[Event] = []  # all that the executor reported, in order
         self.actions: list[Action] = []  # all that it was told to do, in order
         self.now_s = 0.0
+        self.unasked_is_fine = False  # the law itself makes jobs start or leave, beside the controller
         self._wanted: dict[str, Partition] = {}  # job → where the law wants it
         self._to_save: dict[str, Tier] = {}
         self._to_tell: list[Event] = []
@@ -147,16 +152,22 @@ class Stage:
     def __enter__(self) -> Self:
         try:
             self.executor = self.under.begin(self._nodes, self._jobs)
-            first = self.under.first_events(self._nodes, self._jobs)
-            self.tell(*(event for event in first if isinstance(event, NodeJoined)))
-            self.finish(self.executor.wait(0.0) or (0.0, ()))  # A real clock is far beyond that, and says how far.
-            self.until(lambda: len(self.nodes_up()) == len(self._nodes), "all nodes are up")
-            self.tell(*(event for event in first if not isinstance(event, NodeJoined)))  # They must fit the nodes.
-            self.until(lambda: all(job.id in self.snapshot.jobs for job in self._jobs), "all jobs are submitted")
-        except BaseException:
+            self._open()
+        except BaseException as error:
             self.under.end()
+            if isinstance(error, LawBroken) and not error.law:  # No law is tried yet.
+                raise RuntimeError(f"executor '{self.under.name}' does not begin: {error}") from None
             raise
         return self
+
+    def _open(self) -> None:
+        """The nodes are up, and the jobs are submitted: in this order, for they must fit."""
+        first = self.under.first_events(self._nodes, self._jobs)
+        self.tell(*(event for event in first if isinstance(event, NodeJoined)))
+        self.finish(self.executor.wait(0.0) or (0.0, ()))  # A real clock is far beyond that, and says how far.
+        self.until(lambda: len(self.nodes_up()) == len(self._nodes), "all nodes are up")
+        self.tell(*(event for event in first if not isinstance(event, NodeJoined)))
+        self.until(lambda: all(job.id in self.snapshot.jobs for job in self._jobs), "all jobs are submitted")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, LawBroken):
@@ -357,7 +368,7 @@ class Stage:
                 self._unanswered.remove(action)
                 self._answered.append(action)
                 return
-        if isinstance(event, JobCheckpointed):
+        if isinstance(event, JobCheckpointed) or self.unasked_is_fine:
             return  # A job may be saved when nobody asked for it.
         asked = sum(isinstance(a, kinds) and a.job == event.job for a in self.actions)
         names = " or ".join(kind.__name__ for kind in kinds)

@@ -6,7 +6,7 @@ wants: again, in another order, or too late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from threading import Lock, Thread
 from typing import Any
@@ -149,6 +149,20 @@ def a_closed_executor_waits_no_more_and_takes_nothing_in(under: ExecutorUnderTes
                 raise LawBroken("", "", "what is handed over after `close` fails at once", future)
 
 
+def all_jobs_save_and_leave_when_they_are_stopped(under: ExecutorUnderTest) -> None:
+    """`stop_all` has every job save its state and leave, and tells which have not left yet."""
+    with Stage(under, "a", "b") as stage:
+        for gpu, job in enumerate(("a", "b")):
+            stage.give(job, "n0", gpu)
+            _until_epoch(stage, job, 1)
+        left = stage.live.stop_all(30.0)
+        stage.unasked_is_fine = True  # The jobs pause, and no action says so.
+        stage.until(lambda: not left(), "no job is left", seen=lambda: f"left: {left()}")
+        stage.expect([[], []], [stage.runs("a"), stage.runs("b")], "nothing runs any more:")
+        for job in ("a", "b"):
+            stage.expect(len(stage.steps(job)), under.saved(job), "a checkpoint with all steps:", job)
+
+
 # -- reports ------------------------------------------------------------------------------------------------------
 
 
@@ -283,7 +297,10 @@ def _held_back(stage: Stage, progress: int = 0) -> tuple[Outbox, list[Report]]:
 
 def _first_reports(stage: Stage, outbox: Outbox, job: str, progress: int) -> list[Report]:
     count = 1 + progress
-    news: Callable[[], list[Report]] = lambda: outbox.of(job, *_NEWS)[:count]  # noqa: E731
+
+    def news() -> list[Report]:
+        return outbox.of(job, *_NEWS)[:count]
+
     stage.until(lambda: len(news()) == count, f"its run reports {count} times", job, lambda: outbox.of(job))
     return news()
 
@@ -323,6 +340,7 @@ LAWS = (
     a_failed_cycle_fails_its_futures_and_may_be_repeated,
     what_is_refused_fails_and_is_forgotten,
     a_closed_executor_waits_no_more_and_takes_nothing_in,
+    all_jobs_save_and_leave_when_they_are_stopped,
     a_change_holds_back_later_reports_of_its_job,
     a_report_that_comes_again_changes_nothing,
     a_stale_report_does_not_undo_a_later_one,
