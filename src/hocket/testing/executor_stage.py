@@ -73,7 +73,8 @@ class ExecutorUnderTest:
     exempt: Mapping[str, str] = {}  # law → why it cannot be tried on this executor
     late_s = 0.0  # how much later than it was asked to may `wait` return; on a real clock, be generous
     patience_s = 60.0  # by the executor's clock, for anything that must happen
-    deliver: Deliver = staticmethod(lambda _node, reports: reports)  # Live: pass every call with reports through this.
+    # Live: what `deliver(node, reports)` gives is handed over for what agents report; laws keep, double and reorder it.
+    deliver: Deliver = staticmethod(lambda _node, reports: reports)
 
     def begin(self, nodes: Sequence[Node], jobs: Sequence[Job]) -> Executor:
         """Make the executor with these nodes; it will be told to run these jobs. Begin agents and the like, too."""

@@ -172,12 +172,17 @@ def a_change_holds_back_later_reports_of_its_job(under: ExecutorUnderTest) -> No
         _outbox, reports = _held_back(stage, progress=2)
         future = stage.live.report(reports, "n0")
         cycles: list[list[str]] = []
-        while sum(map(len, cycles)) < len(reports):
-            stage.expect(False, future.done(), f"after {cycles} of {len(reports)} reports, their future is done:", "a")
-            heard = len(stage.events)
-            stage.cycle(under.patience_s)
-            if told := [type(e).__name__ for e in stage.of("a", since=heard)]:
+
+        def are_all_told() -> bool:
+            if told := [type(e).__name__ for e in stage.of("a")[sum(map(len, cycles)) :]]:
                 cycles.append(told)
+            if (count := sum(map(len, cycles))) < len(reports):
+                stage.expect(
+                    False, future.done(), f"after {count} of {len(reports)} reports, their future is done:", "a"
+                )
+            return count >= len(reports)
+
+        stage.until(are_all_told, "all reports are taken in", "a", lambda: cycles)
         stage.expect([["JobStarted"], ["EpochEnded"], ["EpochEnded"]], cycles, "told, cycle by cycle:", "a")
         stage.expect(True, future.done(), "after the last cycle, the future is done:", "a")
         stage.expect(len(reports), future.result(), "reports taken in:", "a")
@@ -278,13 +283,14 @@ def _has_failed(future: Future[Any], failure: Exception, stage: Stage) -> None:
 
 def _moment_with(stage: Stage, job: str, kind: type[Event], future: Future[Any]) -> Any:
     """The moment in which such an event of the job comes, its cycle not yet written."""
-    while True:
-        moment = stage.wait(stage.now_s + stage.under.patience_s)
-        if moment is None or future.done():
-            raise LawBroken("", job, f"{kind.__name__} of what was reported", f"{moment}, {future}")
+    until_s = stage.now_s + stage.under.patience_s
+    while (moment := stage.wait(until_s)) is not None and not future.done():
         if any(isinstance(event, kind) and getattr(event, "job", "") == job for event in moment[1]):
             return moment
         stage.finish(moment)
+        if moment[0] >= until_s:
+            break
+    raise LawBroken("", job, f"{kind.__name__} of what was reported", f"{moment}, {future}")
 
 
 def _held_back(stage: Stage, progress: int = 0) -> tuple[Outbox, list[Report]]:
