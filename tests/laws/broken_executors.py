@@ -32,7 +32,7 @@ from hocket.model.event import (
     NodeJoined,
     NodeLost,
 )
-from hocket.testing.executor_stage import ExecutorUnderTest
+from hocket.testing.executor_harness import ExecutorUnderTest
 
 Moment = tuple[float, Sequence[Event]] | None
 BROKEN: list[tuple[str, type[ExecutorUnderTest], str]] = []  # the law, what breaks it, and what was expected

@@ -32,7 +32,7 @@ from hocket.service.app import make_app
 from hocket.service.listening import LOOPBACK, Listening
 from hocket.testing import live_executor_laws
 from hocket.testing.builders import submission, workload
-from hocket.testing.executor_stage import ExecutorUnderTest, Gpu
+from hocket.testing.executor_harness import ExecutorUnderTest, Gpu
 
 STEPS = 100_000  # more than any law waits for
 ONE_PROCESS = "its only node is its own process: when that is lost, so is the executor"

@@ -1,6 +1,6 @@
-"""An executor on a stage: the real controller drives it, and a law says which job gets which GPUs.
+"""What the laws for executors are written with: the real controller drives one, and a law says what its plan is.
 
-`ExecutorUnderTest` is what you write for your executor; with `Stage` the laws in `executor_laws.py` are written.
+`ExecutorUnderTest` is what you write for your executor.
 """
 
 from __future__ import annotations
@@ -126,10 +126,10 @@ class ExecutorUnderTest:
         raise NotImplementedError
 
 
-class Stage:
-    """A controller whose plan is what the law says, one executor, and an eye on every moment between them.
+class ExecutorHarness:
+    """A controller whose plan is what the law says, and one executor.
 
-    Use it in `with`. Whatever the law is about, every moment is watched: time goes on, waits end in time, events are of
+    Use it in `with`. Whatever the law is about, every moment is checked: time goes on, waits end in time, events are of
     known jobs, and no job starts, pauses, is resized or moved unless an action asked for it.
     """
 
@@ -222,10 +222,10 @@ class Stage:
         self.finish(moment)
 
     def wait(self, until_s: float | None) -> Moment | None:
-        """The executor's next moment, watched; hand it to `finish` to complete the cycle."""
+        """The executor's next moment, checked; hand it to `finish` to complete the cycle."""
         moment = self.executor.wait(until_s)
         if moment is not None:
-            self._watch(moment, until_s)
+            self._check(moment, until_s)
         return moment
 
     def finish(self, moment: Moment) -> None:
@@ -336,9 +336,9 @@ class Stage:
         if expected != seen:
             raise LawBroken("", job, f"{about} {expected}", seen)
 
-    # -- the watch ----------------------------------------------------------------------------------------------
+    # -- checks of every moment ------------------------------------------------------------------------------------
 
-    def _watch(self, moment: Moment, until_s: float | None) -> None:
+    def _check(self, moment: Moment, until_s: float | None) -> None:
         now_s, events = moment
         self.events += events
         self._answered = []
