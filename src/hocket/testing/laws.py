@@ -43,7 +43,10 @@ __tracebackhide__ = True  # pytest shows the test and what was found, not the la
 
 
 class Broken(AssertionError):
-    """A policy broke a law: which, how, and how to repeat it. `snapshot` is the one that the policy was asked with."""
+    """A policy or an executor broke a law: which, how, and how to repeat it.
+
+    `snapshot` is the one that a policy was asked with.
+    """
 
     snapshot: Snapshot | None = None
 

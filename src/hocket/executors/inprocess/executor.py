@@ -56,7 +56,8 @@ class InProcessExecutor:
     ) -> None:
         """`stepped` is told how many steps of models were made, after every step of a pack."""
         self.device = device_of(device)
-        self._factory, self._now_s, self._stepped = factory, now_s, stepped
+        self._factory, self._clock, self._stepped = factory, now_s, stepped
+        self._skipped_s = 0.0  # while nothing ran
         self._mode, self._exact, self._memory_mib = mode, exact, memory_mib
         self._checkpoint_s, self._save_at_s = checkpoint_s, now_s() + checkpoint_s
         self._packs: dict[str, Pack] = {}  # by partition
@@ -148,7 +149,11 @@ class InProcessExecutor:
             if self._is_stopped:
                 return self._last_words(now_s)
             if not self._running:
-                return None if until_s is None else (max(now_s, until_s), ())
+                if until_s is None:
+                    return None
+                # Nothing can happen before then, so that time is passed over, and all that follows is later.
+                self._skipped_s += max(0.0, until_s - now_s)
+                return max(now_s, until_s), ()
             if until_s is not None and now_s >= until_s:
                 return now_s, ()
             if now_s >= self._save_at_s:
@@ -157,6 +162,9 @@ class InProcessExecutor:
                 self._train(pid)
         events, self._ready = self._ready, []
         return max(self._now_s(), events[-1].at_s), events
+
+    def _now_s(self) -> float:
+        return self._clock() + self._skipped_s
 
     def _last_words(self, now_s: float) -> tuple[float, Sequence[Event]] | None:
         events = self._saved_all()
