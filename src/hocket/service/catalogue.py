@@ -28,7 +28,7 @@ from hocket.model.event import (
 from hocket.service.ended_jobs import EndedJobs, EndedJobsError, Mark, checksum
 from hocket.service.record import Record
 
-_log = logging.getLogger("hocket")
+_log = logging.getLogger("hocket.service")
 _RECORDS = 2_000  # that changed, after which all of them go to the shelf
 _RETRY = 100  # cycles after which to try again what failed
 _CYCLES = 10_000  # after which they do so in any case: so many at most are folded at a start

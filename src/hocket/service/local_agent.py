@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from hocket.agent.process_tree import processes, read
 from hocket.service.home import Home
 
-_log = logging.getLogger("hocket")
+_log = logging.getLogger("hocket.service")
 _RESTART_S = 0.5
 _LEAVE_S = 10.0  # for an agent that was told to leave
 _KILL_S = 40.0  # for one that was told to kill: it may have to do without its sidecars, and without a controller
@@ -78,6 +78,7 @@ class LocalAgent:
                 )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, was)
+        _log.info("the agent of this machine starts: process %d, log '%s'", self._child.pid, self._home.log)
         return self._child
 
     def _watch(self) -> None:
@@ -87,7 +88,7 @@ class LocalAgent:
             code = child.wait()
             if self._stopping.is_set():
                 return
-            _log.warning("the agent ended with %s; another takes its place", code)
+            _log.warning("the agent ended with %s; another takes its place", code, extra={"code": code})
             sleep(_RESTART_S)
             with self._launching:
                 if not self._stopping.is_set():
