@@ -98,6 +98,7 @@ class LocalAgent:
         """End agents of earlier controllers. What those wrote down may be missing, so all processes are looked at."""
         folder = str(self._home.agent)
         for pid in agents_of(folder):
+            _log.info("the agent of an earlier controller is told to leave: process %d", pid)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         until = monotonic() + _LEAVE_S
