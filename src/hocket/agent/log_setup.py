@@ -28,7 +28,7 @@ def set_up_logging(level: str, as_json: bool, **fields: str) -> None:
     Other packages are heard from INFO on, for what they say below that is about themselves.
     """
     handler = _Stderr()
-    handler.setFormatter(JsonLines(fields) if as_json else TextLines())
+    handler.setFormatter(JsonLogLine(fields) if as_json else TextLogLine())
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h, _Stderr)]:
         root.removeHandler(old)
@@ -42,7 +42,7 @@ class _Stderr(logging.StreamHandler[Any]):
         """A full disk or a closed pipe behind stderr stops nothing, and there is no other place to say so."""
 
 
-class TextLines(logging.Formatter):
+class TextLogLine(logging.Formatter):
     """Time, level, logger, message; a traceback follows on lines of its own."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class TextLines(logging.Formatter):
         return _time(record, "milliseconds")
 
 
-class JsonLines(logging.Formatter):
+class JsonLogLine(logging.Formatter):
     """One JSON object a line: time, level, logger, message, then the fields that the record has."""
 
     def __init__(self, fields: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hocket.agent.log_setup import JsonLines, TextLines, cycle_number, set_up_logging
+from hocket.agent.log_setup import JsonLogLine, TextLogLine, cycle_number, set_up_logging
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 5, 250_000, UTC)
 
@@ -27,14 +27,14 @@ def record(message: str, *args: object, **fields: object) -> logging.LogRecord:
 
 
 def told(made: logging.LogRecord, **fields: str) -> dict[str, object]:
-    line = JsonLines(fields).format(made)
+    line = JsonLogLine(fields).format(made)
     assert "\n" not in line
     found: dict[str, object] = json.loads(line)
     return found
 
 
 def test_a_line_of_text_is_time_level_logger_and_message() -> None:
-    line = TextLines().format(record("job '%s' waits", "a", job="a"))
+    line = TextLogLine().format(record("job '%s' waits", "a", job="a"))
     assert line == "2026-03-01T12:30:05.250Z WARNING hocket.service job 'a' waits"
 
 

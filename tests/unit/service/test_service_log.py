@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from hocket.agent.log_setup import JsonLines
+from hocket.agent.log_setup import JsonLogLine
 from hocket.control.journal import JournalError
 from hocket.executors.agents.executor import agents
 from hocket.model.event import JobSubmitted
@@ -21,7 +21,7 @@ class Lines(logging.Handler):
         self.found = []
 
     def emit(self, record):
-        JsonLines({}).format(record)  # It must not raise.
+        JsonLogLine({}).format(record)  # It must not raise.
         self.found.append((record.levelname, record.getMessage(), vars(record)))
 
     def of(self, text):
