@@ -76,7 +76,9 @@ class Api:
         self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
         self.owners = Owners(engine.executor)
         self.intake = Intake(engine, self.owners)
-        self.polls = CapacityLimiter(inf)  # Each agent has a thread that waits for orders, and takes nobody else's.
+        self.polls = CapacityLimiter(
+            inf
+        )  # Each agent has a thread that waits for orders, and takes none from other calls.
         self.broadcast = Broadcast(self.change)
         engine.changed.append(self.broadcast.say)
 
@@ -108,7 +110,7 @@ class Api:
         return rows.row(record, snapshot.jobs.get(record.job.id), snapshot, now_s, waits)
 
     def change(self, job_id: str) -> bytes:
-        """A job that changed, for those who listen; nothing if it cannot be looked up."""
+        """A job that changed, for those that listen; nothing if it cannot be looked up."""
         with suppress(EndedJobsError):
             if (record := self.engine.catalogue.get(job_id)) is not None:
                 return b"event: job\ndata: " + msgspec.json.encode(self.row(record, time())) + b"\n\n"
@@ -163,7 +165,7 @@ def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> Fa
 
     @app.exception_handler(ClientDisconnect)
     async def say_nothing(_request: Request, _error: ClientDisconnect) -> Response:
-        return Response(status_code=400)  # Whoever spoke was killed in the middle of it; nobody hears this.
+        return Response(status_code=400)  # The caller was killed in the middle of it: this reaches nothing.
 
     _add_jobs(app, api)
     _add_owners(app, api)
@@ -324,7 +326,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
 
     @app.get("/v1/nodes")
     def nodes() -> Response:
-        """The nodes, and who holds their GPUs."""
+        """The nodes, and which jobs hold their GPUs."""
         return answer({"nodes": rows.nodes(api.engine.snapshot)})
 
     @app.get("/v1/events")

@@ -67,7 +67,7 @@ class Engine:
         self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
         self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
         self._changed_jobs: list[str] = []  # by the present cycle
-        self.changed: list[Callable[[list[str]], None]] = []  # whom to tell which jobs changed
+        self.changed: list[Callable[[list[str]], None]] = []  # are told which jobs changed
         self.over = Flag()
         self._controller = self._restored()
         self.executor = executor(self._controller.snapshot)

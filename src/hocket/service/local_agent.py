@@ -45,7 +45,7 @@ class LocalAgent:
     def stop(self, grace_s: float) -> None:
         """Stop the jobs and the agent. If it dies, before or meanwhile, another one does that."""
         self._stopping.set()
-        with self._launching:  # From here on, nobody else starts one.
+        with self._launching:  # From here on, no other thread starts one.
             child = self._child
         for _ in range(_ATTEMPTS):
             if child is None:

@@ -134,13 +134,13 @@ def owner_row(snapshot: Snapshot, owner_id: str) -> OwnerRow:
 
 
 def owner_rows(snapshot: Snapshot) -> list[OwnerRow]:
-    """The owners that have live jobs, or a weight or quota that is not everybody's; by name."""
+    """The owners that have live jobs, or a weight or quota that is not the default; by name."""
     listed = {owner.id for owner in snapshot.owners.values() if owner != Owner(owner.id)}
     return _rows(snapshot, sorted(listed | {view.job.owner for view in snapshot.jobs.values()}))
 
 
 def _rows(snapshot: Snapshot, owner_ids: list[str]) -> list[OwnerRow]:
-    # The snapshot's own usage is kept only if somebody needs it.
+    # The snapshot's own usage is kept only if the policy needs it.
     usage = usage_of(snapshot.partitions.values(), snapshot.jobs)
     waiting = Counter(v.job.owner for v in snapshot.jobs.values() if not (v.partitions or v.held or v.verdict))
     found = []

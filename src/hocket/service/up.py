@@ -46,7 +46,7 @@ class Up:
         home.make()
         self.home = home
         self.engine = Engine(store, executor, policy, catalogue=home.catalogue)
-        home.sweep()  # Nobody else writes there: we hold the journal.
+        home.sweep()  # No other process writes there: we hold the journal.
         self._listening = Listening(listen, port, home.last_port(), tls)
         self.url = self._listening.url
         home.trust(None if tls is None else tls.ca or tls.cert)

@@ -115,7 +115,7 @@ def _signal_pipe() -> int:
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    # Whoever started us may have kept them back.
+    # The process that started us may have blocked them.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return read_end

@@ -124,7 +124,7 @@ class Link:
 
 
 class Session:
-    """Our place at the controller, shared by all threads; whoever finds it gone says hello."""
+    """Our place at the controller, shared by all threads; the thread that finds it gone says hello."""
 
     def __init__(self, hello: Callable[[Link], Hello]) -> None:
         self._hello = hello

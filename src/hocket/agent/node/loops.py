@@ -90,7 +90,7 @@ class OrderLoop:
         except Gone:
             self._session.is_gone(self._of)
             raise
-        except (Away, CallRefused):  # Whoever asked has stopped waiting, and can ask again.
+        except (Away, CallRefused):  # The caller has stopped waiting, and can ask again.
             pass
 
 

@@ -2,7 +2,7 @@
 
 Whatever matters is in the run folders, so an agent may be killed at any time. Three threads meet here, under one lock:
 one brings orders, one takes away what is to be reported, and the main one waits for events and for the ends of
-sidecars. None of them holds the lock while it waits for anybody.
+sidecars. None of them holds the lock while it waits for another.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.protocol import ForgetJob, PrepareRun, Report, RunKey, SaveRun, StartRun, StopRun
 
 _log = logging.getLogger("hocket.agent")
-_CAN_WAIT = ("use",)  # events that nobody waits for
+_CAN_WAIT = ("use",)  # events that may be reported later
 _SWEEP_S, _SWEEP_UNWATCHED_S = 10.0, 0.2  # between looks at all files, just in case, and where none can be watched
 _UNDELIVERED_S = 0.02  # between attempts to tell a sidecar that does not listen yet
 _STUCK_S = 10.0  # beyond its grace, or after an order to kill, until a sidecar is killed itself
@@ -448,8 +448,8 @@ class Runs:
             self._poller.ring()
 
     def _clean(self, run: KnownRun) -> None:
-        """Kill what a dead sidecar left, a while at a time and not under the lock, for somebody may not die."""
-        # The numbers of processes that ended unseen, perhaps before a reboot, may be anybody's now.
+        """Kill what a dead sidecar left, a while at a time and not under the lock, for a process may not die."""
+        # The numbers of processes that ended unseen, perhaps before a reboot, may be those of any process now.
         sessions = story(run.events).pids if run.was_held else ()
         left = kill_orphans(run.mark, sessions, within_s=_CLEAN_ROUND_S)
         with self._changed:

@@ -25,7 +25,7 @@ def up(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="Who decides from now on (see `hocket policies`); by default who did in this home, las in a new one.",
+            help="Policy from now on (see `hocket policies`); by default the last one of this home, las in a new one.",
             autocompletion=policy_names,
         ),
     ] = None,

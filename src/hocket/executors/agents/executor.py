@@ -220,7 +220,7 @@ class AgentExecutor:
                     assert_never(action)
 
     def settle(self, facts_of_cycle: Iterable[Event]) -> None:
-        """The cycle is in the journal with these facts: whoever waits for that learns it."""
+        """The cycle is in the journal with these facts: callers that wait for that learn it."""
         refused: Refused = {}
         for event in facts_of_cycle:
             if isinstance(event, JobRefused):
@@ -243,7 +243,7 @@ class AgentExecutor:
             self._inbox.extendleft(reversed(later))
 
     def fail(self, failure: Exception) -> None:
-        """The cycle could not be written: nothing of it was said, and whoever said it may say it again."""
+        """The cycle could not be written: nothing of it was said, and callers may say it again."""
         taken, self._taken = self._taken, []
         for posted in taken:
             if not posted.done.done():
@@ -254,7 +254,7 @@ class AgentExecutor:
         self._left_alone = []
 
     def refuse(self, failure: Exception) -> None:
-        """Nothing can be taken in for now: whoever waits learns it."""
+        """Nothing can be taken in for now: callers that wait learn it."""
         with self._arrived:
             waiting, self._inbox = list(self._inbox), deque()
         for posted in waiting:
@@ -278,7 +278,7 @@ class AgentExecutor:
                     if events := self._hear(report, posted.node, now_s):
                         found += events
                         changed.add(report.run.job)
-            except Exception as error:  # Somebody's bad input must not stop everybody's cycle.
+            except Exception as error:  # One caller's bad input must not stop the cycle.
                 posted.reports.clear()
                 posted.done.set_exception(error)
         return found
@@ -364,7 +364,7 @@ class AgentExecutor:
         return [NodeLost(now_s, node, "its agent is silent") for node in sorted(lost & up)]
 
     def _stood_still(self, now_s: float) -> bool:
-        """Was this process stopped for so long that it may have heard nobody? Cycles that all take long are none."""
+        """Was this process stopped for so long that it may have heard no agent? Cycles that all take long are none."""
         late = now_s - self._looked_s > max(self.sessions.lease_s / 3, 2 * _LONGEST_WAIT_S)
         first, self._was_late, self._looked_s = not self._was_late, late, now_s
         return late and first

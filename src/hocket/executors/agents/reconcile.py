@@ -1,6 +1,6 @@
 """An agent says hello: what it has is compared with what it should have, and it is told the difference.
 
-It may be new, or back after a while; or the controller is, and how far its last orders came nobody knows.
+It may be new, or back after a while; or the controller is, and how far its last orders came is not known.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Reconciliation:
         return [event for view in here for event in self._compare(view, now_s)]
 
     def _forget_again(self, snapshot: Snapshot) -> None:
-        """Whoever was to be told that a job is over may have died before it was."""
+        """An agent that was to be told that a job is over may have died before it was."""
         running = {run.job for run in self._hello.runs}  # of which we decide below
         over = [job for job in self._hello.jobs if job not in running and job not in snapshot.jobs]
         self._sessions.tell(self._hello.node.id, [ForgetJob(job) for job in over])
@@ -68,7 +68,9 @@ class Reconciliation:
         old, new = present(view) in self._hello.runs, coming(view) in self._hello.runs
         if tenancy is None:
             if view.preparing and orders.prepares:
-                orders.prepare(view)  # It may stand as a spare, which was said before anybody asked: it is said again.
+                orders.prepare(
+                    view
+                )  # It may stand as a spare, which was said before it was asked for: it is said again.
             return []
         doing = tenancy.doing
         if not old:

@@ -1,4 +1,4 @@
-"""Who is there: one session for each agent that said hello, with the orders that wait for it. For many threads."""
+"""One session for each agent that said hello, with the orders that wait for it. For many threads."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Sessions:
 
     def hush(self, last: Iterable[tuple[str, Order]] = ()) -> None:
         """No more orders but these last ones, by node. What the agents should have is told at their next hello."""
-        with self._changed:  # All under one lock, which `tell` takes again: nobody comes in between.
+        with self._changed:  # All under one lock, which `tell` takes again: nothing comes in between.
             for session in self._sessions.values():
                 session.orders.clear()
             for node, order in last:
@@ -93,7 +93,7 @@ class Sessions:
             self._hushed = True
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """No agent waits any longer."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -114,7 +114,7 @@ class Sessions:
             return {s.node: s.address for s in self._sessions.values()}
 
     def renew(self) -> None:
-        """Nobody could be heard for a while: all have their lease from now on."""
+        """No agent could be heard for a while: all have their lease from now on."""
         with self._changed:
             for session in self._sessions.values():
                 session.heard_at = monotonic()
