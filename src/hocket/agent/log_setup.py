@@ -6,6 +6,7 @@ What a line is about stands in its fields (`job`, `run`, `node`, `cycle`, …), 
 
 from __future__ import annotations
 
+import json
 import logging
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 # In the controller's thread, the cycle that lines belong to; other threads have none.
 cycle_number: ContextVar[int | None] = ContextVar("cycle_number", default=None)
 
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _NOT_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
 
 
@@ -52,6 +54,11 @@ class TextLogLine(logging.Formatter):
         """RFC 3339, in UTC: the lines of several machines can be put together."""
         return _time(record, "milliseconds")
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        """One line, whatever a job is called: no name can pass for a line of its own, or reach the terminal."""
+        record.message = record.message.translate(_CONTROL)
+        return super().formatMessage(record)
+
 
 class JsonLogLine(logging.Formatter):
     """One JSON object a line: time, level, logger, message, then the fields that the record has."""
@@ -73,7 +80,10 @@ class JsonLogLine(logging.Formatter):
         found = {**said, **self._fields, **({} if cycle is None else {"cycle": cycle}), **given}
         if record.exc_info and record.exc_info[0] is not None:
             found["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(found, enc_hook=str).decode()
+        try:
+            return msgspec.json.encode(found, enc_hook=str).decode()
+        except UnicodeEncodeError:  # A path that is not UTF-8.
+            return json.dumps(found, default=str)
 
 
 def _time(record: logging.LogRecord, to: str) -> str:

@@ -38,6 +38,15 @@ def test_a_line_of_text_is_time_level_logger_and_message() -> None:
     assert line == "2026-03-01T12:30:05.250Z WARNING hocket.service job 'a' waits"
 
 
+def test_a_name_cannot_make_a_line_of_its_own() -> None:
+    line = TextLogLine().format(record("job '%s' waits", "a\n2026 ERROR \x1b[31mb\x9b"))
+    assert line.endswith(r" hocket.service job 'a\x0a2026 ERROR \x1b[31mb\x9b' waits")
+
+
+def test_a_path_that_is_not_utf8_is_no_reason_to_lose_a_line() -> None:
+    assert told(record("home '%s'", "/tmp/\udc80"))["message"] == "home '/tmp/\udc80'"
+
+
 def test_a_line_of_json_has_the_fields_of_its_record() -> None:
     found = told(record("job '%s'\nwaits", "a", job="a", cycle=3, sizes=(1, 2), at=float("nan")), node="n0")
     assert found == {
