@@ -120,7 +120,7 @@ class Up:
         until = monotonic() + _AGENT_S
         while not self.engine.sessions.addresses() and monotonic() < until and not self._leaving.wait(0.01):
             pass
-        if not self.engine.sessions.addresses():
+        if not self.engine.sessions.addresses() and not self._leaving.is_set():
             _log.warning("the agent of this machine has not connected within %g s; see '%s'", _AGENT_S, self.home.log)
 
 

@@ -73,13 +73,13 @@ class Runs:
             try:
                 self._carry_out(order)
             except Exception as error:
+                fields = {"job": order.job if isinstance(order, ForgetJob) else order.run.job}
                 if not isinstance(error, OSError):
-                    _log.exception("bug: order %s", type(order).__name__)
+                    _log.exception("bug: order %s", type(order).__name__, extra=fields)
                 if isinstance(order, PrepareRun | StartRun):
                     self._refuse(order.run, error)
                 else:
-                    job = order.job if isinstance(order, ForgetJob) else order.run.job
-                    _log.warning("order %s failed: %s", order, error, extra={"job": job})
+                    _log.warning("order %s failed: %s", order, error, extra=fields)
             self._changed.notify_all()
         self._poller.ring()
 
