@@ -30,7 +30,10 @@ def tune(
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="Of those that evaluate gives.")] = None,
     goal: Annotated[str | None, typer.Option(metavar="min|max", help="Whether less of it is better, or more.")] = None,
     policy: Annotated[
-        str | None, typer.Option(help="Who is packed with whom; pack_none: nobody.", autocompletion=policy_names)
+        str | None,
+        typer.Option(
+            help="Policy that says which models are packed together; pack_none: none.", autocompletion=policy_names
+        ),
     ] = None,
     param: Params = None,
     mode: Annotated[
