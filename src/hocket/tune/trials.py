@@ -17,10 +17,10 @@ from hocket.tune.space import Config
 class Result(Struct, frozen=True):
     """A trial's metrics after so many units."""
 
-    units: int
-    metrics: dict[str, float]
-    at_s: float
-    began_s: float  # when the stage that led to it began
+    units: int  # of training done, each `unit_steps` steps
+    metrics: dict[str, float]  # by name, as `evaluate` gave them
+    at_s: float  # seconds since the study began
+    began_s: float  # when the stage that led to it began, in seconds since the study began
 
 
 class Trial(Struct, frozen=True):
@@ -39,11 +39,11 @@ class Trial(Struct, frozen=True):
         return self.results[-1].units if self.results else 0
 
     def result_at(self, units: int) -> Result | None:
-        """Its result after that many units."""
+        """Its result after that many `units`; None if it has none."""
         return next((r for r in self.results if r.units == units), None)
 
     def is_over_at(self, units: int) -> bool:
-        """Whether it has failed or has its result there."""
+        """Whether it has failed, or has its result after that many `units`."""
         return bool(self.failed) or self.result_at(units) is not None
 
 

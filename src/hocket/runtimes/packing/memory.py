@@ -45,7 +45,10 @@ class Need:
 
 
 class Memory:
-    """What the models on a device need, its `limit` in bytes, and how far predictions were off."""
+    """What the models on a `device` need, its `limit` in bytes, and how far predictions were off.
+
+    A model is given as its `training`, or by its `name`.
+    """
 
     def __init__(self, device: torch.device, limit: int) -> None:
         self.device, self.limit = device, limit

@@ -31,12 +31,14 @@ class Training:
     the loss itself, serves all others. Optimiser and schedule are objects, or functions that make them.
     """
 
-    name: str
-    module: nn.Module
+    name: str  # unique in its pack
+    module: nn.Module  # the model, with its first weights; trained in place
+    # Of the module's parameters, or a function that makes it of them.
     optimiser: Optimizer | Callable[[Iterator[nn.Parameter]], Optimizer]
     data: Iterable[Any]  # a DataLoader, or anything that gives its batches anew when iterated again
     steps: int  # of the optimiser, in all
-    loss: Callable[[Any, Any], Tensor] | None = None
+    loss: Callable[[Any, Any], Tensor] | None = None  # gives the loss of (outputs, targets); None if `forward` is given
+    # Gives the loss of (module, batch); None if `loss` is given.
     forward: Callable[[nn.Module, Any], Tensor] | None = None
     schedule: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None  # of the learning rate
     schedule_every: Literal["step", "epoch"] = "step"  # when the schedule is stepped
