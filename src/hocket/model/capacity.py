@@ -136,8 +136,8 @@ class Capacity(Struct, eq=False):
     _mask: int  # of the free GPUs of all nodes, `layout.width` bits each
     _amounts: VersionedMap[int, Amounts] | _Overlay  # what else is free, by the node's index
     _by_count: list[int]  # mask of nodes by their number of free GPUs; never edited
-    gpus: int  # free in all
-    up: int  # mask of the nodes that are there
+    gpus: int  # free GPUs of all nodes together
+    up: int  # bit mask of the nodes that are not lost
 
     @staticmethod
     def of(nodes: Iterable[Node]) -> Capacity:

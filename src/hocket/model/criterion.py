@@ -44,7 +44,7 @@ _SLACK_S = 1e-6
 class Epochs(Struct, frozen=True, gc=False, tag="epochs"):
     """A limit counted in epochs."""
 
-    count: int  # at least 1
+    count: int  # epochs; at least 1
 
     def __post_init__(self) -> None:
         if not (isinstance(self.count, int) and 1 <= self.count <= MAX_EPOCHS):
@@ -57,7 +57,7 @@ class Epochs(Struct, frozen=True, gc=False, tag="epochs"):
 class Duration(Struct, frozen=True, gc=False, tag="duration"):
     """A limit in seconds: of running time after `for`, from submission on after `within`."""
 
-    time_s: float  # finite and above 0
+    time_s: float  # seconds; finite and above 0
 
     def __post_init__(self) -> None:
         if not 0 < self.time_s < inf:
@@ -79,8 +79,8 @@ class Goal(Struct, frozen=True, gc=False, tag="goal"):
     """Done when the metric's latest value is good enough."""
 
     metric: str  # name of the metric, as the job reports it
-    relation: Relation  # ">=" or "<="
-    target: float  # finite; 0.95 for 95%
+    relation: Relation  # ">=": larger is better; "<=": smaller is
+    target: float  # the value to reach; finite, 0.95 for 95%
     deadline: Limit | None = None  # by when it must be met; None: it may take any time
     percent: bool = False  # written, and so printed, as a percentage; the target means the same
 
@@ -103,9 +103,9 @@ class Convergence(Struct, frozen=True, gc=False, tag="convergence"):
     """Done when the metric changes by less than this from one epoch to the next."""
 
     metric: str  # name of the metric, as the job reports it
-    change: float  # finite and above 0; 0.001 for 0.1%
+    change: float  # the change from epoch to epoch; finite and above 0, 0.001 for 0.1%
     deadline: Limit | None = None  # by when it must be met; None: it may take any time
-    percent: bool = False  # as in Goal
+    percent: bool = False  # written, and so printed, as a percentage; the change means the same
 
     def __post_init__(self) -> None:
         _check_metric(self.metric)

@@ -27,7 +27,7 @@ class Point(Struct, frozen=True, gc=False, array_like=True):
 class Curve(Struct, frozen=True, gc=False):
     """A belief over one variable: size → speed, machines → COMP time, epochs → quality, rows → error."""
 
-    points: tuple[Point, ...]  # by ascending x, at least one
+    points: tuple[Point, ...]  # what is known, by ascending x; at least one
 
     def at(self, x: float) -> Estimate:
         """The belief at x: a point, or between two of them; beyond the ends nothing is known but the end."""

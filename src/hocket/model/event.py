@@ -43,14 +43,14 @@ class NodeLost(_Event, frozen=True, gc=False, tag=True):
 class OwnerSet(_Event, frozen=True, gc=False, tag=True):
     """An owner's weight or quota was set."""
 
-    owner: Owner  # as it is from now on
+    owner: Owner  # with its weight and quota from now on
 
 
 class PolicySet(_Event, frozen=True, gc=False, tag=True):
     """From now on this policy decides, with these parameters."""
 
     policy: str  # name of the policy
-    params: dict[str, Any] = {}  # by name; those not named have their defaults; never edited
+    params: dict[str, Any] = {}  # parameters by name; those not named have their defaults; never edited
 
 
 class JobSubmitted(_Event, frozen=True, gc=False, tag=True):
@@ -87,7 +87,7 @@ class JobStarted(_Event, frozen=True, gc=False, tag=True):
 
     job: str  # id of the job
     task: str = ""  # which task of it; empty for a job without tasks
-    attempt: int = 0  # its number, where there are processes
+    attempt: int = 0  # number of this attempt to run it; 0 where there are no processes
 
 
 class JobResized(_Event, frozen=True, gc=False, tag=True):
@@ -95,7 +95,7 @@ class JobResized(_Event, frozen=True, gc=False, tag=True):
 
     job: str  # id of the job
     task: str = ""  # which task of it; empty for a job without tasks
-    attempt: int = 0  # its number, if it left and started again
+    attempt: int = 0  # number of its new attempt; 0 if it goes on in the same process, or there are none
 
 
 class JobMoved(_Event, frozen=True, gc=False, tag=True):
@@ -103,7 +103,7 @@ class JobMoved(_Event, frozen=True, gc=False, tag=True):
 
     job: str  # id of the job
     task: str = ""  # which task of it; empty for a job without tasks
-    attempt: int = 0  # its number, if it left and started again
+    attempt: int = 0  # number of its new attempt; 0 if it goes on in the same process, or there are none
 
 
 class JobCheckpointed(_Event, frozen=True, gc=False, tag=True):
@@ -133,7 +133,7 @@ class ProgressReported(_Event, frozen=True, gc=False, tag=True):
 
     job: str  # id of the job
     epoch: int  # epochs done
-    metrics: dict[str, float]  # by name, as the job reports them
+    metrics: dict[str, float]  # values by name, as the job reports them
     use: Use | None = None  # what it uses; None if it was not measured
 
 
@@ -142,7 +142,7 @@ class EpochEnded(_Event, frozen=True, gc=False, tag=True):
 
     job: str  # id of the job
     epoch: int  # epochs done, this one included
-    metrics: dict[str, float]  # by name, as the job reports them
+    metrics: dict[str, float]  # values by name, as the job reports them
 
 
 class JobWarned(_Event, frozen=True, gc=False, tag=True):

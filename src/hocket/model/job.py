@@ -1,4 +1,4 @@
-"""What a user submits: immutable, and the same in every world.
+"""What a user submits: immutable, and the same whether it is simulated or runs.
 
 Every field of a job is described here, once. Options of `hocket submit`, keys of TOML files, the HTTP API, snapshot
 documents, workload files, `hocket show` and the tables in docs/ follow from it (`job_spec.py`).
@@ -62,8 +62,8 @@ _NOT_NEGATIVE, _POSITIVE = Meta(ge=0), Meta(gt=0)
 class Kind(StrEnum):
     """What sort of work a job is."""
 
-    TRAINING = "training"  # of a model, epoch by epoch
-    QUERY = "query"  # approximate, row by row
+    TRAINING = "training"  # a model is trained, epoch by epoch
+    QUERY = "query"  # an approximate query, whose estimate improves with the rows read
     PARAMETER_SERVER = "parameter-server"  # training whose COMP and COMM phases can take turns with those of others
     MODEL = "model"  # one model of a pack
 
@@ -71,7 +71,7 @@ class Kind(StrEnum):
 class Stop(StrEnum):
     """What may end a job beside its process, its criterion and its user; each includes what stands before it."""
 
-    FIXED = "fixed"  # nothing may
+    FIXED = "fixed"  # nothing else may end it
     OPTSTOP = "optstop"  # it may end when its goal is out of reach, or reached and nothing more is to be gained
     REQUIRED = "required"  # it may also end when its goal is reached
 

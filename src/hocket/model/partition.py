@@ -15,7 +15,7 @@ from hocket.model.resources import Slice
 class Sharing(StrEnum):
     """How the tenants of one partition share it."""
 
-    ALONE = "alone"  # one tenant
+    ALONE = "alone"  # it has one tenant
     INTERLEAVED = "interleaved"  # COMP and COMM phases take turns
     PACKED = "packed"  # one training step for several models
     STACKED = "stacked"  # uncoordinated; may be oversubscribed up to a stated factor
@@ -33,8 +33,8 @@ class Boundary(Struct, frozen=True, gc=False):
 
 
 NOW = Boundary()  # a change takes effect at once
-STEP = Boundary("step")  # at the end of the present training step
-EPOCH = Boundary("epoch")  # at the end of the present epoch
+STEP = Boundary("step")  # a change takes effect at the end of the present training step
+EPOCH = Boundary("epoch")  # a change takes effect at the end of the present epoch
 BOUNDARIES = ("now", "step", "epoch", "after")
 
 
@@ -42,8 +42,8 @@ class Tenant(Struct, frozen=True, gc=False):
     """A job, or one task or replica of it, in a partition."""
 
     job: str  # id of the job
-    replicas: tuple[int, ...]  # by node: as many numbers as the partition has slices, in their order
-    task: str = ""  # of the job's task graph, empty for the whole job; a replica against stragglers is "task#2"
+    replicas: tuple[int, ...]  # number of replicas by node: one number for each slice of the partition
+    task: str = ""  # name of a task, empty for the whole job; a replica against stragglers is "task#2"
     boundary: Boundary = NOW  # when a change to this tenant may take effect
 
 
@@ -51,8 +51,8 @@ class Partition(Struct, frozen=True, gc=False):
     """Resources by node, its tenants, and how they share it. Partitions are disjoint."""
 
     id: str  # unique in a plan; by custom the job's id where it has one tenant
-    slices: tuple[Slice, ...]  # at most one for each node
-    tenants: tuple[Tenant, ...]  # disjoint resources between partitions; sharing happens only in here
+    slices: tuple[Slice, ...]  # resources by node; at most one slice for each node
+    tenants: tuple[Tenant, ...]  # jobs or tasks that use them; only tenants of one partition share resources
     sharing: Sharing = Sharing.ALONE  # how its tenants use the resources together; `ALONE` if there is one
 
     def size_of(self, job: str, task: str = "") -> int:

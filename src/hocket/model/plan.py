@@ -49,8 +49,8 @@ class Plan(Struct, frozen=True, gc=False):
     ends: dict[str, str] = {}  # jobs to end, each with its verdict
     checkpoints: dict[str, Tier] = {}  # running jobs to save, and where
     tiers: dict[str, Tier] = {}  # paused jobs → where their state shall be
-    reasons: dict[str, str] = {}  # by job, for every one whose state changes; "*" is for all that wait
-    memos: dict[str, Any] = {}  # by job, anything to remember that JSON can hold; comes back as `view.memo`
-    memo: Any = None  # likewise, about no job; comes back as `snapshot.memo`
-    reviews: dict[str, float] = {}  # job → when to ask about it again, in seconds since the run began
+    reasons: dict[str, str] = {}  # why, by job, for every one whose state changes; "*" is for all that wait
+    memos: dict[str, Any] = {}  # what to remember, by job, as JSON can hold it; comes back as `view.memo`
+    memo: Any = None  # what to remember beside that, as JSON can hold it; comes back as `snapshot.memo`
+    reviews: dict[str, float] = {}  # moments by job, when to ask about it again, in seconds since the run began
     wake: Wake = ALWAYS  # when to ask the policy next; by default at every event

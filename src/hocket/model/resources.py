@@ -23,7 +23,7 @@ class Demand(Struct, frozen=True, gc=False):
     cores: float = 0.0  # CPU cores, also parts of one; 0: they are not counted
     mem_mib: float = 0.0  # memory in MiB; 0: it is not counted
     net_mbps: float = 0.0  # network in megabit per second; 0: it is not counted
-    gpu_share: float = 1.0  # of each of its GPUs' time; below 1 only stacked tenants leave the rest to others
+    gpu_share: float = 1.0  # part of the time of each of its GPUs; only stacked tenants can use the rest
 
     def times(self, replicas: int) -> Demand:
         """The demand of so many `replicas` on one node."""

@@ -54,28 +54,28 @@ class History(Struct, frozen=True, gc=False):
     """Run times of ended jobs of one sort, as count, sum and sum of squares of their logarithms."""
 
     count: int = 0  # jobs that ended
-    log_sum: float = 0.0  # of the logarithms of their run times in seconds
-    log_squares: float = 0.0  # of the squares of these logarithms
+    log_sum: float = 0.0  # sum of the logarithms of their run times in seconds
+    log_squares: float = 0.0  # sum of the squares of these logarithms
 
 
 class Snapshot(Struct, frozen=True):
     """Nodes, jobs and partitions at `now_s`."""
 
     now_s: float  # seconds since the run began
-    nodes: VersionedMap[str, NodeView]  # by id; lost ones included, with `up` false
-    owners: VersionedMap[str, Owner]  # by id; those with a weight or quota of their own
-    usage: VersionedMap[str, Usage]  # by owner, as planned; kept for quotas, and for a policy that reads it
-    jobs: VersionedMap[str, JobView]  # by id; those that have not ended
+    nodes: VersionedMap[str, NodeView]  # all nodes by id; of lost ones `up` is false
+    owners: VersionedMap[str, Owner]  # those with a weight or quota of their own, by id
+    usage: VersionedMap[str, Usage]  # what each owner's jobs have by plan; empty if no quota and no policy needs it
+    jobs: VersionedMap[str, JobView]  # all that have not ended, by id
     waiting: VersionedQueue[Shape]  # entries (rank, number, id) of jobs that the plan gives nothing and nothing holds
     placed: VersionedQueue[int]  # likewise, of those it gives something
-    partitions: VersionedMap[str, Partition]  # as planned; disjoint
+    partitions: VersionedMap[str, Partition]  # the present plan, by id; disjoint
     leaving: VersionedMap[str, tuple[Slice, ...]]  # "job/task" → what it still holds beyond its plan
     unsettled: tuple[tuple[str, str], ...]  # tenants (job, task) whose plan is not yet carried out
     capacity: Capacity  # what no partition has by plan
     history: VersionedMap[Any, History]  # run times of ended jobs, by size and owner
     memo: Any = None  # what the policy stored in its last plan; None at first
     wake: Wake = ALWAYS  # what the policy waits for, from its last plan
-    seed: int = 0  # of all random numbers of the run
+    seed: int = 0  # seed of all random numbers of the run
     decision: int = 0  # how many were made before this one
     submissions: int = 0  # jobs submitted so far, ended ones included
     arrived: tuple[str, ...] = ()  # jobs submitted since the last decision
@@ -215,17 +215,17 @@ class LeavingTenants:
         self._standing = standing
         self._by_node: dict[str, list[tuple[str, Slice]]] | None = None
 
-    def in_the_way(self, me: str, slices: tuple[Slice, ...], held: tuple[Slice, ...] = ()) -> tuple[str, ...]:
-        """Those ("job/task") that still hold what tenant `me` needs, beside what it has already.
+    def in_the_way(self, tenant: str, slices: tuple[Slice, ...], held: tuple[Slice, ...] = ()) -> tuple[str, ...]:
+        """Those ("job/task") that still hold what `tenant` needs of these `slices`, beside what it has (`held`).
 
         GPUs are told apart by name. Of other resources a node may have enough beside the tenants that leave.
         """
         by_node = self._by_node
         if by_node is None:
             by_node = self._by_node = {}
-            for tenant, parts in self._standing.leaving.data().items():
+            for other, parts in self._standing.leaving.data().items():
                 for part in parts:
-                    by_node.setdefault(part.node, []).append((tenant, part))
+                    by_node.setdefault(part.node, []).append((other, part))
         if not by_node:
             return ()
         found: dict[str, None] = {}
@@ -234,23 +234,25 @@ class LeavingTenants:
             if there is None:
                 continue
             gpus = wanted.gpus
-            for tenant, part in there:
-                if gpus and tenant != me and (gpus is part.gpus or gpu_mask(gpus) & gpu_mask(part.gpus)):
-                    found[tenant] = None
+            for other, part in there:
+                if gpus and other != tenant and (gpus is part.gpus or gpu_mask(gpus) & gpu_mask(part.gpus)):
+                    found[other] = None
             if wanted.cores or wanted.mem_mib or wanted.net_mbps:
-                found |= dict.fromkeys(self._beside(there, me, wanted, held))
+                found |= dict.fromkeys(self._beside(there, tenant, wanted, held))
         return tuple(found) if len(found) < 2 else tuple(sorted(found))
 
-    def _beside(self, there: list[tuple[str, Slice]], me: str, wanted: Slice, held: tuple[Slice, ...]) -> Iterable[str]:
+    def _beside(
+        self, there: list[tuple[str, Slice]], tenant: str, wanted: Slice, held: tuple[Slice, ...]
+    ) -> Iterable[str]:
         """Tenants leaving a node that has not enough cores, memory or network until they have left."""
         cores = mem_mib = net_mbps = 0.0
         others = set()
-        for tenant, part in there:
-            if tenant != me:
+        for other, part in there:
+            if other != tenant:
                 cores += part.cores
                 mem_mib += part.mem_mib
                 net_mbps += part.net_mbps
-                others.add(tenant)
+                others.add(other)
         has = next((part for part in held if part.node == wanted.node), _NOTHING)
         free = self._standing.capacity[wanted.node]
         short = (

@@ -43,9 +43,9 @@ class Doing(StrEnum):
     """The change under way for one tenant; an executor was told, and has not answered yet."""
 
     NOTHING = "nothing"  # it runs as planned
-    STARTING = "starting"  # for the first time, or from its saved state
-    RESIZING = "resizing"  # to other resources in the same partition
-    MOVING = "moving"  # to another place
+    STARTING = "starting"  # it begins, or goes on from its saved state
+    RESIZING = "resizing"  # it gets other resources in the same partition
+    MOVING = "moving"  # it goes to another place
     PAUSING = "pausing"  # it saves its state and leaves its resources
     ENDING = "ending"  # it stops for good
 
@@ -53,7 +53,7 @@ class Doing(StrEnum):
 class Tenancy(Struct, frozen=True, gc=False):
     """What one tenant of a job has in fact, beside what the plan wants for it."""
 
-    task: str  # of the job's task graph; empty for the whole job
+    task: str  # name of a task; empty for the whole job
     holding: Holding | None  # what it holds now; None until it has started
     doing: Doing = Doing.NOTHING  # the change under way
     coming: Holding | None = None  # what it will hold once the change is done; None if there is no change
@@ -64,7 +64,7 @@ class Observation(Struct, frozen=True, gc=False):
 
     at_s: float  # seconds since the run began
     epoch: int  # epochs done when it was reported
-    metrics: dict[str, float]  # by name, as the job reports them; never edited
+    metrics: dict[str, float]  # values by name, as the job reports them; never edited
 
 
 class Use(Struct, frozen=True, gc=False):
@@ -98,7 +98,7 @@ class JobView(Struct, frozen=True, gc=False):
     """A job in one snapshot. Times and service are summed up to `since_s`; methods that take `now_s`, the moment of the
     snapshot, bring them up to date."""
 
-    job: Job  # as it was submitted
+    job: Job  # what the user submitted
     number: int  # jobs submitted before it; breaks ties
     submitted_s: float  # seconds since the run began
     state: JobState = JobState.WAITING  # what it does now
@@ -124,14 +124,14 @@ class JobView(Struct, frozen=True, gc=False):
     done_s: float = 0.0  # work done, in seconds at the believed reference size
     epoch: int = 0  # epochs done, as it reported last
     observations: tuple[Observation, ...] = ()  # the most recent, oldest first
-    use: Use | None = None  # as measured last; None: never
+    use: Use | None = None  # what it was measured to use last; None: never measured
     beliefs: Beliefs = NO_BELIEFS  # what is estimated about it
     costs: Costs = NO_COSTS  # how long its starts, stops and checkpoints take
     memo: Any = None  # what the policy stored about this job; None at first
     review_s: float | None = None  # when the policy asked to look at it again; None: it did not
     verdict: str = ""  # why it is being ended; empty: it is not
     reason: str = ""  # why it is in its present state, for users to read
-    rank: tuple[Any, ...] = ()  # by the policy's order; the smallest goes first
+    rank: tuple[Any, ...] = ()  # its place in the policy's order; the smallest goes first
 
     @property
     def id(self) -> str:
@@ -178,4 +178,4 @@ class NodeView(Struct, frozen=True, gc=False):
 
     node: Node  # the machine and its capacity
     up: bool = True  # false while it is lost
-    use: Use | None = None  # as measured last; None: never
+    use: Use | None = None  # what was measured to be used last; None: never measured

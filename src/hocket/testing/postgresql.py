@@ -77,7 +77,7 @@ class PostgresServer:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"PostgreSQL does not answer: {self._said()}")
                 time.sleep(0.02)
-            # After a kill, those it left behind hold its memory for a moment.
+            # After a kill, processes that it left behind hold its memory for a moment.
             if time.monotonic() > deadline or "still in use" not in self._said():
                 raise RuntimeError(f"PostgreSQL did not start: {self._said()}")
             time.sleep(0.1)

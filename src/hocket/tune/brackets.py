@@ -11,14 +11,14 @@ class Rung(Struct, frozen=True):
     """So many trials are trained to so many units in all."""
 
     trials: int  # number of trials in it
-    units: int  # to which each of them is trained, counted from its beginning
+    units: int  # units to which each of them is trained, counted from its beginning
 
 
 class Bracket(Struct, frozen=True):
     """Rungs, each with fewer trials that go further; trials are numbered through all brackets."""
 
     first: int  # number of its first trial
-    rungs: tuple[Rung, ...]  # from the first, with the most trials, to the last
+    rungs: tuple[Rung, ...]  # the first has the most trials
 
     @property
     def numbers(self) -> range:
@@ -28,7 +28,7 @@ class Bracket(Struct, frozen=True):
 
 Trials = Annotated[int, Meta(ge=1, description="number of configurations that are tried")]
 Units = Annotated[int, Meta(ge=1, description="what one configuration gets at most, in units of `unit_steps` steps")]
-Eta = Annotated[int, Meta(ge=2, description="of a rung, one trial in so many goes on")]
+Eta = Annotated[int, Meta(ge=2, description="one trial in so many goes on to the next rung")]
 
 
 class Hyperband(Struct, frozen=True, kw_only=True, tag="hyperband", forbid_unknown_fields=True):

@@ -17,8 +17,8 @@ from hocket.tune.space import Config
 class Result(Struct, frozen=True):
     """A trial's metrics after so many units."""
 
-    units: int  # of training done, each `unit_steps` steps
-    metrics: dict[str, float]  # by name, as `evaluate` gave them
+    units: int  # units of training done, each `unit_steps` steps
+    metrics: dict[str, float]  # values by name, as `evaluate` gave them
     at_s: float  # seconds since the study began
     began_s: float  # when the stage that led to it began, in seconds since the study began
 
@@ -26,12 +26,12 @@ class Result(Struct, frozen=True):
 class Trial(Struct, frozen=True):
     """One configuration and its results."""
 
-    number: int  # in the order in which configurations were drawn
+    number: int  # trials drawn before it
     config: Config  # hyperparameters by name
-    results: tuple[Result, ...] = ()  # by ascending units
+    results: tuple[Result, ...] = ()  # what it reached so far, by ascending units
     asked: int = 0  # units of the last stage that was submitted
-    began_s: float = 0.0  # of that stage
-    failed: str = ""  # why it will never go on
+    began_s: float = 0.0  # when that stage began, in seconds since the study began
+    failed: str = ""  # why it will never go on; empty: it may
 
     @property
     def units(self) -> int:

@@ -22,9 +22,9 @@ class Truth(Struct, frozen=True, gc=False):
     speed: Curve | None = None  # size → speed, 1 at the reference size; None: in proportion to size
     kinds: dict[str, float] = {}  # GPU kind → speed relative to the reference; a kind not named counts 1
     spread: float = 1.0  # speed when its replicas span nodes, relative to one node
-    comp_s: float = 1.0  # of one iteration alone: computing …
+    comp_s: float = 1.0  # seconds of one iteration alone: computing …
     comm_s: float = 0.0  # … and communicating
-    epochs: int = 0  # in `run_s`; 0: it reports none
+    epochs: int = 0  # how many there are in `run_s`; 0: it reports none
     metric: str = ""  # name of the metric that it reports; empty: none
     quality: Curve | None = None  # epoch → metric
     costs: Costs = NO_COSTS  # how long its starts, stops and checkpoints take
@@ -65,9 +65,9 @@ class Fault(Struct, frozen=True, gc=False):
 class Workload(Struct, frozen=True):
     """Submissions in the order of their time, and what goes with them."""
 
-    name: str  # for reports
-    submissions: tuple[Submission, ...]  # by ascending time
+    name: str  # what reports call it
+    submissions: tuple[Submission, ...]  # jobs by ascending time
     nodes: tuple[Node, ...] = ()  # its cluster; empty: it names none
     owners: tuple[Owner, ...] = ()  # those with a weight or quota, as they are at first
     faults: tuple[Fault, ...] = ()  # losses of nodes; empty: none
-    changes: tuple[OwnerSet | PolicySet, ...] = ()  # of owners and of the policy during the run
+    changes: tuple[OwnerSet | PolicySet, ...] = ()  # what is set during the run, of owners and of the policy

@@ -18,10 +18,10 @@ from hocket.runtimes.packing.tensors import leaves
 class ModelCheckpoint:
     """Module, optimiser, schedule, scaler, generators and place in the data, after `step` steps."""
 
-    name: str  # of the model
+    name: str  # name of the model
     step: int  # steps of the optimiser done
     reason: str  # why the model was freed
-    state: dict[str, Any]  # of all that is named above
+    state: dict[str, Any]  # the state of all that is named above
     failed: bool = False  # freed because it could not go on
 
     @property
