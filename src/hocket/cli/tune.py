@@ -46,9 +46,9 @@ def tune(
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1.")] = None,
     memory_mib: Annotated[float | None, typer.Option(min=1, help="What a pack's models may take together.")] = None,
     sampler: Annotated[
-        str | None, typer.Option(metavar="NAME", help="dice, or one of Optuna's, as TPESampler.")
+        str | None, typer.Option(metavar="NAME", help="random, or one of Optuna's, as TPESampler.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of all dice: the same seed gives the same study.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seeds all random numbers: the same seed gives the same study.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the study is kept; tune-out/NAME by default.")
     ] = None,

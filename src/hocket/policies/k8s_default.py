@@ -15,7 +15,7 @@ def decide(snapshot: Snapshot, _params: Params) -> Plan:
     those that an empty cluster has room for.
     """
     draft = Draft(snapshot)
-    first = serve(draft, lambda view, sizes: snapshot.dice(view).choice(sizes), "the size it drew")
+    first = serve(draft, lambda view, sizes: snapshot.rng(view).choice(sizes), "the size it drew")
     if first:
         draft.reasons["*"] = f"waits: '{first}' and others keep the sizes they drew, which do not fit yet"
     return draft.plan(Wake(freed_gpus=1 if first or draft.over_quota else None, epoch=False))

@@ -25,7 +25,7 @@ class Certificate:
     mode: str  # that was compared with the solo run
     step: int  # the step that was compared
     max_ulp: int  # 0: bitwise; less: nothing was measured
-    share_equal: float  # of all numbers
+    share_equal: float  # part of all numbers that were the same, from 0 to 1
     max_scaled: float  # the largest difference over the largest number of its tensor
     repeat_ulp: int = 0  # how far two solo steps from the same state are apart: 0 if the device repeats itself
     measured: bool = True  # on this model; False: the mode is the solo run's own, or others of its kind were measured
