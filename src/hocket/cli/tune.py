@@ -48,7 +48,9 @@ def tune(
     sampler: Annotated[
         str | None, typer.Option(metavar="NAME", help="random, or one of Optuna's, as TPESampler.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seeds all random numbers: the same seed gives the same study.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seeds all random numbers: the same seed gives the same study.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the study is kept; tune-out/NAME by default.")
     ] = None,

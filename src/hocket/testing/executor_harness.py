@@ -1,6 +1,7 @@
 """What the laws for executors are written with: the real controller drives one, and a law says what its plan is.
 
-`ExecutorUnderTest` is what you write for your executor.
+`ExecutorUnderTest` is what you write for your executor. In what follows `under` is one of those, `job` and `node` are
+ids, and a `moment` is what an executor's `wait` gives: the time, and what happened by then.
 """
 
 from __future__ import annotations
@@ -61,6 +62,11 @@ class LawBroken(Broken):
         self.events: list[Event] = []
 
 
+def _as_reported(node: str, reports: Sequence[Report]) -> Sequence[Report]:  # noqa: ARG001 - one of `Deliver`
+    """The `reports` of the agent on a node, as they came."""
+    return reports
+
+
 class ExecutorUnderTest:
     """An executor, and its world as an outside observer sees it. Subclass it; every law gets a new object.
 
@@ -73,8 +79,8 @@ class ExecutorUnderTest:
     exempt: Mapping[str, str] = {}  # law → why it cannot be tried on this executor
     late_s = 0.0  # how much later than it was asked to may `wait` return; on a real clock, be generous
     patience_s = 60.0  # by the executor's clock, for anything that must happen
-    # Live: what `deliver(node, reports)` gives is handed over for what agents report; laws keep, double and reorder it.
-    deliver: Deliver = staticmethod(lambda _node, reports: reports)
+
+    deliver: Deliver = staticmethod(_as_reported)  # live: what is handed over for reports; laws keep and reorder them
 
     def begin(self, nodes: Sequence[Node], jobs: Sequence[Job]) -> Executor:
         """Make the executor with these nodes; it will be told to run these jobs. Begin agents and the like, too."""
@@ -88,7 +94,7 @@ class ExecutorUnderTest:
         return Job(name, sizes=(1, 2))
 
     def first_events(self, nodes: Sequence[Node], jobs: Sequence[Job]) -> Sequence[Event]:
-        """What the first cycle is told beside what the executor reports itself; leave out what it does report."""
+        """What the first cycle is told of these `nodes` and `jobs`; leave out what the executor reports itself."""
         return [*(NodeJoined(0.0, node) for node in nodes), *(JobSubmitted(0.0, job) for job in jobs)]
 
     def steps(self, job: str, events: Sequence[Event]) -> Sequence[int]:
@@ -134,7 +140,7 @@ class ExecutorHarness:
     """
 
     def __init__(self, under: ExecutorUnderTest, *jobs: str, nodes: int = 1) -> None:
-        """Jobs of these names are submitted, and wait; the nodes are n0, n1, … with two GPUs each."""
+        """The `jobs` of these names are submitted, and wait; so many `nodes` are n0, n1, … with two GPUs each."""
         self.under = under
         self._nodes = [Node(f"n{i}", 2) for i in range(nodes)]
         self._jobs = [under.job(name) for name in jobs]
@@ -183,7 +189,7 @@ class ExecutorHarness:
     # -- what the law says --------------------------------------------------------------------------------------
 
     def give(self, job: str, node: str, *gpus: int, place: str = "") -> None:
-        """From the next cycle on, the plan has the job alone on these GPUs.
+        """From the next cycle on, the plan has the job alone on these `gpus` of a node.
 
         Jobs that are given others in the same `place` are resized, in another one moved; the first is named as the job.
         """
@@ -199,13 +205,16 @@ class ExecutorHarness:
         self._to_save[job] = Tier.DISK
 
     def tell(self, *events: Event) -> None:
-        """The next cycle takes these in, beside what the executor reports."""
+        """The next cycle takes these `events` in, beside what the executor reports."""
         self._to_tell += events
 
     # -- what happens -------------------------------------------------------------------------------------------
 
     def until(self, holds: Callable[[], bool], what: str, job: str = "", seen: Callable[[], object] = str) -> None:
-        """Cycle until something holds; the law is broken if it does not in time. `seen` says what is there instead."""
+        """Cycle until something holds; the law is broken if it does not in time.
+
+        A failure names `what` should hold and the job, and `seen` says what is there instead.
+        """
         began_s, began = self.now_s, monotonic()
         for _ in range(_MOST_WAITS):
             self.cycle()
@@ -216,13 +225,13 @@ class ExecutorHarness:
         raise LawBroken("", job, what, seen() or f"not so {self.now_s - began_s:.0f} s later")
 
     def cycle(self, within_s: float = _LOOK_S) -> None:
-        """One cycle, with what happens within that time."""
+        """One cycle, with what happens within the next `within_s` seconds."""
         if (moment := self.wait(self.now_s + within_s)) is None:
             raise LawBroken("", "", f"a moment by {self.now_s + within_s:g} s", "`wait` says that nothing will come")
         self.finish(moment)
 
     def wait(self, until_s: float | None) -> Moment | None:
-        """The executor's next moment, checked; hand it to `finish` to complete the cycle."""
+        """The executor's next moment, or `until_s`, checked; hand it to `finish` to complete the cycle."""
         moment = self.executor.wait(until_s)
         if moment is not None:
             self._check(moment, until_s)
@@ -234,7 +243,7 @@ class ExecutorHarness:
         self.controller = step(self.controller, self, self, moment)
 
     def fail(self, moment: Moment | None, failure: Exception) -> None:
-        """Instead of `finish`: the cycle could not be written, and the executor goes on from the state before it."""
+        """Instead of `finish`: the cycle could not be written for this `failure`; the state before it is resumed."""
         for event in moment[1] if moment is not None else ():
             self.events.remove(event)
         self._unanswered = [*self._answered, *self._unanswered]
@@ -268,24 +277,24 @@ class ExecutorHarness:
     # -- the loop's hooks ---------------------------------------------------------------------------------------
 
     def take(self, now_s: float, events: Sequence[Event]) -> Moment:
-        """What the executor reports, and what the law tells."""
+        """The `events` that the executor reports at `now_s`, and what the law tells."""
         told, self._to_tell = self._to_tell, []
         return now_s, [*(replace(event, at_s=now_s) for event in told), *events]
 
     def written(self, controller: Controller) -> None:
-        """The cycle is in the journal."""
+        """The `controller` has written the cycle."""
         if refused := self._last_cycle.refused:
             raise ValueError(f"the law asks for what the controller refuses: {'; '.join(refused)}")
         if self.under.is_live:
             self.live.observe(controller.snapshot)
 
-    def done(self, _controller: Controller) -> None:
-        """The actions have gone out."""
+    def done(self, controller: Controller) -> None:  # noqa: ARG002 - a hook
+        """The actions of the `controller` have gone out."""
         if self.under.is_live:
             self.live.settle(self._last_cycle.events)
 
     def recover(self, error: JournalError) -> Controller:
-        """The journal is in memory."""
+        """The journal is in memory, so this `error` is a bug."""
         raise error
 
     @property
@@ -332,7 +341,7 @@ class ExecutorHarness:
         ]
 
     def expect(self, expected: object, seen: object, about: str, job: str = "") -> None:
-        """The law is broken unless the two are equal; `about` says of what they are."""
+        """The law is broken unless `expected` and `seen` are equal; `about` says what they are."""
         if expected != seen:
             raise LawBroken("", job, f"{about} {expected}", seen)
 
@@ -370,7 +379,7 @@ class ExecutorHarness:
                 self._answered.append(action)
                 return
         if isinstance(event, JobCheckpointed) or self.unasked_is_fine:
-            return  # A job may be saved when nobody asked for it.
+            return  # A job may be saved when no action asked for it.
         asked = sum(isinstance(a, kinds) and a.job == event.job for a in self.actions)
         names = " or ".join(kind.__name__ for kind in kinds)
         told = f"one {type(event).__name__} for each {names}, of which there were {asked}"

@@ -9,7 +9,8 @@ class MyExecutorUnderTest(ExecutorUnderTest): ...     # how your executor begins
 def test_my_executor_keeps_the_law(law):
     executor_laws.keep(law, MyExecutorUnderTest())
 
-What holds for every executor is in here; what only live ones promise is in `live_executor_laws.py`, and part of `LAWS`.
+The parameter `under` of each law is such an object. What holds for every executor is in here; what only live ones
+promise is in `live_executor_laws.py`, and part of `LAWS`.
 """
 
 from __future__ import annotations
