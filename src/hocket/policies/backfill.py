@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.plan import Plan, Wake
-from hocket.model.resources import Slice, gpu_ids
+from hocket.model.resources import Slice
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.believed import depends_on_place, end_s, left_s, pace_in, watch, watch_again
@@ -146,13 +146,9 @@ def _beside(draft: Draft, view: JobView, size: int, reservation: Reservation, wh
     shape = (shape_of(view.job), size)
     if reservation.at_s == inf or shape in reservation.crowded:
         return False
-    held = []
-    for node in reservation.nodes:
-        now, then = draft.capacity[node], reservation.spare[node]
-        over = (now.cores - then.cores, now.mem_mib - then.mem_mib, now.net_mbps - then.net_mbps)
-        held.append(Slice(node, gpu_ids(now.gpus & ~then.gpus), *(max(0.0, x) for x in over)))
     whole = draft.capacity
-    draft.capacity = draft.capacity.take(held)
+    held = [Slice.of_free(n, whole[n]).minus(Slice.of_free(n, reservation.spare[n])) for n in reservation.nodes]
+    draft.capacity = whole.take(held)
     if draft.capacity.place(view.job, size) is None:
         reservation.crowded.add(shape)
         draft.capacity = whole

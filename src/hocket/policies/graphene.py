@@ -46,7 +46,7 @@ def rank(view: JobView, now_s: float, params: Graphene) -> tuple[float, ...]:
 def _gpus(job: Job) -> float:
     if job.tasks is None:
         return float(job.sizes[0] * job.demand.gpus)
-    return sum(t.demand.gpus * t.demand.gpu_share for t in job.tasks.tasks)
+    return sum(t.demand.gpu_load for t in job.tasks.tasks)
 
 
 @policy("graphene", params=Graphene, order=rank, paper="Graphene, OSDI'16")
@@ -134,9 +134,7 @@ def by_trouble(graph: TaskGraph) -> tuple[int, ...]:
         else:
             below[name] = children[name].union(*(below[c] for c in children[name]))
     most = max(len(b) for b in below.values()) or 1
-    rows = [
-        (t.demand.gpus * t.demand.gpu_share, t.demand.cores, t.demand.mem_mib, t.demand.net_mbps) for t in graph.tasks
-    ]
+    rows = [t.demand.load for t in graph.tasks]
     tops = [max(column) or 1.0 for column in zip(*rows, strict=True)]
     score = {
         k: len(below[t.id]) / most + sum(x / top for x, top in zip(rows[k], tops, strict=True)) / len(tops)

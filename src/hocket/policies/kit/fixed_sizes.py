@@ -34,7 +34,7 @@ def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: 
 
 
 def _ever_fits(draft: Draft, whole: Capacity, job: Job, size: int) -> bool:
-    owner, demand = draft.snapshot.owners.get(job.owner), job.demand
-    if owner is not None and owner.beyond(demand.gpus * size, demand.cores * size, demand.mem_mib * size):
+    owner = draft.snapshot.owners.get(job.owner)
+    if owner is not None and owner.beyond(*job.demand.times(size).vector[:3]):
         return False
     return whole.place(job, size) is not None

@@ -10,7 +10,7 @@ from msgspec import Meta
 from hocket.model.job import Job, Kind
 from hocket.model.partition import STEP, Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Wake
-from hocket.model.resources import Demand, Node, Slice, fits, gpu_ids
+from hocket.model.resources import Demand, Node, Slice, fits
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
@@ -135,10 +135,9 @@ class Packer(Draft):
             if not capacity.up >> i & 1 or (job.demand.gpus and not free.gpus):
                 continue
             share = _share(node, job.demand)
-            device = Slice(
-                node.id, gpu_ids(free.gpus & -free.gpus) if share.gpus else (), min(share.cores, free.cores),
-                min(share.mem_mib, free.mem_mib), min(share.net_mbps, free.net_mbps),
-            )  # fmt: skip
+            there = Slice.of_free(node.id, free)
+            amounts = map(min, share.vector[1:], there.vector[1:])
+            device = Slice(node.id, there.gpus[:1] if share.gpus else (), *amounts)
             if _fits(job, device, node):
                 yield device, node
 
@@ -158,9 +157,7 @@ def _share(node: Node, demand: Demand) -> Slice:
     if demand.gpus > node.gpus or (node.gpus and not demand.gpus):
         return Slice(node.id, (), -1.0)
     devices = max(node.gpus, 1)
-    return Slice(
-        node.id, (0,) if node.gpus else (), node.cores / devices, node.mem_mib / devices, node.net_mbps / devices
-    )
+    return Slice(node.id, (0,) if node.gpus else (), *(amount / devices for amount in node.vector[1:]))
 
 
 def _fits(job: Job, device: Slice, node: Node) -> bool:

@@ -183,10 +183,8 @@ class _Newcomer:
         """On which kind of GPU, and how many nodes, it lands if it may span nodes; None: it does not fit."""
         draft, demand = self.draft, donor.job.demand
         if len(partition.slices) == 1:
-            part, gone = partition.slices[0], donor.size - less
-            gpus = part.gpus[-gone * demand.gpus :]
-            given = Slice(part.node, gpus, demand.cores * gone, demand.mem_mib * gone, demand.net_mbps * gone)
-            capacity = draft.capacity.give((given,))
+            part, gone = partition.slices[0], demand.times(donor.size - less)
+            capacity = draft.capacity.give((Slice(part.node, part.gpus[-gone.gpus :], *gone.vector[1:]),))
         else:
             saved = draft.saved()
             draft.resize(donor, less, "")
