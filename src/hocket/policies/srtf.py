@@ -10,8 +10,17 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.kit.believed import depends_on_place, end_s, left_s, pace_in, pace_now, watch, watch_again
 from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.remaining_time import (
+    depends_on_place,
+    fix_end,
+    fix_ends_of_reviewed,
+    fixed_end_s,
+    left_s,
+    nodes_of,
+    pace_in,
+    planned_pace,
+)
 from hocket.policies.registry import Params, policy
 
 
@@ -28,7 +37,7 @@ def rank(view: JobView, now_s: float, _params: Srtf) -> tuple[float]:
     What a waiting job needs does not change, nor does the end of one that runs, while what is left of it does. So
     both queues stay in the right order though nobody touches them, and `end - now` is what a placed job has left.
     """
-    return (end_s(view, now_s) if view.partitions else _needs_s(view, now_s),)
+    return (fixed_end_s(view, now_s) if view.partitions else _needs_s(view, now_s),)
 
 
 def _needs_s(view: JobView, now_s: float) -> float:
@@ -54,7 +63,7 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     as long again as it has run. Elastic jobs start at the largest size that is free and keep it until they make way.
     """
     draft, now_s = Draft(snapshot), snapshot.now_s
-    watch_again(draft)
+    fix_ends_of_reviewed(draft)
     waiting = False
     slower_s: dict[str, float] = {}  # job → what it needs where it would come to, if that is longer than at best
 
@@ -75,14 +84,14 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
                 waiting = True
                 continue
         if before is not None:
-            needs_s = left_s(view, now_s, draft.size_of(view), pace_now(draft, view))
+            needs_s = left_s(view, now_s, draft.size_of(view), planned_pace(draft, view))
             if needs_s > stands_s(view):
                 # Others may be done sooner there than this one, which stood before them by what it needs at best.
                 draft.restore(before)
                 slower_s[view.job.id] = needs_s
                 draft.requeue(view)
                 continue
-        watch(draft, view)
+        fix_end(draft, view)
     waiting = waiting or draft.paused > 0
     if waiting:
         draft.reasons["*"] = "waits: those that run are believed to be done sooner, or it does not fit"
@@ -96,7 +105,7 @@ def _take_place(draft: Draft, view: JobView, params: Srtf, why: str) -> list[Job
         view, _longer(draft, view, params), f"paused: '{view.job.id}' is believed to be done sooner", why
     )
     if victims and before is not None:
-        enough_s = _enough_s(view, now_s, params, pace_now(draft, view))
+        enough_s = _enough_s(view, now_s, params, planned_pace(draft, view))
         if any(victim.rank[0] - now_s <= enough_s for victim in victims):
             draft.restore(before)  # It came to places where it is slower than where they are.
             return []
@@ -116,7 +125,7 @@ def _longer(draft: Draft, view: JobView, params: Srtf) -> Iterator[JobView]:
             return
         victim = snapshot.jobs[entry[-1]]
         if differs:
-            there = [snapshot.nodes[part.node].node for part in draft.slices_of(victim)[:1]]
+            there = nodes_of(draft, victim)[:1]
             if has_left_s <= _enough_s(view, snapshot.now_s, params, pace_in(view, there)):
                 continue
         yield victim

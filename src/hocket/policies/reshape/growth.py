@@ -11,7 +11,7 @@ from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.predicted import SLOWEST, PredictedEnds, on, speed
+from hocket.policies.kit.remaining_time import PredictedEnds, only_on, speed, speed_here
 from hocket.policies.reshape.objective import Key, Objective
 
 _SLACK_S = 1e-6  # a gain below it is a rounding
@@ -35,7 +35,7 @@ def grow(draft: Draft, outlook: PredictedEnds, objective: Objective, hysteresis:
     while draft.free_gpus and (found := idle.best()) is not None:
         view = found.view
         gpus = (found.size - view.size) * view.job.demand.gpus
-        as_if = replace(view, job=on(view.job, found.kind))
+        as_if = replace(view, job=only_on(view.job, found.kind))
         if draft.resize(as_if, found.size, f"grows: {gpus} GPUs are idle, and it ends sooner"):
             outlook.change(view, found.then_s)
         else:
@@ -93,11 +93,10 @@ class _Idle:
 
     def _place(self, view: JobView, partition: Partition, size: int, ends_s: float) -> tuple[str | None, float] | None:
         """Of which kind it gets that size, and when it ends then: where it is if that has room, else the fastest."""
-        capacity, beliefs, job = self.draft.capacity, view.beliefs, view.job
-        work_s = (ends_s - self.now_s) * max(beliefs.speed_at(view.size) * view.pace, SLOWEST)
+        capacity, job = self.draft.capacity, view.job
+        work_s = (ends_s - self.now_s) * speed_here(view, view.size)
         if sum(capacity[part.node].room(job.demand) for part in partition.slices) >= size - view.size:
-            pace = max(beliefs.speed_at(size) * view.pace, SLOWEST)
-            return None, self.now_s + view.costs.restart_s(job.warm) + work_s / pace
+            return None, self.now_s + view.costs.restart_s(job.warm) + work_s / speed_here(view, size)
         if (size - view.size) * job.demand.gpus > capacity.gpus:
             return None
         best: tuple[str | None, float] | None = None
@@ -115,11 +114,11 @@ class _Idle:
     def _landing(self, job: Job, kind: str | None, partition: Partition, size: int) -> Landing | None:
         """The kind of its first GPUs, and its nodes, if it goes where the size fits."""
         if job.max_nodes != 1:
-            return self._landing_in(self.draft.capacity.give(partition.slices), on(job, kind), size)
+            return self._landing_in(self.draft.capacity.give(partition.slices), only_on(job, kind), size)
         # Its own node has no room, so it does not matter what it gives back there: others like it land alike.
         like = (kind, size, job.demand, job.gpu_kinds, job.gpu_mem_mib)
         if like not in self._landed:
-            self._landed[like] = self._landing_in(self.draft.capacity, on(job, kind), size)
+            self._landed[like] = self._landing_in(self.draft.capacity, only_on(job, kind), size)
         return self._landed[like]
 
     def _landing_in(self, capacity: Capacity, job: Job, size: int) -> Landing | None:

@@ -12,7 +12,16 @@ from hocket.model.partition import Partition
 from hocket.model.resources import Slice
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.predicted import PredictedEnds, begin_s, on, shrunk_s, slower, speed, work_s
+from hocket.policies.kit.remaining_time import (
+    PredictedEnds,
+    begin_s,
+    nodes_of,
+    only_on,
+    shrunk_s,
+    speed,
+    speed_ratio,
+    work_s,
+)
 from hocket.policies.reshape.objective import Key, Objective
 from hocket.policies.reshape.several import together
 
@@ -93,7 +102,7 @@ class _Newcomer:
         job, capacity = self.view.job, self.draft.capacity
         last_s = self.outlook.last_two()[1]
         for kind in self.outlook.kinds(job):
-            restricted = on(job, kind)
+            restricted = only_on(job, kind)
             for size in job.sizes:
                 if (places := capacity.place(restricted, size)) is None:
                     continue
@@ -132,7 +141,7 @@ class _Newcomer:
                 # Jobs of one kind share their curve, so it is asked once.
                 pair = (id(donor.beliefs.speed), donor.beliefs.reference_size, size_now, less)
                 if (times := slowdowns.get(pair)) is None:
-                    times = slowdowns[pair] = slower(donor, less)
+                    times = slowdowns[pair] = speed_ratio(donor, size_now, less)
                 gone_s = shrunk_s(donor_ends_s, times, now_s, wait_s, stop_s)
                 others_s = other_s if donor.job.id == last else last_s
                 if best is not None:  # Not even the fastest place would make it better: where it lands does not matter.
@@ -227,14 +236,13 @@ class _Newcomer:
             gpus = (donor.view.size - donor.size) * donor.view.job.demand.gpus
             done = done and draft.resize(donor.view, donor.size, f"shrinks: '{view.job.id}' gets {gpus} of its GPUs")
         why = "starts: with this size the last job ends soonest"
-        if not (done and draft.start(replace(view, job=on(view.job, option.kind)), why, option.size)):
+        if not (done and draft.start(replace(view, job=only_on(view.job, option.kind)), why, option.size)):
             if saved is not None:
                 draft.restore(saved)
             return False
-        slices = draft.slices_of(view)
-        kind = draft.snapshot.nodes[slices[0].node].node.gpu_kind
+        nodes = nodes_of(draft, view)
         stop_s = max((d.view.costs.restart_s(d.view.job.warm) for d in option.donors), default=0.0)
-        self.outlook.change(view, self.ends_s(option.size, kind, len(slices), stop_s))
+        self.outlook.change(view, self.ends_s(option.size, nodes[0].gpu_kind, len(nodes), stop_s))
         for donor in option.donors:
             self.outlook.change(donor.view, donor.ends_s)
         return True

@@ -9,7 +9,7 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.predicted import PredictedEnds, Predicting, by_end
+from hocket.policies.kit.remaining_time import PredictedEnds, Predicting, by_end
 from hocket.policies.registry import policy
 from hocket.policies.reshape.growth import grow
 from hocket.policies.reshape.newcomers import serve
