@@ -170,6 +170,14 @@ class Draft:
                 yield view
                 view = next(waiting, None)
 
+    def placed_behind(self, rank: tuple[Any, ...]) -> Iterator[JobView]:
+        """Placed jobs that rank behind this, the last in the policy's order first."""
+        jobs = self.snapshot.jobs.data()
+        for entry in self.snapshot.placed.backwards():
+            if entry[0] <= rank:
+                return
+            yield jobs[entry[-1]]
+
     def requeue(self, view: JobView) -> None:
         """Let `with_displaced` yield the job once more, at the rank that it has by then."""
         self._to_requeue.append(view)
