@@ -29,26 +29,26 @@ class Growth(NamedTuple):
     then_s: float  # when it ends then
 
 
-def grow(draft: Draft, outlook: PredictedEnds, objective: Objective, hysteresis: float) -> None:
+def grow(draft: Draft, ends: PredictedEnds, objective: Objective, hysteresis: float) -> None:
     """Grow one job after another, as long as that is better than to do nothing."""
-    idle = _Idle(draft, outlook, objective, hysteresis)
+    idle = _Idle(draft, ends, objective, hysteresis)
     while draft.free_gpus and (found := idle.best()) is not None:
         view = found.view
         gpus = (found.size - view.size) * view.job.demand.gpus
         as_if = replace(view, job=only_on(view.job, found.kind))
         if draft.resize(as_if, found.size, f"grows: {gpus} GPUs are idle, and it ends sooner"):
-            outlook.change(view, found.then_s)
+            ends.change(view, found.then_s)
         else:
-            idle.refused.add((view.number, found.size))
+            idle.failed.add((view.number, found.size))
 
 
 class _Idle:
     """What idle GPUs could be used for."""
 
-    def __init__(self, draft: Draft, outlook: PredictedEnds, objective: Objective, hysteresis: float) -> None:
-        self.draft, self.outlook, self.objective, self.hysteresis = draft, outlook, objective, hysteresis
+    def __init__(self, draft: Draft, ends: PredictedEnds, objective: Objective, hysteresis: float) -> None:
+        self.draft, self.ends, self.objective, self.hysteresis = draft, ends, objective, hysteresis
         self.now_s = draft.snapshot.now_s
-        self.refused: set[tuple[int, int]] = set()  # (job, size): something else stands against it
+        self.failed: set[tuple[int, int]] = set()  # (job, size) that could not be carried out
         self._landed: dict[object, Landing | None] = {}  # a place for so many replicas of such a job
 
     def best(self) -> Growth | None:
@@ -56,14 +56,14 @@ class _Idle:
 
         Jobs come by their ends, the last first. None gains more than what it has left, so the search ends early.
         """
-        last, last_s, other_s = self.outlook.last_two()
+        last, last_s, other_s = self.ends.last_two()
         now_s, key_of = self.now_s, self.objective.key
         free = {node.id: left.gpus.bit_count() for node, left in self.draft.capacity}
         roomy = max(free.values())
         self._landed.clear()
         best_key: Key = key_of(last_s, 0.0, 0)
         best: Growth | None = None
-        for view, partition, ends_s in self.outlook.settled(last_first=True):
+        for view, partition, ends_s in self.ends.settled(last_first=True):
             job_id = view.job.id
             if ends_s <= now_s:
                 break
@@ -79,7 +79,7 @@ class _Idle:
             if (more - size_now) * each > home and view.job.max_nodes == 1 and more * each > roomy:
                 continue  # There is no room for any larger size of it.
             for size in sizes:
-                if size <= size_now or (view.number, size) in self.refused:
+                if size <= size_now or (view.number, size) in self.failed:
                     continue
                 if (place := self._place(view, partition, size, ends_s)) is None:
                     continue
@@ -100,7 +100,7 @@ class _Idle:
         if (size - view.size) * job.demand.gpus > capacity.gpus:
             return None
         best: tuple[str | None, float] | None = None
-        for kind in self.outlook.kinds(job):
+        for kind in self.ends.kinds(job):
             if (landed := self._landing(job, kind, partition, size)) is None:
                 continue
             first, nodes = landed

@@ -14,7 +14,7 @@ Shrunk = tuple[JobView, int, float, float]  # a job, its smaller size, its end t
 def together(
     donors: Sequence[tuple[JobView, float]], missing: int, most: int, now_s: float, wait_s: float
 ) -> list[Shrunk]:
-    """At most so many donors that give up the missing GPUs, a size at a time, each time whoever ends soonest then.
+    """At most so many donors that give up the missing GPUs, a size at a time, each time the one that ends soonest then.
 
     Nothing if they do not suffice, or if one alone does it.
     """
