@@ -1,8 +1,8 @@
 """Containers on servers: what counts want, made true server by server.
 
 Those that stay keep what they have. Of the rest the demands that fit the fewest servers go first, each to the servers
-that it fills best. What finds no place is let go, down to an allowed size. At the end who has too much gives some back
-until fairness holds, and what is left over is given away.
+that it fills best. What finds no place is let go, down to an allowed size. At the end applications with too much give
+some back until fairness holds, and what is left over is given away.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hocket.policies.dorm.typed_counts import Counts
 class Placed(Struct, frozen=True):
     """What placing came to."""
 
-    allocation: Allocation | None  # None when somebody found no place for its smallest size
+    allocation: Allocation | None  # None when an application found no place for its smallest size
     short: tuple[int, ...]  # applications with less than they should have
 
 
@@ -40,7 +40,7 @@ def place(
 ) -> Placed:
     """An allocation close to the counts. If `in_place`, those that grow keep what they have and get some beside it.
 
-    If `least_first`, all have their smallest size before anybody has more: that fills servers worse, but fails less.
+    If `least_first`, all have their smallest size before any has more: that fills servers worse, but fails less.
     """
     board = _Board(problem)
     alike = Counter(problem.servers)
@@ -87,7 +87,7 @@ class _Board:
             self._count(i, self.size(i))
 
     def allocation(self) -> Allocation:
-        """Who has what now."""
+        """What each application has now."""
         return tuple(tuple(sorted(has.items())) for has in self._has)
 
     def size(self, i: int) -> int:
@@ -176,7 +176,7 @@ class _Board:
         return newcomers + moved + (fixed if left >= len(fixed) else [])
 
     def restore_fairness(self) -> None:
-        """Who has more than its share gives back, most share for least utilisation first, until the loss is allowed."""
+        """Take back from those above their share, most share for least utilisation first, until the loss is allowed."""
         problem = self.problem
         excess = fairness_loss(problem, self.allocation()) - problem.loss_limit
         if excess <= 0:

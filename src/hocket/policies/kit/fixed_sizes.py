@@ -11,7 +11,7 @@ from hocket.policies.kit.draft import Draft
 
 
 def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: str) -> str:
-    """Start whoever fits at its size, in the order of submission; gives the first that waits, or nothing.
+    """Start the jobs that fit at their sizes, in the order of submission; gives the first that waits, or nothing.
 
     `choose` picks a job's size, always the same, among those that an empty cluster and its owner's quota have room for.
     """

@@ -1,4 +1,4 @@
-"""What load control watches: who may be ended and has reported, who lacks a task, how loaded the nodes are.
+"""What load control watches: jobs that may be ended and have reported, jobs that lack a task, loads of nodes.
 
 From one decision to the next only jobs and nodes that changed are looked at.
 """
@@ -29,7 +29,7 @@ class LoadWatch:
         self.reported: dict[str, float] = {}  # placed jobs that may end before their time → their last report
         self.lowerable: set[str] = set()  # of these, whose users allow more in times of overload
         self.lacking: set[str] = set()  # placed jobs of which a task has no place
-        self._recent: dict[str, None] = {}  # of those that reported, who did so since …
+        self._recent: dict[str, None] = {}  # of those that reported, the ones that did so since …
         self._recent_s = -inf  # … then
         self._jobs: VersionedMap[str, JobView] | None = None  # that were followed last
         self._capacity: Capacity | None = None
