@@ -43,11 +43,11 @@ def decide(snapshot: Snapshot, params: Gandiva) -> Plan:
     of its size. Where the tasks on a GPU turn out to use more than they may, the one that uses least moves to the GPU
     that is used least.
     """
-    from hocket.policies.kit.task_gangs import TaskGangs, mended  # They need NumPy, which no start-up shall pay for.
+    from hocket.policies.kit.task_gangs import TaskGangs  # It needs NumPy, which no start-up shall pay for.
 
     draft = TaskGangs(snapshot, params.load)
     affinity = _Affinity(draft)
-    waits = mended(draft, lambda view: range(size_in_gpus(view.job)), affinity.choose)
+    waits = draft.replace_lost_tasks(lambda view: range(size_in_gpus(view.job)), affinity.choose)
     blocked = _start_in_order(draft, affinity, params)
     _move_off_overloaded(draft, params)
     if blocked is not None:

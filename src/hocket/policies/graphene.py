@@ -57,11 +57,11 @@ def decide(snapshot: Snapshot, params: Graphene) -> Plan:
     Such troublesome tasks are placed while there is most room, each on the server whose free resources are most like
     what it needs. A job starts with all its tasks; none is paused. Jobs without tasks count as one.
     """
-    from hocket.policies.kit.task_gangs import TaskGangs, mended  # They need NumPy, which no start-up shall pay for.
+    from hocket.policies.kit.task_gangs import TaskGangs  # It needs NumPy, which no start-up shall pay for.
 
     draft = TaskGangs(snapshot, params.load)
     best_aligned = partial(_best_aligned, draft)
-    waits = mended(draft, _troublesome_first, best_aligned)
+    waits = draft.replace_lost_tasks(_troublesome_first, best_aligned)
     waits = _start_by_score(draft, best_aligned) or waits
     if waits and draft.is_empty:
         any(map(draft.alone, draft.waiting()))

@@ -38,7 +38,7 @@ def decide(snapshot: Snapshot, params: Predicting) -> Plan:
         _grow_by_gain(draft, ends)
     if waits:
         draft.reasons["*"] = "waits: its smallest size is not free, and no job shrinks"
-    again = may_grow and (ends.restless or bool(ends.changed))
+    again = may_grow and (ends.changing or bool(ends.changed))
     return draft.plan(Wake(epoch=may_grow, at_s=snapshot.now_s if again else None))
 
 

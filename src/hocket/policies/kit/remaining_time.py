@@ -166,7 +166,7 @@ class PredictedEnds:
     def __init__(self, draft: Draft) -> None:
         self.draft, self.snapshot = draft, draft.snapshot
         self.changed: dict[str, float] = {}  # job → end as the draft has it
-        self.restless = False  # something changes already for a job that can have other sizes
+        self.changing = False  # something changes already for a job that can have other sizes
         self.elastic = self._look()  # all others of them, by their ends
         nodes = self.snapshot.nodes.values()
         self._kinds = tuple(dict.fromkeys(v.node.gpu_kind for v in nodes if v.up and v.node.gpus))
@@ -222,7 +222,7 @@ class PredictedEnds:
             if len(view.job.sizes) == 1 or len(view.partitions) != 1 or len(tenancies) > 1:
                 continue
             if job_id in moving or not tenancies or tenancies[0].doing is not _NOTHING:
-                self.restless = True
+                self.changing = True
                 continue
             partition = partitions[view.partitions[0]]
             if len(partition.tenants) == 1 and not tenancies[0].task:

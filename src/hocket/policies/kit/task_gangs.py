@@ -46,7 +46,7 @@ class TaskGangs(TaskDraft):
         views = (jobs[entry[-1]] for entry in self.snapshot.waiting)
         return (view for view in views if not view.verdict)
 
-    def torn(self) -> list[JobView]:
+    def with_lost_tasks(self) -> list[JobView]:
         """Jobs of which a task has lost its place, by submission."""
         jobs = self.snapshot.jobs.data()
         views = (jobs[job_id] for job_id in self.incomplete)
@@ -59,12 +59,11 @@ class TaskGangs(TaskDraft):
             self.take_off(tasks, task)
         self.reasons[view.job.id] = reason
 
-
-def mended(draft: TaskGangs, order: Callable[[JobView], Sequence[int]], choose: Choose) -> bool:
-    """Give jobs that lost a task another place for it, or let them wait; True if one waits."""
-    waits = False
-    for view in draft.torn():
-        if not draft.start_all(view, order(view), choose, "goes on: the tasks that it lost have a place again"):
-            draft.release(view, "waits: tasks that it lost fit nowhere, and without them it stands still")
-            waits = True
-    return waits
+    def replace_lost_tasks(self, order: Callable[[JobView], Sequence[int]], choose: Choose) -> bool:
+        """Give jobs that lost a task another place for it, or let them wait; True if one waits."""
+        waits = False
+        for view in self.with_lost_tasks():
+            if not self.start_all(view, order(view), choose, "goes on: the tasks that it lost have a place again"):
+                self.release(view, "waits: tasks that it lost fit nowhere, and without them it stands still")
+                waits = True
+        return waits

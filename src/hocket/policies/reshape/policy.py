@@ -44,5 +44,5 @@ def decide(snapshot: Snapshot, params: Reshape) -> Plan:
     elif draft.free_gpus:
         grow(draft, ends, objective, params.hysteresis)
     wanting = waiting or draft.over_quota > 0 or draft.free_gpus > 0
-    changes = ends.restless or bool(ends.changed)
+    changes = ends.changing or bool(ends.changed)
     return draft.plan(Wake(epoch=wanting, at_s=snapshot.now_s if wanting and changes else None))
