@@ -225,15 +225,16 @@ def _placements(
     problem: Problem, kinds: tuple[ApplicationKind, ...], relaxed: Relaxed
 ) -> Iterator[tuple[Allocation | None, tuple[int, ...]]]:
     """Ways to make counts true, each with the applications that got less than they should."""
-    counts: Counts | None = relaxed.counts
-    if counts is not None:
-        none_fits = True
-        for in_place in (True, False):  # What grows where it stands is disturbed least.
-            placed = place(problem, kinds, counts, in_place=in_place)
-            none_fits = none_fits and placed.allocation is None
-            yield placed.allocation, placed.short
-        if none_fits:
-            yield place(problem, kinds, counts, in_place=True, least_first=True).allocation, placed.short
+    counts = relaxed.counts
+    if counts is None:
+        return
+    found = None
+    for in_place in (True, False):  # What grows where it stands is disturbed least.
+        allocation, short = place(problem, kinds, counts, in_place=in_place)
+        found = allocation if found is None else found
+        yield allocation, short
+    if found is None:
+        yield place(problem, kinds, counts, in_place=True, least_first=True)[0], short
 
 
 def _gave_up(cut_off: bool) -> str:

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
-
 from hocket.policies.dorm.kinds import ApplicationKind
 from hocket.policies.dorm.problem import (
     TOLERANCE,
@@ -28,18 +26,12 @@ from hocket.policies.dorm.problem import (
 from hocket.policies.dorm.typed_counts import Counts
 
 
-class Placed(Struct, frozen=True):
-    """What placing came to."""
-
-    allocation: Allocation | None  # None when an application found no place for its smallest size
-    short: tuple[int, ...]  # applications with less than they should have
-
-
 def place(
     problem: Problem, kinds: Sequence[ApplicationKind], counts: Counts, *, in_place: bool, least_first: bool = False
-) -> Placed:
-    """An allocation close to the counts. If `in_place`, those that grow keep what they have and get some beside it.
+) -> tuple[Allocation | None, tuple[int, ...]]:
+    """An allocation close to the counts, None if the smallest sizes find no place; and those that got too little.
 
+    If `in_place`, those that grow keep what they have and get some beside it.
     If `least_first`, all have their smallest size before any has more: that fills servers worse, but fails less.
     """
     board = _Board(problem)
@@ -59,15 +51,15 @@ def place(
     short: list[int] = []
     for _rarity, _number, _size, i in wanted if least_first else ():
         if not board.put(i, max(problem.applications[i].sizes[0], board.size(i))):
-            return Placed(None, (i,))
+            return None, (i,)
     for _rarity, _number, size, i in wanted:
         if not board.put(i, -size):
-            return Placed(None, (*short, i))
+            return None, (*short, i)
         if board.size(i) < -size:
             short.append(i)
     board.restore_fairness()
     board.top_up()
-    return Placed(board.allocation(), tuple(short))
+    return board.allocation(), tuple(short)
 
 
 class _Board:

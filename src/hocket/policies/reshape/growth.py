@@ -11,8 +11,7 @@ from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.remaining_time import PredictedEnds, only_on, speed, speed_here
-from hocket.policies.reshape.objective import Key, Objective
+from hocket.policies.kit.remaining_time import Key, PredictedEnds, only_on, speed, speed_here
 
 _SLACK_S = 1e-6  # a gain below it is a rounding
 
@@ -29,9 +28,9 @@ class Growth(NamedTuple):
     then_s: float  # when it ends then
 
 
-def grow(draft: Draft, ends: PredictedEnds, objective: Objective, hysteresis: float) -> None:
+def grow(draft: Draft, ends: PredictedEnds, hysteresis: float) -> None:
     """Grow one job after another, as long as that is better than to do nothing."""
-    idle = _Idle(draft, ends, objective, hysteresis)
+    idle = _Idle(draft, ends, hysteresis)
     while draft.free_gpus and (found := idle.best()) is not None:
         view = found.view
         gpus = (found.size - view.size) * view.job.demand.gpus
@@ -45,8 +44,8 @@ def grow(draft: Draft, ends: PredictedEnds, objective: Objective, hysteresis: fl
 class _Idle:
     """What idle GPUs could be used for."""
 
-    def __init__(self, draft: Draft, ends: PredictedEnds, objective: Objective, hysteresis: float) -> None:
-        self.draft, self.ends, self.objective, self.hysteresis = draft, ends, objective, hysteresis
+    def __init__(self, draft: Draft, ends: PredictedEnds, hysteresis: float) -> None:
+        self.draft, self.ends, self.hysteresis = draft, ends, hysteresis
         self.now_s = draft.snapshot.now_s
         self.failed: set[tuple[int, int]] = set()  # (job, size) that could not be carried out
         self._landed: dict[object, Landing | None] = {}  # a place for so many replicas of such a job
@@ -57,7 +56,7 @@ class _Idle:
         Jobs come by their ends, the last first. None gains more than what it has left, so the search ends early.
         """
         last, last_s, other_s = self.ends.last_two()
-        now_s, key_of = self.now_s, self.objective.key
+        now_s, key_of = self.now_s, self.ends.key
         free = {node.id: left.gpus.bit_count() for node, left in self.draft.capacity}
         roomy = max(free.values())
         self._landed.clear()

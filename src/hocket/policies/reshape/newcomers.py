@@ -13,6 +13,7 @@ from hocket.model.resources import Slice
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
 from hocket.policies.kit.remaining_time import (
+    Key,
     PredictedEnds,
     begin_s,
     nodes_of,
@@ -22,7 +23,6 @@ from hocket.policies.kit.remaining_time import (
     speed_ratio,
     work_s,
 )
-from hocket.policies.reshape.objective import Key, Objective
 from hocket.policies.reshape.several import together
 
 
@@ -47,14 +47,14 @@ class Option(NamedTuple):
         return self.size, self.kind, tuple((d.view.number, d.size) for d in self.donors)
 
 
-def serve(draft: Draft, ends: PredictedEnds, objective: Objective, donors: int, unknown_s: float) -> bool:
+def serve(draft: Draft, ends: PredictedEnds, donors: int, unknown_s: float) -> bool:
     """Start waiting jobs in the order of submission, as far as a size of theirs can be met; True if some wait."""
     hopeless: set[object] = set()
     waits = False
     for view in draft.candidates():
         job = view.job
         alike = (shape_of(job), job.sizes, job.owner)
-        if alike in hopeless or not _Newcomer(view, draft, ends, objective, donors, unknown_s).start():
+        if alike in hopeless or not _Newcomer(view, draft, ends, donors, unknown_s).start():
             waits = True
             hopeless.add(alike)
             if not ends.elastic and draft.capacity.place(job, job.sizes[0]) is None:
@@ -65,10 +65,8 @@ def serve(draft: Draft, ends: PredictedEnds, objective: Objective, donors: int, 
 class _Newcomer:
     """One waiting job, and the options for it."""
 
-    def __init__(
-        self, view: JobView, draft: Draft, ends: PredictedEnds, objective: Objective, donors: int, unknown_s: float
-    ) -> None:
-        self.view, self.draft, self.ends, self.objective, self.most_donors = view, draft, ends, objective, donors
+    def __init__(self, view: JobView, draft: Draft, ends: PredictedEnds, donors: int, unknown_s: float) -> None:
+        self.view, self.draft, self.ends, self.most_donors = view, draft, ends, donors
         self.now_s = draft.snapshot.now_s
         self.work_s = work_s(view, self.now_s, unknown_s)
         # Donors train on while a newcomer that can be warmed up is prepared.
@@ -108,7 +106,7 @@ class _Newcomer:
             for size in job.sizes:
                 if (places := capacity.place(restricted, size)) is not None:
                     ends_s = self.ends_s(size, capacity.layout.nodes[places[0][0]].gpu_kind, len(places))
-                    self._consider(self.objective.key(max(last_s, ends_s), ends_s, 0), Option(size, kind))
+                    self._consider(self.ends.key(max(last_s, ends_s), ends_s, 0), Option(size, kind))
 
     def _try_one_donor(self) -> None:
         """With GPUs that one running job gives up, exactly as many as are missing."""
@@ -120,7 +118,7 @@ class _Newcomer:
         idle = sum(free[node] for node in eligible)
         last, last_s, other_s = self.ends.last_two()
         earliest_s = self._earliest_ends(kind_of[node] for node in eligible)
-        key_of = self.objective.key
+        key_of = self.ends.key
         landed: dict[tuple[str, int, int], tuple[str, int] | None] = {}
         slower: dict[tuple[int, int, int, int], float] = {}  # Jobs of one kind share their curve: it is asked once.
         for donor, partition, donor_ends_s in self.ends.settled():
@@ -218,7 +216,7 @@ class _Newcomer:
                 sum_s = new_s + sum(gone - was for *_, gone, was in found)
                 moved = sum((d.size - less) * d.job.demand.gpus for d, less, *_ in found)
                 donated = tuple(Donor(d, less, gone) for d, less, gone, _was in found)
-                self._consider(self.objective.key(last_s, sum_s, moved), Option(size, kind_of.get(node), donated))
+                self._consider(self.ends.key(last_s, sum_s, moved), Option(size, kind_of.get(node), donated))
 
     def _carry_out(self, option: Option) -> bool:
         """Write the option into the draft; False, and nothing changed, if that cannot be."""

@@ -13,7 +13,6 @@ from hocket.policies.kit.remaining_time import PredictedEnds, Predicting, by_end
 from hocket.policies.registry import policy
 from hocket.policies.reshape.growth import grow
 from hocket.policies.reshape.newcomers import serve
-from hocket.policies.reshape.objective import Objective
 
 
 class Reshape(Predicting, frozen=True):
@@ -37,12 +36,12 @@ def decide(snapshot: Snapshot, params: Reshape) -> Plan:
     now. Equal last ends: the smaller sum of ends, then fewer GPUs moved. Ends count what switching takes.
     """
     draft = Draft(snapshot)
-    ends, objective = PredictedEnds(draft), Objective(params.objective == "jct")
-    waiting = serve(draft, ends, objective, params.donors, params.unknown_s)
+    ends = PredictedEnds(draft, by_mean=params.objective == "jct")
+    waiting = serve(draft, ends, params.donors, params.unknown_s)
     if waiting:
         draft.reasons["*"] = "waits: no size of it can be met, not with the GPUs of others either"
     elif draft.free_gpus:
-        grow(draft, ends, objective, params.hysteresis)
+        grow(draft, ends, params.hysteresis)
     wanting = waiting or draft.over_quota > 0 or draft.free_gpus > 0
     changes = ends.changing or bool(ends.changed)
     return draft.plan(Wake(epoch=wanting, at_s=snapshot.now_s if wanting and changes else None))
