@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from hocket.model.capacity import Free
 
 # The resources that every node may have, in the order in which tables print them.
 RESOURCES = ("gpus", "cores", "mem_mib", "net_mbps")
@@ -50,6 +54,16 @@ class Demand(Struct, frozen=True, gc=False):
         return self.gpus, self.cores, self.mem_mib, self.net_mbps
 
     @property
+    def gpu_load(self) -> float:
+        """How many GPUs' time it takes."""
+        return self.gpus * self.gpu_share
+
+    @property
+    def load(self) -> Vector:
+        """The amounts of all resources, of GPUs the time it takes."""
+        return self.gpu_load, self.cores, self.mem_mib, self.net_mbps
+
+    @property
     def gpus_only(self) -> bool:
         """True when GPUs are all it asks for: placing such a job needs no look at other resources."""
         return not (self.cores or self.mem_mib or self.net_mbps)
@@ -85,6 +99,11 @@ class Slice(Struct, frozen=True, gc=False):
     mem_mib: float = 0.0  # memory in MiB
     net_mbps: float = 0.0  # network in megabit per second
 
+    @classmethod
+    def of_free(cls, node: str, free: Free) -> Slice:
+        """All that is left of a node."""
+        return cls(node, gpu_ids(free.gpus), free.cores, free.mem_mib, free.net_mbps)
+
     @property
     def vector(self) -> Vector:
         """The amounts of all resources."""
@@ -111,7 +130,13 @@ def total(vectors: Iterable[Vector]) -> Vector:
 
 def fits(asked: Vector, there: Vector) -> bool:
     """Is there as much of every resource as is asked for?"""
-    return all(amount <= has + _TOLERANCE for amount, has in zip(asked, there, strict=True))
+    gpus, cores, mem_mib, net_mbps = there
+    return (
+        asked[0] <= gpus + _TOLERANCE
+        and asked[1] <= cores + _TOLERANCE
+        and asked[2] <= mem_mib + _TOLERANCE
+        and asked[3] <= net_mbps + _TOLERANCE
+    )
 
 
 @lru_cache(maxsize=4096)  # of one huge node, hardly two masks are alike
