@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SOURCES := src reproductions tests benchmarks examples docs/site_hooks.py
+SOURCES := src reproductions tests benchmarks examples docs/*.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check docs bench chaos clean

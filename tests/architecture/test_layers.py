@@ -63,7 +63,7 @@ IMPURE = {
 IMPURE_NAMES = {"input", "open", "print", "sys.exit", "sys.stdin", "sys.stdout", "sys.stderr", "sys.argv"}
 # Each exception with what it needs and why.
 EXCEPTIONS = {
-    "model/snapshot.py": {"random"},  # `dice()`, seeded by the run and the decision
+    "model/snapshot.py": {"random"},  # `rng()`, seeded by the run and the decision
     "control/admission.py": {"signal"},  # the names of signals
     "control/controller.py": {"time"},  # how long a decision took; no decision sees it
     "control/cycle_log.py": {"logging"},  # what people read; no decision sees it

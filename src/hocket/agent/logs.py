@@ -102,5 +102,5 @@ def _full(folder: str) -> list[tuple[int, str]]:
 def _end_of_full(full: list[tuple[int, str]]) -> int:
     try:
         return full[-1][0] + os.stat(full[-1][1]).st_size if full else 0
-    except FileNotFoundError:  # The oldest and only one was removed meanwhile; whoever reads looks again.
+    except FileNotFoundError:  # The oldest and only one was removed meanwhile; the reader looks again.
         return full[-1][0]

@@ -24,7 +24,7 @@ def orphans(mark: str, sessions: Iterable[int] = (), below: int | None = None) -
     """The processes that bear a mark, are in one of these sessions, or descend from a process; never ourselves.
 
     A session is named by its first process. If that one lives and does not bear the mark, then the number has been
-    given to somebody else meanwhile, and its session is left alone.
+    given to another process meanwhile, and its session is left alone.
     """
     own = _own(sessions, mark)
     found = {p.pid for p in processes() if p.session in own or _bears(p.pid, mark)}

@@ -1,4 +1,4 @@
-"""Who descends from whom, and what one process uses: read from /proc."""
+"""Which process descends from which, and what one uses: read from /proc."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def descendants(root: int) -> list[Process]:
 
 
 def proportional_mib(pid: int) -> float | None:
-    """Memory of a process, with what it shares divided among those who share it; dearer than `mem_mib`."""
+    """Memory of a process, with what it shares divided among those that share it; dearer than `mem_mib`."""
     for line in (read(f"/proc/{pid}/smaps_rollup") or b"").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) / 1024

@@ -49,7 +49,7 @@ class Commands(TyperGroup):
         options |= {"prog_name": "hocket", "standalone_mode": False}
         try:
             code = super().main(given, **options)
-            if sys.stdout is not None:  # as it is where whoever started us closed it
+            if sys.stdout is not None:  # as it is where it was closed before we started
                 sys.stdout.flush()
         except InputError as error:
             code = _say(str(error))

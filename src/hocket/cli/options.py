@@ -73,7 +73,7 @@ Cluster = Annotated[
         help="309x8, 8x8:v100+8x8:p100 or a TOML file; up to a million GPUs; the workload's own if it has one.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of all dice: the same seed gives the same run.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seeds all random numbers: the same seed gives the same run.")]
 BeliefsText = Annotated[
     str,
     typer.Option(

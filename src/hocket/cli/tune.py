@@ -30,7 +30,10 @@ def tune(
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="Of those that evaluate gives.")] = None,
     goal: Annotated[str | None, typer.Option(metavar="min|max", help="Whether less of it is better, or more.")] = None,
     policy: Annotated[
-        str | None, typer.Option(help="Who is packed with whom; pack_none: nobody.", autocompletion=policy_names)
+        str | None,
+        typer.Option(
+            help="Policy that says which models are packed together; pack_none: none.", autocompletion=policy_names
+        ),
     ] = None,
     param: Params = None,
     mode: Annotated[
@@ -43,9 +46,11 @@ def tune(
     device: Annotated[str | None, typer.Option(help="cpu, cuda or cuda:1.")] = None,
     memory_mib: Annotated[float | None, typer.Option(min=1, help="What a pack's models may take together.")] = None,
     sampler: Annotated[
-        str | None, typer.Option(metavar="NAME", help="dice, or one of Optuna's, as TPESampler.")
+        str | None, typer.Option(metavar="NAME", help="random, or one of Optuna's, as TPESampler.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of all dice: the same seed gives the same study.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seeds all random numbers: the same seed gives the same study.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the study is kept; tune-out/NAME by default.")
     ] = None,

@@ -8,21 +8,23 @@ from collections.abc import Sequence
 from hocket.control.ports import Cycle
 from hocket.model.action import Action
 from hocket.model.event import (
+    EpochEnded,
     Event,
     JobAsked,
     JobEnded,
-    JobFailed,
-    JobRefused,
-    JobSubmitted,
-    NodeJoined,
-    NodeLost,
-    OwnerSet,
-    PolicySet,
+    JobPrepared,
+    JobWarned,
+    PhasesObserved,
+    ProgressReported,
+    StateStored,
+    TimePassed,
 )
+from hocket.model.plan import Plan
 
 _log = logging.getLogger("hocket.control")
-_log.addHandler(logging.NullHandler())  # Without logging set up, as in simulations, nothing is printed.
-_AT_INFO = {JobSubmitted, JobRefused, JobAsked, JobEnded, JobFailed, NodeJoined, NodeLost, OwnerSet, PolicySet}
+_log.addHandler(logging.NullHandler())  # Without a set-up, as in simulations, nothing is printed.
+_ROUTINE = {JobPrepared, StateStored, ProgressReported, EpochEnded, PhasesObserved, TimePassed}
+_SUBJECTS = ("job", "node", "owner", "policy")
 
 
 def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: Sequence[float]) -> None:
@@ -31,38 +33,80 @@ def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: 
         if cycle.refused:
             _log_refused(number, cycle)
         return
+    is_detailed = _log.isEnabledFor(logging.DEBUG)
     for event in cycle.events:
-        level = logging.INFO if type(event) in _AT_INFO else logging.DEBUG
-        subject, reason = _subject(event), getattr(event, "reason", "")
-        _say(level, number, subject, type(event).__name__, f": {reason}" if reason else "")
-    plan = cycle.plan
-    if plan is not None:
-        changes = len(plan.put) + len(plan.drop) + len(plan.ends)
-        took_ms = 1000 * decision_s[-1] if decision_s else 0.0
-        level = logging.INFO if changes else logging.DEBUG
-        _log.log(level, "cycle %d: decided: %d changes in %.1f ms", number, changes, took_ms, extra={"cycle": number})
-        for job_id, verdict in plan.ends.items():
-            _say(logging.INFO, number, job_id, "verdict", f": {verdict}")
+        if is_detailed or type(event) not in _ROUTINE:
+            _log_event(number, event)
+    if cycle.plan is not None:
+        _log_decision(number, cycle.plan, bool(cycle.refused), actions, decision_s)
     _log_refused(number, cycle)
     for action in actions:
         to = getattr(action, "to", None)
         place = f" on {', '.join(part.node for part in to.slices)}" if to is not None else ""
-        _say(logging.INFO, number, action.job, type(action).__name__, place)
+        name = type(action).__name__
+        _say(logging.INFO, number, f"{name} '{action.job}'{place}", job=action.job, action=name)
+    if is_detailed:
+        asked = "the policy was not asked" if cycle.plan is None else f"the policy waits for {cycle.plan.wake}"
+        _say(logging.DEBUG, number, f"{len(cycle.events)} events, {len(actions)} actions, {asked}")
 
 
-def _say(level: int, number: int, subject: str, what: str, more: str) -> None:
-    of = f" '{subject}'" if subject else ""
-    _log.log(level, "cycle %d: %s%s%s", number, what, of, more, extra={"cycle": number, "job": subject})
+def log_restored(number: int, folded: int) -> None:
+    """Log that the state is as its journal has it."""
+    _log.info("restored to cycle %d: %d cycles folded", number, folded, extra={"cycle": number, "folded": folded})
+
+
+def _log_event(number: int, event: Event) -> None:
+    name = type(event).__name__
+    level = logging.DEBUG if type(event) in _ROUTINE else logging.INFO
+    if isinstance(event, TimePassed):
+        for job_id in event.jobs:
+            _say(level, number, f"the timer of '{job_id}' is due", job=job_id, event=name)
+        return
+    fields = {s: str(getattr(of, "id", of)) for s in _SUBJECTS if (of := getattr(event, s, None)) is not None}
+    subject = next(iter(fields.values()), "")
+    run = getattr(event, "attempt", 0)
+    details = [_detail(event), f"run {run}" if run else ""]
+    said = ", ".join(detail for detail in details if detail)
+    numbered = {"run": run} if run else {}
+    _say(level, number, f"{name} '{subject}'{f': {said}' if said else ''}", event=name, **fields, **numbered)
+
+
+def _detail(event: Event) -> str:
+    match event:
+        case JobAsked(_, _, wish, by):
+            return f"{wish} by {by}" if by else str(wish)
+        case JobEnded(_, _, verdict):
+            return verdict
+        case JobWarned(_, _, about):
+            return about
+        case EpochEnded(_, _, epoch, _) | ProgressReported(_, _, epoch, _, _):
+            return f"epoch {epoch}"
+    return str(getattr(event, "reason", ""))
+
+
+def _log_decision(
+    number: int, plan: Plan, is_refused: bool, actions: Sequence[Action], decision_s: Sequence[float]
+) -> None:
+    """Log how long it took, and of each job that the plan changes, why."""
+    changes = len(plan.put) + len(plan.drop) + len(plan.ends)
+    took_ms = 1000 * decision_s[-1] if decision_s else 0.0
+    took = {"changes": changes, "took_ms": round(took_ms, 3)}
+    _say(logging.INFO if changes else logging.DEBUG, number, f"decided: {changes} changes in {took_ms:.1f} ms", **took)
+    if is_refused:
+        return
+    reasons = plan.reasons
+    queue = reasons.get("*", "")
+    said = {tenant.job: reasons.get(tenant.job, queue) for partition in plan.put for tenant in partition.tenants}
+    said |= {action.job: reasons[action.job] for action in actions if action.job in reasons}
+    said |= {job_id: f"ends: {verdict}" for job_id, verdict in plan.ends.items()}
+    for job_id, reason in said.items():
+        _say(logging.INFO, number, f"decided for '{job_id}': {reason}", job=job_id, reason=reason)
+
+
+def _say(level: int, number: int, message: str, **fields: object) -> None:
+    _log.log(level, "cycle %d: %s", number, message, extra={"cycle": number, **fields})
 
 
 def _log_refused(number: int, cycle: Cycle) -> None:
     for violation in cycle.refused:
         _log.warning("cycle %d: the plan is refused: %s", number, violation, extra={"cycle": number})
-
-
-def _subject(event: Event) -> str:
-    """What an event is about: the id of a job, node, owner or policy."""
-    for name in ("job", "node", "owner", "policy"):
-        if (value := getattr(event, name, None)) is not None:
-            return str(getattr(value, "id", value))
-    return ""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hocket.control import saved_state
 from hocket.control.controller import Bind, Controller, OnPolicyError
+from hocket.control.cycle_log import log_restored
 from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, DurableJournal
 from hocket.model.event import NodeJoined
@@ -39,6 +40,7 @@ def restore(
     if number < last:
         raise JournalError(f"journal '{journal.name}': cycle {number + 1} existed before and cannot be read now")
     controller.journal, controller.on_policy_error = journal, on_policy_error
+    log_restored(last, last - begun)
     return controller
 
 

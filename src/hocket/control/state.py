@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr, replace
 from hocket.control.rank_shifts import RankShifts, Shifts
 from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.event import PolicySet
-from hocket.model.job import ONE_GPU, Job, Owner
+from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.plan import ALWAYS, Wake
 from hocket.model.resources import Slice, gpu_ids, gpu_mask
@@ -350,17 +350,9 @@ class State(Indices):
         for tenant in partition.tenants:
             job = self.jobs.live[tenant.job].job
             demand = demand_of(job, tenant.task) if tenant.task else job.demand
-            replicas = sign * sum(tenant.replicas)
+            jobs = self._count_task(tenant.job, sign) if tenant.task else sign
             used = self.usage.live.get(job.owner, NO_USE)
-            gpus = used.gpus + replicas * demand.gpus
-            jobs = used.jobs + (self._count_task(tenant.job, sign) if tenant.task else sign)
-            if demand is ONE_GPU:
-                now = Usage(gpus, used.cores, used.mem_mib, jobs, used.net_mbps)
-            else:
-                cores, mem_mib = used.cores + replicas * demand.cores, used.mem_mib + replicas * demand.mem_mib
-                net_mbps = used.net_mbps + replicas * demand.net_mbps
-                now = Usage(gpus, cores, mem_mib, jobs, net_mbps)
-            self.usage.put(job.owner, now)
+            self.usage.put(job.owner, used.plus(demand, sign * sum(tenant.replicas), jobs))
 
     def _count_task(self, job_id: str, sign: int) -> int:
         """By how many jobs the owner's count changes with this task: a job counts once, with its first task."""

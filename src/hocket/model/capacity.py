@@ -34,10 +34,10 @@ def shape_of(job: Job) -> Shape:
 class Free(Struct, frozen=True, gc=False):
     """What is left of one node."""
 
-    gpus: int  # bit mask
-    cores: float
-    mem_mib: float
-    net_mbps: float
+    gpus: int  # free GPUs as a bit mask
+    cores: float  # free CPU cores
+    mem_mib: float  # free memory in MiB
+    net_mbps: float  # free network in megabit per second
 
     def room(self, demand: Demand) -> int:
         """How many replicas of a demand fit in here."""
@@ -127,14 +127,17 @@ class _Overlay(Struct, eq=False):
 
 
 class Capacity(Struct, eq=False):
-    """What is free, by node. Immutable: taking and giving back return another one."""
+    """What is free, by node. Immutable: taking and giving back return another one.
 
-    layout: Layout
+    Where `slices` are given, they are resources by node, as those of a partition.
+    """
+
+    layout: Layout  # the nodes, with indexes and bits by which they are found; shared, never copied
     _mask: int  # of the free GPUs of all nodes, `layout.width` bits each
     _amounts: VersionedMap[int, Amounts] | _Overlay  # what else is free, by the node's index
     _by_count: list[int]  # mask of nodes by their number of free GPUs; never edited
-    gpus: int  # free in all
-    up: int  # mask of the nodes that are there
+    gpus: int  # free GPUs of all nodes together
+    up: int  # bit mask of the nodes that are not lost
 
     @staticmethod
     def of(nodes: Iterable[Node]) -> Capacity:
@@ -145,7 +148,7 @@ class Capacity(Struct, eq=False):
         return none._with({i: _whole(node) for i, node in enumerate(layout.nodes)}, layout.all)
 
     def draft(self) -> Capacity:
-        """The same capacity, to try things out on: what is taken of it leaves this line of states alone."""
+        """The same capacity, to try things out on: what is taken of it does not change this one."""
         if self.layout.gpus_only:
             return self  # Numbers are values.
         amounts = _Overlay(self._amounts, VersionedMap({}))
@@ -159,14 +162,14 @@ class Capacity(Struct, eq=False):
             yield node, self._at(i)
 
     def amounts(self, since: Capacity | None = None) -> dict[int, Amounts]:
-        """Free cores, memory and network, by the node's index: of all nodes, or of those that changed since another."""
+        """Free cores, memory and network, by the node's index: of all nodes, or of those changed `since` another."""
         now, changed = self._amounts, None
         if since is not None and isinstance(now, VersionedMap) and isinstance(since._amounts, VersionedMap):
             changed = now.changed_since(since._amounts)
         return {i: now[i] for i in (range(len(self.layout.nodes)) if changed is None else changed)}
 
     def changed_since(self, older: Capacity | None) -> Iterable[int]:
-        """The indexes of the nodes of which something else is free than in an older capacity; all if nobody knows."""
+        """Indexes of the nodes where other resources are free than in `older`; all if it is None or has other nodes."""
         if older is None or older.layout is not self.layout:
             return range(len(self.layout.nodes))
         changed, width = set(self.amounts(since=older)), self.layout.width
@@ -203,7 +206,7 @@ class Capacity(Struct, eq=False):
         return Capacity(self.layout, mask, amounts, counts, gpus, up)
 
     def take(self, slices: Sequence[Slice]) -> Capacity:
-        """This capacity less what a partition takes."""
+        """This capacity less these `slices`. Raises OverCapacity if they are not free."""
         found: list[str] = []
         taken = self.exchange((), slices, found)
         if found:
@@ -211,11 +214,14 @@ class Capacity(Struct, eq=False):
         return taken
 
     def give(self, slices: Sequence[Slice]) -> Capacity:
-        """This capacity and what a partition gives back; nothing comes back from a lost node."""
+        """This capacity with these `slices` free again; those of a lost node are ignored."""
         return self.exchange(slices, (), [])
 
     def exchange(self, back: Sequence[Slice], out: Sequence[Slice], found: list[str]) -> Capacity:
-        """This capacity with some given back and then some taken. What cannot be taken is said, and left out."""
+        """This capacity with the slices `back` given back and then those of `out` taken.
+
+        A slice that cannot be taken is left out, and a sentence that says why is appended to `found`.
+        """
         layout, up, free, counts = self.layout, self.up, self._mask, [*self._by_count]
         bits, ones, gpus_only = layout.bits, layout.ones, layout.gpus_only
         changes: dict[int, Amounts] = {}  # A tuple of three is true, so `or` below asks whether there is one.
@@ -258,17 +264,17 @@ class Capacity(Struct, eq=False):
         return Capacity(layout, free, amounts, counts, free.bit_count(), up)
 
     def lose(self, node: str) -> Capacity:
-        """This capacity without a node. Its partitions must have given it back."""
+        """This capacity without a `node`. Its partitions must have given it back."""
         i = self.layout.index_of(node)
         return self._with({i: Free(0, *_NOTHING)}, self.up & ~(1 << i))
 
     def regain(self, node: str) -> Capacity:
-        """This capacity with a lost node back, empty."""
+        """This capacity with a lost `node` back, all of it free."""
         i = self.layout.index_of(node)
         return self._with({i: _whole(self.layout.nodes[i])}, self.up | 1 << i)
 
     def place(self, job: Job, size: int) -> Places | None:
-        """Where `size` replicas fit: on one node, the fullest that holds them all, else on as few as can be."""
+        """Where `size` replicas of the `job` fit: on the fullest node that holds all, else on as few as possible."""
         demand = job.demand
         eligible = self.up if not (job.gpu_kinds or job.gpu_mem_mib) else self.up & self.layout.eligible(job)
         if demand is ONE_GPU or (demand.gpus == 1 and demand.gpus_only):
@@ -348,7 +354,7 @@ class Capacity(Struct, eq=False):
                 yield i, gpus
 
     def slices(self, job: Job, places: Places) -> tuple[Slice, ...]:
-        """The slices of a partition that holds the job alone in these places, lowest free GPUs first."""
+        """The slices of a partition that holds the `job` alone in these `places`, lowest free GPUs first."""
         demand = job.demand
         if len(places) == 1:
             i, replicas = places[0]

@@ -44,7 +44,7 @@ _SLACK_S = 1e-6
 class Epochs(Struct, frozen=True, gc=False, tag="epochs"):
     """A limit counted in epochs."""
 
-    count: int  # at least 1
+    count: int  # epochs; at least 1
 
     def __post_init__(self) -> None:
         if not (isinstance(self.count, int) and 1 <= self.count <= MAX_EPOCHS):
@@ -57,7 +57,7 @@ class Epochs(Struct, frozen=True, gc=False, tag="epochs"):
 class Duration(Struct, frozen=True, gc=False, tag="duration"):
     """A limit in seconds: of running time after `for`, from submission on after `within`."""
 
-    time_s: float  # finite and above 0
+    time_s: float  # seconds; finite and above 0
 
     def __post_init__(self) -> None:
         if not 0 < self.time_s < inf:
@@ -78,10 +78,10 @@ Limit: TypeAlias = Epochs | Duration
 class Goal(Struct, frozen=True, gc=False, tag="goal"):
     """Done when the metric's latest value is good enough."""
 
-    metric: str
-    relation: Relation
-    target: float  # finite; 0.95 for 95%
-    deadline: Limit | None = None
+    metric: str  # name of the metric, as the job reports it
+    relation: Relation  # ">=": larger is better; "<=": smaller is
+    target: float  # the value to reach; finite, 0.95 for 95%
+    deadline: Limit | None = None  # by when it must be met; None: it may take any time
     percent: bool = False  # written, and so printed, as a percentage; the target means the same
 
     def __post_init__(self) -> None:
@@ -92,7 +92,7 @@ class Goal(Struct, frozen=True, gc=False, tag="goal"):
             raise ValueError(f"goal for {self.metric!r}: the target must be finite, not {self.target!r}")
 
     def met_by(self, value: float) -> bool:
-        """Whether this value is good enough; NaN and the infinities, signs of divergence, never are."""
+        """Whether this `value` is good enough; NaN and the infinities, signs of divergence, never are."""
         return isfinite(value) and (value >= self.target if self.relation == ">=" else value <= self.target)
 
     def __str__(self) -> str:
@@ -102,10 +102,10 @@ class Goal(Struct, frozen=True, gc=False, tag="goal"):
 class Convergence(Struct, frozen=True, gc=False, tag="convergence"):
     """Done when the metric changes by less than this from one epoch to the next."""
 
-    metric: str
-    change: float  # finite and above 0; 0.001 for 0.1%
-    deadline: Limit | None = None
-    percent: bool = False  # as in Goal
+    metric: str  # name of the metric, as the job reports it
+    change: float  # the change from epoch to epoch; finite and above 0, 0.001 for 0.1%
+    deadline: Limit | None = None  # by when it must be met; None: it may take any time
+    percent: bool = False  # written, and so printed, as a percentage; the change means the same
 
     def __post_init__(self) -> None:
         _check_metric(self.metric)
@@ -115,7 +115,7 @@ class Convergence(Struct, frozen=True, gc=False, tag="convergence"):
             )
 
     def met_by(self, previous: float, value: float) -> bool:
-        """Whether these values of consecutive epochs are close enough; never if one is not finite."""
+        """Whether `previous` and `value`, of consecutive epochs, are close enough; never if one is not finite."""
         return abs(value - previous) < self.change
 
     def __str__(self) -> str:
@@ -125,12 +125,13 @@ class Convergence(Struct, frozen=True, gc=False, tag="convergence"):
 class RunTime(Struct, frozen=True, gc=False, tag="run-time"):
     """Done when it has run this long."""
 
-    limit: Limit
+    limit: Limit  # epochs, or seconds of running
 
     def __str__(self) -> str:
         return f"for {self.limit}"
 
 
+# When a job is done: `parse` reads one from a text such as `acc >= 95% within 1h`.
 Criterion: TypeAlias = Goal | Convergence | RunTime
 
 

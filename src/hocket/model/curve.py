@@ -1,4 +1,4 @@
-"""Beliefs: what is thought of a job, with how sure one is of it."""
+"""Beliefs: what is estimated about a job, and how certain each estimate is."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from msgspec import Struct
 
 
 class Estimate(Struct, frozen=True, gc=False):
-    """A number that is believed."""
+    """An estimated number with its uncertainty."""
 
-    mean: float
-    sd: float = 0.0
+    mean: float  # the most likely value, in the unit of what is estimated
+    sd: float = 0.0  # standard deviation in the same unit; 0: certain, infinity: a guess
 
 
 class Point(Struct, frozen=True, gc=False, array_like=True):
     """One point of a curve; `seen` counts the observations it rests on, 0 for none."""
 
-    x: float
-    mean: float
-    sd: float = 0.0
-    seen: int = 0
+    x: float  # value of the variable: a size, an epoch, a number of rows
+    mean: float  # the estimate there
+    sd: float = 0.0  # its standard deviation; 0: certain
+    seen: int = 0  # observations that it rests on; 0: it was told or guessed
 
 
 class Curve(Struct, frozen=True, gc=False):
     """A belief over one variable: size → speed, machines → COMP time, epochs → quality, rows → error."""
 
-    points: tuple[Point, ...]  # by ascending x, at least one
+    points: tuple[Point, ...]  # what is known, by ascending x; at least one
 
     def at(self, x: float) -> Estimate:
         """The belief at x: a point, or between two of them; beyond the ends nothing is known but the end."""
@@ -47,25 +47,25 @@ class Curve(Struct, frozen=True, gc=False):
 
 
 class Beliefs(Struct, frozen=True, gc=False):
-    """All that is believed of one job; what is unknown is None."""
+    """All that is estimated about one job; what is unknown is None."""
 
-    run_s: Estimate | None = None  # from start to end at the reference size, without interruption
-    reference_size: int = 1
+    run_s: Estimate | None = None  # seconds from start to end at the reference size, without interruption
+    reference_size: int = 1  # replicas to which `run_s` and `speed` refer
     speed: Curve | None = None  # size → speed, 1 at the reference size
     kinds: dict[str, float] = {}  # GPU kind → speed relative to the reference; a kind not named counts 1
     spread: float = 1.0  # speed when its replicas span nodes, relative to one node
-    comp_s: Curve | None = None  # machines → COMP time of an iteration
-    comm_s: Curve | None = None  # machines → COMM time of an iteration
+    comp_s: Curve | None = None  # machines → COMP time of an iteration in seconds
+    comm_s: Curve | None = None  # machines → COMM time of an iteration in seconds
     slowest: Curve | None = None  # machines → time of a phase on the slowest of them, over the mean
     link: float = 1.0  # share of COMM time in which the link is busy
-    slowdown: Curve | None = None  # companions → slow-down
-    quality: Curve | None = None  # epochs → metric
-    reach: Curve | None = None  # value of its metric → how likely it gets there by its last epoch, as it goes on
-    memory_mib: Curve | None = None  # batch size → memory
-    error: Curve | None = None  # rows → error
+    slowdown: Curve | None = None  # number of jobs beside it → by what factor it is slower
+    quality: Curve | None = None  # epochs → value of its metric
+    reach: Curve | None = None  # value of its metric → how likely it gets there by its last epoch
+    memory_mib: Curve | None = None  # batch size → memory in MiB
+    error: Curve | None = None  # rows read by a query → error of its estimate
 
     def speed_at(self, size: int) -> float:
-        """Speed at a size, relative to the reference size; proportional where nothing is known."""
+        """Speed at a `size` (number of replicas), relative to the reference size; proportional where it is unknown."""
         if size == self.reference_size:
             return 1.0
         if self.speed is None:
@@ -76,7 +76,7 @@ class Beliefs(Struct, frozen=True, gc=False):
         return self.speed.at(size).mean
 
     def pace_on(self, kind: str, nodes: int) -> float:
-        """What GPUs of a kind, on so many nodes, make of that speed."""
+        """By what factor that speed changes on GPUs of this `kind` and on so many `nodes`."""
         pace = self.kinds.get(kind, 1.0) if self.kinds else 1.0
         return pace * self.spread if nodes > 1 else pace
 

@@ -144,7 +144,7 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: Annotated[tuple[NodeEntry, ...], Meta(max_length=1_000_000)]
     jobs: tuple[JobEntry, ...] = ()
     partitions: Annotated[
-        tuple[Partition, ...], Meta(description="the present plan: who shall have what; disjoint")
+        tuple[Partition, ...], Meta(description="the present plan: which jobs shall have what; disjoint")
     ] = ()
     owners: tuple[OwnerEntry, ...] = ()
     about: Annotated[str, Meta(description="for the reader; no policy sees it")] = ""

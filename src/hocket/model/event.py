@@ -16,150 +16,150 @@ from hocket.model.view import NO_COSTS, Costs, Tier, Use
 class _Event(Struct, frozen=True, gc=False, tag_field="event"):
     """Every event says when it happened. The journal's order is the order of events, whatever their times."""
 
-    at_s: float
+    at_s: float  # seconds since the run began
 
 
 class Wish(StrEnum):
     """What a user may ask of a job."""
 
-    PAUSE = "pause"
-    RESUME = "resume"
-    STOP = "stop"
+    PAUSE = "pause"  # leave its resources and wait until told otherwise
+    RESUME = "resume"  # may run again
+    STOP = "stop"  # end for good
 
 
 class NodeJoined(_Event, frozen=True, gc=False, tag=True):
     """A node is there, for the first time or again."""
 
-    node: Node
+    node: Node  # the machine and its capacity
 
 
 class NodeLost(_Event, frozen=True, gc=False, tag=True):
     """A node is gone, and with it every tenancy that reached it."""
 
-    node: str
-    reason: str = ""
+    node: str  # id of the node
+    reason: str = ""  # why, in words; empty if not known
 
 
 class OwnerSet(_Event, frozen=True, gc=False, tag=True):
     """An owner's weight or quota was set."""
 
-    owner: Owner
+    owner: Owner  # with its weight and quota from now on
 
 
 class PolicySet(_Event, frozen=True, gc=False, tag=True):
     """From now on this policy decides, with these parameters."""
 
-    policy: str
-    params: dict[str, Any] = {}  # never edited
+    policy: str  # name of the policy
+    params: dict[str, Any] = {}  # parameters by name; those not named have their defaults; never edited
 
 
 class JobSubmitted(_Event, frozen=True, gc=False, tag=True):
     """A user submitted a job; beliefs and costs are those known beforehand, from a profile or the user."""
 
-    job: Job
-    beliefs: Beliefs = NO_BELIEFS
-    costs: Costs = NO_COSTS
+    job: Job  # as it was submitted
+    beliefs: Beliefs = NO_BELIEFS  # what is estimated about it
+    costs: Costs = NO_COSTS  # how long its starts, stops and checkpoints take
 
 
 class JobRefused(_Event, frozen=True, gc=False, tag=True):
     """A submission broke a rule and never became a job."""
 
-    job: str
-    reason: str
+    job: str  # the name that it would have had
+    reason: str  # the rule that it broke, in words
 
 
 class JobAsked(_Event, frozen=True, gc=False, tag=True):
     """Its user asked something of a job."""
 
-    job: str
-    wish: Wish
-    by: str = ""
+    job: str  # id of the job
+    wish: Wish  # what was asked for
+    by: str = ""  # name of the user that asked; empty if not known
 
 
 class JobPrepared(_Event, frozen=True, gc=False, tag=True):
     """A job stands ready for its resources."""
 
-    job: str
+    job: str  # id of the job
 
 
 class JobStarted(_Event, frozen=True, gc=False, tag=True):
     """A tenant runs, for the first time or again."""
 
-    job: str
-    task: str = ""
-    attempt: int = 0  # its number, where there are processes
+    job: str  # id of the job
+    task: str = ""  # which task of it; empty for a job without tasks
+    attempt: int = 0  # number of this attempt to run it; 0 where there are no processes
 
 
 class JobResized(_Event, frozen=True, gc=False, tag=True):
     """A tenant goes on with other resources or another boundary."""
 
-    job: str
-    task: str = ""
-    attempt: int = 0  # its number, if it left and started again
+    job: str  # id of the job
+    task: str = ""  # which task of it; empty for a job without tasks
+    attempt: int = 0  # number of its new attempt; 0 if it goes on in the same process, or there are none
 
 
 class JobMoved(_Event, frozen=True, gc=False, tag=True):
     """A tenant goes on elsewhere."""
 
-    job: str
-    task: str = ""
-    attempt: int = 0
+    job: str  # id of the job
+    task: str = ""  # which task of it; empty for a job without tasks
+    attempt: int = 0  # number of its new attempt; 0 if it goes on in the same process, or there are none
 
 
 class JobCheckpointed(_Event, frozen=True, gc=False, tag=True):
     """A job's state is saved; it goes on."""
 
-    job: str
-    tier: Tier = Tier.DISK
+    job: str  # id of the job
+    tier: Tier = Tier.DISK  # where its state is saved
 
 
 class JobPaused(_Event, frozen=True, gc=False, tag=True):
     """A tenant has left its resources; its state is kept."""
 
-    job: str
-    task: str = ""
-    tier: Tier = Tier.DISK
+    job: str  # id of the job
+    task: str = ""  # which task of it; empty for a job without tasks
+    tier: Tier = Tier.DISK  # where its state is kept
 
 
 class StateStored(_Event, frozen=True, gc=False, tag=True):
     """A paused job's state was brought to another tier."""
 
-    job: str
-    tier: Tier
+    job: str  # id of the job
+    tier: Tier  # where its state is now
 
 
 class ProgressReported(_Event, frozen=True, gc=False, tag=True):
     """A job said how far it is."""
 
-    job: str
-    epoch: int
-    metrics: dict[str, float]
-    use: Use | None = None
+    job: str  # id of the job
+    epoch: int  # epochs done
+    metrics: dict[str, float]  # values by name, as the job reports them
+    use: Use | None = None  # what it uses; None if it was not measured
 
 
 class EpochEnded(_Event, frozen=True, gc=False, tag=True):
     """A job reached the boundary of its epoch."""
 
-    job: str
-    epoch: int
-    metrics: dict[str, float]
+    job: str  # id of the job
+    epoch: int  # epochs done, this one included
+    metrics: dict[str, float]  # values by name, as the job reports them
 
 
 class JobWarned(_Event, frozen=True, gc=False, tag=True):
     """Something about a job that its user should look at; it changes nothing."""
 
-    job: str
-    about: str
+    job: str  # id of the job
+    about: str  # what to look at, in words
 
 
 class PhasesObserved(_Event, frozen=True, gc=False, tag=True):
     """The phases of a job that takes turns with others were measured, on average over some iterations and machines."""
 
-    job: str
-    machines: int
-    comp_s: float
-    comm_s: float
-    iterations: int
+    job: str  # id of the job
+    machines: int  # number of nodes that it ran on
+    comp_s: float  # COMP time of an iteration, in seconds
+    comm_s: float  # COMM time of an iteration, in seconds
+    iterations: int  # over how many the times are averaged
     slowest: float = 1.0  # time of a phase on its slowest machine, over the mean
     link: float = 1.0  # share of COMM time in which it kept the link busy
 
@@ -167,16 +167,16 @@ class PhasesObserved(_Event, frozen=True, gc=False, tag=True):
 class JobEnded(_Event, frozen=True, gc=False, tag=True):
     """A job is over: finished by itself, or ended by a verdict."""
 
-    job: str
-    verdict: str = "finished"
+    job: str  # id of the job
+    verdict: str = "finished"  # why, as in `Verdict`
 
 
 class JobFailed(_Event, frozen=True, gc=False, tag=True):
     """A job's run broke; it waits again from its last checkpoint, or is over when `final`."""
 
-    job: str
-    reason: str
-    final: bool = False
+    job: str  # id of the job
+    reason: str  # what broke, in words
+    final: bool = False  # it is over and will not be started again
     own: bool = True  # it broke by itself; what was done to it counts against no limit
 
 
@@ -186,6 +186,7 @@ class TimePassed(_Event, frozen=True, gc=False, tag=True):
     jobs: tuple[str, ...] = ()  # whose review or criterion is due
 
 
+# Any of the facts in `hocket.model.event`, which executors report and the journal keeps.
 Event = (
     NodeJoined
     | NodeLost

@@ -1,4 +1,4 @@
-"""What a user submits: immutable, and the same in every world.
+"""What a user submits: immutable, and the same whether it is simulated or runs.
 
 Every field of a job is described here, once. Options of `hocket submit`, keys of TOML files, the HTTP API, snapshot
 documents, workload files, `hocket show` and the tables in docs/ follow from it (`job_spec.py`).
@@ -62,45 +62,45 @@ _NOT_NEGATIVE, _POSITIVE = Meta(ge=0), Meta(gt=0)
 class Kind(StrEnum):
     """What sort of work a job is."""
 
-    TRAINING = "training"
-    QUERY = "query"
-    PARAMETER_SERVER = "parameter-server"
+    TRAINING = "training"  # a model is trained, epoch by epoch
+    QUERY = "query"  # an approximate query, whose estimate improves with the rows read
+    PARAMETER_SERVER = "parameter-server"  # training whose COMP and COMM phases can take turns with those of others
     MODEL = "model"  # one model of a pack
 
 
 class Stop(StrEnum):
     """What may end a job beside its process, its criterion and its user; each includes what stands before it."""
 
-    FIXED = "fixed"  # nothing
-    OPTSTOP = "optstop"  # its goal is out of reach, or reached and nothing more is to be gained
-    REQUIRED = "required"  # its goal is reached
+    FIXED = "fixed"  # nothing else may end it
+    OPTSTOP = "optstop"  # it may end when its goal is out of reach, or reached and nothing more is to be gained
+    REQUIRED = "required"  # it may also end when its goal is reached
 
 
 class Task(Struct, frozen=True, gc=False):
     """One part of a partitioned model."""
 
-    id: str
-    demand: Demand
-    share: float = 1.0  # of the model's parameters
-    is_parameter_server: bool = False
+    id: str  # name of the task, unique in its job
+    demand: Demand  # what one replica of the task needs
+    share: float = 1.0  # part of the model's parameters that it holds, from 0 to 1
+    is_parameter_server: bool = False  # it holds parameters for the other tasks and computes no layer of the model
 
 
 class Edge(Struct, frozen=True, gc=False):
     """What one task sends to another in each iteration."""
 
-    source: str
-    target: str
-    mib: float = 0.0
+    source: str  # id of the task that sends
+    target: str  # id of the task that receives
+    mib: float = 0.0  # MiB in each iteration; 0: the target only waits for the source
 
 
 class TaskGraph(Struct, frozen=True, dict=True):
     """The tasks of a partitioned model; acyclic."""
 
-    tasks: tuple[Task, ...]
-    edges: tuple[Edge, ...] = ()
+    tasks: tuple[Task, ...]  # at least one; their ids differ
+    edges: tuple[Edge, ...] = ()  # empty: no task waits for another
 
     def task(self, name: str) -> Task | None:
-        """The task of that name; a replica ("layer1#2") is a copy of its task."""
+        """The task of that `name`, None if there is none; a replica ("layer1#2") is a copy of its task."""
         return self._by_id.get(name.partition("#")[0])
 
     @cached_property
@@ -118,7 +118,7 @@ class Launch(Struct, frozen=True):
             given=Annotated[str, Meta(max_length=4096, pattern=r"^(/[^\x00]*)?\Z")],
             default="the current one; for a file, the file's folder", more="In a file relative to the file.",
         ),
-    ] = ""  # fmt: skip
+    ] = ""  # absolute; empty: a folder of the job's own  # fmt: skip
     env: Annotated[
         dict[str, str],
         JobField(
@@ -134,7 +134,7 @@ class Launch(Struct, frozen=True):
             "Command that continues from a checkpoint.", Panel.EXECUTION, metavar="COMMAND", reads="words",
             given=Annotated[tuple[Word, ...], Meta(max_length=10_000)], default="the same command",
         ),
-    ] = ()  # fmt: skip
+    ] = ()  # empty: the same command  # fmt: skip
     stop_signal: Annotated[
         str,
         JobField(
@@ -149,21 +149,21 @@ class Launch(Struct, frozen=True):
             "Signal that asks the job to save its state and continue.", Panel.EXECUTION, metavar="USR2",
             reads="signal", given=Annotated[str, Meta(pattern=r"^((SIG)?[A-Z0-9]{2,10})?\Z")],
         ),
-    ] = ""  # fmt: skip
+    ] = ""  # empty: there is none  # fmt: skip
     grace_s: Annotated[
         float,
         JobField(
             "Time to exit after the signal; then the job is killed.", Panel.EXECUTION, name="grace", metavar="30s",
             rule=_NOT_NEGATIVE, given=Seconds, default="30s",
         ),
-    ] = 30.0  # fmt: skip
+    ] = 30.0  # in seconds  # fmt: skip
     hang_s: Annotated[
         float,
         JobField(
             "Restart the job after this long without progress.", Panel.EXECUTION, name="hang", metavar="10m",
             rule=_NOT_NEGATIVE, given=Seconds,
         ),
-    ] = 0.0  # fmt: skip
+    ] = 0.0  # in seconds; 0: never  # fmt: skip
     progress: Annotated[
         dict[str, Any],
         JobField(
@@ -178,7 +178,7 @@ class Launch(Struct, frozen=True):
             "Output kept of each attempt.", Panel.EXECUTION, name="log_size", metavar="64M",
             given=Annotated[float, Meta(gt=0, le=1e6)], default="64M",
         ),
-    ] = 64.0  # fmt: skip
+    ] = 64.0  # in MiB  # fmt: skip
 
 
 ONE_GPU = Demand(gpus=1)
@@ -242,14 +242,14 @@ class Job(Struct, frozen=True, gc=False):
             more="The policy chooses one and may change it while the job runs. Without GPUs a job gets one core "
             "unless `--cpus` says otherwise.",
         ),
-    ] = (1,)  # of replicas: ascending, distinct, positive  # fmt: skip
+    ] = (1,)  # distinct and positive  # fmt: skip
     max_nodes: Annotated[
         int,
         JobField(
             "Nodes it may span; 0 for any number.", Panel.RESOURCES, metavar="N", rule=_NOT_NEGATIVE,
             given=Annotated[int, Meta(ge=0, le=100_000)], default="0",
         ),
-    ] = 0  # of each of its partitions  # fmt: skip
+    ] = 0  # counted for each of its partitions  # fmt: skip
     gpu_kinds: Annotated[
         tuple[str, ...],
         JobField(
@@ -257,14 +257,14 @@ class Job(Struct, frozen=True, gc=False):
             reads="kinds", given=Annotated[tuple[Name, ...], Meta(max_length=100)],
             more="Also `a100,h100`.",
         ),
-    ] = ()  # fmt: skip
+    ] = ()  # empty: any  # fmt: skip
     gpu_mem_mib: Annotated[
         float,
         JobField(
             "Least memory of each GPU.", Panel.RESOURCES, name="gpu_mem", metavar="40G",
             rule=_NOT_NEGATIVE, given=_Mebibytes,
         ),
-    ] = 0.0  # fmt: skip
+    ] = 0.0  # in MiB; 0: any  # fmt: skip
     weight: Annotated[
         float,
         JobField(
@@ -291,7 +291,7 @@ class Job(Struct, frozen=True, gc=False):
         JobField(
             "Wanted this long after submission.", Panel.SCHEDULING, name="deadline", metavar="6h",
         ),
-    ] = None  # fmt: skip
+    ] = None  # in seconds; None: at any time  # fmt: skip
     criterion: Annotated[
         Criterion | None,
         JobField(
@@ -299,7 +299,7 @@ class Job(Struct, frozen=True, gc=False):
             metavar="CRITERION", given=_Criterion, submitted="", default="when its process exits",
             more="Also `loss changes < 0.001 within 30 epochs`, `for 2h`.",
         ),
-    ] = None  # fmt: skip
+    ] = None  # None: it ends when its process exits  # fmt: skip
     tasks: Annotated[TaskGraph | None, JobField("Tasks of a partitioned model.")] = None
     warm: Annotated[
         bool,
@@ -313,7 +313,7 @@ class Job(Struct, frozen=True, gc=False):
         JobField(
             "Jobs of the same model share their history for estimates.", Panel.JOB, metavar="NAME", given=Text,
         ),
-    ] = ""  # fmt: skip
+    ] = ""  # empty: it shares none  # fmt: skip
     traits: Annotated[
         dict[str, float | str],
         JobField("Hyperparameters of a model in a pack: categories, or positions of numbers."),
@@ -324,28 +324,28 @@ class Job(Struct, frozen=True, gc=False):
             "Start only after this job has ended; a name or 'sweep-*'.", Panel.SCHEDULING, metavar="JOB",
             api_help="Jobs that must have ended before it may start.", completes="jobs", given=Names,
         ),
-    ] = ()  # fmt: skip
+    ] = ()  # empty: it waits for none  # fmt: skip
     retries: Annotated[
         int | None,
         JobField(
             "Restarts after a crash.", Panel.SCHEDULING, metavar="N", rule=Meta(ge=0, le=1_000_000_000),
             given=Annotated[int, Meta(ge=0, le=1_000_000)], submitted=3, default="3",
         ),
-    ] = None  # without limit  # fmt: skip
+    ] = None  # None: without limit  # fmt: skip
     backoff_s: Annotated[
         float,
         JobField(
             "Delay before a restart after a crash, doubled each time.", Panel.SCHEDULING, name="backoff",
             metavar="1s", rule=_NOT_NEGATIVE, given=Seconds, submitted=1.0, default="1s",
         ),
-    ] = 0.0  # fmt: skip
+    ] = 0.0  # in seconds  # fmt: skip
     limit_s: Annotated[
         float | None,
         JobField(
             "Run time limit, over all attempts.", Panel.SCHEDULING, name="time", metavar="2h30m",
             more="`90s`, `2h30m`, `1d`; a bare number is in seconds.",
         ),
-    ] = None  # fmt: skip
+    ] = None  # in seconds; None: no limit  # fmt: skip
     launch: Annotated[Launch | None, JobField("How its command is run; a simulation needs none of it.")] = None
     target: Annotated[
         Goal | None,
@@ -353,7 +353,7 @@ class Job(Struct, frozen=True, gc=False):
             "Goal that is measured and ends nothing: 'acc >= 91% within 80 epochs'.", Panel.JOB, metavar="GOAL",
             given=_Criterion, submitted="",
         ),
-    ] = None  # fmt: skip
+    ] = None  # None: there is none  # fmt: skip
     stop: Annotated[
         Stop,
         JobField(
@@ -400,15 +400,18 @@ class Job(Struct, frozen=True, gc=False):
 class Owner(Struct, frozen=True, gc=False):
     """A user or team, its weight in shares and its quota; 0 stands for no limit."""
 
-    id: str
-    weight: float = 1.0
-    max_gpus: int = 0
-    max_cores: float = 0.0
-    max_mem_mib: float = 0.0
-    max_jobs: int = 0  # placed at once
+    id: str  # name of the user or team
+    weight: float = 1.0  # above 0; with twice the weight, an owner's share is twice as large
+    max_gpus: int = 0  # GPUs of all its placed jobs together
+    max_cores: float = 0.0  # CPU cores of all its placed jobs together
+    max_mem_mib: float = 0.0  # MiB of memory of all its placed jobs together
+    max_jobs: int = 0  # jobs that are placed at once
 
     def beyond(self, gpus: float, cores: float, mem_mib: float, jobs: int = 0) -> str:
-        """The first of its limits that is less than so much, as `2 GPUs`; empty if none is."""
+        """The first of its limits that these amounts exceed, as `2 GPUs`; empty if none is.
+
+        `gpus`, `cores`, `mem_mib` and `jobs` are what its placed jobs would have in all.
+        """
         if 0 < self.max_gpus < gpus:
             return f"{self.max_gpus} GPUs"
         if 0 < self.max_cores < cores:

@@ -6,7 +6,7 @@ from hocket.model.view import JobView
 
 
 def measured_share(view: JobView) -> float | None:
-    """How much of the GPU time that a job's tasks ask for they take, all together; None while nobody knows.
+    """How much of the GPU time that a job's tasks ask for they take, all together; None while it is not measured.
 
     It is measured job by job, so that each task of one is taken to have its part of it.
     """

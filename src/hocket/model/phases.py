@@ -69,7 +69,7 @@ def predict(jobs: Sequence[Profile], machines: float) -> Round:
 
 
 def foresee(jobs: Sequence[Profile], machines: float) -> Round:
-    """The round with what equation 1 leaves out: whom each phase has to wait for.
+    """The round with what equation 1 leaves out: which other phases each phase has to wait for.
 
     All phases take turns, as on one machine, first come first served; a second COMM uses what the first leaves of the
     link. Each phase lasts as long as on the slowest machine. What varies from round to round is not foreseen.

@@ -17,40 +17,40 @@ class Verdict(StrEnum):
     FINISHED = "finished"  # its process ended by itself
     ATTAINED = "attained"  # its criterion holds
     MISSED = "missed"  # its criterion's deadline passed
-    EARLY_STOPPED = "early-stopped"
-    HOPELESS = "hopeless"
-    STOPPED = "stopped"  # by its user
+    EARLY_STOPPED = "early-stopped"  # going on would gain too little
+    HOPELESS = "hopeless"  # its goal is out of reach
+    STOPPED = "stopped"  # its user stopped it
     OVERRAN = "overran"  # it ran for longer than its limit
-    FAILED = "failed"
+    FAILED = "failed"  # it broke and is not started again: no retries are left, or it cannot succeed
 
 
 class Wake(Struct, frozen=True, gc=False):
-    """What wakes the policy next. A policy is not asked before one of these happens; failures and losses,
-    and jobs whose review is due, always wake it."""
+    """When to ask the policy next: as soon as one of these happens. It is also asked, whatever stands here, when a job
+    fails, a node is lost or a review is due."""
 
-    arrival: bool = True
-    freed_gpus: int | None = 1  # once so many GPUs are free; 1 also for any freed resource; None: never
-    epoch: bool = True  # a job reached an epoch's end, or reported progress
-    at_s: float | None = None
-    overtaken: bool = True  # time alone has moved a placed job behind one that waits
+    arrival: bool = True  # ask when a job is submitted
+    freed_gpus: int | None = 1  # ask once so many GPUs are free; 1 also for any freed resource; None: never
+    epoch: bool = True  # ask when a job reached an epoch's end, or reported progress
+    at_s: float | None = None  # ask at this moment, in seconds since the run began; None: no moment
+    overtaken: bool = True  # ask when time alone has moved a placed job behind one that waits
 
 
-ALWAYS = Wake()
+ALWAYS = Wake()  # ask the policy at every event
 
 
 class Plan(Struct, frozen=True, gc=False):
     """All that a policy wants. What it does not mention stays as it is.
 
-    Whole in meaning, cheap in fact: `partitions_of(snapshot)` tells the whole.
+    `snapshot.partitions_of(plan)` gives the whole desired state.
     """
 
     put: tuple[Partition, ...] = ()  # new partitions, and present ones as they shall be
     drop: tuple[str, ...] = ()  # partitions that shall be no more; their tenants pause unless placed elsewhere
-    ends: dict[str, str] = {}  # job → verdict
+    ends: dict[str, str] = {}  # jobs to end, each with its verdict
     checkpoints: dict[str, Tier] = {}  # running jobs to save, and where
     tiers: dict[str, Tier] = {}  # paused jobs → where their state shall be
-    reasons: dict[str, str] = {}  # for every job whose standing changes; "*" speaks for the whole queue
-    memos: dict[str, Any] = {}  # job → memo; comes back as view.memo
-    memo: Any = None  # comes back as snapshot.memo
-    reviews: dict[str, float] = {}  # job → when to look at it again
-    wake: Wake = ALWAYS
+    reasons: dict[str, str] = {}  # why, by job, for every one whose state changes; "*" is for all that wait
+    memos: dict[str, Any] = {}  # what to remember, by job, as JSON can hold it; comes back as `view.memo`
+    memo: Any = None  # what to remember beside that, as JSON can hold it; comes back as `snapshot.memo`
+    reviews: dict[str, float] = {}  # moments by job, when to ask about it again, in seconds since the run began
+    wake: Wake = ALWAYS  # when to ask the policy next; by default at every event

@@ -61,13 +61,13 @@ def from_document(document: Document, order: Order | None = None) -> Snapshot:
         ("arrived", document.arrived or ()),
         ("due", document.due),
         ("unsettled", [job for job, _task in document.unsettled]),
-        ("leaving", [who.partition("/")[0] for who in document.leaving]),
+        ("leaving", [tenant.partition("/")[0] for tenant in document.leaving]),
     ):
         for job_id in ids:
             _require(job_id in jobs, field, "must name jobs of the snapshot", job_id)
-    for who, slices in document.leaving.items():
+    for tenant, slices in document.leaving.items():
         for part in slices:  # one by one: of a node, a tenant may leave both what it has and what was to come
-            _check_slices((part,), f"leaving.{who}", nodes)
+            _check_slices((part,), f"leaving.{tenant}", nodes)
     arrived = document.arrived
     if arrived is None:
         arrived = tuple(v.id for v in views if not v.partitions and not v.held) if not document.decision else ()
@@ -152,10 +152,10 @@ def _partitions(
             _require(len(names) == 1, field, "is for one tenant alone", names)
         for tenant in partition.tenants:
             _check_replicas(tenant.replicas, len(partition.slices), f"{field}: tenant '{tenant.job}'")
-            who = (tenant.job, tenant.task)
-            if who in seen:
-                raise DocumentError(f"snapshot: {field}: tenant '{tenant.job}' is in partition '{seen[who]}' already")
-            seen[who] = partition.id
+            key = (tenant.job, tenant.task)
+            if key in seen:
+                raise DocumentError(f"snapshot: {field}: tenant '{tenant.job}' is in partition '{seen[key]}' already")
+            seen[key] = partition.id
             known = named.setdefault(tenant.job, [])
             if partition not in known:
                 known.append(partition)

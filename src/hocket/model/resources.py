@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from hocket.model.capacity import Free
 
 # The resources that every node may have, in the order in which tables print them.
 RESOURCES = ("gpus", "cores", "mem_mib", "net_mbps")
@@ -19,14 +23,14 @@ MAX_GPUS = 1024  # of one node: each has a bit in what is free, and a place in w
 class Demand(Struct, frozen=True, gc=False):
     """What one replica of a job needs; a replica never spans two nodes."""
 
-    gpus: int = 0
-    cores: float = 0.0
-    mem_mib: float = 0.0
-    net_mbps: float = 0.0
-    gpu_share: float = 1.0  # of each of its GPUs' time; below 1 only stacked tenants leave the rest to others
+    gpus: int = 0  # number of GPUs; 0: none
+    cores: float = 0.0  # CPU cores, also parts of one; 0: they are not counted
+    mem_mib: float = 0.0  # memory in MiB; 0: it is not counted
+    net_mbps: float = 0.0  # network in megabit per second; 0: it is not counted
+    gpu_share: float = 1.0  # part of the time of each of its GPUs; only stacked tenants can use the rest
 
     def times(self, replicas: int) -> Demand:
-        """The demand of several replicas on one node."""
+        """The demand of so many `replicas` on one node."""
         if replicas == 1:
             return self
         return Demand(
@@ -38,7 +42,7 @@ class Demand(Struct, frozen=True, gc=False):
         )
 
     def minus(self, other: Demand) -> Demand:
-        """What is left of it without the other."""
+        """What is left of it without the `other`."""
         return Demand(
             self.gpus - other.gpus, self.cores - other.cores, self.mem_mib - other.mem_mib,
             self.net_mbps - other.net_mbps, self.gpu_share,
@@ -50,6 +54,16 @@ class Demand(Struct, frozen=True, gc=False):
         return self.gpus, self.cores, self.mem_mib, self.net_mbps
 
     @property
+    def gpu_load(self) -> float:
+        """How many GPUs' time it takes."""
+        return self.gpus * self.gpu_share
+
+    @property
+    def load(self) -> Vector:
+        """The amounts of all resources, of GPUs the time it takes."""
+        return self.gpu_load, self.cores, self.mem_mib, self.net_mbps
+
+    @property
     def gpus_only(self) -> bool:
         """True when GPUs are all it asks for: placing such a job needs no look at other resources."""
         return not (self.cores or self.mem_mib or self.net_mbps)
@@ -58,13 +72,13 @@ class Demand(Struct, frozen=True, gc=False):
 class Node(Struct, frozen=True, gc=False):
     """One machine and its capacity."""
 
-    id: str
-    gpus: int = 0
-    gpu_kind: str = ""
-    gpu_mem_mib: float = 0.0
-    cores: float = 0.0
-    mem_mib: float = 0.0
-    net_mbps: float = 0.0
+    id: str  # name of the machine, unique in the cluster
+    gpus: int = 0  # number of GPUs; they are numbered from 0
+    gpu_kind: str = ""  # type of its GPUs, as `a100`; empty: not told
+    gpu_mem_mib: float = 0.0  # memory of each GPU in MiB; 0: not told
+    cores: float = 0.0  # CPU cores; 0: no job that asks for cores fits
+    mem_mib: float = 0.0  # memory in MiB; 0: no job that asks for memory fits
+    net_mbps: float = 0.0  # network in megabit per second; 0: no job that asks for network fits
 
     @property
     def vector(self) -> Vector:
@@ -79,11 +93,16 @@ class Node(Struct, frozen=True, gc=False):
 class Slice(Struct, frozen=True, gc=False):
     """What a partition holds of one node. GPUs are named, for a job sees exactly those."""
 
-    node: str
-    gpus: tuple[int, ...] = ()
-    cores: float = 0.0
-    mem_mib: float = 0.0
-    net_mbps: float = 0.0
+    node: str  # id of the node
+    gpus: tuple[int, ...] = ()  # numbers of the GPUs on that node, from 0
+    cores: float = 0.0  # CPU cores
+    mem_mib: float = 0.0  # memory in MiB
+    net_mbps: float = 0.0  # network in megabit per second
+
+    @classmethod
+    def of_free(cls, node: str, free: Free) -> Slice:
+        """All that is left of a node."""
+        return cls(node, gpu_ids(free.gpus), free.cores, free.mem_mib, free.net_mbps)
 
     @property
     def vector(self) -> Vector:
@@ -96,7 +115,7 @@ class Slice(Struct, frozen=True, gc=False):
         return not (self.gpus or self.cores or self.mem_mib or self.net_mbps)
 
     def minus(self, other: Slice) -> Slice:
-        """What it holds that another of the same node does not."""
+        """What it holds that the `other`, a slice of the same node, does not."""
         return Slice(
             self.node, gpu_ids(gpu_mask(self.gpus) & ~gpu_mask(other.gpus)), max(0.0, self.cores - other.cores),
             max(0.0, self.mem_mib - other.mem_mib), max(0.0, self.net_mbps - other.net_mbps),
@@ -111,7 +130,13 @@ def total(vectors: Iterable[Vector]) -> Vector:
 
 def fits(asked: Vector, there: Vector) -> bool:
     """Is there as much of every resource as is asked for?"""
-    return all(amount <= has + _TOLERANCE for amount, has in zip(asked, there, strict=True))
+    gpus, cores, mem_mib, net_mbps = there
+    return (
+        asked[0] <= gpus + _TOLERANCE
+        and asked[1] <= cores + _TOLERANCE
+        and asked[2] <= mem_mib + _TOLERANCE
+        and asked[3] <= net_mbps + _TOLERANCE
+    )
 
 
 @lru_cache(maxsize=4096)  # of one huge node, hardly two masks are alike

@@ -21,11 +21,11 @@ from hocket.model.view import JobView, NodeView
 class Usage(Struct, frozen=True, gc=False):
     """What one owner's jobs have by plan."""
 
-    gpus: int = 0
-    cores: float = 0.0
-    mem_mib: float = 0.0
-    jobs: int = 0
-    net_mbps: float = 0.0
+    gpus: int = 0  # number of GPUs
+    cores: float = 0.0  # CPU cores
+    mem_mib: float = 0.0  # memory in MiB
+    jobs: int = 0  # jobs that have a place
+    net_mbps: float = 0.0  # network in megabit per second
 
     @property
     def vector(self) -> Vector:
@@ -33,7 +33,7 @@ class Usage(Struct, frozen=True, gc=False):
         return self.gpus, self.cores, self.mem_mib, self.net_mbps
 
     def plus(self, demand: Demand, replicas: int, jobs: int = 0) -> Usage:
-        """With so many replicas of a demand, and jobs, more; with fewer if negative."""
+        """With so many more `replicas` of a `demand`, and more `jobs`; with fewer if negative."""
         if demand.gpus_only:
             gpus = self.gpus + replicas * demand.gpus
             return Usage(gpus, self.cores, self.mem_mib, self.jobs + jobs, self.net_mbps)
@@ -53,40 +53,43 @@ _NOTHING = Slice("")
 class History(Struct, frozen=True, gc=False):
     """Run times of ended jobs of one sort, as count, sum and sum of squares of their logarithms."""
 
-    count: int = 0
-    log_sum: float = 0.0
-    log_squares: float = 0.0
+    count: int = 0  # jobs that ended
+    log_sum: float = 0.0  # sum of the logarithms of their run times in seconds
+    log_squares: float = 0.0  # sum of the squares of these logarithms
 
 
 class Snapshot(Struct, frozen=True):
     """Nodes, jobs and partitions at `now_s`."""
 
-    now_s: float
-    nodes: VersionedMap[str, NodeView]
-    owners: VersionedMap[str, Owner]  # those with a weight or quota of their own
-    usage: VersionedMap[str, Usage]  # by owner, as planned; kept for quotas, and for a policy that reads it
-    jobs: VersionedMap[str, JobView]  # live ones
+    now_s: float  # seconds since the run began
+    nodes: VersionedMap[str, NodeView]  # all nodes by id; of lost ones `up` is false
+    owners: VersionedMap[str, Owner]  # those with a weight or quota of their own, by id
+    usage: VersionedMap[str, Usage]  # what each owner's jobs have by plan; empty if no quota and no policy needs it
+    jobs: VersionedMap[str, JobView]  # all that have not ended, by id
     waiting: VersionedQueue[Shape]  # entries (rank, number, id) of jobs that the plan gives nothing and nothing holds
     placed: VersionedQueue[int]  # likewise, of those it gives something
-    partitions: VersionedMap[str, Partition]  # as planned; disjoint
+    partitions: VersionedMap[str, Partition]  # the present plan, by id; disjoint
     leaving: VersionedMap[str, tuple[Slice, ...]]  # "job/task" → what it still holds beyond its plan
     unsettled: tuple[tuple[str, str], ...]  # tenants (job, task) whose plan is not yet carried out
     capacity: Capacity  # what no partition has by plan
-    history: VersionedMap[Any, History]
-    memo: Any = None
-    wake: Wake = ALWAYS
-    seed: int = 0
-    decision: int = 0  # how many went before
-    submissions: int = 0
+    history: VersionedMap[Any, History]  # run times of ended jobs, by size and owner
+    memo: Any = None  # what the policy stored in its last plan; None at first
+    wake: Wake = ALWAYS  # what the policy waits for, from its last plan
+    seed: int = 0  # seed of all random numbers of the run
+    decision: int = 0  # how many were made before this one
+    submissions: int = 0  # jobs submitted so far, ended ones included
     arrived: tuple[str, ...] = ()  # jobs submitted since the last decision
     due: tuple[str, ...] = ()  # jobs whose review came since the last decision
 
-    def dice(self, view: JobView | None = None) -> Random:
-        """The only dice a policy may throw: the same for the same decision, or for the same job, of the same run."""
+    def rng(self, view: JobView | None = None) -> Random:
+        """The only random numbers a policy may use: the same whenever this decision is made again with the same seed.
+
+        With a `view`, they depend on that job alone and are the same in every decision.
+        """
         return Random(f"{self.seed}/{self.decision}" if view is None else f"{self.seed}/job/{view.number}")
 
     def short_of_quota(self, view: JobView) -> str:
-        """Why a waiting job may have nothing as its owner's quota stands; empty if it may, or has a place."""
+        """Why the job of this `view` may not start, as its owner's quota stands; empty if it may, or has a place."""
         job = view.job
         owner = self.owners.get(job.owner)
         if owner is None or view.partitions or view.held is not None or view.verdict:
@@ -99,7 +102,7 @@ class Snapshot(Struct, frozen=True):
         return f"waits: owner '{owner.id}' has a quota of {limit}, and others of its jobs use it" if limit else ""
 
     def without(self, job: str) -> Snapshot:
-        """What if this job were not there."""
+        """The same state as if the `job` of this id were not there."""
         view = self.jobs[job]
         capacity, partitions = self.capacity, self.partitions
         for pid in view.partitions:
@@ -126,7 +129,7 @@ class Snapshot(Struct, frozen=True):
         )
 
     def partitions_of(self, plan: Plan) -> list[Partition]:
-        """The whole desired state: present partitions with what the plan changes, in the order of their ids."""
+        """The whole desired state: present partitions with what the `plan` changes, in the order of their ids."""
         whole = dict(self.partitions.items())
         for pid in plan.drop:
             whole.pop(pid, None)
@@ -150,7 +153,7 @@ class Snapshot(Struct, frozen=True):
 
 
 def empty_snapshot(nodes: Iterable[Node] = (), seed: int = 0) -> Snapshot:
-    """The snapshot of a cluster before anything happened."""
+    """The snapshot of a cluster with these `nodes` before anything happened; `seed` is that of its random numbers."""
     nodes = tuple(nodes)
     return Snapshot(
         now_s=0.0,
@@ -212,17 +215,17 @@ class LeavingTenants:
         self._standing = standing
         self._by_node: dict[str, list[tuple[str, Slice]]] | None = None
 
-    def in_the_way(self, me: str, slices: tuple[Slice, ...], held: tuple[Slice, ...] = ()) -> tuple[str, ...]:
-        """Those ("job/task") that still hold what tenant `me` needs, beside what it has already.
+    def in_the_way(self, tenant: str, slices: tuple[Slice, ...], held: tuple[Slice, ...] = ()) -> tuple[str, ...]:
+        """Those ("job/task") that still hold what `tenant` needs of these `slices`, beside what it has (`held`).
 
-        GPUs are told apart by name. Of other resources a node may have enough beside those who leave.
+        GPUs are told apart by name. Of other resources a node may have enough beside the tenants that leave.
         """
         by_node = self._by_node
         if by_node is None:
             by_node = self._by_node = {}
-            for who, parts in self._standing.leaving.data().items():
+            for other, parts in self._standing.leaving.data().items():
                 for part in parts:
-                    by_node.setdefault(part.node, []).append((who, part))
+                    by_node.setdefault(part.node, []).append((other, part))
         if not by_node:
             return ()
         found: dict[str, None] = {}
@@ -231,23 +234,25 @@ class LeavingTenants:
             if there is None:
                 continue
             gpus = wanted.gpus
-            for who, part in there:
-                if gpus and who != me and (gpus is part.gpus or gpu_mask(gpus) & gpu_mask(part.gpus)):
-                    found[who] = None
+            for other, part in there:
+                if gpus and other != tenant and (gpus is part.gpus or gpu_mask(gpus) & gpu_mask(part.gpus)):
+                    found[other] = None
             if wanted.cores or wanted.mem_mib or wanted.net_mbps:
-                found |= dict.fromkeys(self._beside(there, me, wanted, held))
+                found |= dict.fromkeys(self._beside(there, tenant, wanted, held))
         return tuple(found) if len(found) < 2 else tuple(sorted(found))
 
-    def _beside(self, there: list[tuple[str, Slice]], me: str, wanted: Slice, held: tuple[Slice, ...]) -> Iterable[str]:
-        """Those leaving a node without whom it has not enough of what comes in amounts."""
+    def _beside(
+        self, there: list[tuple[str, Slice]], tenant: str, wanted: Slice, held: tuple[Slice, ...]
+    ) -> Iterable[str]:
+        """Tenants leaving a node that has not enough cores, memory or network until they have left."""
         cores = mem_mib = net_mbps = 0.0
         others = set()
-        for who, part in there:
-            if who != me:
+        for other, part in there:
+            if other != tenant:
                 cores += part.cores
                 mem_mib += part.mem_mib
                 net_mbps += part.net_mbps
-                others.add(who)
+                others.add(other)
         has = next((part for part in held if part.node == wanted.node), _NOTHING)
         free = self._standing.capacity[wanted.node]
         short = (

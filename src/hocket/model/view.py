@@ -17,18 +17,18 @@ class JobState(StrEnum):
     """Where a live job stands. Ended jobs are in no snapshot."""
 
     WAITING = "waiting"  # has never run, or lost its run to a failure
-    STARTING = "starting"
-    RUNNING = "running"
+    STARTING = "starting"  # told to run, not yet running
+    RUNNING = "running"  # its process runs
     PAUSING = "pausing"  # told to leave its resources, still holding them
-    PAUSED = "paused"
+    PAUSED = "paused"  # has run; its state is saved
 
 
 class Tier(StrEnum):
     """Where the state of a paused job is kept."""
 
-    NONE = "none"
-    MEMORY = "memory"
-    DISK = "disk"
+    NONE = "none"  # there is no saved state
+    MEMORY = "memory"  # main memory
+    DISK = "disk"  # a file
 
 
 class Hold(StrEnum):
@@ -42,50 +42,50 @@ class Hold(StrEnum):
 class Doing(StrEnum):
     """The change under way for one tenant; an executor was told, and has not answered yet."""
 
-    NOTHING = "nothing"
-    STARTING = "starting"
-    RESIZING = "resizing"
-    MOVING = "moving"
-    PAUSING = "pausing"
-    ENDING = "ending"
+    NOTHING = "nothing"  # it runs as planned
+    STARTING = "starting"  # it begins, or goes on from its saved state
+    RESIZING = "resizing"  # it gets other resources in the same partition
+    MOVING = "moving"  # it goes to another place
+    PAUSING = "pausing"  # it saves its state and leaves its resources
+    ENDING = "ending"  # it stops for good
 
 
 class Tenancy(Struct, frozen=True, gc=False):
     """What one tenant of a job has in fact, beside what the plan wants for it."""
 
-    task: str
-    holding: Holding | None  # None until it has started
-    doing: Doing = Doing.NOTHING
-    coming: Holding | None = None  # what it will hold once the change is done
+    task: str  # name of a task; empty for the whole job
+    holding: Holding | None  # what it holds now; None until it has started
+    doing: Doing = Doing.NOTHING  # the change under way
+    coming: Holding | None = None  # what it will hold once the change is done; None if there is no change
 
 
 class Observation(Struct, frozen=True, gc=False):
     """What a job reported at one moment of its training or query."""
 
-    at_s: float
-    epoch: int
-    metrics: dict[str, float]  # never edited
+    at_s: float  # seconds since the run began
+    epoch: int  # epochs done when it was reported
+    metrics: dict[str, float]  # values by name, as the job reports them; never edited
 
 
 class Use(Struct, frozen=True, gc=False):
-    """Measured use, in the units of a demand; `gpus` in devices kept busy."""
+    """Measured use, in the units of a demand."""
 
-    gpus: float = 0.0
-    cores: float = 0.0
-    mem_mib: float = 0.0
-    net_mbps: float = 0.0
+    gpus: float = 0.0  # GPUs kept busy: 0.5 for one that is busy half of the time
+    cores: float = 0.0  # CPU cores kept busy
+    mem_mib: float = 0.0  # memory in MiB
+    net_mbps: float = 0.0  # network in megabit per second
 
 
 class Costs(Struct, frozen=True, gc=False):
     """How long each step of a switch takes."""
 
-    prepare_s: float = 0.0  # up to its main, without resources; a cold start takes this and `start_s`
-    start_s: float = 0.0  # from there to its first step, or to resume
-    checkpoint_s: float = 0.0  # it stands still meanwhile, also where it goes on afterwards
-    stop_s: float = 0.0
+    prepare_s: float = 0.0  # seconds up to its main, without resources; a cold start takes this and `start_s`
+    start_s: float = 0.0  # seconds from there to its first step, new or resumed
+    checkpoint_s: float = 0.0  # seconds to save its state; it stands still meanwhile, also where it goes on afterwards
+    stop_s: float = 0.0  # seconds from then to the moment its resources are free
 
     def restart_s(self, warm: bool) -> float:
-        """From the last step before a resize or move to the first after it; a warm one was prepared meanwhile."""
+        """From the last step before a resize or move to the first after it; a `warm` job was prepared meanwhile."""
         takes_s = self.checkpoint_s + self.stop_s + self.start_s
         return takes_s if warm else takes_s + self.prepare_s
 
@@ -95,42 +95,43 @@ RECENT_OBSERVATIONS = 64  # kept in a view; older ones are in the journal
 
 
 class JobView(Struct, frozen=True, gc=False):
-    """A job in one snapshot. Times and service run up to `since_s`; `..._at(now_s)` brings them up to date."""
+    """A job in one snapshot. Times and service are summed up to `since_s`; methods that take `now_s`, the moment of the
+    snapshot, bring them up to date."""
 
-    job: Job
-    number: int  # of its submission; breaks ties
-    submitted_s: float
-    state: JobState = JobState.WAITING
+    job: Job  # what the user submitted
+    number: int  # jobs submitted before it; breaks ties
+    submitted_s: float  # seconds since the run began
+    state: JobState = JobState.WAITING  # what it does now
     since_s: float = 0.0  # when `waited_s`, `ran_s` and `attained_gpu_s` were last summed up
-    waited_s: float = 0.0  # without running, in all
-    ran_s: float = 0.0
-    attained_gpu_s: float = 0.0
-    gpus: int = 0  # it runs on now
-    size: int = 0  # it runs at now
-    pace: float = 1.0  # what the kind of its GPUs and their nodes make of its believed speed
-    started_s: float | None = None  # first start
-    starts: int = 0  # also those after a resize or a move
-    failures: int = 0
+    waited_s: float = 0.0  # seconds in which it did not run, in all
+    ran_s: float = 0.0  # seconds of running, in all
+    attained_gpu_s: float = 0.0  # GPU-seconds of service, in all
+    gpus: int = 0  # GPUs that it runs on now
+    size: int = 0  # replicas that it runs with now; 0: it does not run
+    pace: float = 1.0  # by what factor the kind of its GPUs and the number of nodes change its believed speed
+    started_s: float | None = None  # when it first started, in seconds since the run began; None: it has not
+    starts: int = 0  # how often it started, also after a resize or a move
+    failures: int = 0  # runs that broke, for whatever reason
     crashes: int = 0  # failures of its own making, not of a node's
     held: Hold | None = None  # why it may not run for now; it stands in no queue
-    held_until_s: float | None = None  # when time alone lets it go
-    partitions: tuple[str, ...] = ()  # where the plan has it
-    tenancies: tuple[Tenancy, ...] = ()  # where it is in fact
-    prepared: bool = False
-    preparing: bool = False
+    held_until_s: float | None = None  # when it may run again by itself; None: time alone does not end it
+    partitions: tuple[str, ...] = ()  # ids of the partitions in which the plan has it; empty: it waits or is paused
+    tenancies: tuple[Tenancy, ...] = ()  # what it holds in fact
+    prepared: bool = False  # it is up to the point before its main, and needs only resources
+    preparing: bool = False  # it is being brought there
     tier: Tier = Tier.NONE  # where its saved state is
     keep: Tier = Tier.DISK  # where the plan wants it while the job is paused
     done_s: float = 0.0  # work done, in seconds at the believed reference size
-    epoch: int = 0
+    epoch: int = 0  # epochs done, as it reported last
     observations: tuple[Observation, ...] = ()  # the most recent, oldest first
-    use: Use | None = None
-    beliefs: Beliefs = NO_BELIEFS
-    costs: Costs = NO_COSTS
-    memo: Any = None  # the policy's own, about this job
-    review_s: float | None = None  # when the policy asked to look at it again
-    verdict: str = ""  # it is being ended for this
-    reason: str = ""  # of its present standing
-    rank: tuple[Any, ...] = ()  # by the policy's order
+    use: Use | None = None  # what it was measured to use last; None: never measured
+    beliefs: Beliefs = NO_BELIEFS  # what is estimated about it
+    costs: Costs = NO_COSTS  # how long its starts, stops and checkpoints take
+    memo: Any = None  # what the policy stored about this job; None at first
+    review_s: float | None = None  # when the policy asked to look at it again; None: it did not
+    verdict: str = ""  # why it is being ended; empty: it is not
+    reason: str = ""  # why it is in its present state, for users to read
+    rank: tuple[Any, ...] = ()  # its place in the policy's order; the smallest goes first
 
     @property
     def id(self) -> str:
@@ -158,7 +159,7 @@ class JobView(Struct, frozen=True, gc=False):
         return self.done_s + (now_s - self.since_s) * self.beliefs.speed_at(self.size) * self.pace
 
     def remaining_s(self, now_s: float, size: int = 0) -> float | None:
-        """Believed seconds to its end at a size (its reference size when none is given); None when unknown.
+        """Believed seconds to its end at a `size` (its reference size when that is 0); None when unknown.
 
         A job that outlives its belief is believed to need as long again as it has run.
         """
@@ -175,6 +176,6 @@ class JobView(Struct, frozen=True, gc=False):
 class NodeView(Struct, frozen=True, gc=False):
     """A node in one snapshot."""
 
-    node: Node
-    up: bool = True
-    use: Use | None = None
+    node: Node  # the machine and its capacity
+    up: bool = True  # false while it is lost
+    use: Use | None = None  # what was measured to be used last; None: never measured

@@ -9,17 +9,21 @@ from msgspec import Meta, Struct
 
 from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.plan import Plan, Wake
-from hocket.model.resources import Slice, gpu_ids
+from hocket.model.resources import Slice
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.kit.believed import depends_on_place, end_s, left_s, pace_in, watch, watch_again
-from hocket.policies.kit.decision_cache import borrow
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.waiting_by_run_time import Brief
+from hocket.policies.kit.remaining_time import (
+    cold_start_s,
+    depends_on_place,
+    fix_end,
+    fix_ends_of_reviewed,
+    fixed_end_s,
+    left_s,
+    pace_in,
+)
+from hocket.policies.kit.waiting_by_run_time import keep_brief_in_line
 from hocket.policies.registry import Params, policy
-
-_FEW = 200  # jobs of a shape that are put in line one by one
-_ROUNDING_S = 1e-3
 
 
 class Backfill(Params, frozen=True):
@@ -31,15 +35,16 @@ class Backfill(Params, frozen=True):
 class Reservation(Struct):
     """When and where the first in line is believed to start, and what is free then beside it."""
 
+    head: JobView
     at_s: float
     nodes: tuple[str, ...]
     spare: Capacity
-    crowded: set[object]  # shapes and sizes that do not fit beside it
+    crowded: set[tuple[Shape, int]]  # shapes and sizes that do not fit beside it
 
 
 def rank(view: JobView, now_s: float, _params: Backfill) -> tuple[float, ...]:
     """Waiting jobs stand in the order of submission, placed ones in the order of their believed ends."""
-    return (end_s(view, now_s),) if view.partitions else ()
+    return (fixed_end_s(view, now_s),) if view.partitions else ()
 
 
 @policy("backfill", params=Backfill, order=rank, paper="EASY, Lifka, JSSPP'95", reads_usage=False)
@@ -50,68 +55,77 @@ def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     it can start soonest. A later job starts if it is believed to be done by then, or fits beside the reservation. A
     job without a belief counts as endless. Jobs that outlive a belief are believed to need as long again.
     """
-    draft, now_s = Draft(snapshot), snapshot.now_s
-    watch_again(draft)
-    head: JobView | None = None
-    reservation: Reservation | None = None
-    started: list[tuple[float, str]] = []  # by this draft: (believed end, job)
-    passed_over = 0
-    thinned: set[Shape] = set()  # of which only those are looked at that are brief, unless they are many
-    for view in draft.with_displaced(draft.candidates(), lambda v: v.rank):
-        if params.depth and passed_over == params.depth:
-            break
-        if head is None:
-            if draft.start(view, "starts: it is first in line"):
-                started.append((watch(draft, view, _switch_s(view)), view.job.id))
-            else:
-                head = view
-            continue
-        if draft.capacity.place(view.job, view.job.sizes[0]) is None:
-            draft.pass_over(view)
-            passed_over += 1
-            continue
-        if reservation is None:  # Not before it is asked for: mostly nothing is free anyway.
-            reservation = _reserve(draft, head, started)
-        for size in reversed(view.job.sizes):
-            done_s = now_s + _switch_s(view) + left_s(view, now_s, size, _pace_at(draft, view, size))
-            if done_s <= reservation.at_s and done_s < inf:
-                begun = draft.start(view, f"starts: it is done before '{head.job.id}' can start", size)
-            else:
-                begun = _beside(draft, view, size, reservation, f"starts: it is not in the way of '{head.job.id}'")
-            if begun:
-                watch(draft, view, _switch_s(view))
-                break
-        else:
-            passed_over += 1
-            shape = shape_of(view.job)
-            if params.depth or shape in thinned:
-                continue
-            if all((shape, size) in reservation.crowded for size in view.job.sizes):
-                thinned.add(shape)
-                _only_brief(draft, view, reservation.at_s - now_s)
+    draft = Draft(snapshot)
+    fix_ends_of_reviewed(draft)
+    line = draft.with_displaced(draft.candidates(), lambda v: v.rank)
+    head = _start_in_order(draft, line)
     if head is not None:
+        _backfill(draft, line, head, params)
         draft.reasons["*"] = f"waits: '{head.job.id}' is first in line and must not be delayed"
     return draft.plan(Wake(freed_gpus=1 if head is not None or draft.over_quota else None, epoch=False))
 
 
-def _only_brief(draft: Draft, view: JobView, within_s: float) -> None:
-    """Of those behind a job, and of its shape, let only those stand in line that need no longer than that.
-
-    To find them one by one would take as long as the line is; so would it to put them there, if they are many.
-    """
-    snapshot = draft.snapshot
-    with borrow((Brief, snapshot.capacity.layout), Brief) as brief:
-        brief.follow(snapshot)
-        found = brief.within(shape_of(view.job), within_s + _ROUNDING_S, _FEW)
-    if found is not None:
-        draft.pass_over(view)
-        for _needs_s, number, job_id in found:
-            if number > view.number:
-                draft.requeue(snapshot.jobs[job_id])
+def _start_in_order(draft: Draft, line: Iterator[JobView]) -> JobView | None:
+    """Start jobs up to the first that does not fit: that one is the head of the line."""
+    for view in line:
+        if not draft.start(view, "starts: it is first in line"):
+            return view
+        fix_end(draft, view, cold_start_s(view))
+    return None
 
 
-def _switch_s(view: JobView) -> float:
-    return view.costs.prepare_s + view.costs.start_s
+def _backfill(draft: Draft, line: Iterator[JobView], head: JobView, params: Backfill) -> None:
+    """Start those behind the head of the line that do not delay it."""
+    reservation: Reservation | None = None
+    passed_over = 0
+    thinned: set[Shape] = set()  # of which only jobs that are brief were left in line, unless they are many
+    for view in line:
+        if params.depth and passed_over == params.depth:
+            return
+        if draft.capacity.place(view.job, view.job.sizes[0]) is None:
+            draft.pass_over(view)
+            passed_over += 1
+            continue
+        if reservation is None:  # Not before it is needed: mostly nothing is free anyway.
+            reservation = _reserve(draft, head)
+        if any(_start_without_delay(draft, view, size, reservation) for size in reversed(view.job.sizes)):
+            continue
+        passed_over += 1
+        shape = shape_of(view.job)
+        hopeless = all((shape, size) in reservation.crowded for size in view.job.sizes)
+        if hopeless and shape not in thinned and not params.depth:
+            thinned.add(shape)
+            keep_brief_in_line(draft, view, reservation.at_s - draft.snapshot.now_s)
+
+
+def _reserve(draft: Draft, head: JobView) -> Reservation:
+    """Let what is placed end in the believed order until the head of the line fits."""
+    snapshot, job, size = draft.snapshot, head.job, head.job.sizes[0]
+    capacity, needs = draft.capacity, size * job.demand.gpus
+    started = [(memo["end_s"], j) for j, memo in draft.memos.items() if memo and not snapshot.jobs[j].partitions]
+    placed = ((entry[0][0], entry[-1]) for entry in snapshot.placed)
+    for then_s, job_id in merge(placed, sorted(started)):
+        if then_s == inf:
+            break
+        capacity = capacity.give(draft.slices_of(snapshot.jobs[job_id]))
+        if capacity.gpus >= needs and (places := capacity.place(job, size)) is not None:
+            slices = capacity.slices(job, places)
+            capacity = capacity.take(slices)
+            return Reservation(head, max(then_s, snapshot.now_s), tuple(s.node for s in slices), capacity, set())
+    return Reservation(head, inf, (), capacity, set())
+
+
+def _start_without_delay(draft: Draft, view: JobView, size: int, reservation: Reservation) -> bool:
+    """Start the job if it is believed to be done when the head of the line can start, or if it fits beside it."""
+    now_s, head_id = draft.snapshot.now_s, reservation.head.job.id
+    done_s = now_s + cold_start_s(view) + left_s(view, now_s, size, _pace_at(draft, view, size))
+    if done_s <= reservation.at_s and done_s < inf:
+        started = draft.start(view, f"starts: it is done before '{head_id}' can start", size)
+    else:
+        started = _start_beside(draft, view, size, reservation, f"starts: it is not in the way of '{head_id}'")
+    if started:
+        fix_end(draft, view, cold_start_s(view))
+    return started
 
 
 def _pace_at(draft: Draft, view: JobView, size: int) -> float:
@@ -122,37 +136,14 @@ def _pace_at(draft: Draft, view: JobView, size: int) -> float:
     return pace_in(view, [nodes[at] for at, _replicas in draft.capacity.place(view.job, size) or ()])
 
 
-def _reserve(draft: Draft, head: JobView, started: list[tuple[float, str]]) -> Reservation:
-    """Let what is placed end in the believed order until the first in line fits."""
-    snapshot, job, size = draft.snapshot, head.job, head.job.sizes[0]
-    capacity, needs = draft.capacity, size * job.demand.gpus
-    for then_s, job_id in merge(_ends(snapshot), sorted(started)):
-        if then_s == inf:
-            break
-        capacity = capacity.give(draft.slices_of(snapshot.jobs[job_id]))
-        if capacity.gpus >= needs and (places := capacity.place(job, size)) is not None:
-            slices = capacity.slices(job, places)
-            capacity = capacity.take(slices)
-            return Reservation(max(then_s, snapshot.now_s), tuple(s.node for s in slices), capacity, set())
-    return Reservation(inf, (), capacity, set())
-
-
-def _ends(snapshot: Snapshot) -> Iterator[tuple[float, str]]:
-    return ((entry[0][0], entry[-1]) for entry in snapshot.placed)
-
-
-def _beside(draft: Draft, view: JobView, size: int, reservation: Reservation, why: str) -> bool:
-    """Start the job where it may stay for good: in what is free now, less what the first in line will need of it."""
+def _start_beside(draft: Draft, view: JobView, size: int, reservation: Reservation, why: str) -> bool:
+    """Start the job where it may stay for good: in what is free now, less what the head of the line will need of it."""
     shape = (shape_of(view.job), size)
     if reservation.at_s == inf or shape in reservation.crowded:
         return False
-    held = []
-    for node in reservation.nodes:
-        now, then = draft.capacity[node], reservation.spare[node]
-        over = (now.cores - then.cores, now.mem_mib - then.mem_mib, now.net_mbps - then.net_mbps)
-        held.append(Slice(node, gpu_ids(now.gpus & ~then.gpus), *(max(0.0, x) for x in over)))
     whole = draft.capacity
-    draft.capacity = draft.capacity.take(held)
+    kept = [Slice.of_free(n, whole[n]).minus(Slice.of_free(n, reservation.spare[n])) for n in reservation.nodes]
+    draft.capacity = whole.take(kept)
     if draft.capacity.place(view.job, size) is None:
         reservation.crowded.add(shape)
         draft.capacity = whole
@@ -160,6 +151,6 @@ def _beside(draft: Draft, view: JobView, size: int, reservation: Reservation, wh
     if not draft.start(view, why, size):  # its owner's quota
         draft.capacity = whole
         return False
-    draft.capacity = draft.capacity.give(held)
+    draft.capacity = draft.capacity.give(kept)
     reservation.spare = reservation.spare.take(draft.slices_of(view))
     return True

@@ -1,7 +1,6 @@
 """Dominant resource fairness."""
 
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
 from typing import Annotated
 
 from msgspec import Meta
@@ -12,7 +11,7 @@ from hocket.model.resources import Vector, total
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.owner_shares import Lanes, Shares, displace_richer, placed_s, serve
+from hocket.policies.kit.owner_shares import Lanes, Shares, displace_richer, grow, placed_s, serve
 from hocket.policies.registry import Params, policy
 
 
@@ -52,38 +51,23 @@ def decide(snapshot: Snapshot, params: Drf) -> Plan:
         why = f"starts: '{view.job.owner}' has the least dominant share"
         if draft.start(view, why, view.job.sizes[0]):
             started.append(view)
-            return True
-        if params.preempt and displace_richer(draft, shares, view, params.quantum_s, why, retry_s):
-            return True
-        if params.preempt:
-            lanes.close(view.job.owner)
-        else:
+        elif not params.preempt:
             lanes.close_shape(shape_of(view.job))
-        return False
+            return False
+        elif not displace_richer(draft, shares, view, params.quantum_s, why, retry_s):
+            lanes.close(view.job.owner)
+            return False
+        shares.add(view.job, view.job.sizes[0])
+        return True
 
-    left = serve(shares, lanes, give) or draft.paused > 0
-    _grow(draft, shares, started)
+    left = serve(lanes, shares.level, give) or draft.paused > 0
+    grow(draft, shares, started, lambda v, _size: (shares.level(v.job.owner),), lambda v: draft.reasons[v.job.id])
     if params.preempt:
         draft.memos = dict.fromkeys(draft.reasons, snapshot.now_s)
     if left:
         draft.reasons["*"] = "waits: owners with a smaller dominant share come first, or it does not fit"
-    # Who has just got something may now have enough to make way for those left: ask again at once.
+    # An owner that has just got something may now have enough to make way for those left: ask again at once.
     again = left and draft.memos
     at_s = snapshot.now_s if again else min(retry_s, default=None)
     wake = Wake(freed_gpus=1 if left or draft.over_quota else None, epoch=False, at_s=at_s)
     return draft.plan(wake)
-
-
-def _grow(draft: Draft, shares: Shares, started: list[JobView]) -> None:
-    """Give what is left to these jobs, a size at a time, to the owner with the least; of one owner's to the first."""
-    line = [(shares.level(v.job.owner), v.number, v, 1) for v in started if len(v.job.sizes) > 1]
-    heapify(line)
-    while line:
-        level, number, view, step = heappop(line)
-        job = view.job
-        if (now := shares.level(job.owner)) != level:
-            heappush(line, (now, number, view, step))  # Its owner has more than when it was put there.
-        elif draft.resize(view, job.sizes[step], draft.reasons[job.id]):
-            shares.add(job, job.sizes[step] - job.sizes[step - 1])
-            if step + 1 < len(job.sizes):
-                heappush(line, (shares.level(job.owner), number, view, step + 1))

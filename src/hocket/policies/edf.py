@@ -1,6 +1,5 @@
 """Earliest deadline first."""
 
-from collections.abc import Iterator
 from itertools import chain
 from math import inf
 from typing import Annotated
@@ -37,10 +36,10 @@ def rank(view: JobView, _now_s: float, _params: Edf) -> tuple[float]:
 
 @policy("edf", params=Edf, order=rank, paper="Liu and Layland, JACM'73", reads_beliefs=False, reads_usage=False)
 def decide(snapshot: Snapshot, params: Edf) -> Plan:
-    """Whoever must be done first runs first; running jobs with later deadlines make way, the latest first.
+    """The job with the earliest deadline runs first; running jobs with later ones make way, the latest first.
 
     Deadlines count from submission; one of a criterion ("within 2h") counts too. Jobs without any come last, in the
-    order of submission, and displace nobody. A deadline that has passed is still the earliest: nobody is given up.
+    order of submission, and displace none. A deadline that has passed is still the earliest: no job is given up.
     """
     draft = Draft(snapshot)
     waiting = False
@@ -49,17 +48,9 @@ def decide(snapshot: Snapshot, params: Edf) -> Plan:
         if draft.start(view, why):
             continue
         paused = f"paused: '{view.job.id}' has an earlier deadline"
-        if not (params.preempt and draft.displace(view, _later(snapshot, view), paused, why)):
+        if not (params.preempt and draft.displace(view, draft.placed_behind(view.rank), paused, why)):
             waiting = True
     waiting = waiting or draft.paused > 0
     if waiting:
         draft.reasons["*"] = "waits: those that run have earlier deadlines, or it does not fit"
     return draft.plan(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False))
-
-
-def _later(snapshot: Snapshot, view: JobView) -> Iterator[JobView]:
-    """The placed jobs with a later deadline, the latest first."""
-    for entry in snapshot.placed.backwards():
-        if entry[0] <= view.rank:
-            return
-        yield snapshot.jobs[entry[-1]]

@@ -10,7 +10,7 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.owner_shares import Lanes, Shares, displace_richer, placed_of, placed_s, serve
+from hocket.policies.kit.owner_shares import Lanes, Shares, displace_richer, grow, placed_of, placed_s, serve
 from hocket.policies.registry import Params, policy
 
 _GPUS = (1.0, 0.0, 0.0, 0.0)  # a level is GPUs over weight
@@ -40,21 +40,21 @@ def decide(snapshot: Snapshot, params: Fair) -> Plan:
     pause. What is left over goes to elastic jobs: of the owner with least first, inside it by the jobs' weights.
     """
     draft = Draft(snapshot)
-    turn = _Turn(draft, params)
-    left = serve(turn.shares, turn.lanes, turn.give) or draft.paused > 0
-    turn.grow()
+    filling = _Filling(draft, params)
+    left = serve(filling.lanes, filling.shares.level, filling.give) or draft.paused > 0
+    filling.grow()
     if left:
         draft.reasons["*"] = "waits: owners with fewer GPUs for their weight come first, or it does not fit"
     draft.memos = {p: snapshot.now_s for p in draft.reasons if p != "*"}
-    # Who has just got something may now have enough to make way for those left: ask again at once.
-    again = turn.exchanged or (left and draft.memos)
-    at_s = snapshot.now_s if again else min(turn.retry_s, default=None)
-    wake = Wake(freed_gpus=1 if left or turn.hungry or draft.over_quota else None, epoch=False, at_s=at_s)
+    # An owner that has just got something may now have enough to make way for those left: ask again at once.
+    again = filling.exchanged or (left and draft.memos)
+    at_s = snapshot.now_s if again else min(filling.retry_s, default=None)
+    wake = Wake(freed_gpus=1 if left or filling.wanted or draft.over_quota else None, epoch=False, at_s=at_s)
     return draft.plan(wake)
 
 
-class _Turn:
-    """One decision."""
+class _Filling:
+    """Progressive filling, in one decision."""
 
     def __init__(self, draft: Draft, params: Fair) -> None:
         self.draft, self.params, self.snapshot = draft, params, draft.snapshot
@@ -64,9 +64,10 @@ class _Turn:
         self.elastic = [jobs[e[-1]] for o in self.snapshot.usage for e in placed_of(self.snapshot, o, before=(o, True))]
         self.started: list[JobView] = []
         self.exchanged = False
-        self.no_place: set[Shape] = set()  # nobody with more has enough for these; who comes later has more himself
+        # Owners with more do not have enough for these; owners that come later have more themselves.
+        self.no_place: set[Shape] = set()
         self.retry_s: list[float] = []  # when a quantum ends that stood in the way
-        self.hungry = False  # an elastic job could use more
+        self.wanted = False  # an elastic job could use more
 
     def give(self, view: JobView) -> bool:
         """Start the job where there is room, or where room can be made."""
@@ -77,12 +78,13 @@ class _Turn:
             or (self.params.preempt and self._displace(view, why))
         ):
             self.started.append(view)
+            self.shares.add(view.job, view.job.sizes[0])
             return True
         self.lanes.close(view.job.owner)
         return False
 
     def _shrink(self, view: JobView, why: str) -> bool:
-        """Shrink elastic jobs a size at a time, from whoever has most, until the job fits."""
+        """Shrink elastic jobs a size at a time, from the owner with most, until the job fits."""
         draft, shares, owner = self.draft, self.shares, view.job.owner
         mine, needs = shares.level(owner), view.job.sizes[0] * view.job.demand.gpus - draft.free_gpus
         line = []
@@ -131,31 +133,15 @@ class _Turn:
         return True
 
     def grow(self) -> None:
-        """Give what is left to elastic jobs, a size at a time, to whoever has least."""
-        draft, new = self.draft, {v.job.id for v in self.started}
-        line = []
-        for view in [*self.elastic, *self.started]:
-            size = draft.size_of(view)
-            if size and size < view.job.sizes[-1]:
-                line.append((self._least_first(view, size), view.number, view, size))
-        heapify(line)
-        self.hungry = bool(line)
-        while line:
-            key, number, view, size = heappop(line)
-            if (now := self._least_first(view, size)) != key:
-                heappush(line, (now, number, view, size))  # Its owner has more than when it was put there.
-                continue
-            more = view.job.sizes[view.job.sizes.index(size) + 1]
-            if (more - size) * view.job.demand.gpus > draft.free_gpus:
-                continue
-            if view.job.id not in new and not self._settled(view):
-                continue
-            reason = draft.reasons[view.job.id] if view.job.id in new else "grows: nobody else needs it"
-            if draft.resize(view, more, reason):
-                self.shares.add(view.job, more - size)
-                new.add(view.job.id)  # It changes anyway.
-                if more < view.job.sizes[-1]:
-                    heappush(line, (self._least_first(view, more), number, view, more))
+        """Give what is left to elastic jobs: those that start now, and those that have had their quantum."""
+        started = {view.job.id for view in self.started}
+
+        def why(view: JobView) -> str:
+            if view.job.id in started:
+                return self.draft.reasons[view.job.id]
+            return "grows: no other job needs it" if self._settled(view) else ""
+
+        self.wanted = grow(self.draft, self.shares, [*self.elastic, *self.started], self._least_first, why)
 
     def _settled(self, view: JobView) -> bool:
         """Has the job had its quantum since the plan placed or resized it? If not, ask again when it has."""

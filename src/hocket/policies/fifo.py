@@ -8,7 +8,7 @@ from hocket.policies.registry import Params, policy
 
 @policy("fifo", reads_beliefs=False, reads_usage=False)
 def decide(snapshot: Snapshot, _params: Params) -> Plan:
-    """Strictly in order of submission: nobody overtakes a job that waits, however small."""
+    """Strictly in order of submission: no job overtakes one that waits, however small it is."""
     draft = Draft(snapshot)
     for view in draft.candidates():
         if not draft.start(view, "starts: it is first in line"):

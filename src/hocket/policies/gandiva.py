@@ -11,12 +11,10 @@ from msgspec import Meta
 
 from hocket.model.capacity import Places
 from hocket.model.job import Job
-from hocket.model.partition import Partition
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
-from hocket.model.versioned import VersionedMap
 from hocket.model.view import Doing, JobView
-from hocket.policies.kit.decision_cache import borrow
+from hocket.policies.kit.servers_by_size import servers_with, size_in_gpus
 from hocket.policies.registry import Params, policy
 
 if TYPE_CHECKING:
@@ -39,78 +37,104 @@ class Gandiva(Params, frozen=True):
 
 @policy("gandiva", params=Gandiva, paper="Gandiva, OSDI'18")
 def decide(snapshot: Snapshot, params: Gandiva) -> Plan:
-    """Who came first starts first; jobs that need as many GPUs share servers; overloaded GPUs lose their lightest task.
+    """First come, first served; jobs that need as many GPUs share servers; overloaded GPUs lose their lightest task.
 
-    Nobody overtakes. A job goes to one server if one has room for all of it, first of all to one that has jobs of its
-    size. Where the tasks on a GPU turn
-    out to use more than they may, the one that uses least moves to the GPU that is used least.
+    No job overtakes another. A job goes to one server if one has room for all of it, first of all to one that has jobs
+    of its size. Where the tasks on a GPU turn out to use more than they may, the one that uses least moves to the GPU
+    that is used least.
     """
-    from hocket.policies.kit.task_gangs import (
-        TaskGangs,
-        mended,
-        waiting,
-    )  # They need NumPy, which no start-up shall pay for.
+    from hocket.policies.kit.task_gangs import TaskGangs  # It needs NumPy, which no start-up shall pay for.
 
     draft = TaskGangs(snapshot, params.load)
-    kin = _Kin(draft)
-    waits = mended(draft, lambda view: range(size(view.job)), kin.choose)
-    blocked: JobView | None = None
-    for view in waiting(snapshot):
-        over_quota = draft.over_quota
-        if _start(draft, kin, view):
-            if view.job.tasks is not None:
-                draft.reviews[view.job.id] = snapshot.now_s + params.look_s
-        elif draft.over_quota == over_quota:  # Who is over his owner's quota is passed over, and holds up nobody.
-            blocked = view
-            break
-    for job_id in snapshot.due:
-        view = snapshot.jobs[job_id]
-        if job_id in draft.places and not view.verdict:
-            _relieve(draft, view, params.load)
-            started_s = snapshot.now_s if view.started_s is None else view.started_s
-            draft.reviews[job_id] = snapshot.now_s + max(params.look_s, snapshot.now_s - started_s)
+    affinity = _Affinity(draft)
+    waits = draft.replace_lost_tasks(lambda view: range(size_in_gpus(view.job)), affinity.choose)
+    blocked = _start_in_order(draft, affinity, params)
+    _move_off_overloaded(draft, params)
     if blocked is not None:
         draft.reasons["*"] = f"waits: '{blocked.job.id}' came first, and does not fit yet"
     waits = waits or blocked is not None or draft.over_quota > 0
     return draft.plan(Wake(freed_gpus=1 if waits else None, epoch=False))
 
 
-def size(job: Job) -> int:
-    """How many GPUs a job needs, or how many tasks it has: those alike in that have an affinity."""
-    return len(job.tasks.tasks) if job.tasks is not None else job.sizes[0] * job.demand.gpus
+def _start_in_order(draft: TaskGangs, affinity: _Affinity, params: Gandiva) -> JobView | None:
+    """Start jobs up to the first that does not fit, which it returns; jobs over their owner's quota block none."""
+    for view in draft.waiting():
+        over_quota = draft.over_quota
+        if _start(draft, affinity, view):
+            if view.job.tasks is not None:
+                draft.reviews[view.job.id] = draft.snapshot.now_s + params.look_s
+        elif draft.over_quota == over_quota:
+            return view
+    return None
 
 
-class _BySize:
-    """How many jobs of each size are on which server, in the snapshot that was followed last."""
-
-    def __init__(self) -> None:
-        self.servers: dict[int, dict[str, int]] = {}
-        self._seen: dict[str, tuple[tuple[int, str], ...]] = {}  # partition → the sizes and servers that it counts for
-        self._partitions: VersionedMap[str, Partition] | None = None
-
-    def follow(self, snapshot: Snapshot) -> None:
-        """Be those of this snapshot."""
-        present, jobs, last = snapshot.partitions.data(), snapshot.jobs.data(), self._partitions
-        changed = snapshot.partitions.changed_since(last) if last is not None else None
-        self._partitions = snapshot.partitions
-        for pid in sorted({*self._seen, *present} if changed is None else changed):
-            for jobs_size, node in self._seen.pop(pid, ()):
-                there = self.servers[jobs_size]
-                there[node] -= 1
-                if not there[node]:
-                    del there[node]
-            if (partition := present.get(pid)) is None:
-                continue
-            nodes = [part.node for part in partition.slices]
-            counted = tuple((size(jobs[t.job].job), node) for t in partition.tenants for node in nodes)
-            self._seen[pid] = counted
-            for jobs_size, node in counted:
-                there = self.servers.setdefault(jobs_size, {})
-                there[node] = there.get(node, 0) + 1
+def _start(draft: TaskGangs, affinity: _Affinity, view: JobView) -> bool:
+    job, first = view.job, "starts: no job came before it"
+    if job.tasks is not None:
+        choose = partial(affinity.choose, home=affinity.home(draft.known(view)))
+        if not (draft.start_all(view, range(size_in_gpus(job)), choose, first) or draft.alone(view)):
+            return False
+        index = draft.table.index
+        nodes = [index.names[index.server_of[gpu]] for gpu in draft.places[job.id].values()]
+    else:
+        if not draft.admits(view):
+            return False
+        if len(job.sizes) == 1 and job.demand.gpus and (places := affinity.places(job)) is not None:
+            draft.put(view, places, "starts: beside jobs of its size")
+        elif not draft.start(view, first):
+            return False
+        slices = draft.slices_of(view)
+        draft.table.take_slices(slices)
+        nodes = [part.node for part in slices]
+    affinity.add(job, nodes)
+    return True
 
 
-class _Kin:
-    """Which servers have jobs of which size, as the draft stands."""
+def _move_off_overloaded(draft: TaskGangs, params: Gandiva) -> None:
+    """Of jobs whose review is due, move the lightest task off each overloaded GPU to the least loaded with room."""
+    snapshot = draft.snapshot
+    for job_id in snapshot.due:
+        view = snapshot.jobs[job_id]
+        if job_id in draft.places and not view.verdict:
+            for gpu in sorted(set(draft.places[job_id].values())):
+                if draft.table.gpu_load[gpu] > params.load + 1e-9 and draft.table.gpu_tenants[gpu] >= 2:
+                    _move_lightest_off(draft, gpu)
+            started_s = snapshot.now_s if view.started_s is None else view.started_s
+            draft.reviews[job_id] = snapshot.now_s + max(params.look_s, snapshot.now_s - started_s)
+
+
+def _move_lightest_off(draft: TaskGangs, gpu: int) -> None:
+    import numpy as np
+
+    table, jobs = draft.table, draft.snapshot.jobs
+    there = []
+    for job_id, places in draft.places.items():
+        for task, at in places.items():
+            if at == gpu and _settled(jobs[job_id], task):
+                tasks = draft.known(jobs[job_id])
+                k = tasks.names.index(task)
+                there.append((float(tasks.needs[k][0]), tasks.view.number, task, tasks, k))
+    if not there:
+        return
+    uses, _number, task, tasks, k = min(there, key=lambda t: t[:3])
+    may = draft.open_to(tasks, tasks.needs[k])
+    may[gpu] = False
+    if not may.any():
+        return
+    draft.take_off(tasks, task)
+    draft.put_on(tasks, k, int(np.where(may, table.gpu_load, np.inf).argmin()))
+    node = table.index.names[table.index.server_of[gpu]]
+    why = f"its GPU on '{node}' is overloaded, of which it uses {uses:.0%}"
+    draft.reasons[tasks.view.job.id] = f"task '{task}' moves: {why}"
+
+
+def _settled(view: JobView, task: str) -> bool:
+    """Does the task run, and nothing changes for it?"""
+    return not view.verdict and any(t.task == task and t.doing is Doing.NOTHING and t.holding for t in view.tenancies)
+
+
+class _Affinity:
+    """Which servers have jobs of the same size, as the draft stands, and where such a job or its tasks go."""
 
     def __init__(self, draft: TaskGangs) -> None:
         self.draft = draft
@@ -119,30 +143,28 @@ class _Kin:
 
     def add(self, job: Job, nodes: Iterable[str]) -> None:
         """The job is on these servers."""
-        self._new.setdefault(size(job), set()).update(nodes)
-        self._columns.pop(size(job), None)
+        size = size_in_gpus(job)
+        self._new.setdefault(size, set()).update(nodes)
+        self._columns.pop(size, None)
 
-    def servers(self, jobs_size: int) -> set[str]:
+    def _servers(self, size: int) -> set[str]:
         """Those with jobs of this size."""
-        snapshot = self.draft.snapshot
-        with borrow((_BySize, snapshot.capacity.layout), _BySize) as before:
-            before.follow(snapshot)
-            return {*before.servers.get(jobs_size, ()), *self._new.get(jobs_size, ())}
+        return servers_with(self.draft.snapshot, size) | self._new.get(size, set())
 
-    def _column(self, jobs_size: int) -> Any:
+    def _column(self, size: int) -> Any:
         """[GPU]: has its server jobs of this size?"""
         import numpy as np
 
-        found = self._columns.get(jobs_size)
+        found = self._columns.get(size)
         if found is None:
             index = self.draft.table.index
             has = np.zeros(len(index.names), dtype=bool)
-            has[[index.server_by_name[name] for name in self.servers(jobs_size) if name in index.server_by_name]] = True
-            found = self._columns[jobs_size] = has[index.server_of]
+            has[[index.server_by_name[name] for name in self._servers(size) if name in index.server_by_name]] = True
+            found = self._columns[size] = has[index.server_of]
         return found
 
     def choose(self, tasks: JobTasks, k: int, home: int = -1) -> int:
-        """For a task, the least loaded GPU of a server with kin, else of any; or of its job's home."""
+        """For a task, the least loaded GPU of a server with jobs of that size, else of any; or of its job's home."""
         loads = self._loads(tasks, k)
         if home >= 0:
             index = self.draft.table.index
@@ -150,7 +172,7 @@ class _Kin:
         return int(loads.argmin()) if (loads < inf).any() else -1
 
     def home(self, tasks: JobTasks) -> int:
-        """The server that takes all tasks of a job, one with kin before others; -1 if there is none."""
+        """The server that takes all tasks of a job, one with jobs of that size before others; -1 if there is none."""
         import numpy as np
 
         table, loads = self.draft.table, self._loads(tasks, 0)
@@ -178,78 +200,20 @@ class _Kin:
         return len(done) == len(tasks.needs)
 
     def _loads(self, tasks: JobTasks, k: int) -> Column:
-        """[GPU]: its load if the task may be there, less where it has kin, else infinite."""
+        """[GPU]: its load if the task may be there, less beside jobs of that size, else infinite."""
         import numpy as np
 
         may, loads = self.draft.open_to(tasks, tasks.needs[k]), self.draft.table.gpu_load
         return np.where(may, loads - 10.0 * self._column(len(tasks.names)), inf)
 
     def places(self, job: Job) -> Places | None:
-        """For a job without tasks, the fullest server with kin that has room for all of it."""
+        """For a job without tasks, the fullest server with jobs of its size that has room for all of it."""
         capacity = self.draft.capacity
         index_of, wanted = capacity.layout.index_of, job.sizes[0]
         eligible = capacity.up & (capacity.layout.eligible(job) if job.gpu_kinds or job.gpu_mem_mib else -1)
         rooms = [
             (capacity[name].gpus.bit_count(), index_of(name))
-            for name in self.servers(size(job))
+            for name in self._servers(size_in_gpus(job))
             if eligible >> index_of(name) & 1 and capacity[name].room(job.demand) >= wanted
         ]
         return ((min(rooms)[1], wanted),) if rooms else None
-
-
-def _start(draft: TaskGangs, kin: _Kin, view: JobView) -> bool:
-    job = view.job
-    if job.tasks is not None:
-        first = "starts: nobody came before it"
-        choose = partial(kin.choose, home=kin.home(draft.known(view)))
-        if not (draft.start_all(view, range(size(job)), choose, first) or draft.alone(view)):
-            return False
-        index = draft.table.index
-        nodes = [index.names[index.server_of[gpu]] for gpu in draft.places[job.id].values()]
-    else:
-        if not draft.admits(view):
-            return False
-        if len(job.sizes) == 1 and job.demand.gpus and (places := kin.places(job)) is not None:
-            draft.put(view, places, "starts: beside jobs of its size")
-        elif not draft.start(view, "starts: nobody came before it"):
-            return False
-        slices = draft.slices_of(view)
-        draft.table.take_slices(slices)
-        nodes = [part.node for part in slices]
-    kin.add(job, nodes)
-    return True
-
-
-def _relieve(draft: TaskGangs, view: JobView, load: float) -> None:
-    """Move the lightest task off each GPU of the job that is overloaded, if another GPU has room for it."""
-    import numpy as np
-
-    table, jobs = draft.table, draft.snapshot.jobs
-    for gpu in sorted(set(draft.places[view.job.id].values())):
-        if table.gpu_load[gpu] <= load + 1e-9 or table.gpu_tenants[gpu] < 2:
-            continue
-        there = []
-        for job_id, places in draft.places.items():
-            for task, at in places.items():
-                if at == gpu and _settled(jobs[job_id], task):
-                    tasks = draft.known(jobs[job_id])
-                    k = tasks.names.index(task)
-                    there.append((float(tasks.needs[k][0]), tasks.view.number, task, tasks, k))
-        if not there:
-            continue
-        uses, _number, task, tasks, k = min(there, key=lambda t: t[:3])
-        may = draft.open_to(tasks, tasks.needs[k])
-        may[gpu] = False
-        if not may.any():
-            continue
-        to = int(np.where(may, table.gpu_load, np.inf).argmin())
-        draft.take_off(tasks, task)
-        draft.put_on(tasks, k, to)
-        node = table.index.names[table.index.server_of[gpu]]
-        why = f"its GPU on '{node}' is overloaded, of which it uses {uses:.0%}"
-        draft.reasons[tasks.view.job.id] = f"task '{task}' moves: {why}"
-
-
-def _settled(view: JobView, task: str) -> bool:
-    """Does the task run, and nothing changes for it?"""
-    return not view.verdict and any(t.task == task and t.doing is Doing.NOTHING and t.holding for t in view.tenancies)

@@ -11,7 +11,7 @@ from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.edf import deadline_s
-from hocket.policies.kit.gain_rounds import epochs_in, in_rounds, rank, trend_of, unknown
+from hocket.policies.kit.gain_rounds import epochs_in, gain_of_unknown, in_rounds, rank, trend_of
 from hocket.policies.registry import Params, policy
 
 
@@ -25,10 +25,10 @@ class HyperSched(Params, frozen=True):
 
 @policy("hypersched", params=HyperSched, order=rank, paper="HyperSched, SoCC'19", reads_usage=False)
 def decide(snapshot: Snapshot, params: HyperSched) -> Plan:
-    """In rounds, GPUs to whoever's metric will grow most by each until its deadline; who hardly gains makes way.
+    """In rounds, GPUs to the jobs whose metric will grow most by each until the deadline; others make way.
 
     Gains of metrics from 0 to 1, as accuracies are, count as they are; of others as shares of the range that the job's
-    metric has seen. One whose deadline has passed gains nothing: it runs on what nobody else wants, as do those whose
+    metric has seen. One whose deadline has passed gains nothing: it runs on what no other job wants, as do those whose
     gain is not significant.
     """
     now_s = snapshot.now_s
@@ -40,7 +40,7 @@ def decide(snapshot: Snapshot, params: HyperSched) -> Plan:
             return 0.0
         seen = trend_of(view)
         if seen is None:
-            return unknown(view, left_s, size, now_s, params.round_s)
+            return gain_of_unknown(view, left_s, size, now_s, params.round_s)
         found = seen.gain(epochs_in(view, left_s, size, now_s)) / seen.scale if seen.scale > 0 else 0.0
         return found if found >= params.significant else 0.0
 

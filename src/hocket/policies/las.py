@@ -132,21 +132,12 @@ def _start(draft: Draft, view: JobView, params: Las) -> bool:
 def _preempt(draft: Draft, view: JobView, params: Las) -> bool:
     """Start the job in the place of placed jobs on lower levels: the lowest, as many as it takes and no more."""
     paused, started = f"paused: '{view.job.id}' has had less service", "starts: less service than those that make way"
-    victims = draft.displace(view, _below(draft.snapshot, view), paused, started)
+    victims = draft.displace(view, draft.placed_behind((view.rank[0], inf)), paused, started)
     if params.promote and victims:
         for victim in victims:
             _review_when_starved(draft, victim, params)
         _promote(draft, view, params)
     return bool(victims)
-
-
-def _below(snapshot: Snapshot, view: JobView) -> Iterator[JobView]:
-    """Placed jobs on lower levels than this one, the lowest first."""
-    level, jobs = view.rank[0], snapshot.jobs.data()
-    for entry in snapshot.placed.backwards():
-        if entry[0][0] <= level:
-            return
-        yield jobs[entry[-1]]
 
 
 # -- PROMOTE: a starved job returns to the top level, with no service ---------------------------------------------

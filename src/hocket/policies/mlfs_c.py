@@ -138,8 +138,8 @@ def _worth(view: JobView, goal: Goal, gain: float) -> tuple[float, float]:
 def with_leaps(chance: float, epoch: int, last: int, leaps: float) -> float:
     """A probability of reaching a goal by the last epoch, if the metric may leap there unforeseen.
 
-    A step of the learning rate does that, or a model that gets the idea all at once. Nobody knows when, or how far: of
-    the curves at one epoch, (epoch / last) ** leaps are taken to have no leap to come, and any goal to be in its range.
+    A step of the learning rate does that, or a model that improves all at once. When, and how far, is unknown: of the
+    curves at one epoch, (epoch / last) ** leaps are taken to have no leap to come, and any goal to be in its range.
     """
     nothing_leaps: float = (epoch / last) ** leaps
     return 1.0 - (1.0 - chance) * nothing_leaps

@@ -212,7 +212,7 @@ def _scan(folders: tuple[str, ...]) -> None:
     for entry in entry_points(group="hocket.policies"):
         try:
             entry.load()
-        except Exception as error:  # A plug-in that breaks names itself and hides nobody else's policy.
+        except Exception as error:  # A plug-in that breaks names itself and hides no other policy.
             raise PolicyError(f"policy plug-in '{entry.name}' ({entry.value}) does not load: {error}") from error
     for folder in folders:
         if not Path(folder).is_dir():

@@ -28,8 +28,8 @@ def rank(view: JobView, now_s: float, _params: RoundRobin) -> tuple[float]:
 def decide(snapshot: Snapshot, params: RoundRobin) -> Plan:
     """Each job in its turn; when that is over, it makes way for the first in the ring and joins it at the end.
 
-    A job whose turn is over runs on while nobody waits for its place. What is free goes to whoever comes first in the
-    ring and fits. But once the first in the ring has waited a whole turn for enough room, all that becomes free is
+    A job whose turn is over runs on while no job waits for its place. What is free goes to the first in the ring that
+    fits. But once the first in the ring has waited a whole turn for enough room, all that becomes free is
     kept for it: so a large job waits for two turns at most, however many small ones there are.
     """
     draft, now_s = Draft(snapshot), snapshot.now_s

@@ -10,8 +10,17 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.kit.believed import depends_on_place, end_s, left_s, pace_in, pace_now, watch, watch_again
 from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.remaining_time import (
+    depends_on_place,
+    fix_end,
+    fix_ends_of_reviewed,
+    fixed_end_s,
+    left_s,
+    nodes_of,
+    pace_in,
+    planned_pace,
+)
 from hocket.policies.registry import Params, policy
 
 
@@ -26,9 +35,9 @@ def rank(view: JobView, now_s: float, _params: Srtf) -> tuple[float]:
     """Waiting jobs by the time they need at their smallest size at best, placed ones by their believed end.
 
     What a waiting job needs does not change, nor does the end of one that runs, while what is left of it does. So
-    both queues stay in the right order though nobody touches them, and `end - now` is what a placed job has left.
+    both queues stay in the right order as time passes, and `end - now` is what a placed job has left.
     """
-    return (end_s(view, now_s) if view.partitions else _needs_s(view, now_s),)
+    return (fixed_end_s(view, now_s) if view.partitions else _needs_s(view, now_s),)
 
 
 def _needs_s(view: JobView, now_s: float) -> float:
@@ -39,7 +48,7 @@ def _needs_s(view: JobView, now_s: float) -> float:
 
 
 def _best_pace(view: JobView) -> float:
-    """What the fastest GPUs that a job accepts make of its believed speed: nobody knows yet which it will get."""
+    """Its pace on the fastest GPUs that it accepts: it is not known yet which it will get."""
     beliefs, accepted = view.beliefs, view.job.gpu_kinds
     if not beliefs.kinds:
         return 1.0
@@ -48,13 +57,13 @@ def _best_pace(view: JobView) -> float:
 
 @policy("srtf", params=Srtf, order=rank, reads_usage=False)
 def decide(snapshot: Snapshot, params: Srtf) -> Plan:
-    """Whoever is believed to be done soonest runs; those with longer left make way, the longest first.
+    """The jobs that are believed to be done soonest run; those with longer left make way, the longest first.
 
     Jobs of which nothing is believed come last. A job that outlives its belief is reviewed then, and believed to need
     as long again as it has run. Elastic jobs start at the largest size that is free and keep it until they make way.
     """
     draft, now_s = Draft(snapshot), snapshot.now_s
-    watch_again(draft)
+    fix_ends_of_reviewed(draft)
     waiting = False
     slower_s: dict[str, float] = {}  # job → what it needs where it would come to, if that is longer than at best
 
@@ -64,43 +73,46 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     for view in draft.with_displaced(chain(draft.candidates(), draft.waiting_over_quota()), lambda v: (stands_s(v),)):
         why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
         before = draft.saved() if depends_on_place(view) else None
-        # Where one has no room, or may not make any, another of its shape may if it is faster there.
-        fits = not depends_on_place(view) or draft.capacity.place(view.job, view.job.sizes[0]) is not None
-        if not (fits and draft.start(view, why)):
-            victims = _take_place(draft, view, params, why)
-            for victim in victims:
-                needs_s = _needs_s(victim, now_s)
-                draft.memos[victim.job.id] = {"needs_s": needs_s} if needs_s < inf else None
-            if not victims:
-                waiting = True
-                continue
+        if not (_start(draft, view, why) or _displace(draft, view, params, why)):
+            waiting = True
+            continue
         if before is not None:
-            needs_s = left_s(view, now_s, draft.size_of(view), pace_now(draft, view))
+            needs_s = left_s(view, now_s, draft.size_of(view), planned_pace(draft, view))
             if needs_s > stands_s(view):
                 # Others may be done sooner there than this one, which stood before them by what it needs at best.
                 draft.restore(before)
                 slower_s[view.job.id] = needs_s
                 draft.requeue(view)
                 continue
-        watch(draft, view)
+        fix_end(draft, view)
     waiting = waiting or draft.paused > 0
     if waiting:
         draft.reasons["*"] = "waits: those that run are believed to be done sooner, or it does not fit"
     return draft.plan(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False))
 
 
-def _take_place(draft: Draft, view: JobView, params: Srtf, why: str) -> list[JobView]:
+def _start(draft: Draft, view: JobView, why: str) -> bool:
+    """Start the job in what is free."""
+    if depends_on_place(view) and draft.capacity.place(view.job, view.job.sizes[0]) is None:
+        return False  # Another of its shape may still make room, if it is faster there: `start` would pass it over.
+    return draft.start(view, why)
+
+
+def _displace(draft: Draft, view: JobView, params: Srtf, why: str) -> bool:
     """Start the job in the place of others that have longer left than it needs there."""
     now_s, before = draft.snapshot.now_s, draft.saved() if depends_on_place(view) else None
     victims = draft.displace(
         view, _longer(draft, view, params), f"paused: '{view.job.id}' is believed to be done sooner", why
     )
     if victims and before is not None:
-        enough_s = _enough_s(view, now_s, params, pace_now(draft, view))
+        enough_s = _enough_s(view, now_s, params, planned_pace(draft, view))
         if any(victim.rank[0] - now_s <= enough_s for victim in victims):
             draft.restore(before)  # It came to places where it is slower than where they are.
-            return []
-    return victims
+            return False
+    for victim in victims:
+        needs_s = _needs_s(victim, now_s)
+        draft.memos[victim.job.id] = {"needs_s": needs_s} if needs_s < inf else None
+    return bool(victims)
 
 
 def _longer(draft: Draft, view: JobView, params: Srtf) -> Iterator[JobView]:
@@ -116,14 +128,14 @@ def _longer(draft: Draft, view: JobView, params: Srtf) -> Iterator[JobView]:
             return
         victim = snapshot.jobs[entry[-1]]
         if differs:
-            there = [snapshot.nodes[part.node].node for part in draft.slices_of(victim)[:1]]
+            there = nodes_of(draft, victim)[:1]
             if has_left_s <= _enough_s(view, snapshot.now_s, params, pace_in(view, there)):
                 continue
         yield victim
 
 
 def _enough_s(view: JobView, now_s: float, params: Srtf, pace: float) -> float:
-    """Who has longer left than this makes way for a waiting job, which would run at that pace."""
+    """A job that has longer left than this makes way for a waiting one, which would run at that pace."""
     needs_s = _needs_s(view, now_s)
     if pace != (best := _best_pace(view)):
         needs_s = needs_s * best / pace if pace > 0 else inf

@@ -27,7 +27,7 @@ class Static(Params, frozen=True):
 
 @policy("static", params=Static, paper="the baseline of Dorm, Docker Swarm", reads_beliefs=False, reads_usage=False)
 def decide(snapshot: Snapshot, params: Static) -> Plan:
-    """In the order of submission, each at a fixed size that it keeps; who does not fit waits, and others may overtake.
+    """In the order of submission, each at a fixed size that it keeps; those that do not fit wait, others may overtake.
 
     Nothing grows, shrinks or pauses.
     """

@@ -89,8 +89,8 @@ def _partial(x: float, centre: float, width: float, mean: float) -> float:
     "tiresias", params=Tiresias, order=rank, shifts=las.next_demotion_s, paper="Tiresias, NSDI'19", reads_usage=False
 )
 def decide(snapshot: Snapshot, params: Tiresias) -> Plan:
-    """Least attained service in levels; in a level who likeliest ends soon, by the Gittins index, or who began first.
+    """Least attained service in levels; in a level the likeliest to end soon, by the Gittins index, or the first begun.
 
-    Jobs on a higher level take the place of lower ones, as `las` does it; within a level nobody is swapped.
+    Jobs on a higher level take the place of lower ones, as `las` does it; within a level no job is swapped.
     """
     return las.decide(snapshot, params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -10,7 +11,7 @@ from contextlib import suppress
 from math import inf
 from secrets import compare_digest, token_hex
 from threading import Event as Flag
-from time import time
+from time import monotonic, time
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,6 +41,7 @@ from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owne
 from hocket.service.record import Record
 from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
 
+_log = logging.getLogger("hocket.service")
 LARGEST_BODY = 16 << 20
 POLL_S = 20.0
 _PATIENCE_S = 60.0  # for a cycle to be written
@@ -74,7 +76,9 @@ class Api:
         self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
         self.owners = Owners(engine.executor)
         self.intake = Intake(engine, self.owners)
-        self.polls = CapacityLimiter(inf)  # Each agent has a thread that waits for orders, and takes nobody else's.
+        self.polls = CapacityLimiter(
+            inf
+        )  # Each agent has a thread that waits for orders, and takes none from other calls.
         self.broadcast = Broadcast(self.change)
         engine.changed.append(self.broadcast.say)
 
@@ -106,7 +110,7 @@ class Api:
         return rows.row(record, snapshot.jobs.get(record.job.id), snapshot, now_s, waits)
 
     def change(self, job_id: str) -> bytes:
-        """A job that changed, for those who listen; nothing if it cannot be looked up."""
+        """A job that changed, for those that listen; nothing if it cannot be looked up."""
         with suppress(EndedJobsError):
             if (record := self.engine.catalogue.get(job_id)) is not None:
                 return b"event: job\ndata: " + msgspec.json.encode(self.row(record, time())) + b"\n\n"
@@ -138,7 +142,11 @@ def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> Fa
         length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > LARGEST_BODY or "transfer-encoding" in request.headers:
             return answer({"error": f"a body must say its length, of {LARGEST_BODY} bytes at most"}, 413)
+        began_s = monotonic()
         response: Response = await call_next(request)
+        if _log.isEnabledFor(logging.DEBUG):
+            said = request.method, request.url.path, response.status_code, 1000 * (monotonic() - began_s)
+            _log.debug("%s %s: %d in %.1f ms", *said)
         return response
 
     @app.exception_handler(EndedJobsError)
@@ -157,7 +165,7 @@ def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> Fa
 
     @app.exception_handler(ClientDisconnect)
     async def say_nothing(_request: Request, _error: ClientDisconnect) -> Response:
-        return Response(status_code=400)  # Whoever spoke was killed in the middle of it; nobody hears this.
+        return Response(status_code=400)  # The caller was killed in the middle of it: this reaches nothing.
 
     _add_jobs(app, api)
     _add_owners(app, api)
@@ -174,6 +182,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         try:
             requests = read_requests(body)
         except SpecError as error:
+            _log.info("a submission is refused: %s", error)
             raise ApiError(400, str(error)) from error
         return answer({"jobs": await run_in_threadpool(api.accepted, api.intake.submit(requests))})
 
@@ -197,7 +206,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     def log(job_id: str, offset: int = 0, limit: int = 1 << 20, attempt: int = 0) -> Response:
         """A part of what a job printed."""
         record = api.record(job_id)
-        return _log(api, record, offset, max(0, min(limit, _LARGEST_LOG_PART)), attempt)
+        return _printed(api, record, offset, max(0, min(limit, _LARGEST_LOG_PART)), attempt)
 
     for wish in Wish:
         _add_wish(app, api, wish)
@@ -225,11 +234,21 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
         record = api.record(job_id)
         if record.ended_s is not None:
             raise ApiError(409, f"job '{job_id}' is over: {record.verdict}")
-        api.accepted(api.engine.executor.post(lambda _state, now_s: [JobAsked(now_s, job_id, wish, by[:200])]))
+
+        def make(_snapshot: Snapshot, now_s: float) -> list[Event]:
+            return [_asked(now_s, job_id, record.job.owner, wish, by[:200])]
+
+        api.accepted(api.engine.executor.post(make))
         return answer({"id": job_id, "state": api.row(record, time()).state})
 
     ask.__doc__ = f"Ask a job to {wish}."
     app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")
+
+
+def _asked(now_s: float, job_id: str, owner: str, wish: Wish, by: str) -> JobAsked:
+    fields = {"job": job_id, "owner": owner, "by": by}
+    _log.info("job '%s' of %s: asked to %s%s", job_id, owner, wish, f" by {by}" if by else "", extra=fields)
+    return JobAsked(now_s, job_id, wish, by)
 
 
 def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
@@ -237,7 +256,8 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
 
     def make(snapshot: Snapshot, now_s: float) -> list[Event]:
         found[:] = [meant(spec, snapshot.jobs.values(), api.engine.catalogue)]
-        return [JobAsked(now_s, job_id, spec.wish, spec.by) for job_id in found[0].jobs]
+        owners = {job_id: snapshot.jobs[job_id].job.owner for job_id in found[0].jobs}
+        return [_asked(now_s, job_id, owner, spec.wish, spec.by) for job_id, owner in owners.items()]
 
     try:
         api.accepted(api.engine.executor.post(make))
@@ -249,7 +269,7 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
 
 
-def _log(api: Api, record: Record, offset: int, limit: int, attempt: int) -> Response:
+def _printed(api: Api, record: Record, offset: int, limit: int, attempt: int) -> Response:
     for node in api.engine.executor.nodes(record.job.id):
         request, came = token_hex(8), Flag()
         found: list[Any] = []
@@ -306,7 +326,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
 
     @app.get("/v1/nodes")
     def nodes() -> Response:
-        """The nodes, and who holds their GPUs."""
+        """The nodes, and which jobs hold their GPUs."""
         return answer({"nodes": rows.nodes(api.engine.snapshot)})
 
     @app.get("/v1/events")
@@ -319,6 +339,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """Stop every job, which keeps its checkpoint, and the controller."""
         body = await request.body()
         given = decoded(body or b"{}", dict[str, float])
+        _log.info("asked to go down")
         api.go_down(min(max(0.0, given.get("grace_s", 30.0)), 3600.0))
         return answer({"ok": True})
 
@@ -334,6 +355,7 @@ def _add_agents(app: FastAPI, api: Api) -> None:
         try:
             session = engine.sessions.open(said.node.id, said.address, said.state)
         except NameTaken as error:
+            _log.warning("an agent is refused: %s", error, extra={"node": said.node.id})
             raise ApiError(409, str(error)) from error
         await run_in_threadpool(api.accepted, engine.executor.post(engine.executor.hello(said)))
         return answer(Welcome(session, engine.sessions.lease_s, POLL_S))

@@ -1,4 +1,4 @@
-"""What changed, for everybody who listens; a listener that is too slow misses some."""
+"""What changed, for all that listen; a listener that is too slow misses some."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Broadcast:
         """`told` is what is said of a job that changed, if anything; called in the event loop, once for all."""
         self._told = told
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._listeners: WeakSet[_Listener] = WeakSet()  # Who no longer listens is let go of.
+        self._listeners: WeakSet[_Listener] = WeakSet()  # One that no longer listens is let go of.
 
     def say(self, jobs: list[str]) -> None:
         """These jobs have changed. For any thread."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # The loop is over, and so are all who listened.
+            with suppress(RuntimeError):  # The loop is over, and so are all that listened.
                 self._loop.call_soon_threadsafe(self._tell, jobs)
 
     def listen(self) -> AsyncIterator[bytes]:

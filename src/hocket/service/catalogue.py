@@ -28,7 +28,7 @@ from hocket.model.event import (
 from hocket.service.ended_jobs import EndedJobs, EndedJobsError, Mark, checksum
 from hocket.service.record import Record
 
-_log = logging.getLogger("hocket")
+_log = logging.getLogger("hocket.service")
 _RECORDS = 2_000  # that changed, after which all of them go to the shelf
 _RETRY = 100  # cycles after which to try again what failed
 _CYCLES = 10_000  # after which they do so in any case: so many at most are folded at a start
@@ -39,7 +39,7 @@ class Catalogue:
 
     def __init__(self, ended_jobs: EndedJobs | None = None) -> None:
         self.records: dict[str, Record] = {}  # in the order of submission
-        self.queue_reason = ""  # what was last said to all who wait
+        self.queue_reason = ""  # what was last said of all that wait
         self.over: Counter[str] = Counter()  # verdict → how many ended with it
         self._ended = ended_jobs
         self._submitted = 0
@@ -58,7 +58,7 @@ class Catalogue:
             catalogue.put_away(number)
         return catalogue
 
-    # -- who asks -----------------------------------------------------------------------------------------------
+    # -- for callers --------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> Record | None:
         """A job's record. For any thread. Raises EndedJobsError."""
@@ -166,7 +166,7 @@ class Catalogue:
         self.over[verdict] += 1
 
     def _lose(self, node: str, at_s: float, changed: dict[str, None]) -> None:
-        """Whoever ran there runs no more."""
+        """Jobs that ran there run no more."""
         for record in self.records.values():
             if record.runs_since_s is not None and node in record.nodes:
                 record.rests(at_s, f"lost its node '{node}'")

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from hocket.agent.log_setup import cycle_number
 from hocket.control.controller import Controller
 from hocket.control.drive import Moment, drive
 from hocket.control.journal import JournalError, JournalLost, open_to_append
@@ -25,7 +26,7 @@ from hocket.service.catalogue import Catalogue
 from hocket.service.ended_jobs import EndedJobs
 from hocket.service.policy_guard import guarded
 
-_log = logging.getLogger("hocket")
+_log = logging.getLogger("hocket.service")
 _SAID_AGAIN_S = 60.0  # what a policy raises, at the earliest
 _RETRY_S = 1.0  # after the journal could not be written
 DEFAULT_POLICY = "las"
@@ -66,7 +67,7 @@ class Engine:
         self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
         self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
         self._changed_jobs: list[str] = []  # by the present cycle
-        self.changed: list[Callable[[list[str]], None]] = []  # whom to tell which jobs changed
+        self.changed: list[Callable[[list[str]], None]] = []  # are told which jobs changed
         self.over = Flag()
         self._controller = self._restored()
         self.executor = executor(self._controller.snapshot)
@@ -100,9 +101,13 @@ class Engine:
         self.journal.close()
 
     def _restored(self) -> Controller:
+        began_s = monotonic()
         controller = restore(self.journal, self._first, self._excuse, self._bind)
         self._last = _Last(self.journal)
         controller.journal = self._last
+        name, jobs, took_s = self.journal.name, len(controller.state.jobs.live), monotonic() - began_s
+        fields = {"took_s": round(took_s, 3), "jobs": jobs}
+        _log.info("journal '%s' is restored: %d live jobs, in %.3f s", name, jobs, took_s, extra=fields)
         return controller
 
     def _bind(self, name: str, settings: dict[str, Any]) -> BoundPolicy:
@@ -119,7 +124,8 @@ class Engine:
         if wanted is None or _is_same(wanted, self.policy.policy.name, self.policy.settings):
             return
         name, settings = wanted.policy.name, wanted.settings
-        _log.info("policy '%s'%s decides from now on, not '%s'", name, _with(settings), self.policy.policy.name)
+        said = "policy '%s'%s decides from now on, not '%s'"
+        _log.info(said, name, _with(settings), self.policy.policy.name, extra={"policy": name})
         self.policy = self._bind(name, settings)
         self.executor.post(lambda _state, now_s: [PolicySet(now_s, name, settings)])
 
@@ -130,6 +136,7 @@ class Engine:
             _log.error("policy '%s' raised, and was not followed", self.policy.policy.name, exc_info=error)
 
     def _run(self) -> None:
+        cycle_number.set(self._controller.cycles + 1)
         try:
             drive(self._controller, self.executor, self)
         except JournalLost as error:
@@ -167,10 +174,10 @@ class Engine:
         """The actions have gone out: answer all that waited for this cycle."""
         events = self._last.cycle.events
         self.executor.settle(events)
-        if self._saver.after_cycle(controller, len(events)):
-            _log.debug("the state was saved")
+        self._save(controller, len(events))
         for tell in self.changed:
             tell(self._changed_jobs)
+        cycle_number.set(controller.cycles + 1)
 
     def recover(self, error: JournalError) -> Controller:
         """What the cycle took in is not accepted; go on from what the journal has once it can be written again."""
@@ -178,7 +185,7 @@ class Engine:
             self.executor.fail(Unavailable("another controller has taken over"))
             raise error
         self._down = str(error)
-        _log.error("%s", error)
+        _log.error("%s; nothing is accepted until it can be written", error)
         self.executor.fail(Unavailable(self._down))
         while True:
             try:
@@ -187,6 +194,7 @@ class Engine:
             except JournalLost:
                 raise
             except JournalError as again:
+                _log.debug("the journal is not restored yet: %s", again)
                 self._down = str(again)
                 self.executor.refuse(Unavailable(self._down))
                 sleep(_RETRY_S)
@@ -197,7 +205,16 @@ class Engine:
         self._show()
         for tell in self.changed:
             tell(changed)
+        cycle_number.set(self._controller.cycles + 1)
         return self._controller
+
+    def _save(self, controller: Controller, events: int) -> None:
+        """Save the state now and then. Without that, the next restore takes longer."""
+        before = self._saver.trouble
+        if self._saver.after_cycle(controller, events):
+            _log.debug("the state is saved")
+        elif (trouble := self._saver.trouble) and trouble != before:
+            _log.warning("the state was not saved: %s", trouble)
 
     def _see(self, cycle: Cycle) -> list[str]:
         """Let the catalogue take in a cycle that is in the journal; gives the jobs that it changed."""

@@ -56,7 +56,7 @@ class Home:
 
     @property
     def log(self) -> Path:
-        """What the controller and its agent say when nobody looks."""
+        """The log of the agent, and of a controller in the background."""
         return self.path / "log"
 
     @property

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 LOOPBACK = "127.0.0.1"
 _UNIX = "unix:"
-_WAITING = 128  # connections that nobody has accepted yet
+_WAITING = 128  # connections that are not accepted yet
 
 
 class Tls(Struct, frozen=True):

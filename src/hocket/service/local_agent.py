@@ -15,7 +15,7 @@ from time import monotonic, sleep
 from hocket.agent.process_tree import processes, read
 from hocket.service.home import Home
 
-_log = logging.getLogger("hocket")
+_log = logging.getLogger("hocket.service")
 _RESTART_S = 0.5
 _LEAVE_S = 10.0  # for an agent that was told to leave
 _KILL_S = 40.0  # for one that was told to kill: it may have to do without its sidecars, and without a controller
@@ -45,7 +45,7 @@ class LocalAgent:
     def stop(self, grace_s: float) -> None:
         """Stop the jobs and the agent. If it dies, before or meanwhile, another one does that."""
         self._stopping.set()
-        with self._launching:  # From here on, nobody else starts one.
+        with self._launching:  # From here on, no other thread starts one.
             child = self._child
         for _ in range(_ATTEMPTS):
             if child is None:
@@ -78,6 +78,7 @@ class LocalAgent:
                 )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, was)
+        _log.info("the agent of this machine starts: process %d, log '%s'", self._child.pid, self._home.log)
         return self._child
 
     def _watch(self) -> None:
@@ -87,7 +88,7 @@ class LocalAgent:
             code = child.wait()
             if self._stopping.is_set():
                 return
-            _log.warning("the agent ended with %s; another takes its place", code)
+            _log.warning("the agent ended with %s; another takes its place", code, extra={"code": code})
             sleep(_RESTART_S)
             with self._launching:
                 if not self._stopping.is_set():
@@ -97,6 +98,7 @@ class LocalAgent:
         """End agents of earlier controllers. What those wrote down may be missing, so all processes are looked at."""
         folder = str(self._home.agent)
         for pid in agents_of(folder):
+            _log.info("the agent of an earlier controller is told to leave: process %d", pid)
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         until = monotonic() + _LEAVE_S

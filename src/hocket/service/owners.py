@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from concurrent.futures import Future
 from math import isfinite
@@ -18,6 +19,7 @@ from hocket.model.job import NAME_LENGTH, Owner
 from hocket.model.snapshot import NO_USE, Snapshot, usage_of
 from hocket.model.validation import explained
 
+_log = logging.getLogger("hocket.service")
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000, description="0 for no limit")]
 Amount = Annotated[float, Meta(ge=0, le=1e12, description="0 for no limit")]
 
@@ -114,6 +116,7 @@ class Owners:
             if now == before:
                 return []
             self._coming[owner_id] = now
+            _log.info("owner '%s' is set: %s", owner_id, _said(spec), extra={"owner": owner_id})
             return [OwnerSet(now_s, now)]
 
         future = self._executor.post(make)
@@ -131,13 +134,13 @@ def owner_row(snapshot: Snapshot, owner_id: str) -> OwnerRow:
 
 
 def owner_rows(snapshot: Snapshot) -> list[OwnerRow]:
-    """The owners that have live jobs, or a weight or quota that is not everybody's; by name."""
+    """The owners that have live jobs, or a weight or quota that is not the default; by name."""
     listed = {owner.id for owner in snapshot.owners.values() if owner != Owner(owner.id)}
     return _rows(snapshot, sorted(listed | {view.job.owner for view in snapshot.jobs.values()}))
 
 
 def _rows(snapshot: Snapshot, owner_ids: list[str]) -> list[OwnerRow]:
-    # The snapshot's own usage is kept only if somebody needs it.
+    # The snapshot's own usage is kept only if the policy needs it.
     usage = usage_of(snapshot.partitions.values(), snapshot.jobs)
     waiting = Counter(v.job.owner for v in snapshot.jobs.values() if not (v.partitions or v.held or v.verdict))
     found = []

@@ -1,4 +1,4 @@
-"""A live controller outlives its policy, which somebody may have written yesterday.
+"""A live controller outlives its policy, which may have been written yesterday.
 
 A decision that raises costs a cycle: the controller sees to that. Ranks and the moments at which they change are asked
 for in the middle of taking facts in, where nothing may be left half done; and what a policy notes must fit into the

@@ -37,7 +37,7 @@ class JobRow(Struct, frozen=True, gc=False):
 
 
 def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: str = "") -> JobRow:
-    """One job in one line; `queue_reason` is what was last said to all who wait."""
+    """One job in one line; `queue_reason` is what was last said of all that wait."""
     job = record.job
     over = view is None
     return JobRow(
@@ -107,7 +107,7 @@ def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
         if view.held is not None:
             waits_for = view.reason.removeprefix("waits: ")
             if view.held is Hold.PAUSED:
-                waits_for = f"somebody who lets it go on: hocket resume {quote(view.id)}"
+                waits_for = f"its user to resume it: hocket resume {quote(view.id)}"
             expected_s = view.held_until_s - now_s if view.held_until_s is not None else None
         elif snapshot.short_of_quota(view):
             waits_for = "room in the quota of its owner"
@@ -124,7 +124,7 @@ def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
 
 
 def _room(view: JobView, snapshot: Snapshot, now_s: float) -> tuple[str, float | None]:
-    """What would have to be free, and when that may be, if those who run end when they are believed to."""
+    """What would have to be free, and when that may be, if those that run end when they are believed to."""
     needs = view.job.sizes[0] * view.job.demand.gpus
     free = snapshot.capacity.gpus
     said = f"{needs} GPUs, of which {free} are free" if needs else "its cores and memory on one node"
@@ -140,7 +140,7 @@ def _room(view: JobView, snapshot: Snapshot, now_s: float) -> tuple[str, float |
 
 
 def nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Every node and who holds its GPUs in fact."""
+    """Every node and which jobs hold its GPUs in fact."""
     holders: dict[tuple[str, int], str] = {}
     for view in snapshot.jobs.values():
         for tenancy in view.tenancies:

@@ -20,7 +20,7 @@ from hocket.service.home import Home
 from hocket.service.listening import LOOPBACK, Listening, Tls
 from hocket.service.local_agent import LocalAgent
 
-_log = logging.getLogger("hocket")
+_log = logging.getLogger("hocket.service")
 _AGENT_S = 15.0  # for the agent to say hello
 _MARGIN_S = 5.0  # beyond the grace of jobs that are stopped, for reports to come
 _LOOK_S = 0.05  # between looks whether they have left
@@ -46,7 +46,7 @@ class Up:
         home.make()
         self.home = home
         self.engine = Engine(store, executor, policy, catalogue=home.catalogue)
-        home.sweep()  # Nobody else writes there: we hold the journal.
+        home.sweep()  # No other process writes there: we hold the journal.
         self._listening = Listening(listen, port, home.last_port(), tls)
         self.url = self._listening.url
         home.trust(None if tls is None else tls.ca or tls.cert)
@@ -54,7 +54,15 @@ class Up:
         self._leaving = Flag()
         self._grace_s = 30.0
         app = make_app(self.engine, home.token, self.leave)
-        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2, lifespan="off")
+        # Without a set-up of its own, what it logs comes out as all else does.
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=2,
+            lifespan="off",
+        )
         if tls is not None:
             config.ssl_certfile, config.ssl_keyfile = tls.cert, tls.key
             _load(config, tls)
@@ -71,6 +79,9 @@ class Up:
 
         signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
         signal.signal(signal.SIGINT, lambda *_: self._leaving.set())
+        policy = self.engine.policy.policy.name
+        said = "the controller starts: process %d, home '%s', at %s, policy '%s'"
+        _log.info(said, os.getpid(), self.home.path, self.url, policy, extra={"url": self.url, "policy": policy})
         self.engine.start()
 
         async def serve() -> None:
@@ -87,7 +98,7 @@ class Up:
             if self.engine.over.is_set() or not thread.is_alive():
                 _log.error("the controller ends: %s", self.engine.trouble or "its API broke")
                 os._exit(1)  # The jobs and the agent stay; the next controller takes them over.
-        _log.info("going down: the jobs are stopped")
+        _log.info("going down: the jobs are stopped, with a grace of %g s", self._grace_s)
         jobs_left = self.engine.executor.stop_all(self._grace_s)
         if self._agent is not None:
             self._agent.stop(self._grace_s)
@@ -100,14 +111,17 @@ class Up:
         self.engine.close()
         thread.join(timeout=5)
         self._listening.close()
+        _log.info("the controller has ended")
         sys.stdout.flush()
         return 0
 
     def _await_agent(self) -> None:
-        """Whoever finds the controller finds the devices too."""
+        """A user who finds the controller finds its devices too."""
         until = monotonic() + _AGENT_S
         while not self.engine.sessions.addresses() and monotonic() < until and not self._leaving.wait(0.01):
             pass
+        if not self.engine.sessions.addresses() and not self._leaving.is_set():
+            _log.warning("the agent of this machine has not connected within %g s; see '%s'", _AGENT_S, self.home.log)
 
 
 def _load(config: uvicorn.Config, tls: Tls) -> None:

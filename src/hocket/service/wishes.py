@@ -1,4 +1,4 @@
-"""What a user wishes for many jobs at once: whom it is for is found out first, then all is asked in one cycle."""
+"""What a user wishes for many jobs at once: which ones it is for is found out first, then all is asked in one cycle."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
 class WishSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """A wish, and for whom."""
+    """A wish, and for which jobs."""
 
     wish: Wish
     jobs: Annotated[list[Name], Meta(max_length=100_000, description="names, or patterns such as sweep-*")] = []
     all: Annotated[bool, Meta(description="all live jobs, instead of names")] = False
     owner: Annotated[str, Meta(max_length=NAME_LENGTH, description="only jobs of this owner")] = ""
-    by: Annotated[str, Meta(max_length=200, description="who asks")] = ""
+    by: Annotated[str, Meta(max_length=200, description="user who asks")] = ""
 
 
 class WishError(ValueError):
-    """A wish that cannot be carried out for anybody; says why."""
+    """A wish that cannot be carried out for any job; says why."""
 
 
 class Meant(Struct, frozen=True):
-    """Whom a wish is for, and who cannot have it."""
+    """The jobs that a wish is for, and those that cannot have it."""
 
     jobs: list[str]
     refused: dict[str, str]  # job → why
@@ -51,7 +51,7 @@ def read_wish(body: bytes) -> WishSpec:
 
 
 def meant(spec: WishSpec, live: Iterable[JobView], catalogue: Catalogue) -> Meant:
-    """Whom a wish is for. Raises WishError for a name or pattern that nobody has."""
+    """The jobs that a wish is for. Raises WishError for a name or pattern that no job has."""
     there = {view.job.id: None for view in live if spec.owner in ("", view.job.owner)}
     if spec.all:
         return Meant(list(there), {})

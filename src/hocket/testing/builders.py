@@ -1,4 +1,4 @@
-"""Short ways to say jobs, nodes, workloads and snapshots in a test."""
+"""Short ways to write jobs, nodes, workloads and snapshots in a test."""
 
 from __future__ import annotations
 
@@ -25,32 +25,49 @@ def job(
     net_mbps: float = 0.0,
     **more: Any,
 ) -> Job:
-    """`job("a")`, `job("b", 8)`, `job("elastic", 1, 2, 4, owner="ana", cores=2)`."""
+    """A job: `job("a")`, `job("b", 8)`, `job("elastic", 1, 2, 4, owner="ana", cores=2)`.
+
+    `name` is its id and `sizes` the numbers of replicas it can run with, 1 if none is given. `gpus`, `cores`, `mem_mib`
+    and `net_mbps` are what each replica needs; `more` are other fields of `hocket.model.Job`.
+    """
     demand = Demand(gpus, cores, mem_mib, net_mbps)
     return Job(name, demand=demand, sizes=sizes or (1,), **more)
 
 
 def cluster(text: str, **more: Any) -> list[Node]:
-    """`cluster("2x8")`: nodes n0 and n1 with eight GPUs each; `more` goes to every node."""
+    """Nodes that are alike: the `text` "2x8" gives n0 and n1 with eight GPUs each.
+
+    `more` are other fields of `hocket.model.Node`, for every node.
+    """
     count, _, gpus = text.partition("x")
     return [Node(f"n{i}", int(gpus), **more) for i in range(int(count))]
 
 
 def submitted(what: Job, at_s: float = 0.0, run_s: float | None = None, **more: Any) -> JobSubmitted:
-    """The event of its submission, with a belief in its run time at its largest size if one is given."""
+    """The event that the job `what` was submitted at `at_s` seconds.
+
+    `run_s`, if given, is believed to be its run time in seconds at its largest size; `more` are other fields of the
+    event.
+    """
     beliefs = NO_BELIEFS if run_s is None else Beliefs(Estimate(run_s), what.sizes[-1])
     return JobSubmitted(at_s, what, beliefs, **more)
 
 
 def submission(what: Job, at_s: float = 0.0, run_s: float = 100.0, **truth: Any) -> Submission:
-    """A job for the simulated world that runs for `run_s` at its largest size."""
+    """The job `what` as the simulator submits it at `at_s` seconds: it runs for `run_s` seconds at its largest size.
+
+    `truth` are other fields of `hocket.workloads.truth.Truth`: epochs, metrics, costs, crashes.
+    """
     return Submission(at_s, what, Truth(run_s, **{"reference_size": what.sizes[-1], **truth}))
 
 
 def workload(
     *submissions: Submission, owners: Iterable[Owner] = (), faults: Iterable[Fault] = (), name: str = "test"
 ) -> Workload:
-    """A workload of these, in the order of their times."""
+    """A workload of these `submissions`, in the order of their times, called `name`.
+
+    `owners` are those with a weight or quota of their own, `faults` the nodes that are lost for a while.
+    """
     in_order = sorted(submissions, key=lambda s: s.at_s)
     return Workload(name, tuple(in_order), owners=tuple(owners), faults=tuple(faults))
 
@@ -61,7 +78,11 @@ def snapshot(
     order: Callable[[JobView, float], tuple[Any, ...]] = lambda _view, _now_s: (),
     now_s: float | None = None,
 ) -> Snapshot:
-    """What the real fold makes of these events."""
+    """The state of a cluster of these `nodes` after these `events`, as a controller computes it.
+
+    `order(view, now_s)` gives a job's rank, by default none: jobs stand in the order of submission. `now_s` is the
+    moment of the snapshot, by default that of the last event.
+    """
     state = State(empty_snapshot(nodes), order)
     for event in events:
         fold(state, [event])

@@ -1,4 +1,8 @@
-"""A controller without a world: events go in, actions come out, and the state is sound after every cycle."""
+"""A controller without an executor: events go in, actions come out, and the state is checked after every cycle.
+
+In this module `bound` is a policy with its parameters set, `nodes` are the machines of the cluster, `seed` is that of
+all random numbers, and `at_s` is a moment in seconds since the run began.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +47,12 @@ class Unsound(AssertionError):
 
 
 def in_submission_order(_view: object, _now_s: float) -> tuple[()]:
-    """The order of a policy that has none."""
+    """The order of a policy that has none: whatever the `view` and `now_s`, all ranks are equal."""
     return ()
 
 
 def done(action: Action, at_s: float) -> Event:
-    """The event by which an executor says that an action is true."""
+    """The event by which an executor reports that an `action` was carried out at `at_s`."""
     match action:
         case Start(job, task) | Resume(job, task):
             return JobStarted(at_s, job, task)
@@ -74,6 +78,14 @@ class Harness:
     """Runs a policy over events that the caller makes up. Actions stay pending until they are answered.
 
     `asked` has every (snapshot, plan) of the policy, `log` every action in order.
+
+    Args:
+        decide: the policy, as a function from a snapshot to a plan.
+        nodes: the machines of the cluster.
+        order: `order(view, now_s)` gives a job's rank; the smallest goes first.
+        seed: of `snapshot.rng()`.
+        may_be_refused: whether a plan may break a rule; else that raises `Unsound`.
+        shifts: `shifts(view, now_s)` gives the moment at which a running job's rank changes; None: it never does.
     """
 
     def __init__(
@@ -96,7 +108,7 @@ class Harness:
 
     @staticmethod
     def of(bound: BoundPolicy, nodes: Sequence[Node], *, seed: int = 0) -> Harness:
-        """A harness for a registered policy."""
+        """A harness for a registered policy, `bound` to its parameters, on these `nodes`."""
         return Harness(bound.decide, nodes, bound.order, seed=seed, shifts=bound.shifts)
 
     def _ask(self, snapshot: Snapshot) -> Plan:
@@ -110,7 +122,7 @@ class Harness:
         return self.controller.snapshot
 
     def tell(self, *events: Event, at_s: float | None = None) -> list[Action]:
-        """One cycle with these events; what is to be done, which is pending from now on."""
+        """One cycle with these `events`, at `at_s` or the last of their times; the actions are pending from now on."""
         self.now_s = max(self.now_s, at_s if at_s is not None else max((e.at_s for e in events), default=0.0))
         actions = self.controller.cycle(self.now_s, events)
         self.log += actions
@@ -119,14 +131,14 @@ class Harness:
         return actions
 
     def answer(self, *actions: Action, at_s: float | None = None) -> list[Action]:
-        """The world says that these pending actions, or all of them, are done."""
+        """One cycle in which these pending `actions`, or all of them, are reported as done, at `at_s` or now."""
         answered = actions or tuple(self.pending)
         self.pending = [a for a in self.pending if a not in answered]
         at_s = self.now_s if at_s is None else at_s
         return self.tell(*(done(a, at_s) for a in answered), at_s=at_s)
 
     def did(self, kind: type[Action]) -> list[str]:
-        """The jobs that were told to do this, in order."""
+        """The ids of the jobs that got an action of this `kind`, in order."""
         return [action.job for action in self.log if isinstance(action, kind)]
 
     def settle(self) -> None:
@@ -148,7 +160,7 @@ class Harness:
             raise Unsound("; ".join(found) + f"\nafter\n  {told}\nwith the plan {cycle.plan}")
 
     def _still(self, action: Action) -> bool:
-        """Will the world still answer? A job that is over or has failed takes its changes with it."""
+        """Will the executor still answer? Not if the job is over or has failed."""
         view = self.snapshot.jobs.get(action.job)
         if view is None:
             return False
@@ -169,10 +181,10 @@ class Ran(Struct):
 
     ended: dict[str, tuple[float, str]]  # job → when, and with which verdict
     left: tuple[str, ...]  # jobs that are still live
-    cycles: int
-    decisions: int
-    refused: int
-    final: Snapshot
+    cycles: int  # number of cycles
+    decisions: int  # how often the policy was asked
+    refused: int  # plans that broke a rule; 0 for a sound policy
+    final: Snapshot  # the state at the end
 
 
 def simulated(
@@ -188,10 +200,20 @@ def simulated(
     noise: float = 0.0,
     journal: Journal | None = None,
 ) -> Ran:
-    """Run a workload to its end through the real cycle and the simulated executor, checking the state all the way.
+    """Run a `workload` to its end through the real cycle and the simulated executor.
 
-    An eager run asks the policy in every cycle, whatever it says it waits for. In a late one moments that somebody
-    asked for come so much later, as they do wherever the clock is a real one.
+    Args:
+        bound: the policy.
+        workload: jobs with their arrival times and how they behave.
+        nodes: the machines of the cluster.
+        eager: ask the policy in every cycle, whatever its plans say it waits for.
+        late_s: moments that the policy asked for come so many seconds later, as they do under a real clock.
+        validate: check the invariants of the state after every cycle.
+        seed: of all random numbers.
+        beliefs: what the policy is told about run times: the truth ("oracle"), the truth with an error, or only what
+            ended jobs have shown ("learned").
+        noise: how much run times vary by chance, as the standard deviation of their logarithms; 0: not at all.
+        journal: where events and plans are kept; None: in memory.
     """
     if journal is None:
         journal = MemoryJournal(Header(bound.policy.name, bound.settings, tuple(nodes), seed))

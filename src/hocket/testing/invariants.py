@@ -16,7 +16,7 @@ _CLOSE = 1e-6
 
 
 def broken_invariants(snapshot: Snapshot) -> list[str]:
-    """Every sentence that is not true of this state; empty for a sound one."""
+    """What is wrong with the state in this `snapshot`, a sentence for each broken invariant; empty if it is sound."""
     return [
         *_capacity(snapshot),
         *_tenants(snapshot),
@@ -29,7 +29,7 @@ def broken_invariants(snapshot: Snapshot) -> list[str]:
 
 
 def broken_indices(state: State) -> list[str]:
-    """Every index of a state that is not what its facts say; `broken_invariants` looks at those in a snapshot too."""
+    """Every index of a `state` that is not what its facts say; `broken_invariants` looks at those in a snapshot too."""
     jobs, partitions = state.jobs.live, state.partitions.live
     tasks: Counter[str] = Counter()
     for partition in partitions.values():
@@ -170,11 +170,11 @@ def _views(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _leaving(snapshot: Snapshot) -> Iterator[str]:
-    """Invariant: only who holds more than the plan gives it is leaving, and everyone who does is."""
+    """Invariant: the tenants that are leaving are those that hold more than the plan gives them."""
     leaving = set(snapshot.leaving)
     for view in snapshot.jobs.values():
         for tenancy in view.tenancies:
-            who = f"{view.job.id}/{tenancy.task}"
+            tenant = f"{view.job.id}/{tenancy.task}"
             more = _more_than_planned(snapshot, view.job.id, tenancy)
             shared = any(
                 h is not None
@@ -182,11 +182,11 @@ def _leaving(snapshot: Snapshot) -> Iterator[str]:
                 and p.sharing is not Sharing.ALONE
                 for h in (tenancy.holding, tenancy.coming)
             )
-            if more and who not in leaving:
-                yield f"tenant '{who}' holds {more} beyond its plan and is not leaving"
-            if not more and who in leaving and not shared:
-                yield f"tenant '{who}' is leaving and holds no GPU beyond its plan"
-            leaving.discard(who)
+            if more and tenant not in leaving:
+                yield f"tenant '{tenant}' holds {more} beyond its plan and is not leaving"
+            if not more and tenant in leaving and not shared:
+                yield f"tenant '{tenant}' is leaving and holds no GPU beyond its plan"
+            leaving.discard(tenant)
     if leaving:
         yield f"leaving names tenants that hold nothing: {sorted(leaving)}"
 
@@ -215,13 +215,13 @@ def _facts(snapshot: Snapshot) -> Iterator[str]:
     holders: dict[tuple[str, int], tuple[str, str]] = {}
     for view in snapshot.jobs.values():
         for tenancy in view.tenancies:
-            who = f"{view.job.id}/{tenancy.task}"
+            tenant = f"{view.job.id}/{tenancy.task}"
             for held in (tenancy.holding, tenancy.coming):
                 for part in held.slices if held is not None else ():
                     if not snapshot.nodes[part.node].up:
-                        yield f"tenant '{who}' holds something of node '{part.node}', which is lost"
+                        yield f"tenant '{tenant}' holds something of node '{part.node}', which is lost"
                     for gpu in part.gpus:
                         assert held is not None
-                        other, pid = holders.setdefault((part.node, gpu), (who, held.partition))
-                        if other != who and pid != held.partition:
-                            yield f"GPU {gpu} of node '{part.node}' is held by '{other}' and '{who}'"
+                        other, pid = holders.setdefault((part.node, gpu), (tenant, held.partition))
+                        if other != tenant and pid != held.partition:
+                            yield f"GPU {gpu} of node '{part.node}' is held by '{other}' and '{tenant}'"

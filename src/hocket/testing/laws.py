@@ -1,9 +1,14 @@
 """The laws for policies, as functions to call on your own: each raises `Broken` with what it found.
 
-from hocket.policies import find
-from hocket.testing import laws
-laws.hold(find("mine").bound(), snapshot)             # every law of one decision
-laws.hold_in_a_run(find("mine").bound(), workload, nodes)  # and those of a whole run
+    from hocket.policies import find
+    from hocket.testing import laws
+    laws.hold(find("mine").bound(), snapshot)  # every law of one decision
+    laws.hold_in_a_run(find("mine").bound(), workload, nodes)  # and those of a whole run
+
+In all of them `bound` is the policy with its parameters set; `snapshot` is the state that it was asked with, and `plan`
+what it decided then. Laws of a whole run simulate a `workload` (jobs with their arrival times and how they behave) on
+these `nodes`; `seed` is that of all random numbers, and `beliefs` is what the policy is told about run times: the truth
+("oracle") or what ended jobs have shown ("learned").
 """
 
 from __future__ import annotations
@@ -43,13 +48,16 @@ __tracebackhide__ = True  # pytest shows the test and what was found, not the la
 
 
 class Broken(AssertionError):
-    """A policy broke a law: which, how, and how to repeat it. `snapshot` is the one that the policy was asked with."""
+    """A policy or an executor broke a law: which, how, and how to repeat it.
 
-    snapshot: Snapshot | None = None
+    `snapshot` is the one that a policy was asked with.
+    """
+
+    snapshot: Snapshot | None = None  # None for a law of a whole run
 
 
 def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
-    """Every law of a single decision."""
+    """Every law of a single decision; returns the plan."""
     before = rebuilt(snapshot)
     plan = bound.decide(snapshot)
     of_a_plan = (
@@ -66,7 +74,7 @@ def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
 
 
 def hold_in_a_run(bound: BoundPolicy, workload: Workload, nodes: Sequence[Node], seed: int = 0) -> Ran:
-    """Every law of a whole run, with perfect beliefs and with none, and by a clock that is never on time."""
+    """Every law of a whole run, with perfect beliefs and with none, and with a clock that is always late."""
     lazy: Ran = _keep(bound, None, every_job_ends, bound, workload, nodes, seed)
     _keep(bound, None, waking_makes_no_difference, bound, workload, nodes, lazy, seed)
     _keep(bound, None, every_job_ends, bound, workload, nodes, seed, BeliefMode("learned"))
@@ -93,7 +101,7 @@ def _keep(bound: BoundPolicy, snapshot: Snapshot | None, law: Callable[..., Any]
 
 
 def in_short(snapshot: Snapshot) -> str:
-    """A snapshot in one line."""
+    """A `snapshot` in one line."""
     placed = [entry[-1] for entry in snapshot.placed]
     waiting = [entry[-1] for entry in snapshot.waiting]
     nodes = ", ".join(f"{v.node.id} ({v.node.gpus} GPUs{'' if v.up else ', down'})" for v in snapshot.nodes.values())
@@ -117,14 +125,20 @@ def _difference(plan: Plan, other: Plan) -> str:
 
 
 def leaves_the_snapshot_alone(before: Snapshot, after: Snapshot) -> None:
-    """A decision changes nothing but what it returns."""
+    """A decision changes nothing but what it returns.
+
+    `before` is a copy of the snapshot from before the decision, `after` the snapshot itself.
+    """
     for name in Snapshot.__struct_fields__:
         if not (getattr(before, name) == getattr(after, name)):
             raise Broken(f"the decision changed snapshot.{name}")
 
 
 def decides_alike_again(bound: BoundPolicy, snapshot: Snapshot, same: Snapshot, plan: Plan) -> None:
-    """The same snapshot gives the same plan, today and when it comes back from a file."""
+    """The same snapshot gives the same plan, today and when it comes back from a file.
+
+    `same` is an equal snapshot that shares nothing with the first.
+    """
     if (again := bound.decide(snapshot)) != plan:
         raise Broken(f"asked twice with one snapshot, the policy gives two plans: {_difference(plan, again)}")
     if (again := bound.decide(same)) != plan:
@@ -339,7 +353,10 @@ def every_job_ends(
 def waking_makes_no_difference(
     bound: BoundPolicy, workload: Workload, nodes: Sequence[Node], lazy: Ran, seed: int = 0
 ) -> None:
-    """A controller that asks in every cycle reaches the same schedule as one that waits for what the policy names."""
+    """A controller that asks in every cycle reaches the same schedule as one that waits for what the policy names.
+
+    `lazy` is the run in which it waited.
+    """
     eager = simulated(bound, workload, nodes, eager=True, seed=seed)
     for job_id in sorted({*lazy.ended, *eager.ended}):
         mine, other = lazy.ended.get(job_id), eager.ended.get(job_id)
@@ -351,7 +368,7 @@ def waking_makes_no_difference(
 
 
 def rebuilt(snapshot: Snapshot, names: Mapping[str, str] | None = None) -> Snapshot:
-    """An equal snapshot with nothing shared, as it would come back from a file; with other names for its jobs."""
+    """An equal snapshot with nothing shared, as it would come back from a file; `names` renames jobs (old → new)."""
     new = names or {}
 
     def table(data: VersionedMap[Any, Any], change: Callable[[Any], Any] = _as_read) -> VersionedMap[Any, Any]:
@@ -371,7 +388,7 @@ def rebuilt(snapshot: Snapshot, names: Mapping[str, str] | None = None) -> Snaps
     nodes, frees = zip(*free, strict=True) if len(snapshot.nodes) else ((), ())
     # To the last bit, which giving and taking in another order would not keep.
     capacity = Capacity.of(nodes)._with(dict(enumerate(frees)), free.up)
-    leaving = {_renamed_tenant(who, new): slices for who, slices in snapshot.leaving.items()}
+    leaving = {_renamed_tenant(tenant, new): slices for tenant, slices in snapshot.leaving.items()}
     return replace(
         snapshot,
         nodes=versioned((k, _as_read(v)) for k, v in snapshot.nodes.items()),
@@ -398,8 +415,8 @@ def _as_read(value: Any) -> Any:
     return back
 
 
-def _renamed_tenant(who: str, new: Mapping[str, str]) -> str:
-    job, slash, task = who.partition("/")
+def _renamed_tenant(tenant: str, new: Mapping[str, str]) -> str:
+    job, slash, task = tenant.partition("/")
     return new.get(job, job) + slash + task
 
 

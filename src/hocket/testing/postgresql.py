@@ -15,7 +15,7 @@ from types import TracebackType
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _PATIENCE_S = 120.0
-# The server refuses to run as root, so root lends itself to one of these.
+# The server refuses to run as root; then it runs as one of these users.
 _UNPRIVILEGED = ("postgres", "nobody")
 
 
@@ -77,7 +77,7 @@ class PostgresServer:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"PostgreSQL does not answer: {self._said()}")
                 time.sleep(0.02)
-            # After a kill, those it left behind hold its memory for a moment.
+            # After a kill, processes that it left behind hold its memory for a moment.
             if time.monotonic() > deadline or "still in use" not in self._said():
                 raise RuntimeError(f"PostgreSQL did not start: {self._said()}")
             time.sleep(0.1)
@@ -94,7 +94,7 @@ class PostgresServer:
             self._process = None
 
     def stop(self) -> None:
-        """In good order; whoever is connected is put off."""
+        """Shut it down in good order; open connections are closed."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(_PATIENCE_S)

@@ -1,4 +1,8 @@
-"""Hypothesis strategies: nodes, jobs, owners, workloads, and states reached through the real cycle."""
+"""Hypothesis strategies: nodes, jobs, owners, workloads, and states reached through the real cycle.
+
+Here `cluster` is the nodes that jobs may run on, `bound` a policy with its parameters set, and `most` the largest
+number that is drawn: of nodes, jobs or steps.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +75,7 @@ class DrawnSnapshots(list[Snapshot]):
 
 @st.composite
 def nodes(draw: st.DrawFn, most: int = 4) -> list[Node]:
-    """A small cluster: alike or mixed, with or without cores, memory and network."""
+    """A small cluster of up to `most` nodes: alike or mixed, with or without cores, memory and network."""
     count = draw(st.integers(1, most))
     rich = draw(st.booleans())
     alike = draw(st.booleans())
@@ -91,7 +95,7 @@ def nodes(draw: st.DrawFn, most: int = 4) -> list[Node]:
 
 @st.composite
 def jobs(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> Job:
-    """A job that the cluster admits: rigid or elastic, plain or with several resources, kinds, limits and goals."""
+    """A job called `name` that the `cluster` admits: rigid or elastic, plain or with several resources and limits."""
     plain = draw(st.integers(0, 3)) > 0
     rich = any(n.cores for n in cluster)
     demand = Demand(1)
@@ -128,7 +132,7 @@ def jobs(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> Job:
 
 @st.composite
 def owners(draw: st.DrawFn, roomy: bool = False) -> Owner:
-    """An owner with a weight and, perhaps, quotas; roomy ones have room for each of their jobs alone."""
+    """An owner with a weight and, perhaps, quotas; those of a `roomy` one have room for each of its jobs alone."""
     return Owner(
         draw(st.sampled_from(OWNERS)),
         draw(st.sampled_from([1.0, 2.0, 0.25])),
@@ -153,7 +157,10 @@ costs = st.one_of(
 
 @st.composite
 def workloads(draw: st.DrawFn, cluster: Sequence[Node], most: int = 12, *, faults: bool = True) -> Workload:
-    """A workload that can end: quotas have room for each job alone, and lost nodes come back."""
+    """A workload of up to `most` jobs that can end: quotas have room for each job alone, and lost nodes come back.
+
+    With `faults`, a node may be lost for a while.
+    """
     submissions = []
     at_s = 0.0
     for i in range(draw(st.integers(1, most))):
@@ -183,17 +190,17 @@ def workloads(draw: st.DrawFn, cluster: Sequence[Node], most: int = 12, *, fault
 
 
 class Step(Struct, frozen=True):
-    """One step of a history: `what` happens; `which` picks among those to whom it can happen."""
+    """One step of a history: something happens after a while."""
 
-    what: str
-    which: int = 0
-    wait_s: float = 0.0
-    value: Any = None
+    what: str  # "submit", "answer", "end", "fail", "lose" and so on, as in `histories`
+    which: int = 0  # picks among the jobs, nodes or actions that it can happen to
+    wait_s: float = 0.0  # seconds since the step before
+    value: Any = None  # for "submit" (job, beliefs, costs), for "owner" the owner, for "ask" the wish; else None
 
 
 @st.composite
 def restrained(draw: st.DrawFn, job: Job, submitted: int) -> Job:
-    """The job, that follows others, or may break or run only so much."""
+    """The `job` with jobs that it follows and limits on crashes and run time; `submitted` were there before it."""
     return replace(
         job,
         after=tuple(f"j{n}" for n in draw(st.lists(st.integers(0, submitted), max_size=2)) if n < submitted),
@@ -205,7 +212,7 @@ def restrained(draw: st.DrawFn, job: Job, submitted: int) -> Job:
 
 @st.composite
 def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[Step]:
-    """What might happen to a cluster, in any order, with changes answered late or never."""
+    """Up to `most` things that might happen to a cluster, in any order, with changes answered late or never."""
     steps = []
     kinds = st.sampled_from(
         ["submit"] * 6 + ["answer"] * 5 + ["answer all"] * 3 + ["end"] * 3 + ["pass"] * 2
@@ -231,7 +238,7 @@ def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[
 
 
 def play(harness: Harness, steps: Sequence[Step], cluster: Sequence[Node]) -> Harness:
-    """Let a history happen, with the moments in between that the policy asked for."""
+    """Tell the `harness` these `steps`, and in between the moments that the policy asked for; returns the harness."""
     for step in steps:
         until_s = harness.now_s + step.wait_s
         while (at_s := harness.controller.next_timer_s()) is not None and at_s < until_s:
@@ -271,38 +278,38 @@ def _happen(harness: Harness, step: Step, cluster: Sequence[Node]) -> None:
 
 
 def chaos(snapshot: Snapshot) -> Plan:
-    """A policy of dice: starts, pauses and resizes at random, and so reaches states that no sane one would."""
-    draft, dice = Draft(snapshot), snapshot.dice()
+    """A policy that changes the `snapshot` at random: starts, pauses and resizes that no sensible one would choose."""
+    draft, rng = Draft(snapshot), snapshot.rng()
     for view in sorted(snapshot.jobs.values(), key=lambda v: v.number):
         if not view.partitions or view.verdict:
             continue
-        throw = dice.random()
-        if throw < 0.2:
-            draft.pause(view, "paused: the dice said so")
-        elif throw < 0.4 and len(view.job.sizes) > 1 and draft.slices_of(view):
-            draft.resize(view, dice.choice(view.job.sizes), "resized: the dice said so", dice.choice(_BOUNDARIES))
+        drawn = rng.random()
+        if drawn < 0.2:
+            draft.pause(view, "paused: by chance")
+        elif drawn < 0.4 and len(view.job.sizes) > 1 and draft.slices_of(view):
+            draft.resize(view, rng.choice(view.job.sizes), "resized: by chance", rng.choice(_BOUNDARIES))
     for view in draft.candidates():
-        if dice.random() < 0.6:
-            draft.start(view, "starts: the dice said so", boundary=dice.choice(_BOUNDARIES))
+        if rng.random() < 0.6:
+            draft.start(view, "starts: by chance", boundary=rng.choice(_BOUNDARIES))
     return draft.plan()
 
 
 def sharing_chaos(snapshot: Snapshot) -> Plan:
-    """Chaos in which jobs also join others, in every way in which a partition can be shared."""
-    plan, dice = chaos(snapshot), Random(f"sharing/{snapshot.seed}/{snapshot.decision}")
+    """As `chaos(snapshot)`; jobs also join others, in every way in which a partition can be shared."""
+    plan, rng = chaos(snapshot), Random(f"sharing/{snapshot.seed}/{snapshot.decision}")
     for partition in snapshot.partitions_of(plan):
-        if len(partition.tenants) == 1 and partition.id.startswith(_SHARED) and dice.random() < 0.3:
-            plan = _if_allowed(snapshot, plan, replace(partition, sharing=dice.choice(list(Sharing))))
+        if len(partition.tenants) == 1 and partition.id.startswith(_SHARED) and rng.random() < 0.3:
+            plan = _if_allowed(snapshot, plan, replace(partition, sharing=rng.choice(list(Sharing))))
     for _rank, _number, job_id in sorted(snapshot.waiting, key=lambda entry: entry[1]):
         there = snapshot.partitions_of(plan)
-        if not there or dice.random() < 0.5 or any(t.job == job_id for p in there for t in p.tenants):
+        if not there or rng.random() < 0.5 or any(t.job == job_id for p in there for t in p.tenants):
             continue
-        host = dice.choice(there)
+        host = rng.choice(there)
         size = snapshot.jobs[job_id].job.sizes[0]
-        newcomer = Tenant(job_id, (size,) + (0,) * (len(host.slices) - 1), boundary=dice.choice(_BOUNDARIES))
-        # A partition with the name of a job is for that job alone: those who share have another, and move there.
+        newcomer = Tenant(job_id, (size,) + (0,) * (len(host.slices) - 1), boundary=rng.choice(_BOUNDARIES))
+        # A partition with the name of a job is for that job alone: jobs that share have another, and move there.
         pid = host.id if host.id.startswith(_SHARED) else f"{_SHARED}{snapshot.decision}/{job_id}"
-        joined = Partition(pid, host.slices, (*host.tenants, newcomer), dice.choice(list(Sharing)[1:]))
+        joined = Partition(pid, host.slices, (*host.tenants, newcomer), rng.choice(list(Sharing)[1:]))
         plan = _if_allowed(snapshot, plan, joined, host.id)
     return plan
 
@@ -314,23 +321,23 @@ def _if_allowed(snapshot: Snapshot, plan: Plan, new: Partition, instead_of: str 
         plan,
         put=(*(p for p in plan.put if p.id not in gone), new),
         drop=(*plan.drop, *(pid for pid in sorted(gone - {new.id}) if pid in snapshot.partitions)),
-        reasons=plan.reasons | {t.job: "shares: the dice said so" for t in new.tenants},
+        reasons=plan.reasons | {t.job: "shares: by chance" for t in new.tenants},
     )
     return plan if violations(snapshot, changed) else changed
 
 
 class Scene(Struct, frozen=True):
-    """A cluster, what happens to it, and what decides meanwhile: the policy under test, or dice."""
+    """A cluster, what happens to it, and what decides meanwhile: the policy under test, or chance."""
 
-    cluster: tuple[Node, ...]
-    steps: tuple[Step, ...]
-    decided_by: str  # "itself", "chaos" or "sharing_chaos"
-    seed: int = 0
+    cluster: tuple[Node, ...]  # the nodes that there are
+    steps: tuple[Step, ...]  # what happens, in order
+    decided_by: str  # "itself": the policy under test; or "chaos" or "sharing_chaos", as the functions above
+    seed: int = 0  # of the random numbers that decide
 
 
 @st.composite
 def scenes(draw: st.DrawFn, most: int = 25) -> Scene:
-    """A scene of up to so many steps. It depends on no policy: one scene serves all of them."""
+    """A scene of up to `most` steps. It depends on no policy: one scene serves all of them."""
     cluster = draw(nodes())
     steps = draw(histories(cluster, most))
     decided_by = draw(st.sampled_from(("itself", "chaos", "sharing_chaos")))
@@ -338,7 +345,7 @@ def scenes(draw: st.DrawFn, most: int = 25) -> Scene:
 
 
 def snapshots_of(scene: Scene, bound: BoundPolicy) -> list[Snapshot]:
-    """The last states of a scene in which the policy may be asked."""
+    """The last states of a `scene` in which the policy may be asked."""
     decide = {"itself": bound.decide, "chaos": chaos, "sharing_chaos": sharing_chaos}[scene.decided_by]
     harness = Harness(decide, scene.cluster, bound.order, seed=scene.seed, shifts=bound.shifts)
     play(harness, scene.steps, scene.cluster)
@@ -346,5 +353,5 @@ def snapshots_of(scene: Scene, bound: BoundPolicy) -> list[Snapshot]:
 
 
 def snapshots(bound: BoundPolicy, most: int = 25) -> st.SearchStrategy[list[Snapshot]]:
-    """The last states of a drawn scene in which the policy may be asked."""
+    """The last states of a drawn scene, of up to `most` steps, in which the policy may be asked."""
     return scenes(most).map(lambda scene: snapshots_of(scene, bound))

@@ -10,15 +10,15 @@ from msgspec import Meta, Struct
 class Rung(Struct, frozen=True):
     """So many trials are trained to so many units in all."""
 
-    trials: int
-    units: int
+    trials: int  # number of trials in it
+    units: int  # units to which each of them is trained, counted from its beginning
 
 
 class Bracket(Struct, frozen=True):
     """Rungs, each with fewer trials that go further; trials are numbered through all brackets."""
 
     first: int  # number of its first trial
-    rungs: tuple[Rung, ...]
+    rungs: tuple[Rung, ...]  # the first has the most trials
 
     @property
     def numbers(self) -> range:
@@ -26,9 +26,9 @@ class Bracket(Struct, frozen=True):
         return range(self.first, self.first + self.rungs[0].trials)
 
 
-Trials = Annotated[int, Meta(ge=1, description="number of configurations")]
-Units = Annotated[int, Meta(ge=1, description="what one configuration gets at most")]
-Eta = Annotated[int, Meta(ge=2, description="one in so many goes on")]
+Trials = Annotated[int, Meta(ge=1, description="number of configurations that are tried")]
+Units = Annotated[int, Meta(ge=1, description="what one configuration gets at most, in units of `unit_steps` steps")]
+Eta = Annotated[int, Meta(ge=2, description="one trial in so many goes on to the next rung")]
 
 
 class Hyperband(Struct, frozen=True, kw_only=True, tag="hyperband", forbid_unknown_fields=True):
@@ -74,7 +74,7 @@ class Asha(Struct, frozen=True, kw_only=True, tag="asha", forbid_unknown_fields=
     units: Units = 81
     least: Annotated[int, Meta(ge=1, description="units of the first rung")] = 1
     eta: Eta = 3
-    at_once: Annotated[int, Meta(ge=1, description="trials under way at a time")] = 32
+    at_once: Annotated[int, Meta(ge=1, description="trials that are under way at the same time")] = 32
     in_turn = False
     asynchronous = True
 

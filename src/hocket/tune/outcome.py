@@ -20,10 +20,10 @@ JOURNAL, CHECKPOINTS = "journal.db", "checkpoints"  # in a study's folder
 class StudyOutcome(Struct, frozen=True):
     """A study, its trials and its best."""
 
-    header: Header  # of its journal
+    header: Header  # first entry of its journal: policy, node and seed
     definition: Definition  # what the study was asked to do
     found: Trials  # all trials with their results
-    seconds: float  # of all processes together
+    seconds: float  # time of all processes that ran it, together
 
     @property
     def policy(self) -> str:

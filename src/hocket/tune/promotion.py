@@ -24,7 +24,7 @@ def due(search: Search, trials: Trials) -> list[Due]:
 
 
 def dropped(search: Search, trials: Trials) -> set[int]:
-    """Trials that will never go on: what is kept of them can be thrown away."""
+    """Trials that will never go on: what is kept of them can be deleted."""
     gone = {t.number for t in trials.all.values() if t.failed}
     for bracket in search.brackets():
         top = bracket.rungs[-1].units

@@ -41,7 +41,7 @@ class RandomSampler:
         """Random sampling does not learn."""
 
     def __str__(self) -> str:
-        return "dice"
+        return "dice"  # the name in journals
 
     def _next(self) -> Drawn:
         rng = Random(f"{self._seed}/{len(self._drawn)}")

@@ -37,7 +37,7 @@ class StudyFile(Struct, kw_only=True, forbid_unknown_fields=True):
     device: str = "cpu"
     memory_mib: float | None = None
     seed: int = 0
-    sampler: str = "dice"  # or the name of one of Optuna's
+    sampler: str = "random"  # or the name of one of Optuna's
     folder: str = ""
     checkpoint_s: float = 60.0
 
@@ -98,7 +98,7 @@ def search_of(table: dict[str, Any]) -> Search:
 
 
 def _sampler(file: StudyFile, space: Space) -> Sampler | None:
-    if file.sampler == "dice":
+    if file.sampler in ("random", "dice"):  # an earlier name
         return None
     from hocket.tune.optuna_support import OptunaSampler
 

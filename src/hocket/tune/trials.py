@@ -17,21 +17,21 @@ from hocket.tune.space import Config
 class Result(Struct, frozen=True):
     """A trial's metrics after so many units."""
 
-    units: int
-    metrics: dict[str, float]
-    at_s: float
-    began_s: float  # when the stage that led to it began
+    units: int  # units of training done, each `unit_steps` steps
+    metrics: dict[str, float]  # values by name, as `evaluate` gave them
+    at_s: float  # seconds since the study began
+    began_s: float  # when the stage that led to it began, in seconds since the study began
 
 
 class Trial(Struct, frozen=True):
     """One configuration and its results."""
 
-    number: int  # in the order in which configurations were drawn
+    number: int  # trials drawn before it
     config: Config  # hyperparameters by name
-    results: tuple[Result, ...] = ()  # by ascending units
+    results: tuple[Result, ...] = ()  # what it reached so far, by ascending units
     asked: int = 0  # units of the last stage that was submitted
-    began_s: float = 0.0  # of that stage
-    failed: str = ""  # why it will never go on
+    began_s: float = 0.0  # when that stage began, in seconds since the study began
+    failed: str = ""  # why it will never go on; empty: it may
 
     @property
     def units(self) -> int:
@@ -39,11 +39,11 @@ class Trial(Struct, frozen=True):
         return self.results[-1].units if self.results else 0
 
     def result_at(self, units: int) -> Result | None:
-        """Its result after that many units."""
+        """Its result after that many `units`; None if it has none."""
         return next((r for r in self.results if r.units == units), None)
 
     def is_over_at(self, units: int) -> bool:
-        """Whether it has failed or has its result there."""
+        """Whether it has failed, or has its result after that many `units`."""
         return bool(self.failed) or self.result_at(units) is not None
 
 

@@ -17,19 +17,19 @@ NO_KINDS: dict[str, float] = {}
 class Truth(Struct, frozen=True, gc=False):
     """How a job really behaves."""
 
-    run_s: float  # from first step to last, alone at the reference size, without interruption
-    reference_size: int = 1
+    run_s: float  # seconds from first step to last, alone at the reference size, without interruption
+    reference_size: int = 1  # replicas to which `run_s` and `speed` refer
     speed: Curve | None = None  # size → speed, 1 at the reference size; None: in proportion to size
     kinds: dict[str, float] = {}  # GPU kind → speed relative to the reference; a kind not named counts 1
     spread: float = 1.0  # speed when its replicas span nodes, relative to one node
-    comp_s: float = 1.0  # of one iteration alone: computing …
+    comp_s: float = 1.0  # seconds of one iteration alone: computing …
     comm_s: float = 0.0  # … and communicating
-    epochs: int = 0  # in `run_s`; 0: it reports none
-    metric: str = ""
+    epochs: int = 0  # how many there are in `run_s`; 0: it reports none
+    metric: str = ""  # name of the metric that it reports; empty: none
     quality: Curve | None = None  # epoch → metric
-    costs: Costs = NO_COSTS
-    crashes_s: tuple[float, ...] = ()  # its process crashes after these amounts of work
-    saves_epochs: int = 0  # it saves its state on its own after this many epochs; 0: only when it is told to
+    costs: Costs = NO_COSTS  # how long its starts, stops and checkpoints take
+    crashes_s: tuple[float, ...] = ()  # its process breaks when it has done so much work
+    saves_epochs: int = 0  # it saves its state by itself after so many epochs; 0: only when it is told to
     input_mib: float = 0.0  # data that it keeps in memory, on all its machines together; part of it may be on disk …
     model_mib: float = 0.0  # … and its model
     spills: bool = True  # whether that data is spilled at all where jobs take turns
@@ -48,26 +48,26 @@ class Truth(Struct, frozen=True, gc=False):
 class Submission(Struct, frozen=True, gc=False):
     """A job, its arrival time, and its true behaviour."""
 
-    at_s: float
-    job: Job
-    truth: Truth
-    beliefs: Beliefs | None = None  # estimates known in advance, from a journal; None: as `--beliefs` says
+    at_s: float  # when it is submitted, in seconds since the run began
+    job: Job  # what is submitted
+    truth: Truth  # how it will behave
+    beliefs: Beliefs | None = None  # known beforehand, as a journal recorded them; None: as the run's mode says
 
 
 class Fault(Struct, frozen=True, gc=False):
     """A node is lost, and may come back later."""
 
-    at_s: float
-    node: str
-    back_s: float | None = None
+    at_s: float  # when it is lost, in seconds since the run began
+    node: str  # id of the node
+    back_s: float | None = None  # when it comes back; None: never
 
 
 class Workload(Struct, frozen=True):
     """Submissions in the order of their time, and what goes with them."""
 
-    name: str
-    submissions: tuple[Submission, ...]
-    nodes: tuple[Node, ...] = ()  # when the workload names its cluster
-    owners: tuple[Owner, ...] = ()  # as they are at first
-    faults: tuple[Fault, ...] = ()
-    changes: tuple[OwnerSet | PolicySet, ...] = ()  # on the way
+    name: str  # what reports call it
+    submissions: tuple[Submission, ...]  # jobs by ascending time
+    nodes: tuple[Node, ...] = ()  # its cluster; empty: it names none
+    owners: tuple[Owner, ...] = ()  # those with a weight or quota, as they are at first
+    faults: tuple[Fault, ...] = ()  # losses of nodes; empty: none
+    changes: tuple[OwnerSet | PolicySet, ...] = ()  # what is set during the run, of owners and of the policy

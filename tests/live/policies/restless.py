@@ -22,7 +22,7 @@ def rank(view: JobView, _now_s: float, _params: Restless) -> tuple[float]:
 @policy("restless", params=Restless, order=rank, reads_beliefs=False)
 def decide(snapshot: Snapshot, params: Restless) -> Plan:
     """Pauses and resizes jobs by dice, and starts whatever fits."""
-    draft, dice = Draft(snapshot), snapshot.dice()
+    draft, dice = Draft(snapshot), snapshot.rng()
     for entry in list(snapshot.placed):
         view, luck = snapshot.jobs[entry[-1]], dice.random()
         if luck < params.paused:

@@ -265,3 +265,17 @@ def test_a_machine_declares_no_more_gpus_than_there_can_be(tmp_path: Path, detac
     said = refused("up", "--home", str(tmp_path / "home"), "--gpus", "1025", *detach)
     assert said == "hocket: --gpus must be from 0 to 1024, not 1025\n"
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("detach", [(), ("--detach",)])
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_level_that_is_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_variable: bool, detach: tuple[str, ...]
+) -> None:
+    if by_variable:
+        monkeypatch.setenv("HOCKET_LOG_LEVEL", "loud")
+    option = () if by_variable else ("--log-level", "loud")
+    said = refused("up", "--home", str(tmp_path / "home"), *option, *detach)
+    assert "'--log-level'" in said
+    assert "'loud' is not one of 'debug', 'info', 'warning', 'error'" in said
+    assert not (tmp_path / "home").exists()

@@ -368,9 +368,9 @@ def test_why_tells_the_reason_what_it_waits_for_and_when(controller: Any) -> Non
 
 def test_why_does_not_speak_of_those_that_run_where_a_job_is_held(controller: Any) -> None:
     controller.add("held", "held", reason="paused by ann")
-    controller.why = {"waits_for": "somebody who lets it go on: hocket resume held", "expected_s": None}
+    controller.why = {"waits_for": "its user to resume it: hocket resume held", "expected_s": None}
     page = done("why", "held")
-    assert "waits for  somebody who lets it go on: hocket resume held" in page
+    assert "waits for  its user to resume it: hocket resume held" in page
     assert "expected" not in page
 
 

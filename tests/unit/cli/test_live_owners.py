@@ -29,7 +29,7 @@ TITLES = ["owner", "weight", "gpus", "cores", "memory", "jobs", "waiting"]
 
 
 def test_owners_are_listed_with_what_they_use_of_what_they_may_have(controller: Any) -> None:
-    assert done("owners") == "no owners: nobody has live jobs, a weight or quotas\n"
+    assert done("owners") == "no owners with live jobs, a weight or quotas\n"
     done("owners", "set", "ana", "--max-gpus", "8", "--max-mem", "1.5G", "--weight", "2.5")
     done("owners", "set", "bo", "--max-cores", "2", "--max-jobs", "4", "--max-mem", "64G")
     assert lines(done("owners")) == [

@@ -91,6 +91,13 @@ def test_a_study_file_says_it_all(script: Path) -> None:
     assert all(0.1 <= r["config"]["rate"] <= 0.2 for r in found["results"])
 
 
+@pytest.mark.parametrize("name", ["random", "dice"])  # the second is an earlier name
+def test_configurations_are_drawn_at_random_by_name(script: Path, name: str) -> None:
+    by_default = json.loads(hocket("tune", str(script), *SHORT, "--json").stdout)["results"]
+    named = json.loads(hocket("tune", str(script), *SHORT, "--json", "--sampler", name).stdout)["results"]
+    assert [r["config"] for r in named] == [r["config"] for r in by_default]
+
+
 def test_trials_can_be_exported_to_optuna(script: Path) -> None:
     optuna = pytest.importorskip("optuna", reason="needs the optuna extra")
     done = hocket("tune", str(script), *SHORT, "--export", "sqlite:///trials.db", "--json", "--sampler", "TPESampler")

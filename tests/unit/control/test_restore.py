@@ -169,7 +169,7 @@ def test_a_run_whose_controller_is_killed_again_and_again_is_the_same_run(name: 
 
 def wild(snapshot: Snapshot, _params: Params) -> Plan:
     """All that a plan can say, by dice, and now and then what it must not."""
-    plan, dice = some.sharing_chaos(snapshot), snapshot.dice()
+    plan, dice = some.sharing_chaos(snapshot), snapshot.rng()
     views = sorted(snapshot.jobs.values(), key=lambda v: -v.number)  # not in the order of their names
     touched = {t.job for p in plan.put for t in p.tenants}
     ends = {v.id: "hopeless" for v in views if v.id not in touched and not v.verdict and dice.random() < 0.1}

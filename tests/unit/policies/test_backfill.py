@@ -12,7 +12,8 @@ from hocket.model.event import JobSubmitted
 from hocket.model.job import Owner
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
-from hocket.policies import backfill, find
+from hocket.policies import find
+from hocket.policies.kit import waiting_by_run_time
 from hocket.policies.kit.decision_cache import clear
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness, simulated
@@ -138,10 +139,10 @@ def test_short_jobs_are_found_whether_looked_for_one_by_one_or_not(monkeypatch: 
     def plans() -> list[Plan | None]:
         return [cycle.plan for cycle in simulate(work, cluster("2x4"), find("backfill").bound(), noise=0.3).journal]
 
-    monkeypatch.setattr(backfill, "_FEW", -1)  # None is ever looked for by what it needs.
+    monkeypatch.setattr(waiting_by_run_time, "_FEW", -1)  # None is ever looked for by what it needs.
     one_by_one = plans()
     assert sum("before" in reason for plan in one_by_one if plan for reason in plan.reasons.values()) > 20
-    monkeypatch.setattr(backfill, "_FEW", few)
+    monkeypatch.setattr(waiting_by_run_time, "_FEW", few)
     assert plans() == one_by_one
     clear()
     assert plans() == one_by_one

@@ -249,7 +249,7 @@ def test_a_job_is_shown_with_all_that_was_submitted(client):
 def test_why_says_what_a_held_job_waits_for(client):
     submit(client, {**JOB, "id": "a b"}, {**JOB, "id": "next", "after": ["a b"]})
     client.post("/v1/jobs/next/pause")
-    assert client.get("/v1/jobs/next/why").json()["waits_for"] == "somebody who lets it go on: hocket resume next"
+    assert client.get("/v1/jobs/next/why").json()["waits_for"] == "its user to resume it: hocket resume next"
     client.post("/v1/jobs/next/resume")
     assert client.get("/v1/jobs/next/why").json()["waits_for"] == "it starts after 'a b'"
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.children import child
@@ -131,9 +133,15 @@ def test_an_agent_that_does_not_leave_is_killed_and_gone_before_another_begins(
     with child([sys.executable, "-m", "hocket.agent.node", *where]) as earlier:
         awaited(lambda: agents_of(str(home.agent)) == [earlier.pid])
         earlier.send_signal(signal.SIGSTOP)
-        monkeypatch.setattr(local_agent.subprocess, "Popen", lambda *_, **__: agents_of(str(home.agent)))
-        there = LocalAgent(home, NO_CONTROLLER, [])._launch()
+        there: list[list[int]] = []
+
+        def popen(*_: Any, **__: Any) -> SimpleNamespace:
+            there.append(agents_of(str(home.agent)))
+            return SimpleNamespace(pid=0)
+
+        monkeypatch.setattr(local_agent.subprocess, "Popen", popen)
+        LocalAgent(home, NO_CONTROLLER, [])._launch()
         monkeypatch.undo()
-        assert there == []
+        assert there == [[]]
         # It was told to leave first; which of the two is told of, of one that stood still, the kernel decides.
         assert earlier.wait() in (-signal.SIGKILL, -signal.SIGTERM)

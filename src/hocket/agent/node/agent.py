@@ -10,13 +10,16 @@ and the agent waits for them. Either one a second time kills them.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import NoReturn
 
+from hocket.agent.log_setup import LEVEL_VARIABLE, LEVELS, set_up_logging
 from hocket.agent.node.controller_link import Away, CallRefused, ControllerAddress, Link, Session
 from hocket.agent.node.devices import VISIBLE, Declared, discover
 from hocket.agent.node.gpus import GpuUsage
@@ -24,11 +27,11 @@ from hocket.agent.node.loops import OrderLoop, ReportLoop, repeat_in_thread
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.runs import Runs
 from hocket.agent.node.state_folder import StateFolder
-from hocket.agent.node.stderr_log import complain
 from hocket.agent.protocol import Hello
 from hocket.agent.run_folder import InUse
 from hocket.model.resources import MAX_GPUS
 
+_log = logging.getLogger("hocket.agent")
 FAILED = 2  # exit code
 _LAST_WORDS_S = 5.0  # for reports to be heard when the jobs are stopped; a later agent would say them too
 
@@ -49,6 +52,9 @@ class NodeAgent:
         declared = Declared(options.gpus, options.gpu_kind, options.cores, options.mem_mib)
         devices = discover(options.name, declared, os.environ.get(VISIBLE))
         self._runs = Runs(state, self._poller, devices.shown)
+        node = devices.node
+        said = "starts: process %d, node '%s' with %d GPUs, %g cores, %g MiB, state folder '%s', controller %s"
+        _log.info(said, os.getpid(), node.id, node.gpus, node.cores, node.mem_mib, state.path, options.url)
         self._runs.find()
 
         def hello(link: Link) -> Hello:
@@ -67,14 +73,16 @@ class NodeAgent:
         while not self._failure:
             next_s = self._runs.tick()
             if self._leaves:
+                _log.info("leaves; its jobs run on")
                 return 0
             if self._stops and self._runs.are_gone:
                 last_s = last_s if last_s is not None else time.monotonic() + _LAST_WORDS_S
                 if self._runs.outbox_is_empty or time.monotonic() > last_s:
+                    _log.info("leaves; its jobs have ended")
                     return 0
                 next_s = 0.02
             self._poller.wait(next_s)
-        complain(self._failure)
+        _log.error("%s", self._failure)
         return FAILED
 
     def _take_orders(self) -> None:
@@ -91,8 +99,10 @@ class NodeAgent:
             if number == signal.SIGTERM and not self._stop_jobs and not self._stops:
                 self._leaves = True
             elif self._stops:
+                _log.warning("told to leave once more: all jobs are killed")
                 self._runs.kill_all()
             else:
+                _log.info("told to leave: all jobs are asked to save and leave")
                 self._stops = True
                 self._runs.stop_all()
 
@@ -105,7 +115,7 @@ def _signal_pipe() -> int:
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    # Whoever started us may have kept them back.
+    # The process that started us may have blocked them.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return read_end
@@ -127,6 +137,12 @@ def _amount(text: str) -> float:
     return amount
 
 
+def _level(text: str) -> str:
+    if text.lower() not in LEVELS:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(LEVELS)}, not '{text}'")
+    return text.lower()
+
+
 def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=called, description="The agent of one machine.")
     parser.add_argument("--url", required=True, help="of the controller: http://HOST:PORT, https://… or unix:///PATH")
@@ -140,16 +156,21 @@ def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
     parser.add_argument("--cores", type=_amount, help="default: all that this process may use")
     parser.add_argument("--mem-mib", type=_amount, help="default: all that this process may use")
     parser.add_argument("--stop-jobs", action="store_true", help="SIGTERM stops the jobs as SIGINT does")
+    level = os.environ.get(LEVEL_VARIABLE) or "info"
+    levels = f"log from this level on: {', '.join(LEVELS)}; default: {LEVEL_VARIABLE}, or info"
+    parser.add_argument("--log-level", type=_level, default=level, metavar="LEVEL", help=levels)
+    parser.add_argument("--log-json", action="store_true", help="log one JSON object a line")
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None, called: str) -> int:
     """Run the agent; 0 when it was told to leave, 2 when it cannot go on."""
     options = _options(arguments, called)
+    set_up_logging(options.log_level, options.log_json, node=options.name)
     try:
         agent = NodeAgent(options)
     except (InUse, CallRefused, Away, OSError, ValueError) as error:
-        complain(str(error))
+        _log.error("%s", error)
         return FAILED
     return agent.run()
 
@@ -157,5 +178,6 @@ def main(arguments: list[str] | None, called: str) -> int:
 def run(arguments: list[str] | None = None, called: str = "python -m hocket.agent.node") -> NoReturn:
     """Run the agent; the process ends with it."""
     code = main(arguments, called)
-    sys.stderr.flush()
+    with suppress(AttributeError, OSError, ValueError):  # None, full or closed
+        sys.stderr.flush()
     os._exit(code)  # A thread may stand in a call for orders, and Python would wait for nothing of it but its lock.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import random
 import threading
 from collections.abc import Callable
@@ -12,9 +13,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hocket.agent.address import connection
-from hocket.agent.node.stderr_log import complain
 from hocket.agent.protocol import Hello, Welcome
 
+_log = logging.getLogger("hocket.agent")
 _CALL_S = 30.0  # for an answer to come
 _CONNECT_S = 5.0
 _FIRST_S, _LONGEST_S = 0.05, 1.0  # between attempts
@@ -123,7 +124,7 @@ class Link:
 
 
 class Session:
-    """Our place at the controller, shared by all threads; whoever finds it gone says hello."""
+    """Our place at the controller, shared by all threads; the thread that finds it gone says hello."""
 
     def __init__(self, hello: Callable[[Link], Hello]) -> None:
         self._hello = hello
@@ -139,12 +140,14 @@ class Session:
                     self._welcome = msgspec.json.decode(answer, type=Welcome)
                 except msgspec.DecodeError as error:
                     raise CallRefused(200, f"what answers to hello is no controller of Hocket: {error}") from error
+                _log.info("connected to the controller, with a lease of %g s", self._welcome.lease_s)
             return self._welcome
 
     def is_gone(self, session: str) -> None:
         """The controller does not know it."""
         with self._lock:
             if self._welcome is not None and self._welcome.session == session:
+                _log.warning("the controller does not know this session: saying hello again")
                 self._welcome = None
 
 
@@ -159,14 +162,14 @@ class Patience:
         """It failed once more."""
         if str(trouble) != self._trouble:
             self._trouble = str(trouble)
-            complain(f"{self._trouble}; trying again")
+            _log.warning("%s; trying again", self._trouble)
         wait_s, self._wait_s = self._wait_s, min(self._wait_s * 2, _LONGEST_S)
         return wait_s * random.uniform(0.7, 1.0)
 
     def reset(self) -> None:
         """It went well."""
         if self._trouble:
-            complain("the controller answers again")
+            _log.info("the controller answers again")
         self._wait_s, self._trouble = _FIRST_S, ""
 
 

@@ -54,7 +54,7 @@ def _gpu(nvml: ctypes.CDLL, index: int) -> Gpu | None:
     device, memory = ctypes.c_void_p(), _Memory()
     uuid, name = ctypes.create_string_buffer(_TEXT), ctypes.create_string_buffer(_TEXT)
     if nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)) != 0:
-        return None  # It has fallen off the bus, or belongs to somebody else.
+        return None  # It has fallen off the bus, or belongs to another user.
     answers = (
         nvml.nvmlDeviceGetUUID(device, uuid, ctypes.c_uint(_TEXT)),
         nvml.nvmlDeviceGetName(device, name, ctypes.c_uint(_TEXT)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -16,9 +17,9 @@ from hocket.agent.node.controller_link import Away, CallRefused, Gone, Link, Pat
 from hocket.agent.node.gpus import GpuUsage
 from hocket.agent.node.runs import Runs
 from hocket.agent.node.state_folder import StateFolder
-from hocket.agent.node.stderr_log import complain
 from hocket.agent.protocol import Numbered, ReadLog, ReportsAccepted
 
+_log = logging.getLogger("hocket.agent")
 _MARGIN_S = 15.0  # for the answer to a call for orders, beyond the time it may stand
 _GAP_S = 0.02  # between calls with reports, lest a hundred jobs make a thousand calls
 _ORDERS = msgspec.json.Decoder(list[Numbered])
@@ -40,8 +41,9 @@ def repeat_in_thread(call: Callable[[], None], fail: Callable[[str], None]) -> N
                 fail(str(error))
                 return
             except BaseException as error:  # A bug must not leave an agent that hears nothing and says nothing.
+                _log.exception("bug: a loop of the agent broke")
                 fail(f"bug: {error!r}")
-                raise
+                return
 
     threading.Thread(target=go_on, daemon=True).start()
 
@@ -64,7 +66,9 @@ class OrderLoop:
         except Gone:
             self._session.is_gone(self._of)
             raise
-        for numbered in _ORDERS.decode(answer):
+        orders = _ORDERS.decode(answer)
+        _log.debug("%d orders after %d", len(orders), self._after)
+        for numbered in orders:
             if numbered.n > self._after:
                 if isinstance(numbered.order, ReadLog):
                     self._send_log(numbered.order)
@@ -86,7 +90,7 @@ class OrderLoop:
         except Gone:
             self._session.is_gone(self._of)
             raise
-        except (Away, CallRefused):  # Whoever asked has stopped waiting, and can ask again.
+        except (Away, CallRefused):  # The caller has stopped waiting, and can ask again.
             pass
 
 
@@ -113,11 +117,14 @@ class ReportLoop:
                 raise
             given_up = self._runs.rejected(batch)
             if given_up is not None:
-                complain(f"a report is given up: {error}: {given_up}")
+                run = given_up.run
+                extra = {"job": run.job, "run": run.number}
+                _log.warning("a report is given up: %s: %s", error, given_up, extra=extra)
         except BaseException:
             self._runs.not_delivered()
             raise
         else:
+            _log.debug("%d reports are in the controller's journal", len(said))
             self._runs.acknowledged(batch)
         time.sleep(_GAP_S)
 

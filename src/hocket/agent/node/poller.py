@@ -52,7 +52,7 @@ class Poller:
             _libc.inotify_rm_watch(self._notices, number)
 
     def ring(self) -> None:
-        """Wake the one who waits."""
+        """Wake the thread that waits."""
         os.eventfd_write(self._bell, 1)
 
     def wait(self, timeout_s: float | None) -> None:

@@ -2,31 +2,32 @@
 
 Whatever matters is in the run folders, so an agent may be killed at any time. Three threads meet here, under one lock:
 one brings orders, one takes away what is to be reported, and the main one waits for events and for the ends of
-sidecars. None of them holds the lock while it waits for anybody.
+sidecars. None of them holds the lock while it waits for another.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-import traceback
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from hocket.agent import run_folder
 from hocket.agent.node.events_reader import facts, story
-from hocket.agent.node.known_run import KnownRun, learnt, read_run
+from hocket.agent.node.known_run import KnownRun, read_run
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.report_outbox import ReportBatch, ReportOutbox
+from hocket.agent.node.run_log import log_fact, log_run
+from hocket.agent.node.run_spec import sidecar_spec
 from hocket.agent.node.sidecar_process import SidecarProcess, found, launched
 from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, remove
-from hocket.agent.node.stderr_log import complain
 from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.protocol import ForgetJob, PrepareRun, Report, RunKey, SaveRun, StartRun, StopRun
 
-_CAN_WAIT = ("use",)  # events that nobody waits for
+_log = logging.getLogger("hocket.agent")
+_CAN_WAIT = ("use",)  # events that may be reported later
 _SWEEP_S, _SWEEP_UNWATCHED_S = 10.0, 0.2  # between looks at all files, just in case, and where none can be watched
 _UNDELIVERED_S = 0.02  # between attempts to tell a sidecar that does not listen yet
 _STUCK_S = 10.0  # beyond its grace, or after an order to kill, until a sidecar is killed itself
@@ -72,12 +73,13 @@ class Runs:
             try:
                 self._carry_out(order)
             except Exception as error:
+                fields = {"job": order.job if isinstance(order, ForgetJob) else order.run.job}
                 if not isinstance(error, OSError):
-                    complain(f"bug: {traceback.format_exc()}")
+                    _log.exception("bug: order %s", type(order).__name__, extra=fields)
                 if isinstance(order, PrepareRun | StartRun):
                     self._refuse(order.run, error)
                 else:
-                    complain(f"order {order} failed: {error}")
+                    _log.warning("order %s failed: %s", order, error, extra=fields)
             self._changed.notify_all()
         self._poller.ring()
 
@@ -90,6 +92,7 @@ class Runs:
             case SaveRun():
                 run = self._known(order.run)
                 if run is not None and run.sidecar is not None:
+                    log_run(logging.INFO, run.key, "is asked to save a checkpoint")
                     self._tell(run, {"do": "checkpoint"})
             case ForgetJob():
                 self._forget(order.job)
@@ -131,7 +134,7 @@ class Runs:
         self._drop_oldest(key.job)
         folder = self._state.make_run(key.job, key.number)
         try:
-            spec = self._spec(order, env)
+            spec = sidecar_spec(order, env, self._state, self._devices)
             run = KnownRun(key, folder, spec)
             run.create(spec, after)
             run.stands_by = warm
@@ -150,6 +153,7 @@ class Runs:
             self._say_again(run)
             return
         if run.sidecar is not None:
+            log_run(logging.INFO, run.key, "goes on from where it stands prepared")
             start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
             with suppress(OSError):  # A full disk does not keep it from starting.
                 run.keep_hand_over(start)
@@ -161,30 +165,20 @@ class Runs:
 
     def _start_cold(self, run: KnownRun, order: StartRun) -> None:
         try:
-            spec = self._spec(order, order.env)
+            spec = sidecar_spec(order, order.env, self._state, self._devices)
             run.create(spec)
             run.mark = spec["mark"]
             self._launch(run)
         except OSError as error:
-            complain(f"run {run.key.number} of job '{run.key.job}' cannot start cold: {error}")
+            log_run(logging.WARNING, run.key, "cannot start cold: %s", error)
             self._lost(run)
-
-    def _spec(self, order: PrepareRun | StartRun, env: dict[str, str]) -> dict[str, Any]:
-        job, spec = order.run.job, dict(order.spec)
-        spec["job"], spec["attempt"], spec["mark"] = job, order.run.number, uuid.uuid4().hex
-        spec["warm"] = isinstance(order, PrepareRun)
-        spec["cwd"] = spec.get("cwd") or self._state.work(job)
-        spec["checkpoint_dir"] = spec.get("checkpoint_dir") or self._state.checkpoints(job)
-        if isinstance(spec.get("progress"), dict):
-            spec["progress"] = learnt(spec["progress"], self._state.job(job), order.run.number)
-        if isinstance(spec.get("env", {}), dict):
-            spec["env"] = {**spec.get("env", {}), **(self._devices(env) if isinstance(order, StartRun) else env)}
-        return spec
 
     def _launch(self, run: KnownRun) -> None:
         self._watch_events(run)  # before there can be any
         try:
-            self._attach(run, launched(run.folder))
+            self._attach(run, sidecar := launched(run.folder))
+            how = "is prepared" if run.stands_by else "starts"
+            log_run(logging.INFO, run.key, "%s, by sidecar process %d", how, sidecar.pid, sidecar=sidecar.pid)
         except BaseException:
             self._leave(run)
             raise
@@ -208,6 +202,7 @@ class Runs:
         if run is None:
             return
         if run.sidecar is not None:
+            log_run(logging.INFO, run.key, "is asked to save and leave, within %g s", order.grace_s)
             self._tell(run, {"do": "stop", "grace_s": order.grace_s})
             by_s = time.monotonic() + order.grace_s + _STUCK_S
             run.kill_s = by_s if run.kill_s is None else min(run.kill_s, by_s)
@@ -219,6 +214,7 @@ class Runs:
             self._lost(run)
 
     def _forget(self, job: str) -> None:
+        _log.info("job '%s' is over: all but its logs is removed", job, extra={"job": job})
         self._forgetting.add(job)
         for run in self._by_job.get(job, {}).values():
             run.is_forgotten = True
@@ -240,7 +236,7 @@ class Runs:
             self._forgetting.discard(job)
 
     def _refuse(self, key: RunKey, error: Exception) -> None:
-        complain(f"run {key.number} of job '{key.job}' cannot start: {error}")
+        log_run(logging.WARNING, key, "cannot start: %s", error)
         why = {"reason": str(error), "passing": isinstance(error, OSError)}  # Space, processes and files come back.
         report = Report(key, 0, time.time(), "cannot-start", why)
         if key.number not in self._by_job.get(key.job, {}):
@@ -273,13 +269,14 @@ class Runs:
             while run.orders and run.sidecar is not None and run_folder.send(run.folder, run.orders[0]):
                 del run.orders[0]
         except OSError as error:
-            complain(f"run folder '{run.folder}': {error}")
+            log_run(logging.WARNING, run.key, "run folder '%s': %s", run.folder, error)
         if run.orders and run.sidecar is not None:
             self._undelivered[run] = None
         else:
             self._undelivered.pop(run, None)
 
     def _kill(self, run: KnownRun) -> None:
+        log_run(logging.INFO, run.key, "is killed")
         self._tell(run, {"do": "kill"})
         run.kill_s = time.monotonic() + _STUCK_S
 
@@ -356,6 +353,7 @@ class Runs:
             time.sleep(0.01)
             sidecar = found(run.folder)
         if sidecar is not None:
+            log_run(logging.INFO, run.key, "is found, sidecar process %d", sidecar.pid, sidecar=sidecar.pid)
             self._attach(run, sidecar)
             start = run.hand_over()
             if start is not None and not story(run.events).started:
@@ -379,6 +377,7 @@ class Runs:
             for run, sidecar in self._live.items():
                 if run.kill_s is not None:
                     if now_s >= run.kill_s:
+                        log_run(logging.WARNING, run.key, "does not end: its sidecar is killed")
                         sidecar.kill()
                         run.kill_s = now_s + _STUCK_S
                     waiting.append(run.kill_s - now_s)
@@ -407,6 +406,7 @@ class Runs:
             for fact, end in facts(run.events, run.seen):
                 run.seen = end
                 names.append(fact["event"])
+                log_fact(run.key, fact)
             if names and not run.is_forgotten:
                 self._outbox.add(run, urgent=not all(name in _CAN_WAIT for name in names))
 
@@ -443,19 +443,20 @@ class Runs:
                 self._outbox.add(run)
             self._end_forgetting(run.key.job)
         else:
+            log_run(logging.WARNING, run.key, "its sidecar died: what is left of it is killed")
             self._cleaning[run] = time.monotonic() + _CLEAN_S
             self._poller.ring()
 
     def _clean(self, run: KnownRun) -> None:
-        """Kill what a dead sidecar left, a while at a time and not under the lock, for somebody may not die."""
-        # The numbers of processes that ended unseen, perhaps before a reboot, may be anybody's now.
+        """Kill what a dead sidecar left, a while at a time and not under the lock, for a process may not die."""
+        # The numbers of processes that ended unseen, perhaps before a reboot, may be those of any process now.
         sessions = story(run.events).pids if run.was_held else ()
         left = kill_orphans(run.mark, sessions, within_s=_CLEAN_ROUND_S)
         with self._changed:
             if left and time.monotonic() < self._cleaning[run]:
                 return
             if left:
-                complain(f"processes of '{run.key.job}' that cannot be killed: {left}")
+                log_run(logging.WARNING, run.key, "processes that cannot be killed: %s", left, pids=left)
             del self._cleaning[run]
             if run.is_forgotten:
                 self._end_forgetting(run.key.job)
@@ -472,6 +473,7 @@ class Runs:
             if sidecar is not None:
                 self._attach(run, sidecar)
                 return
+        log_run(logging.WARNING, run.key, "is lost")
         run.cursor.lost_s, run.cursor.lost_acked, run.ended = time.time(), False, True
         run.save_cursor()
         self._outbox.add(run)

@@ -1,7 +1,7 @@
 """The reading end of `hocket.report`: a FIFO whose path the job finds in its environment.
 
 A line is a count and `name=value`s, with tabs between. The job's processes write lines of at most PIPE_BUF bytes, which
-the kernel does not mix, and drop them when nobody has read for a while.
+the kernel does not mix, and drop them when nothing has read for a while.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _remove(path: str, folder: str) -> None:
         if folder:
             os.rmdir(folder)
     except OSError:
-        pass  # Somebody else was quicker.
+        pass  # Another process was quicker.
 
 
 class Together(Reader):
@@ -108,7 +108,7 @@ class Together(Reader):
 
     @property
     def first_epoch(self) -> int | None:
-        """That of whoever is heard."""
+        """That of the sender that is heard."""
         return (self._channel if self._has_reported else self._reader).first_epoch
 
     def feed(self, data: bytes) -> list[Report]:

@@ -1,7 +1,7 @@
 """TensorBoard's event files: TFRecord frames, each with one event.
 
 A frame is the payload's length (8 bytes), the checksum of these (4), the payload, its checksum (4). A payload that is
-not what its checksum says is passed over; where a length is not, nobody knows where the next frame begins, and the
+not what its checksum says is passed over; where a length is not, it is not known where the next frame begins, and the
 file is read no further. A frame that is not whole is waited for.
 """
 

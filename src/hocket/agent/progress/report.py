@@ -22,7 +22,7 @@ def report(epoch: SupportsFloat, **metrics: SupportsFloat) -> None:
 
     Count from 0 or from 1, as you like. Numbers of any kind will do, those of NumPy and one-element tensors too; what
     is none is left out. Where several processes train together, call it in one of them. It never waits and never
-    raises: if nobody listens, or nobody has for long, the report is lost.
+    raises: if nothing listens, or nothing has for long, the report is lost.
     """
     path = os.environ.get("HOCKET_REPORT")
     if not path:

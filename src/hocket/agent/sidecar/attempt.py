@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PREPARING_S = 0.1  # between looks at the memory of what is getting ready
 _STANDING_S = 5.0  # and of what stands ready
 _COMPANY_S = 0.1  # between looks at what outlives a worker that was asked to stop
-_COLLEAGUES_S = 10.0  # grace for workers whose colleague has failed
+_COLLEAGUES_S = 10.0  # grace for workers when another has failed
 
 
 class Attempt:
@@ -45,7 +45,7 @@ class Attempt:
         self._workers: Workers | None = None
         self._output: Output | None = None
         self._began_s = self._heard_s = now_s
-        self._asked_s: float | None = None  # when somebody asked for the end
+        self._asked_s: float | None = None  # when its end was asked for
         self._kill_s: float | None = None  # when patience ends; None unless it is being stopped
         self._hung = self._killed = False
         self._warned_of_log = False
@@ -295,7 +295,7 @@ class Attempt:
             self._give_up_preparation()
             return
         self._killed = True
-        self._kill_s = time.monotonic() + 1.0  # Once more, should somebody survive.
+        self._kill_s = time.monotonic() + 1.0  # Once more, should a process survive.
         self._workers.signal(signal_number("SIGKILL"))
         self._see_whether_it_is_over(time.monotonic())
 
@@ -307,7 +307,7 @@ class Attempt:
         self._finish({"code": None, "signal": None, "worker": None})
 
     def _see_whether_it_is_over(self, now_s: float) -> None:
-        """It is over when the workers have ended; one that was asked to stop may leave somebody who still saves."""
+        """It is over when the workers have ended; one that was asked to stop may leave a process that still saves."""
         workers = self._workers
         assert workers is not None
         if self.is_over or workers.alive:
@@ -343,5 +343,5 @@ class Attempt:
         self.is_over = True
 
     def warn(self, about: str) -> None:
-        """Tell of something that somebody should look at."""
+        """Tell of something that the job's user should look at."""
         self._events.add("warning", about=about)

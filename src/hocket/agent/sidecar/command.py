@@ -178,7 +178,7 @@ def _rank_variables(local: int, workers: int, said: dict[str, str], run_id: str)
 
 
 def _free_port() -> str:
-    """A port that nobody listens on, for the worker of rank 0."""
+    """A port that is free, for the worker of rank 0."""
     import _socket  # `socket` costs a megabyte, and few jobs need it.
 
     holder = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)

@@ -44,7 +44,7 @@ class Sidecar:
         while not self._attempt.is_over:
             self._wait()
             self._attempt.tick(time.monotonic())
-        while not self._events.flush():  # The end is worth waiting for, until somebody says otherwise.
+        while not self._events.flush():  # The end is worth waiting for, until a signal says otherwise.
             if select.select([self._signals], [], [], _DISK_S)[0] and set(os.read(self._signals, 4096)) & _LEAVE:
                 return
         self._events.sync()
@@ -129,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("usage: python -m hocket.agent.sidecar RUN_FOLDER", file=sys.stderr)
         return BAD_SPEC
     folder = os.path.abspath(arguments[0])
-    os.closerange(3, 1 << 16)  # Whoever launched us must not wait for us because of a pipe.
+    os.closerange(3, 1 << 16)  # The agent must not wait for us because of a pipe.
     try:
         run_folder.lock(folder)
         events = Events(os.path.join(folder, run_folder.EVENTS))

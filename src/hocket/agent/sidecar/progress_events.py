@@ -103,7 +103,7 @@ class Reporting:
     def _say(self, most: int) -> None:
         while len(self._pending) > _MOST_PER_S:
             del self._pending[next(iter(self._pending))]
-        # Who counts from 0 is known by that, and the next attempt must know it too.
+        # A job that counts from 0 is known by that, and the next attempt must know it too.
         shown = {"first_epoch": 0} if self._reader is not None and self._reader.first_epoch == 0 else {}
         for epoch in list(self._pending)[:most]:
             self._events.add("progress", epoch=epoch, metrics=self._pending.pop(epoch), **shown)

@@ -267,7 +267,7 @@ def prepare(program: list[str]) -> tuple[str, Any, Any, dict[str, Any]]:
     if gpus_looked_for():
         raise early.CannotPrepare("its imports look for GPUs")
     FILES.extend(open_files())
-    gc.freeze()  # Nothing of it will be garbage, nor have its pages touched by those who look for some.
+    gc.freeze()  # Nothing of it will be garbage, nor have its pages touched by the collector.
     return path, code, stamp, {"touched": sorted(map(str, TOUCHED)), "line": line}
 
 
@@ -322,7 +322,7 @@ def become_workers(count: int, hear: int, tell: int, outputs: list[int]) -> int:
         if rank:
             os.dup2(outputs[rank - 1], 1)
             os.dup2(outputs[rank - 1], 2)
-        while os.getppid() == we:  # The sidecar adopts whoever loses its parent.
+        while os.getppid() == we:  # The sidecar adopts processes that lose their parent.
             time.sleep(0.0005)
         prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
         if os.read(hear, 1) != GO or os.getppid() != sidecar:

@@ -52,7 +52,7 @@ class Workers:
                 (os.killpg if with_group else os.kill)(pid, number)
             except ProcessLookupError:  # It ends just now.
                 pass
-            except PermissionError:  # It runs as somebody else: what can be done is done.
+            except PermissionError:  # It runs as another user: what can be done is done.
                 pass
 
     def has_company(self) -> bool:
@@ -104,7 +104,7 @@ def may_pass(number: int) -> bool:
 
 
 def adopt_orphans() -> None:
-    """From now on, whoever descends from us and loses its parent becomes our child."""
+    """From now on, a process that descends from us and loses its parent becomes our child."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -165,7 +165,7 @@ def _become(
 
 _CHUNK = 1 << 16  # what a pipe holds
 _AT_ONCE = 16 * _CHUNK  # before anything else is looked at
-_MOST_DRAINED = 64 << 20  # after the end, should somebody immortal go on printing
+_MOST_DRAINED = 64 << 20  # after the end, should a process that cannot be killed go on printing
 _LONGEST_LINE = 1 << 16  # that is waited for
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 HOME_VARIABLE = "HOCKET_HOME"
 CA_VARIABLE = "HOCKET_CA"
 _PATIENCE_S = 30.0  # for one answer
-_FRESH_S = 1.0  # after which a server may have closed a connection that nobody used
+_FRESH_S = 1.0  # after which a server may have closed a connection that was not used
 _MOST_SHOWN = 500  # characters of an answer that is no error of ours
-_THEN = {"POST": "see `hocket jobs`", "PUT": "say it again"}  # what to do if nobody knows whether a change was made
+_THEN = {"POST": "see `hocket jobs`", "PUT": "say it again"}  # what to do if it is not known whether a change was made
 
 
 class ControllerAway(InputError):
@@ -75,7 +75,7 @@ def login() -> str:
 class Client:
     """One connection, kept open and opened again when it broke; url and token are read anew each time it is opened.
 
-    So whoever waits long finds a controller that was restarted, though it listens elsewhere now.
+    So a command that waits long finds a controller that was restarted, though it listens elsewhere now.
     """
 
     def __init__(self, home: Path | None = None, patience_s: float = _PATIENCE_S) -> None:
@@ -106,7 +106,7 @@ class Client:
         return self._repeatable("GET", whole, None)
 
     def post(self, path: str, body: object = None) -> Answer:
-        """Ask for a change, and only once: a connection that may be stale is not used, for who knows what was heard."""
+        """Ask for a change, and only once, by a connection that is not stale: else it is not known what was heard."""
         import msgspec
 
         if monotonic() - self._used_s > _FRESH_S:

@@ -1,4 +1,4 @@
-"""The picture of `hocket top`: who decides, which device works for whom, who runs, who waits."""
+"""The picture of `hocket top`: the policy, which job each device works for, what runs, what waits."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _cell(gpu: dict[str, Any], colours: dict[str, str]) -> Any:
 
 
 def _coloured(now: Overview) -> dict[str, str]:
-    """A colour for each job with a device; the same as long as it lives, whoever comes and goes."""
+    """A colour for each job with a device; the same as long as it lives, whichever jobs come and go."""
     from zlib import crc32
 
     return {row.id: _COLOURS[crc32(row.id.encode()) % len(_COLOURS)] for row in now.jobs if row.gpus}

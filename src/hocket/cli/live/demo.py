@@ -221,5 +221,5 @@ def _report(rows: list[ListedJob], killed: bool, out: Path) -> None:
     plot_run(account(journal.header, journal), out)
     journal.close()
     whatif(out / "journal.db", ["fifo"])
-    page.print(f"\nplots: {out}/gantt.png shows who had which device when", highlight=False)
+    page.print(f"\nplots: {out}/gantt.png shows which job had which device when", highlight=False)
     page.print("next:  hocket up --detach · hocket submit -- python train.py · hocket top", highlight=False)

@@ -29,7 +29,7 @@ def styled_state(state: str) -> Any:
 
 
 def job_table(found: Sequence[ListedJob], *, brief: bool = False) -> Any:
-    """A table for a terminal; the brief one is for jobs that somebody waits for."""
+    """A table for a terminal; the brief one is for jobs that a command waits for."""
     from rich.table import Table
     from rich.text import Text
 
@@ -55,7 +55,7 @@ def job_table(found: Sequence[ListedJob], *, brief: bool = False) -> Any:
 
 
 def bar_of(row: ListedJob, width: int = _BAR) -> Any:
-    """A bar towards the criterion; empty where nobody can tell."""
+    """A bar towards the criterion; empty where that is not known."""
     from rich.text import Text
 
     share = share_done(row)
@@ -126,7 +126,7 @@ def _epoch(row: ListedJob) -> str:
 
 
 def share_done(row: ListedJob) -> float | None:
-    """Of the way to the goal by the metric, or of the epochs or the time it runs for; None if nobody can tell."""
+    """Of the way to the goal by the metric, or of the epochs or the time it runs for; None if that is not known."""
     from hocket.model.criterion import CriterionError, Goal, RunTime, parse
 
     if not row.until:

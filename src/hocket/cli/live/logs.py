@@ -40,7 +40,7 @@ def logs(
         with Client(home) as client:
             _print(client, job, follow, tail, attempt)
     except BrokenPipeError:
-        # Whoever read has enough. Nothing may be flushed into that pipe when Python ends.
+        # The reader has enough. Nothing may be flushed into that pipe when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         if not follow:

@@ -1,4 +1,4 @@
-"""`hocket owners`: who has which weight and quotas, and uses what; `hocket owners set` changes them."""
+"""`hocket owners`: weights, quotas and use of each owner; `hocket owners set` changes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def show(ctx: typer.Context, home: Home = None, as_json: AsJson = False) -> None
     from hocket.cli.live.owner_rows import owner_table
     from hocket.cli.terminal.console import console
 
-    console().print(owner_table(found) if found else "no owners: nobody has live jobs, a weight or quotas")
+    console().print(owner_table(found) if found else "no owners with live jobs, a weight or quotas")
 
 
 @owners.command("set")

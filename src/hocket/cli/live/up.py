@@ -25,7 +25,7 @@ def up(
     policy: Annotated[
         str | None,
         typer.Option(
-            help="Who decides from now on (see `hocket policies`); by default who did in this home, las in a new one.",
+            help="Policy from now on (see `hocket policies`); by default the last one of this home, las in a new one.",
             autocompletion=policy_names,
         ),
     ] = None,
@@ -62,6 +62,11 @@ def up(
         Literal["early", "terminate"],
         typer.Option(help="How jobs change size: prepared while they still train, or stopped and started cold."),
     ] = "early",
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        typer.Option(envvar="HOCKET_LOG_LEVEL", case_sensitive=False, help="Log from this level on, to stderr."),
+    ] = "info",
+    log_json: Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background; `hocket down` ends it.")] = False,
 ) -> None:
     """Start a controller and share this machine's devices among the jobs you submit."""
@@ -74,8 +79,7 @@ def up(
     if detach:
         _detached(place)
         return
-    import logging
-
+    from hocket.agent.log_setup import set_up_logging
     from hocket.cli.simulation.scenario import bound_policy
 
     with refusing():
@@ -85,7 +89,8 @@ def up(
     options = [] if gpus is None else ["--gpus", str(gpus)]
     options += [] if cores is None else ["--cores", str(cores)]
     options += ["--name", name] if name else []
-    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.INFO)
+    options += ["--log-level", log_level, *(["--log-json"] if log_json else [])]
+    set_up_logging(log_level, log_json)
     from hocket.executors.agents.executor import agents
     from hocket.executors.agents.standby_runs import ResizeBy
     from hocket.service.up import Up
@@ -98,10 +103,9 @@ def up(
             listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
             agent_options=options if agent else None,
         )  # fmt: skip
-    decides = controller.engine.policy.policy.name
-    print(
-        f"hocket: '{decides}' decides at {controller.url}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True
-    )
+    if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
+        said = f"'{controller.engine.policy.policy.name}' decides at {controller.url}"
+        print(f"hocket: {said}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True)
     raise typer.Exit(controller.run())
 
 

@@ -41,7 +41,7 @@ def _print(job: str, told: dict[str, Any]) -> None:
     if isinstance(expected_s, int | float):
         say(Text(f"expected   in about {format_duration(expected_s)}"))
     elif told.get("waits_for") and state != "held":  # What holds it is no matter of room.
-        say(Text("expected   nobody can tell: nothing is known of how long those that run will take"))
+        say(Text("expected   unknown: nothing is known of how long running jobs will take"))
     past = told.get("past") or []
     if past:
         say(Text("\nbefore", style="bold"))

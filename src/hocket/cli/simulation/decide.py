@@ -128,7 +128,7 @@ def _rebuilt(document: Document, name: str, bound: BoundPolicy) -> Snapshot:
     is_ranked = document.policy == bound.policy.name
 
     def rank(view: JobView, now_s: float) -> tuple[Any, ...]:
-        for fault in faults(view.job):  # Before the policy sees a job that nobody would admit.
+        for fault in faults(view.job):  # Before the policy sees a job that would not be admitted.
             raise DocumentError(f"snapshot: job '{view.id}': {fault}")
         return view.rank if is_ranked else bound.order(view, now_s)
 

@@ -21,7 +21,7 @@ _MOST_SAID = 500  # characters of what was raised
 def blaming(bound: BoundPolicy, when: str = "") -> Iterator[None]:
     """While it decides and ranks: what comes out of its code becomes an InputError, and all else stays as it is.
 
-    Where nobody says when that was, the last note on the error does: a simulation leaves one.
+    Where nothing says when that was, the last note on the error does: a simulation leaves one.
     """
     try:
         yield

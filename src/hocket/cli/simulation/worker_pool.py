@@ -167,4 +167,4 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)  # Whatever the run is doing: nobody wants it any more.
+        os._exit(1)  # Whatever the run is doing: it is not wanted any more.

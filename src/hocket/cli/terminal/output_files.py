@@ -29,7 +29,7 @@ def whole(path: Path) -> Iterator[TextIO]:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        if error.filename is None:  # What is written to does not say its name: a full disk would be somebody else's.
+        if error.filename is None:  # What is written to does not say its name: a full disk would be another file's.
             error.filename = str(path)
         raise
 
@@ -68,7 +68,7 @@ def _it(one: Path, path: Path) -> str:
 
 
 def _unwritable(folder: Path) -> str:
-    """Why nothing can be written there; empty if it can. Who may do all is told so by `access` of any folder."""
+    """Why nothing can be written there; empty if it can. A user who may do all is told so by `access` of any folder."""
     from tempfile import TemporaryFile
 
     try:

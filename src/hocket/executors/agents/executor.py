@@ -6,6 +6,7 @@ in the journal.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -43,6 +44,7 @@ from hocket.model.event import (
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 
+_log = logging.getLogger("hocket.executors")
 _LONGEST_WAIT_S = 1.0  # so that leases are looked at
 _MOST_WARNINGS = 50  # of a job
 
@@ -218,7 +220,7 @@ class AgentExecutor:
                     assert_never(action)
 
     def settle(self, facts_of_cycle: Iterable[Event]) -> None:
-        """The cycle is in the journal with these facts: whoever waits for that learns it."""
+        """The cycle is in the journal with these facts: callers that wait for that learn it."""
         refused: Refused = {}
         for event in facts_of_cycle:
             if isinstance(event, JobRefused):
@@ -241,7 +243,7 @@ class AgentExecutor:
             self._inbox.extendleft(reversed(later))
 
     def fail(self, failure: Exception) -> None:
-        """The cycle could not be written: nothing of it was said, and whoever said it may say it again."""
+        """The cycle could not be written: nothing of it was said, and callers may say it again."""
         taken, self._taken = self._taken, []
         for posted in taken:
             if not posted.done.done():
@@ -252,7 +254,7 @@ class AgentExecutor:
         self._left_alone = []
 
     def refuse(self, failure: Exception) -> None:
-        """Nothing can be taken in for now: whoever waits learns it."""
+        """Nothing can be taken in for now: callers that wait learn it."""
         with self._arrived:
             waiting, self._inbox = list(self._inbox), deque()
         for posted in waiting:
@@ -276,7 +278,7 @@ class AgentExecutor:
                     if events := self._hear(report, posted.node, now_s):
                         found += events
                         changed.add(report.run.job)
-            except Exception as error:  # Somebody's bad input must not stop everybody's cycle.
+            except Exception as error:  # One caller's bad input must not stop the cycle.
                 posted.reports.clear()
                 posted.done.set_exception(error)
         return found
@@ -286,6 +288,10 @@ class AgentExecutor:
         view = self.snapshot.jobs.get(run.job)
         heard = self._heard.setdefault(run.job, {}) if view is not None else {}
         last = heard.get((node, run.number), 0)
+        if _log.isEnabledFor(logging.DEBUG):
+            fields = {"job": run.job, "run": run.number, "node": node, "report": report.event}
+            said = node, report.n, report.event, run.number, run.job
+            _log.debug("node '%s' reports %d, %s, of run %d of job '%s'", *said, extra=fields)
         if view is None or (report.n and report.n <= last and report.event != "prepared"):
             return []  # That something stands ready is said again when it is asked for.
         heard[node, run.number] = max(report.n, last)
@@ -343,19 +349,22 @@ class AgentExecutor:
     def _losses(self, now_s: float) -> list[Event]:
         """Nodes whose agents are silent; after a restart each has its lease to say hello."""
         if self._stood_still(now_s):
+            _log.warning("this process stood still for a while: all agents have a new lease")
             self.sessions.renew()
             self._began_s = now_s
             return []
         lost = set(self.sessions.silent())
         if now_s - self._began_s > self.sessions.lease_s:
             lost |= {v.node.id for v in self.snapshot.nodes.values() if v.up and not self.sessions.has(v.node.id)}
-        for node in lost:
+        for node in sorted(lost):
+            lease_s = self.sessions.lease_s
+            _log.warning("node '%s' is lost: its agent is silent for over %g s", node, lease_s, extra={"node": node})
             self.sessions.end(node)
         up = {v.node.id for v in self.snapshot.nodes.values() if v.up}
         return [NodeLost(now_s, node, "its agent is silent") for node in sorted(lost & up)]
 
     def _stood_still(self, now_s: float) -> bool:
-        """Was this process stopped for so long that it may have heard nobody? Cycles that all take long are none."""
+        """Was this process stopped for so long that it may have heard no agent? Cycles that all take long are none."""
         late = now_s - self._looked_s > max(self.sessions.lease_s / 3, 2 * _LONGEST_WAIT_S)
         first, self._was_late, self._looked_s = not self._was_late, late, now_s
         return late and first

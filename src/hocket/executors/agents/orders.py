@@ -84,7 +84,7 @@ class Orders:
                 self._sessions.tell(part.node, [prepare_order(view.job, coming(view), replicas)])
 
     def prepare_again(self) -> list[Event]:
-        """A node was lost, and maybe what was prepared there for a plan that has changed since: nobody will say so.
+        """A node was lost, and maybe what was prepared there for a plan that has changed since: no agent will say so.
 
         Those that have no place any more start cold, which is true at once.
         """
@@ -97,7 +97,7 @@ class Orders:
         return cold
 
     def prepared(self, view: JobView, report: Report, node: str) -> None:
-        """A node's agent has a run ready: whoever waits for it leaves."""
+        """A node's agent has a run ready: a run that waits for it leaves."""
         self._standby.prepared(report.run, node)
         if view.job.id in self._standby.awaited and self._is_ready(view):
             self.stop(view)

@@ -1,10 +1,11 @@
 """An agent says hello: what it has is compared with what it should have, and it is told the difference.
 
-It may be new, or back after a while; or the controller is, and how far its last orders came nobody knows.
+It may be new, or back after a while; or the controller is, and how far its last orders came is not known.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from hocket.agent.protocol import ForgetJob, Hello, Report, StopRun
@@ -18,6 +19,8 @@ from hocket.model.event import Event, JobEnded, JobFailed, JobPaused, NodeJoined
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Doing, JobView
 
+_log = logging.getLogger("hocket.executors")
+
 
 class Reconciliation:
     """One hello, and what comes of it."""
@@ -30,6 +33,9 @@ class Reconciliation:
         """The facts of a node that is there, with these runs: some may be unwanted, some may be missing."""
         node = self._hello.node
         known = snapshot.nodes.get(node.id)
+        runs, kept = len(self._hello.runs), len(self._hello.jobs)
+        said = "node '%s' says hello with %d runs, and keeps files of %d jobs"
+        _log.info(said, node.id, runs, kept, extra={"node": node.id})
         self._forget_again(snapshot)
         if known is None or not known.up or known.node != node:
             self._let_go([])
@@ -39,7 +45,7 @@ class Reconciliation:
         return [event for view in here for event in self._compare(view, now_s)]
 
     def _forget_again(self, snapshot: Snapshot) -> None:
-        """Whoever was to be told that a job is over may have died before it was."""
+        """An agent that was to be told that a job is over may have died before it was."""
         running = {run.job for run in self._hello.runs}  # of which we decide below
         over = [job for job in self._hello.jobs if job not in running and job not in snapshot.jobs]
         self._sessions.tell(self._hello.node.id, [ForgetJob(job) for job in over])
@@ -48,6 +54,9 @@ class Reconciliation:
         wanted = {run for view in here for run in going(view)} | {coming(v) for v in here if keeps_standby(v)}
         live = {view.job.id for view in here}
         for run in self._hello.runs:
+            if run not in wanted:
+                fields = {"node": self._hello.node.id, "job": run.job, "run": run.number}
+                _log.info("run %d of job '%s' is not wanted any more", run.number, run.job, extra=fields)
             if run.job not in live:
                 self._sessions.tell(self._hello.node.id, [ForgetJob(run.job)])
             elif run not in wanted:
@@ -59,7 +68,9 @@ class Reconciliation:
         old, new = present(view) in self._hello.runs, coming(view) in self._hello.runs
         if tenancy is None:
             if view.preparing and orders.prepares:
-                orders.prepare(view)  # It may stand as a spare, which was said before anybody asked: it is said again.
+                orders.prepare(
+                    view
+                )  # It may stand as a spare, which was said before it was asked for: it is said again.
             return []
         doing = tenancy.doing
         if not old:

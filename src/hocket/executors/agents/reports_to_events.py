@@ -72,7 +72,7 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
     job_id, run = view.job.id, report.run
     tenancy = tenancy_of(view)
     if tenancy is None:
-        # It starts cold when its turn comes: whoever is in its place must not wait for what cannot be prepared.
+        # It starts cold when its turn comes: a job in its place must not wait for what cannot be prepared.
         return [JobPrepared(now_s, job_id)] if view.preparing and run == coming(view) else []
     if run not in (present(view), coming(view)):
         return []

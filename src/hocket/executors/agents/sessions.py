@@ -1,7 +1,8 @@
-"""Who is there: one session for each agent that said hello, with the orders that wait for it. For many threads."""
+"""One session for each agent that said hello, with the orders that wait for it. For many threads."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from secrets import token_hex
 from threading import Condition
@@ -9,9 +10,10 @@ from time import monotonic
 
 from msgspec import Struct
 
-from hocket.agent.protocol import Numbered, Order
+from hocket.agent.protocol import ForgetJob, Numbered, Order, ReadLog
 from hocket.control.ports import NameTaken, UnknownSession
 
+_log = logging.getLogger("hocket.executors")
 _MOST_ORDERS = 1000  # in one answer
 
 
@@ -22,6 +24,18 @@ class _Session(Struct, eq=False):
     state: str = ""  # tells the agent's folder from others; empty if it did not say
     orders: list[Numbered] = []
     sent: int = 0  # orders so far
+
+
+def _log_order(level: int, node: str, numbered: Numbered, how: str) -> None:
+    if not _log.isEnabledFor(level):
+        return
+    order, n = numbered.order, numbered.n
+    kind = str(order.__struct_config__.tag)
+    run = None if isinstance(order, ForgetJob | ReadLog) else order.run
+    job = order.job if isinstance(order, ForgetJob | ReadLog) else order.run.job
+    of = f"job '{job}'" if run is None else f"run {run.number} of job '{job}'"
+    fields = {"node": node, "job": job, "order": kind, "n": n} | ({} if run is None else {"run": run.number})
+    _log.log(level, "order %d (%s) for %s %s node '%s'", n, kind, of, how, node, extra=fields)
 
 
 class Sessions:
@@ -48,6 +62,8 @@ class Sessions:
                         f"node '{node}' has an agent with another state folder already ({ago}): say another --name, "
                         f"or wait until it is silent for {self.lease_s:g} s"
                     )
+            how = "connects again" if any(s.node == node for s in self._sessions.values()) else "connects"
+            _log.info("the agent of node '%s' %s, at %s", node, how, address, extra={"node": node, "address": address})
             self._end(node)
             session = token_hex(16)
             self._sessions[session] = _Session(node, now, address, state)
@@ -65,10 +81,11 @@ class Sessions:
         with self._changed:
             self._sessions.clear()
             self._changed.notify_all()
+        _log.info("all agents are to connect again")
 
     def hush(self, last: Iterable[tuple[str, Order]] = ()) -> None:
         """No more orders but these last ones, by node. What the agents should have is told at their next hello."""
-        with self._changed:  # All under one lock, which `tell` takes again: nobody comes in between.
+        with self._changed:  # All under one lock, which `tell` takes again: nothing comes in between.
             for session in self._sessions.values():
                 session.orders.clear()
             for node, order in last:
@@ -76,7 +93,7 @@ class Sessions:
             self._hushed = True
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """No agent waits any longer."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -97,7 +114,7 @@ class Sessions:
             return {s.node: s.address for s in self._sessions.values()}
 
     def renew(self) -> None:
-        """Nobody could be heard for a while: all have their lease from now on."""
+        """No agent could be heard for a while: all have their lease from now on."""
         with self._changed:
             for session in self._sessions.values():
                 session.heard_at = monotonic()
@@ -115,7 +132,9 @@ class Sessions:
                 if session.node == node and not self._hushed:
                     for order in orders:
                         session.sent += 1
-                        session.orders.append(Numbered(session.sent, order))
+                        session.orders.append(numbered := Numbered(session.sent, order))
+                        level = logging.DEBUG if isinstance(order, ReadLog | ForgetJob) else logging.INFO
+                        _log_order(level, node, numbered, "sent to")
             self._changed.notify_all()
 
     def orders(self, session_id: str, after: int, wait_s: float) -> list[Numbered]:
@@ -124,6 +143,9 @@ class Sessions:
         with self._changed:
             while True:
                 session = self._heard(session_id)
+                if session.orders and session.orders[0].n <= after and _log.isEnabledFor(logging.DEBUG):
+                    for order in (o for o in session.orders if o.n <= after):
+                        _log_order(logging.DEBUG, session.node, order, "taken by")
                 session.orders = [o for o in session.orders if o.n > after]
                 if session.orders:
                     return session.orders[:_MOST_ORDERS]

@@ -88,7 +88,7 @@ class CheckpointStore:
         return ModelCheckpoint.read(path)
 
     def drop(self, name: str) -> None:
-        """Nobody will ask for it again."""
+        """It will not be asked for again."""
         self._forget(name)
         if self._folder is not None:
             self._path(name).unlink(missing_ok=True)

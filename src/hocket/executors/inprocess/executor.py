@@ -35,7 +35,7 @@ from hocket.runtimes.packing.training import NoRoom, Refused, Training, device_o
 
 SAVING_APART = 20  # times as long as saving takes, between two savings at least
 WAITING_SHARE = 8  # One part in so many of all memory is for models that wait: made and weighed, or between stretches.
-BURST_S = 0.2  # how long a pack is stepped before anybody looks whether it is to be stopped
+BURST_S = 0.2  # how long a pack is stepped before the loop looks whether it is to be stopped
 
 
 class InProcessExecutor:
@@ -56,12 +56,13 @@ class InProcessExecutor:
     ) -> None:
         """`stepped` is told how many steps of models were made, after every step of a pack."""
         self.device = device_of(device)
-        self._factory, self._now_s, self._stepped = factory, now_s, stepped
+        self._factory, self._clock, self._stepped = factory, now_s, stepped
+        self._skipped_s = 0.0  # while nothing ran
         self._mode, self._exact, self._memory_mib = mode, exact, memory_mib
         self._checkpoint_s, self._save_at_s = checkpoint_s, now_s() + checkpoint_s
         self._packs: dict[str, Pack] = {}  # by partition
         self._running: dict[str, Running] = {}  # by job
-        self._no_room: list[Start | Resume] = []  # until somebody leaves
+        self._no_room: list[Start | Resume] = []  # until a model leaves
         self._ready: list[Event] = []
         limit = limit_of(self.device) if memory_mib is None else int(memory_mib * 2**20)
         share = min(limit_of(torch.device("cpu")), limit) // WAITING_SHARE
@@ -77,7 +78,7 @@ class InProcessExecutor:
         self._is_stopped = False
 
     def _new_pack(self) -> Pack:
-        """Without good states of its models: of one that fails, nobody asks for more than the reason."""
+        """Without good states of its models: of one that fails, no more than the reason is asked for."""
         return Pack(self.device, mode=self._mode, exact=self._exact, memory_mib=self._memory_mib, keep_every=None)
 
     # -- before anything is submitted -----------------------------------------------------------------------
@@ -148,7 +149,11 @@ class InProcessExecutor:
             if self._is_stopped:
                 return self._last_words(now_s)
             if not self._running:
-                return None if until_s is None else (max(now_s, until_s), ())
+                if until_s is None:
+                    return None
+                # Nothing can happen before then, so that time is passed over, and all that follows is later.
+                self._skipped_s += max(0.0, until_s - now_s)
+                return max(now_s, until_s), ()
             if until_s is not None and now_s >= until_s:
                 return now_s, ()
             if now_s >= self._save_at_s:
@@ -157,6 +162,9 @@ class InProcessExecutor:
                 self._train(pid)
         events, self._ready = self._ready, []
         return max(self._now_s(), events[-1].at_s), events
+
+    def _now_s(self) -> float:
+        return self._clock() + self._skipped_s
 
     def _last_words(self, now_s: float) -> tuple[float, Sequence[Event]] | None:
         events = self._saved_all()
@@ -264,7 +272,7 @@ class InProcessExecutor:
         self._gone(running)
 
     def _gone(self, running: Running) -> None:
-        """Its place is free: whoever found no room tries again, and a pack without models is no more."""
+        """Its place is free: jobs that found no room are tried again, and a pack without models is no more."""
         del self._running[running.job]
         if running.partition in self._packs:  # Where all models fail in one step, the first of them takes it along.
             self._forget_empty(self._packs[running.partition])

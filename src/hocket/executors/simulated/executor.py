@@ -65,7 +65,7 @@ class SimulatedExecutor:
         self._rates = Rates(nodes, seed, noise)
         self._sharers = self._rates.sharers
         self._ready: list[Event] = [OwnerSet(0.0, owner) for owner in workload.owners]
-        self._begun: list[Event] = []  # starts that took no time: nobody waits for them, so they come along later
+        self._begun: list[Event] = []  # starts that took no time: nothing waits for them, so they come along later
         self._heap: list[tuple[float, int, int, SimulatedJob | None, str | Event]] = []
         self._pushed = 0
         self._idle = 0
@@ -317,7 +317,7 @@ class SimulatedExecutor:
         self._schedule(run)
 
     def _share(self, partition: Partition) -> None:
-        """Note who is in a partition of several, also those who had it to themselves before."""
+        """Note which jobs are in a partition of several, also those that had it to themselves before."""
         sharers = self._sharers.setdefault(partition.id, {})
         for tenant in partition.tenants:
             other = self._runs.get(tenant.job)
@@ -329,7 +329,7 @@ class SimulatedExecutor:
                     other.observed_s = inf  # They take turns no more.
 
     def _re_rate(self, partition: Partition) -> None:
-        """Who shares a partition changed: so does everybody's speed in it."""
+        """Other jobs share a partition now: so the speed of each in it changes."""
         for other in list({id(r): r for r in self._sharers[partition.id].values()}.values()):
             self._advance(other)
             other.rate = self._rates.of(other, self.now_s, partition.id)

@@ -2,10 +2,10 @@
 
 `interleaved`: on each machine one COMP runs at a time, in the order in which they come, and one primary COMM; a
 secondary COMM uses what the primary leaves of the link, and becomes primary when that one ends. A job pulls, computes
-and pushes; it goes on when all its workers have ended a phase. Since nobody who comes later delays one who came
+and pushes; it goes on when all its workers have ended a phase. Since none that comes later delays one that came
 before, the end of each phase is known when it begins.
 
-`stacked`: nobody coordinates. All that compute share the processor equally, all that communicate the link.
+`stacked`: nothing coordinates. All that compute share the processor equally, all that communicate the link.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _alike_dropped(tenants: tuple[Phases, ...]) -> tuple[Phases, ...]:
 def stack(
     tenants: tuple[Phases, ...], noise: float = 0.0, seed: int = 0, iterations: int = MEASURED, busy: float = LINK_BUSY
 ) -> Played:
-    """Play tenants that nobody coordinates, on machines that are alike: processor and link are shared equally.
+    """Play tenants that are not coordinated, on machines that are alike: processor and link are shared equally.
 
     Of what noise does, only that a phase waits for its slowest machine is played, as if that was always so slow.
     """

@@ -1,4 +1,4 @@
-"""How fast each job goes where it is, beside those who are there too."""
+"""How fast each job goes where it is, beside those that are there too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hocket.model.snapshot import demand_of
 
 
 class Rates:
-    """Who shares a partition with whom, and what that makes of everybody's speed."""
+    """Which jobs share a partition, and what that makes of their speed."""
 
     def __init__(self, nodes: Iterable[Node], seed: int, noise: float) -> None:
         self.sharers: dict[str, dict[str, SimulatedJob]] = {}  # partition shared by several → "job/task" → its job
@@ -48,14 +48,14 @@ class Rates:
         return rate
 
     def played(self, run: SimulatedJob, partition: Partition) -> tuple[list[SimulatedJob], Played]:
-        """Who shares the partition with whom, and how their phases go."""
+        """Which jobs share the partition, and how their phases go."""
         sharers = self.sharers.get(partition.id) or {"": run}
         who = [other for other in sharers.values() if "" in other.tenancies]
         seed = Random(f"{self._seed}/{partition.id}").randrange(1 << 30) if self._noise else 0
         return who, play([other.companion(self._kinds) for other in who], partition.sharing, self._noise, seed)
 
     def overflows(self, partition: Partition) -> bool:
-        """Do those who share it need more memory than their machines have?"""
+        """Do those that share it need more memory than their machines have?"""
         return overflows([r.companion(self._kinds) for r in self.sharers[partition.id].values()], partition.sharing)
 
     def _seat(self, run: SimulatedJob, task: str) -> Seat:

@@ -1,4 +1,4 @@
-"""How fast a tenant really runs, by its partition and by whom it shares it with."""
+"""How fast a tenant really runs, by its partition and by the tenants it shares it with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hocket.model.resources import Demand
 from hocket.workloads.truth import Truth
 
 PACKING_GAIN = 0.4  # of the time of all but the longest model in a pack, what one common step saves (Pack, Fig. 2.4)
-STACKING_LOSS = 0.1  # of the speed, for every further tenant that nobody coordinates
+STACKING_LOSS = 0.1  # of the speed, for every further tenant that is not coordinated
 _CLIMBED = 8  # iterations between two steps of an α
 _INSTANT = 1e-9  # an iteration that takes no time at all
 _ALONE = Sharing.ALONE  # A member of an enum costs a look-up each time.
@@ -83,7 +83,7 @@ def play(tenants: Sequence[Companion], sharing: Sharing, noise: float, seed: int
     phases, residents, capacity_mib = _memory_of(tenants)
     if _keeps_all(tenants, sharing):
         now = pressed(phases, residents, [0.0] * len(phases), capacity_mib) if capacity_mib else phases
-        phases = now or phases  # Whoever came last to what is full breaks at once.
+        phases = now or phases  # The last to come to what is full breaks at once.
         return stack(phases, noise, seed) if sharing is Sharing.STACKED else interleave(phases, noise, seed)
     if capacity_mib:
         phases = spilled(phases, residents, capacity_mib)[0]
@@ -99,7 +99,7 @@ def overflows(tenants: Sequence[Companion], sharing: Sharing) -> bool:
 
 
 def _keeps_all(tenants: Sequence[Companion], sharing: Sharing) -> bool:
-    """Is nothing spilled to disk? So it is where nobody coordinates, and where jobs cannot."""
+    """Is nothing spilled to disk? So it is where nothing coordinates, and where jobs cannot."""
     return sharing is not Sharing.INTERLEAVED or not all(t.truth.spills for t in tenants)
 
 

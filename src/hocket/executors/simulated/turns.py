@@ -1,7 +1,7 @@
 """The hot part of playing phases that take turns: one flat function over arrays, turned into machine code by numba.
 
-Machines are queues: when the processor is free, when the disk is, and when the last two COMMs end. Nobody who comes
-later delays one who came before, so the end of each phase is known when it begins.
+Machines are queues: when the processor is free, when the disk is, and when the last two COMMs end. None that comes
+later delays one that came before, so the end of each phase is known when it begins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Array = Any  # of numbers; NumPy's stubs do not reach into compiled code
 
 
 class Tenants(NamedTuple):
-    """Who takes turns, as columns; the machines of tenant i are `where[first[i]:first[i + 1]]`."""
+    """The tenants that take turns, as columns; the machines of tenant i are `where[first[i]:first[i + 1]]`."""
 
     comp_s: Array
     comm_s: Array

@@ -58,7 +58,7 @@ def classes_of(problem: Problem, apart: Collection[int] = ()) -> Classes:
 
 
 def tightened(problem: Problem, like: tuple[int, ...], apart_each: int) -> Tight:
-    """Where there is room for demands like these: as things are, and where somebody leaves."""
+    """Where there is room for demands like these: as things are, and where an application leaves."""
     free = left_over(problem, standing(problem))
     there: dict[int, list[int]] = {}
     for i, application in enumerate(problem.applications):

@@ -28,7 +28,7 @@ from hocket.policies.dorm.problem import (
 from hocket.policies.dorm.solver import Effort
 from hocket.policies.dorm.typed_counts import MANY, Counts, Relaxed, relax
 
-GOOD = 0.01  # of the bound: closer than that nobody looks on
+GOOD = 0.01  # of the bound: closer than that there is no further search
 _STOP = 0.004  # of the utilisation: where a search in counts stops
 _STOP_MANY = 0.02  # with many kinds one search in counts takes long: it stops earlier, and is not begun again
 _SMALL = 64  # applications times servers
@@ -154,7 +154,7 @@ def _some_apart(
 
 
 def _least(problem: Problem, kinds: Sequence[ApplicationKind]) -> Counts:
-    """Nobody changes, and newcomers have their smallest sizes; placing gives away what is left."""
+    """Nothing changes, and newcomers have their smallest sizes; placing gives away what is left."""
     return Counts(
         tuple((0,) * len(kind.groups) for kind in kinds),
         tuple((problem.applications[kind.like].sizes[0],) * len(kind.newcomers) for kind in kinds),
@@ -162,7 +162,7 @@ def _least(problem: Problem, kinds: Sequence[ApplicationKind]) -> Counts:
 
 
 def _ceiling(problem: Problem) -> float:
-    """The utilisation if everybody had all it can use of each resource, or the cluster were full: a simple bound."""
+    """The utilisation if all had what they can use of each resource, or the cluster were full: a simple bound."""
     bound = 0.0
     for k, total in enumerate(problem.totals):
         wanted = sum(a.sizes[-1] * a.demand[k] for a in problem.applications)
@@ -225,15 +225,16 @@ def _placements(
     problem: Problem, kinds: tuple[ApplicationKind, ...], relaxed: Relaxed
 ) -> Iterator[tuple[Allocation | None, tuple[int, ...]]]:
     """Ways to make counts true, each with the applications that got less than they should."""
-    counts: Counts | None = relaxed.counts
-    if counts is not None:
-        nobody = True
-        for in_place in (True, False):  # Who grows where it stands is disturbed least.
-            placed = place(problem, kinds, counts, in_place=in_place)
-            nobody = nobody and placed.allocation is None
-            yield placed.allocation, placed.short
-        if nobody:
-            yield place(problem, kinds, counts, in_place=True, least_first=True).allocation, placed.short
+    counts = relaxed.counts
+    if counts is None:
+        return
+    found = None
+    for in_place in (True, False):  # What grows where it stands is disturbed least.
+        allocation, short = place(problem, kinds, counts, in_place=in_place)
+        found = allocation if found is None else found
+        yield allocation, short
+    if found is None:
+        yield place(problem, kinds, counts, in_place=True, least_first=True)[0], short
 
 
 def _gave_up(cut_off: bool) -> str:

@@ -1,8 +1,8 @@
 """Containers on servers: what counts want, made true server by server.
 
 Those that stay keep what they have. Of the rest the demands that fit the fewest servers go first, each to the servers
-that it fills best. What finds no place is let go, down to an allowed size. At the end who has too much gives some back
-until fairness holds, and what is left over is given away.
+that it fills best. What finds no place is let go, down to an allowed size. At the end applications with too much give
+some back until fairness holds, and what is left over is given away.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
-
-from msgspec import Struct
 
 from hocket.policies.dorm.kinds import ApplicationKind
 from hocket.policies.dorm.problem import (
@@ -28,19 +26,13 @@ from hocket.policies.dorm.problem import (
 from hocket.policies.dorm.typed_counts import Counts
 
 
-class Placed(Struct, frozen=True):
-    """What placing came to."""
-
-    allocation: Allocation | None  # None when somebody found no place for its smallest size
-    short: tuple[int, ...]  # applications with less than they should have
-
-
 def place(
     problem: Problem, kinds: Sequence[ApplicationKind], counts: Counts, *, in_place: bool, least_first: bool = False
-) -> Placed:
-    """An allocation close to the counts. If `in_place`, those that grow keep what they have and get some beside it.
+) -> tuple[Allocation | None, tuple[int, ...]]:
+    """An allocation close to the counts, None if the smallest sizes find no place; and those that got too little.
 
-    If `least_first`, all have their smallest size before anybody has more: that fills servers worse, but fails less.
+    If `in_place`, those that grow keep what they have and get some beside it.
+    If `least_first`, all have their smallest size before any has more: that fills servers worse, but fails less.
     """
     board = _Board(problem)
     alike = Counter(problem.servers)
@@ -59,15 +51,15 @@ def place(
     short: list[int] = []
     for _rarity, _number, _size, i in wanted if least_first else ():
         if not board.put(i, max(problem.applications[i].sizes[0], board.size(i))):
-            return Placed(None, (i,))
+            return None, (i,)
     for _rarity, _number, size, i in wanted:
         if not board.put(i, -size):
-            return Placed(None, (*short, i))
+            return None, (*short, i)
         if board.size(i) < -size:
             short.append(i)
     board.restore_fairness()
     board.top_up()
-    return Placed(board.allocation(), tuple(short))
+    return board.allocation(), tuple(short)
 
 
 class _Board:
@@ -87,7 +79,7 @@ class _Board:
             self._count(i, self.size(i))
 
     def allocation(self) -> Allocation:
-        """Who has what now."""
+        """What each application has now."""
         return tuple(tuple(sorted(has.items())) for has in self._has)
 
     def size(self, i: int) -> int:
@@ -176,7 +168,7 @@ class _Board:
         return newcomers + moved + (fixed if left >= len(fixed) else [])
 
     def restore_fairness(self) -> None:
-        """Who has more than its share gives back, most share for least utilisation first, until the loss is allowed."""
+        """Take back from those above their share, most share for least utilisation first, until the loss is allowed."""
         problem = self.problem
         excess = fairness_loss(problem, self.allocation()) - problem.loss_limit
         if excess <= 0:

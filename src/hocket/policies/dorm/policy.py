@@ -36,7 +36,7 @@ def decide(snapshot: Snapshot, params: Dorm) -> Plan:
 
     Whenever a job comes or ends, all jobs get their number of replicas and their nodes anew: as much of all resources
     in use as can be, with dominant shares close to weighted DRF, and only a few running jobs touched. A newcomer's
-    smallest size comes before anybody's growth. If that cannot be, all stay as they are and what fits starts.
+    smallest size comes before any growth. If that cannot be, all stay as they are and what fits starts.
     """
     draft = Draft(snapshot)
     placed = {view.number for view in snapshot.jobs.values() if view.partitions}
@@ -69,7 +69,7 @@ def _rearrange(draft: Draft, question: Question, outcome: Outcome, allocation: A
     ]
     for view, before, _places in new:
         if before is not None:
-            draft.pause(view, why)  # Who changes gives everything back first: another may need just that.
+            draft.pause(view, why)  # All that change give everything back first: another may need just that.
     for view, before, places in new:
         there = tuple((question.nodes[server], n) for server, n in places)
         draft.put(view, there, f"{_change(before, places)}: {why}")

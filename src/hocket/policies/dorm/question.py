@@ -1,4 +1,4 @@
-"""A snapshot as a problem: who takes part, what they have, and what there is for them."""
+"""A snapshot as a problem: the jobs that take part, what they have, and what there is for them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from math import inf
 from msgspec import Struct
 
 from hocket.model.capacity import Shape, shape_of
-from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing
-from hocket.model.resources import RESOURCES, Demand, Node, Slice
+from hocket.model.resources import total
 from hocket.model.snapshot import NO_USE, Snapshot
 from hocket.model.view import JobView
 from hocket.policies.dorm.problem import TOLERANCE, Application, Places, Problem, Vector
 from hocket.policies.kit.draft import Draft
 
 _CLOSE = 1e-6
+Placed = list[tuple[JobView, Partition]]
 
 
 class Question(Struct, frozen=True):
-    """What is asked of the optimiser, and whose application is which."""
+    """What is asked of the optimiser, and which job each application is."""
 
     problem: Problem
     views: tuple[JobView, ...]  # of the applications
     nodes: tuple[int, ...]  # of the servers: their numbers in the layout
     without_a_place: tuple[JobView, ...]  # waiting jobs that no nodes that are up could hold
-    left_out: bool  # are there others that wait, for which there is not enough beside everybody's smallest size?
+    left_out: bool  # are there others that wait, for which there is not enough beside the smallest sizes of all?
 
 
 def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
@@ -34,74 +34,62 @@ def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
 
     Those that wait come in the order of submission; smaller ones may pass one that there is not enough for.
     """
-    layout, up = snapshot.capacity.layout, snapshot.capacity.up
-    nodes = tuple(i for i in range(len(layout.nodes)) if up >> i & 1)
-    server_of = {layout.nodes[i].id: server for server, i in enumerate(nodes)}
-    whole = [_amounts(layout.nodes[i]) for i in nodes]
-    sums = [sum(column) for column in zip(*whole, strict=True)] or [0.0] * len(RESOURCES)
-    there = [k for k, total in enumerate(sums) if total > 0]
+    cluster = _Cluster(snapshot)
+    ours, others = _placed(snapshot)
+    servers, totals = cluster.free_beside(others), cluster.present(cluster.totals)
+    running = [cluster.application(view, cluster.places_of(partition)) for view, partition in ours]
+    newcomers, waiting, nowhere, left_out = _newcomers(cluster, Problem(servers, totals, tuple(running)))
+    quotas = tuple(cluster.present(_quota(snapshot, owner, ours)) for owner in cluster.owners)
+    problem = Problem(servers, totals, (*running, *newcomers), theta1, theta2, quotas)
+    return Question(problem, (*(view for view, _partition in ours), *waiting), cluster.nodes, tuple(nowhere), left_out)
 
-    def vector(amounts: tuple[float, ...]) -> Vector:
-        return tuple(amounts[k] for k in there)
 
-    ours, outside = _placed(snapshot)
-    free = [list(vector(amounts)) for amounts in whole]
-    for partition in outside:
-        for part in partition.slices:
-            taken = vector((float(len(part.gpus)), part.cores, part.mem_mib, part.net_mbps))
-            free[server_of[part.node]] = [f - t for f, t in zip(free[server_of[part.node]], taken, strict=True)]
-    owners = {o: n for n, o in enumerate(sorted(snapshot.owners.data()))}
+class _Cluster:
+    """Nodes that are up as servers, in the resources that they have."""
 
-    def application(view: JobView, before: Places | None) -> Application:
-        job = view.job
-        accepts = -1
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.layout = snapshot, snapshot.capacity.layout
+        up = snapshot.capacity.up
+        self.nodes = tuple(i for i in range(len(self.layout.nodes)) if up >> i & 1)
+        self.servers = {self.layout.nodes[i].id: server for server, i in enumerate(self.nodes)}
+        self.totals = total(self.layout.nodes[i].vector for i in self.nodes)
+        self.owners = {owner: n for n, owner in enumerate(sorted(snapshot.owners.data()))}
+        self._there = [k for k, amount in enumerate(self.totals) if amount > 0]
+
+    def present(self, amounts: Vector) -> Vector:
+        """The amounts of those resources that there are."""
+        return tuple(amounts[k] for k in self._there)
+
+    def has_all(self, amounts: Vector) -> bool:
+        """Is there some of every resource of which this is an amount?"""
+        return all(k in self._there for k, amount in enumerate(amounts) if amount)
+
+    def free_beside(self, partitions: list[Partition]) -> tuple[Vector, ...]:
+        """What each server has beside these partitions."""
+        free = [self.present(self.layout.nodes[i].vector) for i in self.nodes]
+        for part in (part for partition in partitions for part in partition.slices):
+            server = self.servers[part.node]
+            free[server] = tuple(f - t for f, t in zip(free[server], self.present(part.vector), strict=True))
+        return tuple(free)
+
+    def places_of(self, partition: Partition) -> Places:
+        """The servers that a partition's only tenant is on."""
+        replicas = zip(partition.slices, partition.tenants[0].replicas, strict=True)
+        return tuple(sorted((self.servers[part.node], n) for part, n in replicas if n))
+
+    def application(self, view: JobView, before: Places | None = None) -> Application:
+        """A job as an application, with what it has."""
+        job, accepts = view.job, -1
         if job.gpu_kinds or job.gpu_mem_mib:
-            mask = layout.eligible(job)
-            accepts = sum(1 << server for server, i in enumerate(nodes) if mask >> i & 1)
-        demand = vector(_amounts(job.demand))
-        return Application(demand, job.sizes, job.weight, before, accepts, job.max_nodes, owners.get(job.owner, -1))
-
-    applications, views = [], []
-    for view, partition in ours:
-        replicas = partition.tenants[0].replicas
-        before = tuple(sorted((server_of[s.node], n) for s, n in zip(partition.slices, replicas, strict=True) if n))
-        applications.append(application(view, before))
-        views.append(view)
-    nowhere = []
-    empty = Problem(tuple(map(tuple, free)), vector(tuple(sums)), ())
-    spare = [sum(column) for column in zip(*empty.servers, strict=True)] or [0.0] * len(there)
-    for a in applications:
-        spare = [s - a.sizes[0] * d for s, d in zip(spare, a.demand, strict=True)]
-    gate = Draft(snapshot)
-    alone: dict[Shape, bool] = {}  # does it fit with nobody else there?
-    left_out = False
-    for view in gate.candidates():
-        amounts = _amounts(view.job.demand)
-        newcomer, shape = application(view, None), shape_of(view.job)
-        if shape not in alone:
-            alone[shape] = _fits_alone(empty, newcomer, amounts, there)
-        rest = [s - newcomer.sizes[0] * d for s, d in zip(spare, newcomer.demand, strict=True)]
-        if not alone[shape]:
-            nowhere.append(view)
-        elif any(r < -TOLERANCE * t for r, t in zip(rest, empty.totals, strict=True)):
-            left_out = True
-            gate.pass_over(view)  # What comes later finds no more than this.
-        elif gate.reserve(view):
-            spare = rest
-            applications.append(newcomer)
-            views.append(view)
-    quotas = tuple(_quota(snapshot, owner, ours, there) for owner in owners)
-    problem = Problem(empty.servers, empty.totals, tuple(applications), theta1, theta2, quotas)
-    return Question(problem, tuple(views), nodes, tuple(nowhere), left_out)
+            mask = self.layout.eligible(job)
+            accepts = sum(1 << server for server, i in enumerate(self.nodes) if mask >> i & 1)
+        demand, owner = self.present(job.demand.vector), self.owners.get(job.owner, -1)
+        return Application(demand, job.sizes, job.weight, before, accepts, job.max_nodes, owner)
 
 
-def _amounts(of: Node | Demand) -> tuple[float, float, float, float]:
-    return float(of.gpus), of.cores, of.mem_mib, of.net_mbps
-
-
-def _placed(snapshot: Snapshot) -> tuple[list[tuple[JobView, Partition]], list[Partition]]:
+def _placed(snapshot: Snapshot) -> tuple[Placed, list[Partition]]:
     """Jobs that have a partition for themselves with what they need and no more; and all other partitions."""
-    ours: list[tuple[JobView, Partition]] = []
+    ours: Placed = []
     outside: list[Partition] = []
     for partition in snapshot.partitions.values():
         view = snapshot.jobs.get(partition.tenants[0].job)
@@ -119,40 +107,54 @@ def _is_plain(view: JobView, partition: Partition) -> bool:
         and partition.sharing is Sharing.ALONE
         and len(view.partitions) == 1
         and all(
-            _is_exact(view.job, part, n)
+            abs(has - needs) <= _CLOSE
             for part, n in zip(partition.slices, partition.tenants[0].replicas, strict=True)
+            for has, needs in zip(part.vector, view.job.demand.times(n).vector, strict=True)
         )
     )
 
 
-def _is_exact(job: Job, part: Slice, replicas: int) -> bool:
-    has = (float(len(part.gpus)), part.cores, part.mem_mib, part.net_mbps)
-    return all(abs(h - replicas * d) <= _CLOSE for h, d in zip(has, _amounts(job.demand), strict=True))
+def _newcomers(cluster: _Cluster, running: Problem) -> tuple[list[Application], list[JobView], list[JobView], bool]:
+    """Waiting jobs that take part, also as views, those that fit nowhere, and whether others are left out."""
+    applications, views, nowhere, left_out = list[Application](), list[JobView](), list[JobView](), False
+    spare = [sum(column) for column in zip(*running.servers, strict=True)] or [0.0] * len(running.totals)
+    for a in running.applications:
+        spare = [s - a.sizes[0] * d for s, d in zip(spare, a.demand, strict=True)]
+    draft = Draft(cluster.snapshot)
+    fits_alone: dict[Shape, bool] = {}
+    for view in draft.candidates():
+        newcomer, shape = cluster.application(view), shape_of(view.job)
+        if shape not in fits_alone:
+            fits_alone[shape] = cluster.has_all(view.job.demand.vector) and _fits_alone(running, newcomer)
+        rest = [s - newcomer.sizes[0] * d for s, d in zip(spare, newcomer.demand, strict=True)]
+        if not fits_alone[shape]:
+            nowhere.append(view)
+        elif any(r < -TOLERANCE * t for r, t in zip(rest, running.totals, strict=True)):
+            left_out = True
+            draft.pass_over(view)  # What comes later finds no more than this.
+        elif draft.reserve(view):
+            spare = rest
+            applications.append(newcomer)
+            views.append(view)
+    return applications, views, nowhere, left_out
 
 
-def _fits_alone(empty: Problem, application: Application, amounts: tuple[float, ...], there: list[int]) -> bool:
-    """Could its smallest size stand on these servers if nobody else did?"""
-    if any(amount and k not in there for k, amount in enumerate(amounts)):
-        return False
-    alone = Problem(empty.servers, empty.totals, (application,))
-    rooms = [alone.room(0, s) if application.servers >> j & 1 else 0 for j, s in enumerate(empty.servers)]
+def _fits_alone(problem: Problem, application: Application) -> bool:
+    """Could its smallest size stand on the servers if it were the only application?"""
+    alone = Problem(problem.servers, problem.totals, (application,))
+    rooms = [alone.room(0, s) if application.servers >> j & 1 else 0 for j, s in enumerate(problem.servers)]
     if application.max_servers:
         rooms = sorted(rooms, reverse=True)[: application.max_servers]
     return sum(rooms) >= application.sizes[0]
 
 
-def _quota(snapshot: Snapshot, owner: str, ours: list[tuple[JobView, Partition]], there: list[int]) -> Vector:
+def _quota(snapshot: Snapshot, owner: str, ours: Placed) -> Vector:
     """The most that an owner's applications may have: its quota, or what it has already if that is more."""
-    limits = snapshot.owners[owner]
-    used = snapshot.usage.get(owner) or NO_USE
-    mine = [0.0] * len(RESOURCES)
-    for view, partition in ours:
-        if view.job.owner == owner:
-            size = partition.size_of(view.job.id)
-            mine = [m + size * d for m, d in zip(mine, _amounts(view.job.demand), strict=True)]
-    rows = ((limits.max_gpus, used.gpus), (limits.max_cores, used.cores), (limits.max_mem_mib, used.mem_mib), (0, 0.0))
-    allowed = [max(limit, has) - (has - m) if limit else inf for (limit, has), m in zip(rows, mine, strict=True)]
-    return tuple(allowed[k] for k in there)
+    quota, used = snapshot.owners[owner], (snapshot.usage.get(owner) or NO_USE).vector
+    mine = total(v.job.demand.times(p.size_of(v.job.id)).vector for v, p in ours if v.job.owner == owner)
+    limits = (quota.max_gpus, quota.max_cores, quota.max_mem_mib, 0)
+    columns = zip(limits, used, mine, strict=True)
+    return tuple(max(limit, has) - (has - m) if limit else inf for limit, has, m in columns)
 
 
 def signature(snapshot: Snapshot, placed: set[int], waiting: set[int]) -> str:

@@ -14,7 +14,7 @@ class Effort(Struct, frozen=True):
     gap: float = 0.0  # of the objective, absolute
     nodes: int = 0  # of the search tree; 0 for no limit
     seconds: float = inf
-    tolerance: float = 1e-6  # by which rows may be missed: whoever rounds must check what comes out
+    tolerance: float = 1e-6  # by which rows may be missed: rounded values must be checked
 
 
 class Solved(Struct, frozen=True):

@@ -21,7 +21,7 @@ Entries = list[tuple[int, float]]  # (column, factor)
 
 
 class Counts(Struct, frozen=True):
-    """What the relaxation wants: for each kind, who may change and the sizes of those and the newcomers."""
+    """What the relaxation wants: for each kind, how many may change, and the sizes of those and the newcomers."""
 
     moving: tuple[tuple[int, ...], ...]  # by kind: how many of each group
     sizes: tuple[tuple[int, ...], ...]  # by kind: of newcomers and those moving, largest first
@@ -77,7 +77,7 @@ class _Relaxation:
         self._limit(tight)
 
     def _add(self, kind: ApplicationKind) -> None:
-        """Who of a kind changes, and what those and the newcomers get."""
+        """How many of a kind change, and what those and the newcomers get."""
         i = kind.like
         application = self.problem.applications[i]
         these: Entries = []

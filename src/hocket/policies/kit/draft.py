@@ -173,6 +173,14 @@ class Draft:
                 yield view
                 view = next(waiting, None)
 
+    def placed_behind(self, rank: tuple[Any, ...]) -> Iterator[JobView]:
+        """Placed jobs that rank behind this, the last in the policy's order first."""
+        jobs = self.snapshot.jobs.data()
+        for entry in self.snapshot.placed.backwards():
+            if entry[0] <= rank:
+                return
+            yield jobs[entry[-1]]
+
     def requeue(self, view: JobView) -> None:
         """Let `with_displaced` yield the job once more, at the rank that it has by then."""
         self._to_requeue.append(view)
@@ -256,8 +264,8 @@ class Draft:
     ) -> list[JobView]:
         """Start the job at its smallest size in the place of others; empty, and nothing changed, if all do not suffice.
 
-        Victims go in the order in which they come, as many as it takes; of those, whoever turns out not to be in the
-        way stays.
+        Victims go in the order in which they come, as many as it takes; of those, jobs that turn out not to be in
+        the way stay.
         """
         job, size = view.job, view.job.sizes[0]
         if self.has_quotas and not self.within_quota(job, size):
@@ -325,7 +333,7 @@ class Draft:
             if missing <= 0:
                 break
             if victim.job.id in self._displaced:
-                continue  # Nobody makes way twice in one plan.
+                continue  # No job makes way twice in one plan.
             if gpus := self.gpus_of(victim):
                 going.append((victim, gpus))
                 missing -= gpus
@@ -337,7 +345,7 @@ class Draft:
         return [victim for victim, _gpus in going]
 
     def _in_the_way(self, victims: Iterable[JobView], job: Job, size: int) -> list[JobView]:
-        """As many of the victims as it takes for the job to fit; of those, whoever is not in the way stays."""
+        """As many of the victims as it takes for the job to fit; of those, jobs that are not in the way stay."""
         needs, capacity = size * job.demand.gpus, self.capacity
         going: list[tuple[JobView, tuple[Slice, ...]]] = []
         gpus = capacity.gpus
@@ -507,7 +515,7 @@ class Draft:
     def plan(self, wake: Wake = ALWAYS, memo: Any = None, ends: dict[str, str] | None = None) -> Plan:
         """The plan as it stands."""
         if self.over_quota and self._drop:
-            # Those who leave give their owners' quota back: ask again in the next cycle, whatever it brings.
+            # Jobs that leave give their owners' quota back: ask again in the next cycle, whatever it brings.
             wake = replace(wake, at_s=self.snapshot.now_s)
         return Plan(
             tuple(self._put.values()), tuple(self._drop), ends or _NONE, _NO_TIERS, _NO_TIERS, self.reasons,

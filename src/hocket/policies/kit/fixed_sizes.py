@@ -11,7 +11,7 @@ from hocket.policies.kit.draft import Draft
 
 
 def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: str) -> str:
-    """Start whoever fits at its size, in the order of submission; gives the first that waits, or nothing.
+    """Start the jobs that fit at their sizes, in the order of submission; gives the first that waits, or nothing.
 
     `choose` picks a job's size, always the same, among those that an empty cluster and its owner's quota have room for.
     """
@@ -34,7 +34,7 @@ def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: 
 
 
 def _ever_fits(draft: Draft, whole: Capacity, job: Job, size: int) -> bool:
-    owner, demand = draft.snapshot.owners.get(job.owner), job.demand
-    if owner is not None and owner.beyond(demand.gpus * size, demand.cores * size, demand.mem_mib * size):
+    owner = draft.snapshot.owners.get(job.owner)
+    if owner is not None and owner.beyond(*job.demand.times(size).vector[:3]):
         return False
     return whole.place(job, size) is not None

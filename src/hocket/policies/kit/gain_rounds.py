@@ -112,7 +112,7 @@ def _carried(view: JobView, metric: str) -> tuple[Trend, _Ever] | None:
 def rank(view: JobView, _now_s: float, _params: Params) -> tuple[Any, ...]:
     """By submission. It carries the trend, which is worked out when a job reports, not whenever all are compared.
 
-    Behind the job's number, where nobody is compared any more, is what must not be forgotten of earlier reports.
+    Behind the job's number, which decides every comparison, is what must not be forgotten of earlier reports.
     """
     return _rank(view, by_loss=False)
 
@@ -141,7 +141,7 @@ def epochs_in(view: JobView, time_s: float, size: int, now_s: float) -> float:
     return time_s * view.beliefs.speed_at(size) * view.pace / work_s if work_s > 0 else 0.0
 
 
-def unknown(view: JobView, time_s: float, size: int, now_s: float, round_s: float) -> float:
+def gain_of_unknown(view: JobView, time_s: float, size: int, now_s: float, round_s: float) -> float:
     """The gain of a job that has not told anything: its first rounds bring most, as they do with most others.
 
     As a share of what is missing; it takes a round of running at its smallest size for an epoch.
@@ -152,16 +152,17 @@ def unknown(view: JobView, time_s: float, size: int, now_s: float, round_s: floa
 
 
 def in_rounds(snapshot: Snapshot, round_s: float, gain: Gain) -> Plan:
-    """In a round GPUs go to those who gain most by them; in between who waits gets what is free.
+    """In a round GPUs go to the jobs that gain most by them; in between waiting jobs get what is free.
 
-    First everybody gets his smallest size, who gains most by each GPU first; then, a size at a time, whoever gains most
-    by more. Who runs is left alone until he has had a round. The others make way for those who gain more.
+    First every job gets its smallest size, the one that gains most by each GPU first; then, a size at a time, the one
+    that gains most by more. A running job is left alone until it has had a round. The others make way for jobs that
+    gain more.
     """
     draft = Draft(snapshot)
     now_s = snapshot.now_s
     this, (decided, asked_s) = round_at(now_s, round_s), _rounds(snapshot.memo)
     if is_due(now_s, round_s, asked_s) and this != decided:  # Once in a round, however often it is asked in it.
-        _Round(draft, round_s, gain).carry_out()
+        _Round(draft, round_s, gain).share_out()
         decided = this
     for view in draft.with_displaced(draft.candidates(), lambda v: v.rank):
         if not draft.size_of(view):
@@ -185,7 +186,7 @@ def _rounds(memo: Any) -> tuple[int | None, float | None]:
 
 
 class _Round:
-    """One decision about everybody."""
+    """All GPUs of jobs that may change, and those that are free, shared out among these jobs and those that wait."""
 
     def __init__(self, draft: Draft, round_s: float, gain: Gain) -> None:
         self.draft, self.round_s, self.gain = draft, round_s, gain
@@ -204,46 +205,47 @@ class _Round:
         needs_s = self.round_s + view.costs.restart_s(warm=False)
         return bool(view.size) and view.ran_at(self.snapshot.now_s) - since_s >= needs_s - _SLACK_S
 
-    def carry_out(self) -> None:
+    def share_out(self) -> None:
+        """Shrink, start and displace, and grow: until each job has the size that it shall have, as far as it fits."""
         draft = self.draft
         waiting = list(draft.candidates())
-        self._share(waiting)
+        self._choose_sizes(waiting)
         for view in self.running:
             if 0 < (size := self.sizes.get(view.job.id, 0)) < draft.size_of(view):
                 draft.resize(view, size, "shrinks: others gain more by its GPUs")
-        for view in sorted(waiting, key=self._first):
+        for view in sorted(waiting, key=self._most_worth_first):
             if view.job.id in self.sizes and not draft.start(view, "starts: it gains most", view.job.sizes[0]):
                 draft.displace(view, self._losers(view), f"paused: '{view.job.id}' gains more", "starts: it gains more")
-        for view in sorted([*self.running, *waiting], key=self._first):
+        for view in sorted([*self.running, *waiting], key=self._most_worth_first):
             size, has = self.sizes.get(view.job.id, 0), draft.size_of(view)
             if has and size > has:
                 reason = draft.reasons.get(view.job.id, "grows: it gains most by more GPUs")
                 while size > has and not draft.resize(view, size, reason):
                     size = view.job.sizes[view.job.sizes.index(size) - 1]
 
-    def _first(self, view: JobView) -> tuple[float, bool, int]:
-        """The most worth first; of equals those that run, and then by submission."""
+    def _most_worth_first(self, view: JobView) -> tuple[float, bool, int]:
+        """Of equals those that run, and then by submission."""
         return -self.worth[view.job.id], not view.partitions, view.number
 
     def _losers(self, view: JobView) -> list[JobView]:
         """Running jobs that shall have nothing, and gain less; the least first."""
         worth = self.worth[view.job.id]
-        least_first = sorted(self.running, key=self._first, reverse=True)
+        least_first = sorted(self.running, key=self._most_worth_first, reverse=True)
         return [v for v in least_first if v.job.id not in self.sizes and self.worth[v.job.id] < worth]
 
-    def _share(self, waiting: list[JobView]) -> None:
-        """Who shall have how much, by the number of GPUs alone."""
-        everybody = [*self.running, *waiting]
-        for view in everybody:
+    def _choose_sizes(self, waiting: list[JobView]) -> None:
+        """The size that each job shall have, by the number of GPUs alone."""
+        views = [*self.running, *waiting]
+        for view in views:
             gpus = view.job.sizes[0] * view.job.demand.gpus
             self.worth[view.job.id] = self.gain(view, view.job.sizes[0]) / max(gpus, 1e-9)
         line: list[tuple[float, int, JobView, int]] = []
-        for view in sorted(everybody, key=self._first):
+        for view in sorted(views, key=self._most_worth_first):
             gpus = view.job.sizes[0] * view.job.demand.gpus
             if gpus <= self.free:
                 self.free -= gpus
                 self.sizes[view.job.id] = view.job.sizes[0]
-                self._more(view, 0, line)
+                self._put_in_line(view, 0, line)
         heapify(line)
         while line:
             _worth, _number, view, at = heappop(line)
@@ -251,9 +253,9 @@ class _Round:
             if (extra := (sizes[at] - sizes[at - 1]) * gpus) <= self.free:
                 self.free -= extra
                 self.sizes[view.job.id] = sizes[at]
-                self._more(view, at, line)
+                self._put_in_line(view, at, line)
 
-    def _more(self, view: JobView, at: int, line: list[tuple[float, int, JobView, int]]) -> None:
+    def _put_in_line(self, view: JobView, at: int, line: list[tuple[float, int, JobView, int]]) -> None:
         """Put the job's next size into line, by what it brings for each GPU."""
         sizes, gpus = view.job.sizes, view.job.demand.gpus
         if at + 1 < len(sizes):

@@ -40,7 +40,7 @@ def gpu_index_of(layout: Layout) -> GpuIndex:
 
     servers = tuple(i for i, node in enumerate(layout.nodes) if node.gpus)
     nodes = [layout.nodes[i] for i in servers]
-    has = np.array([[n.gpus, n.cores, n.mem_mib, n.net_mbps] for n in nodes], dtype=float).reshape(-1, 4)
+    has = np.array([n.vector for n in nodes], dtype=float).reshape(-1, 4)
     gpus = [n.gpus for n in nodes]
     bits = [i * layout.width + g for i, n in zip(servers, nodes, strict=True) for g in range(n.gpus)]
     names = tuple(n.id for n in nodes)

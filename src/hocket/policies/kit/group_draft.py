@@ -6,15 +6,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from hocket.model.capacity import Free
 from hocket.model.job import Job, Kind
 from hocket.model.partition import STEP, Partition, Sharing, Tenant
-from hocket.model.resources import Demand, Node
+from hocket.model.resources import Demand, Node, Slice, fits
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
 
-_TOLERANCE = 1e-6
 _OVERCOMMIT = 2.0  # how much of a machine stacked jobs may ask for together; memory is never overcommitted
 
 
@@ -43,7 +41,11 @@ class GroupDraft(Draft):
             return []
         capacity = self.capacity
         up = capacity.up
-        return [n.id for i, (n, free) in enumerate(capacity) if up >> i & 1 and _is_free(n, free)]
+        return [
+            n.id
+            for i, (n, free) in enumerate(capacity)
+            if up >> i & 1 and fits(n.vector, Slice.of_free(n.id, free).vector)
+        ]
 
     @property
     def full(self) -> bool:
@@ -70,7 +72,7 @@ class GroupDraft(Draft):
             if replicas is None or (self.has_quotas and not self.within_quota(view.job, sum(replicas))):
                 continue
             tenant = Tenant(view.job.id, replicas, "", STEP)
-            room = [_less(r, view.job.demand) if n else r for r, n in zip(room, replicas, strict=True)]
+            room = [r.minus(view.job.demand) if n else r for r, n in zip(room, replicas, strict=True)]
             self._book_tenant(tenant, 1)
             tenants.append(tenant)
             placed.append(view)
@@ -91,23 +93,10 @@ class GroupDraft(Draft):
             self.charge(job.owner, job.demand, sign * sum(tenant.replicas), sign)
 
 
-def _is_free(node: Node, free: Free) -> bool:
-    return (
-        free.gpus == (1 << node.gpus) - 1
-        and free.cores >= node.cores - _TOLERANCE
-        and free.mem_mib >= node.mem_mib - _TOLERANCE
-        and free.net_mbps >= node.net_mbps - _TOLERANCE
-    )
-
-
 def _accepts(job: Job, node: Node) -> bool:
     """May one replica of the job have this machine?"""
-    demand = job.demand
     return (
-        demand.gpus <= node.gpus
-        and demand.cores <= node.cores + _TOLERANCE
-        and demand.mem_mib <= node.mem_mib + _TOLERANCE
-        and demand.net_mbps <= node.net_mbps + _TOLERANCE
+        fits(job.demand.vector, node.vector)
         and node.gpu_mem_mib >= job.gpu_mem_mib
         and (not job.gpu_kinds or node.gpu_kind in job.gpu_kinds)
     )
@@ -120,26 +109,9 @@ def _room(node: Node, sharing: Sharing) -> Demand:
     return Demand(int(_OVERCOMMIT * node.gpus), _OVERCOMMIT * node.cores, node.mem_mib, _OVERCOMMIT * node.net_mbps)
 
 
-def _less(room: Demand, demand: Demand) -> Demand:
-    """What one more replica leaves of it."""
-    return Demand(
-        room.gpus - demand.gpus, room.cores - demand.cores, room.mem_mib - demand.mem_mib,
-        room.net_mbps - demand.net_mbps,
-    )  # fmt: skip
-
-
-def _within(demand: Demand, room: Demand) -> bool:
-    return (
-        demand.gpus <= room.gpus
-        and demand.cores <= room.cores + _TOLERANCE
-        and demand.mem_mib <= room.mem_mib + _TOLERANCE
-        and demand.net_mbps <= room.net_mbps + _TOLERANCE
-    )
-
-
 def _replicas(job: Job, machines: Sequence[Node], room: Sequence[Demand]) -> tuple[int, ...] | None:
     """One replica on each machine that takes one, as many as the job's largest size that fits; None if none does."""
-    places = [i for i, node in enumerate(machines) if _accepts(job, node) and _within(job.demand, room[i])]
+    places = [i for i, node in enumerate(machines) if _accepts(job, node) and fits(job.demand.vector, room[i].vector)]
     most = min(len(places), job.max_nodes) if job.max_nodes else len(places)
     at = bisect_right(job.sizes, most)
     if not at:

@@ -53,9 +53,8 @@ def missing_tasks(view: JobView, places: dict[str, int]) -> Missing:
     factor, found = measured_factor(view), []
     for k, task in enumerate(graph.tasks):
         if task.id not in places:
-            demand = task.demand
-            load = demand.gpus * demand.gpu_share * factor
-            found.append((k, (load, demand.cores, demand.mem_mib, demand.net_mbps)))
+            gpu_load, *rest = task.demand.load
+            found.append((k, (gpu_load * factor, *rest)))
     return tuple(found)
 
 
@@ -317,7 +316,7 @@ class GpuColumns:
         for tenant in partition.tenants:
             view = jobs[tenant.job]
             demand = demand_of(view.job, tenant.task)
-            load += demand.gpus * demand.gpu_share * measured_factor(view)
+            load += demand.gpu_load * measured_factor(view)
             cores += demand.cores
             mem_mib += demand.mem_mib
             net_mbps += demand.net_mbps

@@ -97,7 +97,7 @@ class LoadTable:
         )  # fmt: skip
         part = self.slice_of(gpu, needs[1:]) if is_free else None
         if part is not None:
-            room[:] = (part.cores, part.mem_mib, part.net_mbps)
+            room[:] = part.vector[1:]
             self.left[server] -= room
             self.free[gpu], self.open[gpu] = False, True
         room -= needs[1:]
@@ -125,7 +125,7 @@ class LoadTable:
         if back is not None:
             self.free[gpu], self.open[gpu] = True, False
             self.gpu_load[gpu] = 0.0
-            self.left[server] += (back.cores, back.mem_mib, back.net_mbps)
+            self.left[server] += back.vector[1:]
 
     def take_slices(self, slices: tuple[Slice, ...]) -> None:
         """Give a job without tasks these for itself."""
@@ -139,9 +139,8 @@ class LoadTable:
             gpus = [index.begins[server] + g for g in part.gpus]
             self.free[gpus] = False
             self.gpu_load[gpus] = 1.0
-            amounts = (len(gpus), part.cores, part.mem_mib, part.net_mbps)
-            self.left[server] -= amounts[1:]
-            self.load[server] += amounts
+            self.left[server] -= part.vector[1:]
+            self.load[server] += part.vector
             self.use[server] = self.load[server] / self._divisor[server]
             self.tenants[server] += 1
 
@@ -374,6 +373,6 @@ def _add_plain(partition: Partition, table: LoadTable) -> None:
     for part in partition.slices:
         server = table.index.server_by_name.get(part.node)
         if server is not None:
-            table.load[server] += (len(part.gpus), part.cores, part.mem_mib, part.net_mbps)
+            table.load[server] += part.vector
             table.tenants[server] += 1
             table.gpu_load[[table.index.begins[server] + g for g in part.gpus]] = 1.0

@@ -1,4 +1,4 @@
-"""What load control watches: who may be ended and has reported, who lacks a task, how loaded the nodes are.
+"""What load control watches: jobs that may be ended and have reported, jobs that lack a task, loads of nodes.
 
 From one decision to the next only jobs and nodes that changed are looked at.
 """
@@ -13,7 +13,7 @@ from math import inf, sqrt
 from hocket.model.capacity import Capacity, Free
 from hocket.model.job import Stop
 from hocket.model.partition import Partition
-from hocket.model.resources import Node
+from hocket.model.resources import Node, Slice
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import VersionedMap
 from hocket.model.view import JobView
@@ -29,7 +29,7 @@ class LoadWatch:
         self.reported: dict[str, float] = {}  # placed jobs that may end before their time → their last report
         self.lowerable: set[str] = set()  # of these, whose users allow more in times of overload
         self.lacking: set[str] = set()  # placed jobs of which a task has no place
-        self._recent: dict[str, None] = {}  # of those that reported, who did so since …
+        self._recent: dict[str, None] = {}  # of those that reported, the ones that did so since …
         self._recent_s = -inf  # … then
         self._jobs: VersionedMap[str, JobView] | None = None  # that were followed last
         self._capacity: Capacity | None = None
@@ -106,9 +106,8 @@ def watching(snapshot: Snapshot) -> Iterator[LoadWatch]:
 
 def load(node: Node, free: Free) -> float:
     """How loaded a node is by plan: the root mean square over the resources it has, so that 1 is all of all."""
-    left = (free.gpus.bit_count(), free.cores, free.mem_mib, free.net_mbps)
-    has = (node.gpus, node.cores, node.mem_mib, node.net_mbps)
-    used = [1.0 - amount / total for amount, total in zip(left, has, strict=True) if total > 0]
+    left = Slice.of_free(node.id, free).vector
+    used = [1.0 - amount / total for amount, total in zip(left, node.vector, strict=True) if total > 0]
     return sqrt(sum(u * u for u in used) / len(used)) if used else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Who has how much: owners' shares, their waiting jobs in lanes, and who has more than another.
+"""How much owners have: their shares, their waiting jobs in lanes, and the jobs of owners that have more.
 
 For policies whose ranks begin with the owner, so that an owner's jobs stand together in every queue.
 """
@@ -6,7 +6,7 @@ For policies whose ranks begin with the owner, so that an owner's jobs stand tog
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -88,7 +88,7 @@ class Lanes:
                 at = end
 
     def owners(self) -> list[str]:
-        """Those who wait for something."""
+        """Owners of waiting jobs."""
         return list(self._lanes)
 
     def head(self, owner: str) -> JobView | None:
@@ -120,31 +120,64 @@ class Lanes:
         del self._lanes[owner][0]
 
     def close_shape(self, shape: Shape) -> None:
-        """Nothing of this shape can be served for anybody."""
+        """Nothing of this shape can be served for any owner."""
         for lanes in self._lanes.values():
             lanes[:] = [lane for lane in lanes if lane[0] != shape]
 
 
-def serve(shares: Shares, lanes: Lanes, give: Callable[[JobView], bool]) -> bool:
-    """Progressive filling: again and again the owner with the least gets its next job. True when some wait on.
+def serve(lanes: Lanes, turn: Callable[[str], Any], give: Callable[[JobView], bool]) -> bool:
+    """Progressive filling: again and again the owner with the least `turn` gets its next job. True when some wait on.
 
     `give` places a job, or closes a lane of its owner and returns False.
     """
     left = False
-    line = [(shares.level(owner), owner) for owner in lanes.owners()]
+    line = [(turn(owner), owner) for owner in lanes.owners()]
     heapify(line)
     while line:
-        _level, owner = heappop(line)
+        _turn, owner = heappop(line)
         view = lanes.head(owner)
         if view is None:
             continue
         if give(view):
-            shares.add(view.job, view.job.sizes[0])
             lanes.advance(owner)
         else:
             left = True
-        heappush(line, (shares.level(owner), owner))
+        heappush(line, (turn(owner), owner))
     return left
+
+
+def grow(
+    draft: Draft,
+    shares: Shares,
+    jobs: Iterable[JobView],
+    turn: Callable[[JobView, int], tuple[float, ...]],
+    why: Callable[[JobView], str],
+) -> bool:
+    """Give what is left to these jobs, a size at a time, each time to the one whose `turn` at its size is least.
+
+    `why` gives the reason, or nothing for a job that must not grow now. True if one of them could use more.
+    """
+    line = []
+    for view in jobs:
+        size = draft.size_of(view)
+        if size and size < view.job.sizes[-1]:
+            line.append((turn(view, size), view.number, view, size))
+    heapify(line)
+    wanted = bool(line)
+    while line:
+        last, number, view, size = heappop(line)
+        job = view.job
+        if (now := turn(view, size)) != last:
+            heappush(line, (now, number, view, size))  # Its owner has more than when it was put there.
+            continue
+        more = job.sizes[job.sizes.index(size) + 1]
+        if (more - size) * job.demand.gpus > draft.free_gpus or not (reason := why(view)):
+            continue
+        if draft.resize(view, more, reason):
+            shares.add(job, more - size)
+            if more < job.sizes[-1]:
+                heappush(line, (turn(view, more), number, view, more))
+    return wanted
 
 
 def placed_of(snapshot: Snapshot, owner: str, before: tuple[Any, ...] | None = None) -> list[Entry]:
@@ -213,7 +246,7 @@ def _first_to_go(draft: Draft, owner: str, missing: int, is_changed: bool) -> It
 def displace_richer(
     draft: Draft, shares: Shares, view: JobView, quantum_s: float, why: str, retry_s: list[float]
 ) -> list[JobView]:
-    """Start the job in the place of richer owners' jobs, and count; who had to go.
+    """Start the job in the place of richer owners' jobs, and count both; the jobs that make way.
 
     They are chosen whether or not they have had their quantum. If one has not, nothing happens, and the time when all
     have is written to `retry_s`: so what happens does not depend on when the policy is asked.

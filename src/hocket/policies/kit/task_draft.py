@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hocket.model.capacity import Layout
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Sharing, Tenant
-from hocket.model.resources import Slice
+from hocket.model.resources import Slice, total
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
@@ -270,13 +270,8 @@ class TaskDraft(Draft):
             return True
         assert job.tasks is not None
         used = self.usage(job.owner)
-        demands = [job.tasks.tasks[k].demand for k in tasks]
-        return not owner.beyond(
-            used.gpus + sum(d.gpus for d in demands),
-            used.cores + sum(d.cores for d in demands),
-            used.mem_mib + sum(d.mem_mib for d in demands),
-            used.jobs + (job.id not in self.places),
-        )
+        gpus, cores, mem_mib, _net = total((used.vector, *(job.tasks.tasks[k].demand.vector for k in tasks)))
+        return not owner.beyond(gpus, cores, mem_mib, used.jobs + (job.id not in self.places))
 
     def _book_task(self, job: Job, k: int, sign: int, jobs: int) -> None:
         assert job.tasks is not None

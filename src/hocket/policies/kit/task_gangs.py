@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.task_draft import STARTS_ALONE, Choose, JobTasks, TaskDraft, tasks_of
 from hocket.policies.kit.task_shapes import TaskShape, shape_key, task_shape
@@ -35,13 +34,19 @@ class TaskGangs(TaskDraft):
         return True
 
     def alone(self, view: JobView) -> bool:
-        """Start a job that no limit leaves room for, if nobody else is there: it would wait for ever."""
+        """Start a job that no limit leaves room for, if it is the only one: else it would wait for ever."""
         if view.job.tasks is None or not self.is_empty or not self.start_alone(view, self._shape(view)):
             return False
         self.reasons[view.job.id] = STARTS_ALONE
         return True
 
-    def torn(self) -> list[JobView]:
+    def waiting(self) -> Iterator[JobView]:
+        """Waiting jobs in the policy's order, with tasks or without."""
+        jobs = self.snapshot.jobs
+        views = (jobs[entry[-1]] for entry in self.snapshot.waiting)
+        return (view for view in views if not view.verdict)
+
+    def with_lost_tasks(self) -> list[JobView]:
         """Jobs of which a task has lost its place, by submission."""
         jobs = self.snapshot.jobs.data()
         views = (jobs[job_id] for job_id in self.incomplete)
@@ -54,21 +59,11 @@ class TaskGangs(TaskDraft):
             self.take_off(tasks, task)
         self.reasons[view.job.id] = reason
 
-
-def mended(draft: TaskGangs, order: Callable[[JobView], Sequence[int]], choose: Choose) -> bool:
-    """Give jobs that lost a task another place for it, or let them wait; True if one waits."""
-    waits = False
-    for view in draft.torn():
-        if not draft.start_all(view, order(view), choose, "goes on: the tasks that it lost have a place again"):
-            draft.release(view, "waits: tasks that it lost fit nowhere, and without them it stands still")
-            waits = True
-    return waits
-
-
-def waiting(snapshot: Snapshot) -> Iterator[JobView]:
-    """Waiting jobs in the policy's order, with tasks or without."""
-    jobs = snapshot.jobs
-    for entry in snapshot.waiting:
-        view = jobs[entry[-1]]
-        if not view.verdict:
-            yield view
+    def replace_lost_tasks(self, order: Callable[[JobView], Sequence[int]], choose: Choose) -> bool:
+        """Give jobs that lost a task another place for it, or let them wait; True if one waits."""
+        waits = False
+        for view in self.with_lost_tasks():
+            if not self.start_all(view, order(view), choose, "goes on: the tasks that it lost have a place again"):
+                self.release(view, "waits: tasks that it lost fit nowhere, and without them it stands still")
+                waits = True
+        return waits

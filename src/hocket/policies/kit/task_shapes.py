@@ -58,9 +58,7 @@ def shape_key(graph: TaskGraph | None) -> str:
     index = {t.id: k for k, t in enumerate(graph.tasks)}
     tasks = ";".join([f"{t.share!r} {t.is_parameter_server:d}" for t in graph.tasks])
     edges = ";".join([f"{index[e.source]} {index[e.target]}" for e in graph.edges])
-    amounts = ";".join(
-        [f"{d.gpus * d.gpu_share!r} {d.cores!r} {d.mem_mib!r} {d.net_mbps!r}" for d in [t.demand for t in graph.tasks]]
-    )
+    amounts = ";".join([" ".join(map(repr, t.demand.load)) for t in graph.tasks])
     return intern(f"{tasks}/{edges}|{amounts}")
 
 

@@ -1,6 +1,6 @@
-"""Waiting jobs by how long they are believed to need: who is brief enough is found without looking at all others.
+"""Waiting jobs by how long they are believed to need: those that are brief are found without a look at all others.
 
-Kept from one decision to the next (`spare.py`): only jobs that changed since are looked at.
+Kept from one decision to the next (`decision_cache.py`): only jobs that changed since are looked at.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from hocket.model.capacity import Shape, shape_of
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import VersionedMap
 from hocket.model.view import JobView
-from hocket.policies.kit.believed import depends_on_place, left_s
+from hocket.policies.kit.decision_cache import borrow
+from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.remaining_time import cold_start_s, depends_on_place, left_s
 
 _Entry = tuple[float, int, str]  # what it needs, number, job
+_FEW = 200  # jobs of a shape that are put back in line one by one
+_ROUNDING_S = 1e-3
 
 
-class Brief:
+class WaitingByRunTime:
     """The waiting jobs of each shape, the briefest first."""
 
     __slots__ = ("_by_shape", "_entries", "_jobs")
@@ -50,7 +54,7 @@ class Brief:
                 insort(self._by_shape.setdefault(shape, []), entry)
 
     def within(self, shape: Shape, most_s: float, most: int) -> list[_Entry] | None:
-        """Those of a shape that need no longer; None if there are more than so many."""
+        """Those of a shape that need no longer than that; None if there are more than so many."""
         entries = self._by_shape.get(shape, [])
         end = bisect_right(entries, (most_s, inf))
         return entries[:end] if end <= most else None
@@ -64,4 +68,20 @@ def needs_s(view: JobView) -> float:
     if view.size or depends_on_place(view):
         return 0.0
     least_s = min(left_s(view, 0.0, size, 1.0) for size in view.job.sizes)
-    return view.costs.prepare_s + view.costs.start_s + least_s
+    return cold_start_s(view) + least_s
+
+
+def keep_brief_in_line(draft: Draft, view: JobView, within_s: float) -> None:
+    """Of the jobs behind this one, and of its shape, leave only those in line that need no longer than that.
+
+    To find them one by one would take as long as the line is; so would putting them back, if they are many.
+    """
+    snapshot = draft.snapshot
+    with borrow((WaitingByRunTime, snapshot.capacity.layout), WaitingByRunTime) as waiting:
+        waiting.follow(snapshot)
+        found = waiting.within(shape_of(view.job), within_s + _ROUNDING_S, _FEW)
+    if found is not None:
+        draft.pass_over(view)
+        for _needs_s, number, job_id in found:
+            if number > view.number:
+                draft.requeue(snapshot.jobs[job_id])

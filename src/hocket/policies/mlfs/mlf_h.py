@@ -460,7 +460,7 @@ def _reviewed(snapshot: Snapshot, params: MlfH) -> tuple[dict[str, Any], dict[st
                 memo = memos[job_id] = {**memo, "first_loss": seen[0]}
         if view.use is None:
             continue
-        known = memo.get("use", sum(t.demand.gpus * t.demand.gpu_share for t in view.job.tasks.tasks))
+        known = memo.get("use", sum(t.demand.gpu_load for t in view.job.tasks.tasks))
         if view.use.gpus != known:
             memos[job_id] = {**memo, "use": view.use.gpus}
         if params.relieve and view.use.gpus > known * (1 + 1e-6):

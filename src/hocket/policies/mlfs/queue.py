@@ -65,7 +65,7 @@ def queue_rank(view: JobView, now_s: float, weights: PriorityWeights, metric: st
     if job.tasks is None:
         needs = float(job.sizes[0] * job.demand.gpus)
     else:
-        needs, factor = sum(t.demand.gpus * t.demand.gpu_share for t in job.tasks.tasks), measured_factor(view)
+        needs, factor = sum(t.demand.gpu_load for t in job.tasks.tasks), measured_factor(view)
         if factor < 1:
             needs, key = needs * factor, lighter(key)
     return inputs.ml, inputs.due_s, inputs.left_s, inputs.waits_from_s, needs, key

@@ -1,1 +1,1 @@
-"""Packs: models of one device that are trained in one step, and who is packed with whom."""
+"""Packs: models of one device that are trained in one step, and which of them are packed together."""

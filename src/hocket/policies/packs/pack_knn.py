@@ -29,7 +29,7 @@ def decide(snapshot: Snapshot, params: Knn) -> Plan:
     """Around a model by lot, those are packed that are nearest to it, until a device's memory is full."""
 
     def nearest(line: Sequence[JobView], there: Sequence[JobView]) -> Sequence[JobView]:
-        first = there[0] if there else min(line, key=lambda v: (snapshot.dice(v).random(), v.number))
+        first = there[0] if there else min(line, key=lambda v: (snapshot.rng(v).random(), v.number))
         found = [(distance(first.job.traits, v.job.traits, params.metric), v.number, v) for v in line]
         return [v for far, _n, v in sorted(found, key=lambda x: (x[2] is not first, *x[:2])) if far <= params.threshold]
 

@@ -16,6 +16,6 @@ def decide(snapshot: Snapshot, params: PackParams) -> Plan:
     """Models are packed by lot until a device's memory is full."""
 
     def by_lot(line: Sequence[JobView], _there: Sequence[JobView]) -> Sequence[JobView]:
-        return sorted(line, key=lambda v: (snapshot.dice(v).random(), v.number))
+        return sorted(line, key=lambda v: (snapshot.rng(v).random(), v.number))
 
     return packed(snapshot, params, by_lot, "packed by lot")

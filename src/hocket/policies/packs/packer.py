@@ -10,7 +10,7 @@ from msgspec import Meta
 from hocket.model.job import Job, Kind
 from hocket.model.partition import STEP, Partition, Sharing, Tenant
 from hocket.model.plan import Plan, Wake
-from hocket.model.resources import Demand, Node, Slice, fits, gpu_ids
+from hocket.model.resources import Demand, Node, Slice, fits
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
@@ -26,7 +26,7 @@ class PackParams(Params, frozen=True):
     enter: Annotated[bool, Meta(description="whether models enter a pack that has begun and has room")] = False
 
 
-# Of those who wait, whom to pack with those who are in a pack already, if anybody is: the first before the others.
+# Of the jobs that wait, those to pack with the ones that are in a pack already, if any: the first before the others.
 Choice = Callable[[Sequence[JobView], Sequence[JobView]], Sequence[JobView]]
 
 
@@ -39,7 +39,7 @@ def packed(snapshot: Snapshot, params: PackParams, choose: Choice, why: str) -> 
             there = [snapshot.jobs[t.job] for t in partition.tenants]
             line = _rest(line, packer.enter(partition, choose(line, there) if line else (), f"enters: {why}"))
     left: list[JobView] = []
-    while line and packer.has_device_for(line):  # Else who is chosen makes no difference, and choosing is dear.
+    while line and packer.has_device_for(line):  # Else the choice makes no difference, and choosing is dear.
         chosen = choose(line, ())
         seated = packer.form(chosen, f"starts: {why}")
         if not seated:
@@ -87,7 +87,7 @@ class Packer(Draft):
         return any(any(self._devices(job)) for job in {_wanted(v.job): v.job for v in views}.values())
 
     def form(self, views: Sequence[JobView], why: str) -> list[JobView]:
-        """A pack on a device that the first of these may have; those for whom there is room in it, perhaps nobody."""
+        """A pack on a device that the first of these may have; those for which there is room in it, perhaps none."""
         for device, node in self._devices(views[0].job):
             seated, tenants = self._seated(views, device, node, device.mem_mib, self._most)
             if not tenants:
@@ -98,7 +98,7 @@ class Packer(Draft):
         return []
 
     def enter(self, pack: Partition, views: Sequence[JobView], why: str) -> list[JobView]:
-        """Those for whom there is room in a pack that has begun."""
+        """Those for which there is room in a pack that has begun."""
         jobs, device = self.snapshot.jobs, pack.slices[0]
         mem_mib = device.mem_mib - sum(jobs[t.job].job.demand.mem_mib for t in pack.tenants)
         node = self.snapshot.nodes[device.node].node
@@ -135,10 +135,9 @@ class Packer(Draft):
             if not capacity.up >> i & 1 or (job.demand.gpus and not free.gpus):
                 continue
             share = _share(node, job.demand)
-            device = Slice(
-                node.id, gpu_ids(free.gpus & -free.gpus) if share.gpus else (), min(share.cores, free.cores),
-                min(share.mem_mib, free.mem_mib), min(share.net_mbps, free.net_mbps),
-            )  # fmt: skip
+            there = Slice.of_free(node.id, free)
+            amounts = map(min, share.vector[1:], there.vector[1:])
+            device = Slice(node.id, there.gpus[:1] if share.gpus else (), *amounts)
             if _fits(job, device, node):
                 yield device, node
 
@@ -149,7 +148,7 @@ def packable(job: Job) -> bool:
 
 
 def _wanted(job: Job) -> tuple[Demand, float, tuple[str, ...]]:
-    """What decides whether it may have a device: those who want the same may have the same."""
+    """What decides whether it may have a device: jobs that want the same may have the same."""
     return job.demand, job.gpu_mem_mib, job.gpu_kinds
 
 
@@ -158,9 +157,7 @@ def _share(node: Node, demand: Demand) -> Slice:
     if demand.gpus > node.gpus or (node.gpus and not demand.gpus):
         return Slice(node.id, (), -1.0)
     devices = max(node.gpus, 1)
-    return Slice(
-        node.id, (0,) if node.gpus else (), node.cores / devices, node.mem_mib / devices, node.net_mbps / devices
-    )
+    return Slice(node.id, (0,) if node.gpus else (), *(amount / devices for amount in node.vector[1:]))
 
 
 def _fits(job: Job, device: Slice, node: Node) -> bool:

@@ -11,8 +11,7 @@ from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.predicted import SLOWEST, PredictedEnds, on, speed
-from hocket.policies.reshape.objective import Key, Objective
+from hocket.policies.kit.remaining_time import Key, PredictedEnds, only_on, speed, speed_here
 
 _SLACK_S = 1e-6  # a gain below it is a rounding
 
@@ -29,26 +28,26 @@ class Growth(NamedTuple):
     then_s: float  # when it ends then
 
 
-def grow(draft: Draft, outlook: PredictedEnds, objective: Objective, hysteresis: float) -> None:
+def grow(draft: Draft, ends: PredictedEnds, hysteresis: float) -> None:
     """Grow one job after another, as long as that is better than to do nothing."""
-    idle = _Idle(draft, outlook, objective, hysteresis)
+    idle = _Idle(draft, ends, hysteresis)
     while draft.free_gpus and (found := idle.best()) is not None:
         view = found.view
         gpus = (found.size - view.size) * view.job.demand.gpus
-        as_if = replace(view, job=on(view.job, found.kind))
+        as_if = replace(view, job=only_on(view.job, found.kind))
         if draft.resize(as_if, found.size, f"grows: {gpus} GPUs are idle, and it ends sooner"):
-            outlook.change(view, found.then_s)
+            ends.change(view, found.then_s)
         else:
-            idle.refused.add((view.number, found.size))
+            idle.failed.add((view.number, found.size))
 
 
 class _Idle:
     """What idle GPUs could be used for."""
 
-    def __init__(self, draft: Draft, outlook: PredictedEnds, objective: Objective, hysteresis: float) -> None:
-        self.draft, self.outlook, self.objective, self.hysteresis = draft, outlook, objective, hysteresis
+    def __init__(self, draft: Draft, ends: PredictedEnds, hysteresis: float) -> None:
+        self.draft, self.ends, self.hysteresis = draft, ends, hysteresis
         self.now_s = draft.snapshot.now_s
-        self.refused: set[tuple[int, int]] = set()  # (job, size): something else stands against it
+        self.failed: set[tuple[int, int]] = set()  # (job, size) that could not be carried out
         self._landed: dict[object, Landing | None] = {}  # a place for so many replicas of such a job
 
     def best(self) -> Growth | None:
@@ -56,14 +55,14 @@ class _Idle:
 
         Jobs come by their ends, the last first. None gains more than what it has left, so the search ends early.
         """
-        last, last_s, other_s = self.outlook.last_two()
-        now_s, key_of = self.now_s, self.objective.key
+        last, last_s, other_s = self.ends.last_two()
+        now_s, key_of = self.now_s, self.ends.key
         free = {node.id: left.gpus.bit_count() for node, left in self.draft.capacity}
         roomy = max(free.values())
         self._landed.clear()
         best_key: Key = key_of(last_s, 0.0, 0)
         best: Growth | None = None
-        for view, partition, ends_s in self.outlook.settled(last_first=True):
+        for view, partition, ends_s in self.ends.settled(last_first=True):
             job_id = view.job.id
             if ends_s <= now_s:
                 break
@@ -79,7 +78,7 @@ class _Idle:
             if (more - size_now) * each > home and view.job.max_nodes == 1 and more * each > roomy:
                 continue  # There is no room for any larger size of it.
             for size in sizes:
-                if size <= size_now or (view.number, size) in self.refused:
+                if size <= size_now or (view.number, size) in self.failed:
                     continue
                 if (place := self._place(view, partition, size, ends_s)) is None:
                     continue
@@ -93,15 +92,14 @@ class _Idle:
 
     def _place(self, view: JobView, partition: Partition, size: int, ends_s: float) -> tuple[str | None, float] | None:
         """Of which kind it gets that size, and when it ends then: where it is if that has room, else the fastest."""
-        capacity, beliefs, job = self.draft.capacity, view.beliefs, view.job
-        work_s = (ends_s - self.now_s) * max(beliefs.speed_at(view.size) * view.pace, SLOWEST)
+        capacity, job = self.draft.capacity, view.job
+        work_s = (ends_s - self.now_s) * speed_here(view, view.size)
         if sum(capacity[part.node].room(job.demand) for part in partition.slices) >= size - view.size:
-            pace = max(beliefs.speed_at(size) * view.pace, SLOWEST)
-            return None, self.now_s + view.costs.restart_s(job.warm) + work_s / pace
+            return None, self.now_s + view.costs.restart_s(job.warm) + work_s / speed_here(view, size)
         if (size - view.size) * job.demand.gpus > capacity.gpus:
             return None
         best: tuple[str | None, float] | None = None
-        for kind in self.outlook.kinds(job):
+        for kind in self.ends.kinds(job):
             if (landed := self._landing(job, kind, partition, size)) is None:
                 continue
             first, nodes = landed
@@ -115,11 +113,11 @@ class _Idle:
     def _landing(self, job: Job, kind: str | None, partition: Partition, size: int) -> Landing | None:
         """The kind of its first GPUs, and its nodes, if it goes where the size fits."""
         if job.max_nodes != 1:
-            return self._landing_in(self.draft.capacity.give(partition.slices), on(job, kind), size)
+            return self._landing_in(self.draft.capacity.give(partition.slices), only_on(job, kind), size)
         # Its own node has no room, so it does not matter what it gives back there: others like it land alike.
         like = (kind, size, job.demand, job.gpu_kinds, job.gpu_mem_mib)
         if like not in self._landed:
-            self._landed[like] = self._landing_in(self.draft.capacity, on(job, kind), size)
+            self._landed[like] = self._landing_in(self.draft.capacity, only_on(job, kind), size)
         return self._landed[like]
 
     def _landing_in(self, capacity: Capacity, job: Job, size: int) -> Landing | None:

@@ -9,11 +9,10 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.predicted import PredictedEnds, Predicting, by_end
+from hocket.policies.kit.remaining_time import PredictedEnds, Predicting, by_end
 from hocket.policies.registry import policy
 from hocket.policies.reshape.growth import grow
 from hocket.policies.reshape.newcomers import serve
-from hocket.policies.reshape.objective import Objective
 
 
 class Reshape(Predicting, frozen=True):
@@ -32,17 +31,17 @@ class Reshape(Predicting, frozen=True):
 def decide(snapshot: Snapshot, params: Reshape) -> Plan:
     """Each newcomer gets the size, and if need be a running job's GPUs, with which the last job ends soonest.
 
-    All its sizes are tried, and for each every running job that can give up what is missing. When nobody waits, idle
+    All its sizes are tried, and for each every running job that can give up what is missing. When no job waits, idle
     GPUs go to the running job with which the last one ends soonest, again and again, as long as that is sooner than
     now. Equal last ends: the smaller sum of ends, then fewer GPUs moved. Ends count what switching takes.
     """
     draft = Draft(snapshot)
-    outlook, objective = PredictedEnds(draft), Objective(params.objective == "jct")
-    waiting = serve(draft, outlook, objective, params.donors, params.unknown_s)
+    ends = PredictedEnds(draft, by_mean=params.objective == "jct")
+    waiting = serve(draft, ends, params.donors, params.unknown_s)
     if waiting:
         draft.reasons["*"] = "waits: no size of it can be met, not with the GPUs of others either"
     elif draft.free_gpus:
-        grow(draft, outlook, objective, params.hysteresis)
+        grow(draft, ends, params.hysteresis)
     wanting = waiting or draft.over_quota > 0 or draft.free_gpus > 0
-    restless = outlook.restless or bool(outlook.changed)
-    return draft.plan(Wake(epoch=wanting, at_s=snapshot.now_s if wanting and restless else None))
+    changes = ends.changing or bool(ends.changed)
+    return draft.plan(Wake(epoch=wanting, at_s=snapshot.now_s if wanting and changes else None))

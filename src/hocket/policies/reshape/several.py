@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from hocket.model.view import JobView
-from hocket.policies.kit.predicted import shrunk_s, slower
+from hocket.policies.kit.remaining_time import shrunk_s, speed_ratio
 
 Shrunk = tuple[JobView, int, float, float]  # a job, its smaller size, its end then, and its end as it is
 
@@ -14,7 +14,7 @@ Shrunk = tuple[JobView, int, float, float]  # a job, its smaller size, its end t
 def together(
     donors: Sequence[tuple[JobView, float]], missing: int, most: int, now_s: float, wait_s: float
 ) -> list[Shrunk]:
-    """At most so many donors that give up the missing GPUs, a size at a time, each time whoever ends soonest then.
+    """At most so many donors that give up the missing GPUs, a size at a time, each time the one that ends soonest then.
 
     Nothing if they do not suffice, or if one alone does it.
     """
@@ -24,7 +24,9 @@ def together(
         if not at:
             return None
         less = donor.job.sizes[at - 1]
-        then_s = shrunk_s(ends_s, slower(donor, less), now_s, wait_s, donor.costs.restart_s(donor.job.warm))
+        then_s = shrunk_s(
+            ends_s, speed_ratio(donor, donor.size, less), now_s, wait_s, donor.costs.restart_s(donor.job.warm)
+        )
         return then_s, donor.number, donor, less, ends_s
 
     line = [found for donor, ends_s in donors if (found := step(donor, ends_s, donor.size)) is not None]

@@ -24,8 +24,8 @@ class Certificate:
 
     mode: str  # that was compared with the solo run
     step: int  # the step that was compared
-    max_ulp: int  # 0: bitwise equal; below 0: not measured
-    share_equal: float  # of all numbers
+    max_ulp: int  # 0: bitwise; less: nothing was measured
+    share_equal: float  # part of all numbers that were the same, from 0 to 1
     max_scaled: float  # the largest difference over the largest number of its tensor
     repeat_ulp: int = 0  # difference of two solo steps from the same state: 0 if the device is deterministic
     measured: bool = True  # on this model; False: the mode is `turn`, or other models of its kind were measured

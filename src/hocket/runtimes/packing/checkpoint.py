@@ -18,11 +18,11 @@ from hocket.runtimes.packing.tensors import leaves
 class ModelCheckpoint:
     """Module, optimiser, schedule, scaler, generators and place in the data, after `step` steps."""
 
-    name: str
-    step: int
+    name: str  # name of the model
+    step: int  # steps of the optimiser done
     reason: str  # why the model was freed
-    state: dict[str, Any]  # of all that is named above
-    failed: bool = False  # freed because it could not continue
+    state: dict[str, Any]  # the state of all that is named above
+    failed: bool = False  # freed because it could not go on
 
     @property
     def loss(self) -> float | None:
@@ -47,7 +47,7 @@ class ModelCheckpoint:
         return ""
 
     def save(self, path: Path | str) -> None:
-        """Write the file whole or not at all: written beside it, synced, and renamed."""
+        """Write it to `path`, whole or not at all: a file beside it is written, brought to disk, and renamed."""
         path = Path(path)
         part = path.with_name(path.name + ".part")
         with open(part, "wb") as file:
@@ -58,7 +58,7 @@ class ModelCheckpoint:
 
     @staticmethod
     def read(path: Path | str) -> ModelCheckpoint:
-        """Read a saved checkpoint. It is unpickled: read only files that you trust."""
+        """Read a saved checkpoint from the file `path`. It is unpickled: read only files that you trust."""
         return ModelCheckpoint(*torch.load(path, map_location="cpu", weights_only=False))
 
 

@@ -295,7 +295,10 @@ class Member:
     def checkpoint(
         self, reason: str, state: dict[str, Any] | None = None, place: torch.device = torch.device("cpu")
     ) -> ModelCheckpoint:
-        """A copy of its state on `place`, by default the host; with `state`, a copy of that earlier one."""
+        """A copy of its state on `place`, by default the host; with `state`, a copy of that earlier one.
+
+        `reason` says in words why it is made.
+        """
         chosen = self.copy_state(place) if state is None else copied(state, place)
         for group, flags in zip(chosen["optimiser"]["param_groups"], self.flags, strict=True):
             group.update(flags)

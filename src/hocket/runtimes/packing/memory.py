@@ -20,13 +20,13 @@ SPARE = 1.02  # Fragmentation, and memory that a dry run does not see.
 class Need:
     """Bytes that one model takes; `stays` all the time, `passes` at the height of a step."""
 
-    parameters: int  # and buffers
-    gradients: int  # of all parameters that are trained
-    optimiser: int  # its state
+    parameters: int  # parameters and buffers
+    gradients: int  # gradients of all parameters that are trained
+    optimiser: int  # state of the optimiser
     activations: int  # at the peak, with workspaces as far as they were seen
     inputs: int  # its batches; shared ones count once for a pack
     kept: int = 0  # its last good states, where they are kept on the device
-    data: int = 0  # of its data set on the device, which counts once for all models that read it
+    data: int = 0  # its data set on the device, which counts once for all models that read it
 
     @property
     def stays(self) -> int:
@@ -45,7 +45,10 @@ class Need:
 
 
 class Memory:
-    """The needs of the models on a device, its `limit` in bytes, and the errors of predictions."""
+    """What the models on a `device` need, its `limit` in bytes, and how far predictions were off.
+
+    A model is given as its `training`, or by its `name`.
+    """
 
     def __init__(self, device: torch.device, limit: int) -> None:
         self.device, self.limit = device, limit

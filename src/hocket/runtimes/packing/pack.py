@@ -26,6 +26,8 @@ from hocket.runtimes.packing.step_modes.step_mode import OneByOne, StepMode
 from hocket.runtimes.packing.step_modes.streams import CaptureStreams
 from hocket.runtimes.packing.training import NoRoom, Refused, Training, device_of
 
+# How the models of a pack are stepped: one after another, with one backward pass, as one fused model, with a CUDA graph
+# for each, or with one for all.
 STEP_MODES = ("turn", "joint", "fused", "graphs", "graph")
 _REMEMBERED = Measurements()
 
@@ -91,7 +93,10 @@ class Pack:
     # -- entering and leaving -------------------------------------------------------------------------------
 
     def load(self, training: Training, checkpoint: ModelCheckpoint | None = None) -> Member:
-        """Bring a model to the device, to train from its beginning or from a `checkpoint`."""
+        """Bring the model of a `training` to the device, to train from its beginning or from a `checkpoint`.
+
+        Raises NoRoom if it would not fit beside the others.
+        """
         if not isinstance(training, Training):
             raise Refused(f"a hocket.pack.Training is needed, not a {type(training).__name__}")
         training.refuse()
@@ -123,7 +128,7 @@ class Pack:
                 self._empty_cache()
 
     def adopt(self, member: Member) -> Member:
-        """Take over a model that is on this device already, from another pack."""
+        """Take over a `member` of another pack, whose model is on this device already."""
         if member.name in self.members:
             raise Refused(f"model '{member.name}' is loaded already")
         if member.device != self.device:
@@ -144,7 +149,7 @@ class Pack:
         return member
 
     def detach(self, model: Member | str) -> Member:
-        """Take a model out of this pack and leave it on the device, for another pack to adopt."""
+        """Take a `model` (a member or its name) out of this pack, but leave it on the device for another to adopt."""
         member = self._known(model)
         self._take_out(member)
         self._remove(member, leaves=False)
@@ -159,7 +164,10 @@ class Pack:
                 raise Refused(f"model '{training.name}' shares its optimiser or scaler with '{other.name}'")
 
     def free(self, model: Member | str, reason: str = "freed") -> ModelCheckpoint:
-        """Take a model off the device; its checkpoint has everything to continue."""
+        """Take a `model` (a member or its name) off the device; the checkpoint has all it needs to go on.
+
+        `reason` becomes that of the checkpoint.
+        """
         member = self._known(model)
         self._take_out(member)
         checkpoint = member.checkpoint(reason)
@@ -379,7 +387,7 @@ class Pack:
         return self._admission.memory
 
     def predict(self, training: Training) -> Need:
-        """What this model would take, corrected by what was seen of its kind."""
+        """The memory that the model of this `training` would take, corrected by what was measured for its kind."""
         with PreservedRng(self.device):
             return self._admission.predict(training)
 
@@ -397,7 +405,7 @@ class Pack:
         return self._chooser.times_s()
 
     def certificate(self, model: Member | str) -> Certificate:
-        """How far this model's steps here are from its solo run's, in whatever mode they were made."""
+        """How far this `model`'s steps here are from its solo run's, in whatever mode they were made."""
         member = self._known(model)
         own, inexact = self.certificates.get(member.name), self._inexact.get(member.name)
         if inexact is None:

@@ -18,7 +18,7 @@ _loaded: WeakSet[Member] = WeakSet()  # Weak: dropping a member and its pack fre
 
 
 def load(training: Training, device: torch.device | str = "cpu", checkpoint: ModelCheckpoint | None = None) -> Member:
-    """Bring a model to a device, to begin or to go on from a checkpoint."""
+    """Bring the model of a `training` to a `device`, to begin or to go on from a `checkpoint`."""
     training.refuse()
     if _already_loaded(training) is not None:
         gc.collect()  # It may be unreachable, but not collected yet.
@@ -44,7 +44,7 @@ def pack(members: Iterable[Member], **options: Any) -> Pack:
 
 
 def free(member: Member) -> ModelCheckpoint:
-    """Take a model off its device; its weights, optimiser, schedule, generators and place in the data."""
+    """Take a `member` off its device; its weights, optimiser, schedule, generators and place in the data."""
     if not _is_loaded(member):
         raise Refused(f"model '{member.name}' is not loaded")
     pack, member.pack = member.pack, None

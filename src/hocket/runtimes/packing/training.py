@@ -31,20 +31,22 @@ class Training:
     the loss itself and is for all others. Optimiser and schedule are objects, or functions that make them.
     """
 
-    name: str
-    module: nn.Module
+    name: str  # unique in its pack
+    module: nn.Module  # the model, with its first weights; trained in place
+    # An optimiser of the module's parameters, or a function that makes it of them.
     optimiser: Optimizer | Callable[[Iterator[nn.Parameter]], Optimizer]
-    data: Iterable[Any]  # a DataLoader, or anything that gives its batches again when iterated again
-    steps: int  # of the optimiser, in all
-    loss: Callable[[Any, Any], Tensor] | None = None
+    data: Iterable[Any]  # a DataLoader, or anything that gives its batches anew when iterated again
+    steps: int  # steps of the optimiser, in all
+    loss: Callable[[Any, Any], Tensor] | None = None  # gives the loss of (outputs, targets); None if `forward` is given
+    # Gives the loss of (module, batch); None if `loss` is given.
     forward: Callable[[nn.Module, Any], Tensor] | None = None
-    schedule: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None  # of the learning rate
+    schedule: LRScheduler | Callable[[Optimizer], LRScheduler] | None = None  # of the learning rate; None: constant
     schedule_every: Literal["step", "epoch"] = "step"  # when the schedule is stepped
-    autocast: torch.dtype | None = None  # bfloat16 or float16
-    scaler: GradScaler | None = None  # for float16
-    accumulate: int = 1  # batches per step; each loss is divided by their number
-    clip: float | None = None  # the most that the norm of all gradients may be
-    seed: int | None = 0  # as by `torch.manual_seed(seed)` right before the loop; None: generators are left as they are
+    autocast: torch.dtype | None = None  # bfloat16 or float16; None: full precision
+    scaler: GradScaler | None = None  # of the loss, for float16; None: not scaled
+    accumulate: int = 1  # batches to a step; each loss is divided by their number
+    clip: float | None = None  # the most that the norm of all gradients may be; None: any
+    seed: int | None = 0  # as `torch.manual_seed(seed)` right before the loop; None: the generators as they are
 
     def refuse(self) -> None:
         """Raise for the first rule that this breaks, if any."""

@@ -102,11 +102,13 @@ def test_a_url_that_is_none_is_refused(url: str, tmp_path: Path) -> None:
         Link(ControllerAddress(url, str(tmp_path / "token")))
 
 
-def test_patience_grows_and_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_patience_grows_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     patience = Patience()
     waits = [patience.wait_s(Away("away")) for _ in range(12)]
     assert waits[0] <= 0.05
     assert 0.7 <= waits[-1] <= 1.0
     patience.reset()
     assert patience.wait_s(Away("away")) <= 0.05
-    assert capsys.readouterr().err.count("agent: away; trying again") == 2
+    assert [(r.name, r.levelname) for r in caplog.records if "away; trying again" in r.message] == [
+        ("hocket.agent", "WARNING")
+    ] * 2

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -248,3 +249,28 @@ def test_sigint_stops_the_jobs_with_their_grace_and_a_second_one_at_once(control
     controller.wait_for(key, "checkpoint-asked")
     assert agent.leave(signal.SIGINT) == 0
     assert controller.of(key, "exited")[0].fields["killed"]
+
+
+# -- the log --------------------------------------------------------------------------------------------------
+
+
+def test_an_agent_whose_complaints_cannot_be_written_goes_on(controller: Any, idle_agent: Any) -> None:
+    idle_agent.complaints = Path("/dev/full")
+    idle_agent.start("--gpus", "1", "--log-level", "debug")
+    controller.wait_for_hellos(1)
+    key = controller.run_python("j", "print('hello')")
+    assert controller.wait_for(key, "exited").fields["code"] == 0
+    controller.token = "another"  # for which it complains, and ends
+    assert idle_agent.process.wait(120) == 2
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_level_that_is_none_ends_the_agent(
+    monkeypatch: pytest.MonkeyPatch, idle_agent: Any, by_variable: bool
+) -> None:
+    if by_variable:
+        monkeypatch.setenv("HOCKET_LOG_LEVEL", "loud")
+    idle_agent.start(*(() if by_variable else ("--log-level", "loud")))
+    assert idle_agent.process.wait(120) == 2
+    said = "argument --log-level: must be one of debug, info, warning, error, not 'loud'"
+    assert idle_agent.said().splitlines()[-1].endswith(said)

@@ -4,7 +4,7 @@ from threading import Thread
 
 import pytest
 
-from hocket.agent.protocol import RunKey, StopRun
+from hocket.agent.protocol import ForgetJob, RunKey, StopRun
 from hocket.control.ports import NameTaken, UnknownSession
 from hocket.executors.agents import sessions as sessions_module
 from hocket.executors.agents.executor import AgentExecutor
@@ -39,6 +39,28 @@ class World:
 @pytest.fixture
 def world(monkeypatch):
     return World(monkeypatch)
+
+
+def test_a_lost_node_is_a_warning_that_names_it(world, caplog):
+    for _ in range(15):
+        world.after(1.0, "n0")
+    assert world.after(1.0, "n0") == ["n1"]
+    (warning,) = [record for record in caplog.records if record.levelname == "WARNING" and hasattr(record, "node")]
+    assert (warning.name, warning.node) == ("hocket.executors", "n1")
+    assert warning.getMessage() == "node 'n1' is lost: its agent is silent for over 15 s"
+
+
+def test_orders_are_logged_when_they_are_sent_and_when_they_are_taken(world, caplog):
+    caplog.set_level("DEBUG", "hocket.executors")
+    world.sessions.tell("n0", [StopRun(RunKey("a", 2), 1.0), ForgetJob("b")])
+    world.sessions.tell("elsewhere", [ForgetJob("c")])
+    world.sessions.orders(world.ids["n0"], 1, 0.0)
+    assert [(r.levelname, r.getMessage(), r.job, r.node, r.n) for r in caplog.records] == [
+        ("INFO", "order 1 (stop) for run 2 of job 'a' sent to node 'n0'", "a", "n0", 1),
+        ("DEBUG", "order 2 (forget) for job 'b' sent to node 'n0'", "b", "n0", 2),
+        ("DEBUG", "order 1 (stop) for run 2 of job 'a' taken by node 'n0'", "a", "n0", 1),
+    ]
+    assert caplog.records[0].run == 2
 
 
 def test_a_node_that_is_silent_for_longer_than_its_lease_is_lost(world):

@@ -255,3 +255,11 @@ def test_steps_beside_others_and_steps_in_turn_are_measured_by_one_clock(monkeyp
     world.do(begin(Start, "a@1"))
     (ended, _) = world.do()
     assert ended.metrics[STEP_S] * 10 % 7.0 == pytest.approx(0)
+
+
+def test_time_goes_on_from_the_moment_until_which_nothing_ran() -> None:
+    world = World()
+    assert world.executor.wait(100.0) == (100.0, ()), "nothing can happen before"
+    world.executor.apply([begin(Start, "a@1")])
+    at_s, events = world.executor.wait(None)
+    assert 100.0 <= events[0].at_s <= at_s < 101.0

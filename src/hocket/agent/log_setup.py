@@ -1,0 +1,90 @@
+"""How a controller and an agent log: lines on stderr, as text or as JSON, that never stop what they tell of.
+
+Each layer has one logger: `hocket.control`, `hocket.executors`, `hocket.service`, `hocket.agent` and `hocket.sidecar`.
+What a line is about stands in its fields (`job`, `run`, `node`, `cycle`, …), given as `extra` or by `cycle_number`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+LEVEL_VARIABLE = "HOCKET_LOG_LEVEL"
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+# In the controller's thread, the cycle that lines belong to; other threads have none.
+cycle_number: ContextVar[int | None] = ContextVar("cycle_number", default=None)
+
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_NOT_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
+
+
+def set_up_logging(level: str, as_json: bool, **fields: str) -> None:
+    """Log this process to stderr from that level on; `fields` are on every line.
+
+    Other packages are heard from INFO on, for what they say below that is about themselves.
+    """
+    handler = _Stderr()
+    handler.setFormatter(JsonLogLine(fields) if as_json else TextLogLine())
+    root = logging.getLogger()
+    for old in [h for h in root.handlers if isinstance(h, _Stderr)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(max(LEVELS[level], logging.INFO))
+    logging.getLogger("hocket").setLevel(LEVELS[level])
+
+
+class _Stderr(logging.StreamHandler[Any]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        """A full disk or a closed pipe behind stderr stops nothing, and there is no other place to say so."""
+
+
+class TextLogLine(logging.Formatter):
+    """Time, level, logger, message; a traceback follows on lines of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - logging's
+        """RFC 3339, in UTC: the lines of several machines can be put together."""
+        return _time(record, "milliseconds")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        """One line, whatever a job is called: no name can pass for a line of its own, or reach the terminal."""
+        record.message = record.message.translate(_CONTROL)
+        return super().formatMessage(record)
+
+
+class JsonLogLine(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, then the fields that the record has."""
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        super().__init__()
+        self._fields = fields
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        said = {
+            "time": _time(record, "microseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        cycle = cycle_number.get()
+        given = {name: value for name, value in vars(record).items() if name not in _NOT_FIELDS}
+        found = {**said, **self._fields, **({} if cycle is None else {"cycle": cycle}), **given}
+        if record.exc_info and record.exc_info[0] is not None:
+            found["exception"] = self.formatException(record.exc_info)
+        try:
+            return msgspec.json.encode(found, enc_hook=str).decode()
+        except UnicodeEncodeError:  # A path that is not UTF-8.
+            return json.dumps(found, default=str)
+
+
+def _time(record: logging.LogRecord, to: str) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec=to).replace("+00:00", "Z")
