@@ -101,7 +101,7 @@ class Slice(Struct, frozen=True, gc=False):
 
     @classmethod
     def of_free(cls, node: str, free: Free) -> Slice:
-        """All that is left of a node."""
+        """All that is `free` of a node."""
         return cls(node, gpu_ids(free.gpus), free.cores, free.mem_mib, free.net_mbps)
 
     @property
