@@ -132,11 +132,11 @@ def exit_if_stuck(outcomes: Sequence[ComparedRun]) -> None:
     several = len({o.summary.seed for o in outcomes}) > 1
     lines = []
     for o in outcomes:
-        who = f"{o.label}, seed {o.summary.seed}" if several else o.label
+        label = f"{o.label}, seed {o.summary.seed}" if several else o.label
         if o.stuck:
-            lines.append(f"{who}: {o.summary.unfinished:,} unfinished: {o.stuck[0]}")
+            lines.append(f"{label}: {o.summary.unfinished:,} unfinished: {o.stuck[0]}")
         if words := all_refused(o.summary, o.refused):
-            lines.append(f"{who}: {words}")
+            lines.append(f"{label}: {words}")
     for line in lines:
         typer.echo(f"hocket: {line}", err=True)
     if lines:

@@ -116,8 +116,9 @@ def _told(found: Replay) -> str:
 def _lines(side: DecisionSide) -> list[str]:
     if not side.asked or side.plan is None:
         return ["  the policy was not asked"]
-    found = [f"  {who}: {change}{_reason(side, who.partition('/')[0])}" for who, change in sorted(side.changes.items())]
-    jobs = {who.partition("/")[0] for who in side.changes}
+    changes = sorted(side.changes.items())  # by "job" or "job/task"
+    found = [f"  {name}: {change}{_reason(side, name.partition('/')[0])}" for name, change in changes]
+    jobs = {name.partition("/")[0] for name in side.changes}
     found += [f"  {job}: {why}" for job, why in sorted(side.reasons.items()) if job not in jobs]
     found += [f"  refused: {words}" for words in side.refused]
     found += [f"  {job} is looked at again at {at_s:,g} s" for job, at_s in sorted(side.plan.reviews.items())]

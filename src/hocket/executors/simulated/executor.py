@@ -338,9 +338,9 @@ class SimulatedExecutor:
     def _observe(self, run: SimulatedJob, out: list[Event]) -> None:
         """Its phases have been measured for a while: say so, once for each place."""
         run.observed_s = inf
-        who, played = self._rates.played(run, run.tenancies[""][1])
+        sharers, played = self._rates.played(run, run.tenancies[""][1])
         off = phase_errors(run.job.id, self._beliefs, self._seed)
-        out.append(run.phases_observed(self.now_s, played, who.index(run), off))
+        out.append(run.phases_observed(self.now_s, played, sharers.index(run), off))
 
     # -- actions --------------------------------------------------------------------------------------------
 

@@ -50,9 +50,9 @@ class Rates:
     def played(self, run: SimulatedJob, partition: Partition) -> tuple[list[SimulatedJob], Played]:
         """Which jobs share the partition, and how their phases go."""
         sharers = self.sharers.get(partition.id) or {"": run}
-        who = [other for other in sharers.values() if "" in other.tenancies]
+        jobs = [other for other in sharers.values() if "" in other.tenancies]
         seed = Random(f"{self._seed}/{partition.id}").randrange(1 << 30) if self._noise else 0
-        return who, play([other.companion(self._kinds) for other in who], partition.sharing, self._noise, seed)
+        return jobs, play([other.companion(self._kinds) for other in jobs], partition.sharing, self._noise, seed)
 
     def overflows(self, partition: Partition) -> bool:
         """Do those that share it need more memory than their machines have?"""
@@ -60,8 +60,8 @@ class Rates:
 
     def _seat(self, run: SimulatedJob, task: str) -> Seat:
         holding, partition = run.tenancies[task]
-        part, who = holding.slices[0], self.sharers.get(partition.id, {})
-        asked = sum(demand_of(other.job, name.partition("/")[2]).net_mbps for name, other in who.items())
+        part, sharers = holding.slices[0], self.sharers.get(partition.id, {})
+        asked = sum(demand_of(other.job, name.partition("/")[2]).net_mbps for name, other in sharers.items())
         mbps = link_mbps(demand_of(run.job, task), part, self._nodes[part.node], asked)
         return Seat(part.node, self._of_tenant(run, task), mbps, holding)
 
@@ -76,9 +76,9 @@ class Rates:
             return own
         tenants: list[tuple[Companion, float]] = []
         me = 0
-        for who, other in sharers.items():
-            if who == f"{run.job.id}/{task}":
+        for name, other in sharers.items():
+            if name == f"{run.job.id}/{task}":
                 me = len(tenants)
-            one = other.companion(self._kinds, who.partition("/")[2])
+            one = other.companion(self._kinds, name.partition("/")[2])
             tenants.append((one, own_speed(one.truth, one.holding, one.kind) if other.job.tasks is None else 1.0))
         return own * shared_speed(me, tenants, partition.sharing, len(holding.slices[0].gpus))
