@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 
 import elastic_imports  # noqa: F401 - what is prepared; it may end the process
 
@@ -30,6 +31,8 @@ def save(text):
     with open(f"{path}.part", "w") as file:
         file.write(text)
     if os.path.exists(path):  # It stays where it is until there is a newer one: we may be killed at any time.
+        with suppress(FileNotFoundError):
+            os.unlink(f"{path}.kept")  # An attempt that was killed between the next two lines left it.
         os.link(path, f"{path}.kept")
         os.rename(f"{path}.kept", f"{path}.previous")
     os.rename(f"{path}.part", path)

@@ -114,7 +114,8 @@ def test_a_newcomer_that_dies_while_it_is_prepared_starts_cold_and_the_donor_goe
     cluster.await_line("first", "start", 2)
     assert cluster.devices("first", 2) == 2
     cluster.await_line("first", "start", 3)
-    assert cluster.call("GET", "/v1/jobs/first")["failures"] == 0
+    first = cluster.call("GET", "/v1/jobs/first")
+    assert first["failures"] == 0, first
 
 
 @pytest.mark.parametrize("resize", ["early"], indirect=True)
@@ -125,7 +126,8 @@ def test_a_resized_process_that_dies_while_it_is_prepared_is_started_cold(cluste
     cluster.await_line("second", "end")
     grown = cluster.await_line("first", "start", 3)
     assert len(grown["devices"]) == 4
-    assert cluster.call("GET", "/v1/jobs/first")["failures"] == 0
+    first = cluster.call("GET", "/v1/jobs/first")
+    assert first["failures"] == 0, first
 
 
 @pytest.mark.parametrize("resize", ["early"], indirect=True)
@@ -138,7 +140,8 @@ def test_what_stood_by_when_the_controller_went_down_is_no_failure_when_it_comes
     again = cluster.await_line("first", "start", 2)
     assert again["count"] == cluster.noted("first", "stop")[0]["count"]
     assert again["run"] == 2
-    assert cluster.call("GET", "/v1/jobs/first")["failures"] == 0
+    first = cluster.call("GET", "/v1/jobs/first")
+    assert first["failures"] == 0, first
 
 
 def test_a_donor_that_does_not_save_is_killed_and_goes_on_from_what_it_saved_before(cluster: Cluster) -> None:
@@ -151,7 +154,8 @@ def test_a_donor_that_does_not_save_is_killed_and_goes_on_from_what_it_saved_bef
     assert second["count"] % 10 == 0
     assert cluster.noted("first", "stop") == []
     cluster.await_line("first", "start", 3)
-    assert cluster.call("GET", "/v1/jobs/first")["failures"] == 0
+    first = cluster.call("GET", "/v1/jobs/first")
+    assert first["failures"] == 0, first
 
 
 def checkpoints(cluster: Cluster, job: str) -> Path:
