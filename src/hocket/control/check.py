@@ -43,6 +43,7 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
             capacity = capacity.exchange(*starts, problems)
         if starts is None or problems:
             _partitions(snapshot, plan, found)
+            found += _protected(snapshot, plan)
             capacity = _capacity(snapshot, plan, found)
             if "*" not in plan.reasons:
                 _reasons(snapshot, plan, found)
@@ -78,7 +79,9 @@ def _only_starts(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slic
     back: list[Slice] = []
     for pid in drop:
         old = partitions.get(pid)
-        if old is None or len(old.tenants) > 1 or old.tenants[0].job not in reasons:
+        if old is None or len(old.tenants) > 1 or (victim := old.tenants[0].job) not in reasons:
+            return None
+        if jobs[victim].job.is_protectable:
             return None
         back += old.slices
     out: list[Slice] = []
@@ -157,6 +160,20 @@ def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
                 there = partitions[other].tenants
                 if any(t.job == job and t.task == task for t in there):
                     found.append(f"tenant '{job}{'/' + task if task else ''}' is in partitions '{other}' and '{pid}'")
+
+
+def _protected(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Running jobs that may not be preempted must keep the resources that they have."""
+    partitions = snapshot.partitions.data()
+    changed = [(partitions.get(pid), None) for pid in plan.drop]
+    changed += [(partitions.get(new.id), new) for new in plan.put]
+    for old, new in changed:
+        for tenant in old.tenants if old is not None else ():
+            view = snapshot.jobs.get(tenant.job)
+            if view is None or not view.job.is_protectable or not (why := view.protected_at(snapshot.now_s)):
+                continue
+            if new is None or old is None or new.slices != old.slices or tenant not in new.tenants:
+                yield f"job {_name(tenant)} must keep its resources: {why}"
 
 
 def _tenant(

@@ -60,6 +60,7 @@ def _fail(state: State, job_id: str, reason: str) -> None:
         partitions=(),
         prepared=False,
         preparing=False,
+        run_began_s=None,
         reason=view.reason if view.verdict else f"failed: {reason}",
     )
     state.put_view(view, now)

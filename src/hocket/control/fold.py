@@ -25,6 +25,7 @@ from hocket.model.event import (
     JobPrepared,
     JobRefused,
     JobResized,
+    JobSaved,
     JobStarted,
     JobSubmitted,
     JobWarned,
@@ -37,6 +38,7 @@ from hocket.model.event import (
     StateStored,
     TimePassed,
     Wish,
+    WorkLost,
 )
 from hocket.model.job import Job
 from hocket.model.partition import Holding
@@ -50,6 +52,7 @@ from hocket.model.view import (
     JobView,
     Observation,
     Tenancy,
+    Tier,
 )
 
 # Enum members cost a look-up each time; these are used on hot paths.
@@ -157,6 +160,8 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
         force_setattr(settled, "started_s", state.now_s)
     if _is_another_run(tenancy):
         force_setattr(settled, "starts", view.starts + 1)
+        if event.attempt or view.job.is_protectable:
+            _run_begins(state, settled)
     if view.prepared:
         force_setattr(settled, "prepared", False)
     if view.size and view.costs is not NO_COSTS and tenancy.doing is not Doing.NOTHING:
@@ -168,6 +173,14 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
         state.notes.judged.append(job_id)
     if not _as_planned(state, job_id, task, holding):
         state.unsettle((job_id, task))
+
+
+def _run_begins(state: State, settled: JobView) -> None:
+    """A process starts that may lose work when it ends; when protection of the job ends, the policy decides again."""
+    job, now_s = settled.job, state.now_s
+    force_setattr(settled, "run_began_s", now_s)
+    if job.is_protectable:
+        state.notes.timers += [(now_s + after_s, job.id) for after_s in {job.min_run_s, job.protect_s} if after_s]
 
 
 def _is_another_run(tenancy: Tenancy) -> bool:
@@ -208,6 +221,8 @@ def _left(state: State, event: JobPaused) -> None:
     state.leaving.drop(f"{job_id}/{task}")
     left = state.accounted(view, tenancies, view.state if tenancies else _PAUSED)
     force_setattr(left, "tier", event.tier)  # It is in no snapshot yet.
+    if view.run_began_s is not None:
+        force_setattr(left, "run_began_s", None)
     state.put_view(view, left)
     if any(state.is_tenant(job_id, pid, task) for pid in view.partitions):
         state.unsettle((job_id, task))
@@ -261,6 +276,8 @@ def _time_passed(state: State, event: TimePassed) -> None:
             state.put_view(view, replace(view, review_s=None))
         if view.held_until_s is not None and view.held_until_s <= state.now_s:
             _release(state, view, "has rested")
+        if view.run_began_s is not None and view.job.is_protectable:
+            _may_be_preempted(state, job_id)
         if view.job.criterion is not None or view.job.limit_s is not None:
             state.notes.judged.append(job_id)
 
@@ -315,6 +332,29 @@ def _saved(state: State, event: JobCheckpointed | StateStored) -> None:
         state.put_view(view, replace(view, tier=event.tier))
 
 
+def _seen_saved(state: State, event: JobSaved) -> None:
+    view = state.jobs.live.get(event.job)
+    if view is None:
+        return
+    if view.saved_s is None and view.job.is_protectable:
+        _may_be_preempted(state, event.job)
+    epoch = view.observations[-1].epoch if view.observations else 0
+    state.put_view(view, replace(view, saved_s=event.at_s, saved_epoch=epoch, tier=Tier.DISK))
+
+
+def _may_be_preempted(state: State, job_id: str) -> None:
+    """The job's protection has ended, or part of it: the policy may decide otherwise."""
+    state.notes.alarm = True
+    if job_id not in state.due:
+        state.due += (job_id,)
+
+
+def _work_lost(state: State, event: WorkLost) -> None:
+    if (view := state.jobs.live.get(event.job)) is not None:
+        lost_s, epochs = view.lost_s + event.lost_s, view.lost_epochs + event.epochs
+        state.put_view(view, replace(view, lost_s=lost_s, lost_epochs=epochs))
+
+
 def _owner_set(state: State, event: OwnerSet) -> None:
     state.set_owner(event.owner)
     state.notes.alarm = True
@@ -339,6 +379,8 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     JobResized: _settled,
     JobMoved: _settled,
     JobCheckpointed: _saved,
+    JobSaved: _seen_saved,
+    WorkLost: _work_lost,
     JobPaused: _left,
     StateStored: _saved,
     ProgressReported: _observed,

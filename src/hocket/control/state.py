@@ -46,7 +46,9 @@ class Facts:
     decision: int  # how many plans were committed
     submissions: int  # how many jobs were admitted; the number of the next one
     arrived: list[str]  # live jobs that began to wait since the last decision
-    due: tuple[str, ...]  # live jobs whose review came, or whose rank changed by time, since the last decision
+    due: tuple[
+        str, ...
+    ]  # live jobs whose review came, whose rank changed by time or whose protection ended since the last decision
     new_policy: PolicySet | None  # set by an event; makes the next decision
 
     __slots__ = tuple(__annotations__)

@@ -49,7 +49,9 @@ class Timers:
         while heap:
             at_s, job_id = heap[0]
             view = jobs.get(job_id)
-            if view is not None and (at_s in (view.review_s, view.held_until_s) or may_be_decided(view)):
+            if view is not None and (
+                at_s in (view.review_s, view.held_until_s) or may_be_decided(view) or _ends_protection(view, at_s)
+            ):
                 return at_s
             heappop(heap)  # The job has ended, or the policy has asked for another time since.
             if self.verdict_s.get(job_id) == at_s:
@@ -60,6 +62,12 @@ class Timers:
         """Drop times of ended jobs: those far ahead would stay for long."""
         self.heap = sorted({timer for timer in self.heap if timer[1] in jobs})  # Sorted, it is a heap too.
         self.verdict_s = {job_id: self.verdict_s[job_id] for job_id in sorted(self.verdict_s) if job_id in jobs}
+
+
+def _ends_protection(view: JobView, at_s: float) -> bool:
+    """Does the job's protection from preemption end then, or may it?"""
+    began_s, job = view.run_began_s, view.job
+    return began_s is not None and at_s in (began_s + job.min_run_s, began_s + job.protect_s)
 
 
 def may_be_decided(view: JobView) -> bool:

@@ -228,6 +228,7 @@ def _entry(snapshot: Snapshot, view: JobView) -> JobEntry:
         since_s=view.since_s,
         observations=seen,
         rank=tuple(_open(r) for r in view.rank) or None,
+        run_began_s=view.run_began_s,
         **same,
     )
 

@@ -113,6 +113,21 @@ class JobCheckpointed(_Event, frozen=True, gc=False, tag=True):
     tier: Tier = Tier.DISK  # where its state is saved
 
 
+class JobSaved(_Event, frozen=True, gc=False, tag=True):
+    """A job was seen to have saved its state, by itself or because it was asked to; it can continue from there."""
+
+    job: str  # id of the job
+
+
+class WorkLost(_Event, frozen=True, gc=False, tag=True):
+    """A run ended, or was replaced, before the job saved its last work; it will be done again."""
+
+    job: str  # id of the job
+    lost_s: float  # seconds since the last saved state, or since the run began
+    epochs: int  # epochs reported in that time
+    why: str  # how the run ended, in words
+
+
 class JobPaused(_Event, frozen=True, gc=False, tag=True):
     """A tenant has left its resources; its state is kept."""
 
@@ -200,6 +215,8 @@ Event = (
     | JobResized
     | JobMoved
     | JobCheckpointed
+    | JobSaved
+    | WorkLost
     | JobPaused
     | StateStored
     | ProgressReported

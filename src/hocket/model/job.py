@@ -76,6 +76,14 @@ class Stop(StrEnum):
     REQUIRED = "required"  # it may also end when its goal is reached
 
 
+class Preempt(StrEnum):
+    """When the policy may pause, resize or move a running job, which ends its process."""
+
+    ALWAYS = "always"  # whenever it decides so
+    SAVED = "saved"  # once the job has saved a state to continue from
+    NEVER = "never"  # not at all
+
+
 class Task(Struct, frozen=True, gc=False):
     """One part of a partitioned model."""
 
@@ -150,6 +158,14 @@ class Launch(Struct, frozen=True):
             reads="signal", given=Annotated[str, Meta(pattern=r"^((SIG)?[A-Z0-9]{2,10})?\Z")],
         ),
     ] = ""  # empty: there is none  # fmt: skip
+    checkpoint: Annotated[
+        str,
+        JobField(
+            "File or folder in which the job saves its state, if not $HOCKET_CHECKPOINT_DIR.", Panel.EXECUTION,
+            metavar="PATH", given=Annotated[str, Meta(max_length=4096, pattern=r"^[^\x00]*\Z")],
+            default="$HOCKET_CHECKPOINT_DIR", more="Relative to the working directory; `ckpt/*.pt` works too.",
+        ),
+    ] = ""  # empty: the folder that Hocket gives it  # fmt: skip
     grace_s: Annotated[
         float,
         JobField(
@@ -182,6 +198,7 @@ class Launch(Struct, frozen=True):
 
 
 ONE_GPU = Demand(gpus=1)
+_ALWAYS = Preempt.ALWAYS
 
 
 class Job(Struct, frozen=True, gc=False):
@@ -346,6 +363,28 @@ class Job(Struct, frozen=True, gc=False):
             more="`90s`, `2h30m`, `1d`; a bare number is in seconds.",
         ),
     ] = None  # in seconds; None: no limit  # fmt: skip
+    preempt: Annotated[
+        Preempt,
+        JobField(
+            "When it may be paused, resized or moved: always, saved (once it has saved its state), never.",
+            Panel.SCHEDULING, metavar="WHEN", submitted=Preempt.SAVED, default="saved",
+            more="See [Preemption](#preemption).",
+        ),
+    ] = Preempt.ALWAYS  # fmt: skip
+    min_run_s: Annotated[
+        float,
+        JobField(
+            "Not preempted before it has run this long since its last start.", Panel.SCHEDULING, name="min_run",
+            metavar="10m", rule=_NOT_NEGATIVE, given=Seconds, default="0s",
+        ),
+    ] = 0.0  # in seconds  # fmt: skip
+    protect_s: Annotated[
+        float,
+        JobField(
+            "How long `preempt` and `min_run` protect a run at most; set by the administrator (`hocket up --protect`).",
+            rule=_NOT_NEGATIVE,
+        ),
+    ] = 0.0  # in seconds; 0: without limit  # fmt: skip
     launch: Annotated[Launch | None, JobField("How its command is run; a simulation needs none of it.")] = None
     target: Annotated[
         Goal | None,
@@ -378,6 +417,11 @@ class Job(Struct, frozen=True, gc=False):
     def may_stop(self) -> bool:
         """Has its user allowed that it ends before, ever?"""
         return self.stop is not Stop.FIXED or self.may_lower is not Stop.FIXED
+
+    @property
+    def is_protectable(self) -> bool:
+        """Can there be times at which the policy may not change it while it runs?"""
+        return self.preempt is not _ALWAYS or self.min_run_s > 0
 
     @property
     def least(self) -> tuple[int, float, float]:

@@ -33,7 +33,7 @@ class DocumentError(ValueError):
 SAME = (
     "submitted_s", "waited_s", "ran_s", "attained_gpu_s", "done_s", "pace", "started_s", "starts", "failures",
     "prepared", "preparing", "crashes", "held", "held_until_s", "tier", "keep", "epoch", "use",
-    "beliefs", "costs", "memo", "review_s", "verdict", "reason",
+    "beliefs", "costs", "memo", "review_s", "verdict", "reason", "saved_s", "saved_epoch", "lost_s", "lost_epochs",
 )  # fmt: skip
 
 
@@ -217,6 +217,9 @@ def _view(entry: JobEntry, number: int, now_s: float, partitions: list[Partition
     since_s = entry.since_s
     if since_s is None:
         since_s = now_s if held else entry.submitted_s
+    run_began_s = entry.run_began_s
+    if run_began_s is None and held and job.is_protectable:
+        run_began_s = since_s
     same: dict[str, Any] = {name: getattr(entry, name) for name in SAME}
     return JobView(
         job,
@@ -232,6 +235,7 @@ def _view(entry: JobEntry, number: int, now_s: float, partitions: list[Partition
             for o in entry.observations
         ),
         rank=tuple(_frozen(r) for r in entry.rank or ()),
+        run_began_s=run_began_s,
         **same,
     )
 

@@ -79,7 +79,7 @@ class Snapshot(Struct, frozen=True):
     decision: int = 0  # how many were made before this one
     submissions: int = 0  # jobs submitted so far, ended ones included
     arrived: tuple[str, ...] = ()  # jobs submitted since the last decision
-    due: tuple[str, ...] = ()  # jobs whose review came since the last decision
+    due: tuple[str, ...] = ()  # jobs whose review came, or that may be preempted, since the last decision
 
     def rng(self, view: JobView | None = None) -> Random:
         """The only random numbers a policy may use: the same whenever this decision is made again with the same seed.

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from hocket.model.curve import NO_BELIEFS, Beliefs
-from hocket.model.job import Job
+from hocket.model.job import Job, Preempt
 from hocket.model.partition import Holding
 from hocket.model.resources import Node
 
@@ -20,7 +20,7 @@ class JobState(StrEnum):
     STARTING = "starting"  # told to run, not yet running
     RUNNING = "running"  # its process runs
     PAUSING = "pausing"  # told to leave its resources, still holding them
-    PAUSED = "paused"  # has run; its state is saved
+    PAUSED = "paused"  # has run and holds nothing; `tier` says whether its state is saved
 
 
 class Tier(StrEnum):
@@ -132,6 +132,11 @@ class JobView(Struct, frozen=True, gc=False):
     verdict: str = ""  # why it is being ended; empty: it is not
     reason: str = ""  # why it is in its present state, for users to read
     rank: tuple[Any, ...] = ()  # its place in the policy's order; the smallest goes first
+    run_began_s: float | None = None  # when its present process started; None: it has none, or saving is not tracked
+    saved_s: float | None = None  # when its state was last seen to be saved; None: never
+    saved_epoch: int = 0  # epochs done in the state that it saved last
+    lost_s: float = 0.0  # seconds of work that was not saved when a run ended, in all
+    lost_epochs: int = 0  # the same in epochs
 
     @property
     def id(self) -> str:
@@ -171,6 +176,34 @@ class JobView(Struct, frozen=True, gc=False):
         if left <= 0:
             left = done
         return left / self.beliefs.speed_at(size) if size else left
+
+    def protected_at(self, now_s: float) -> str:
+        """Why the policy may not pause, resize or move the running job now, in words; empty if it may.
+
+        Its user may pause or stop it at any time.
+        """
+        job, began_s = self.job, self.run_began_s
+        if began_s is None or not self.size or not job.is_protectable or job.tasks is not None:
+            return ""  # Jobs of several tasks are only simulated, and lose nothing.
+        if job.protect_s and now_s >= began_s + job.protect_s:
+            return ""
+        if job.preempt is Preempt.NEVER:
+            return "it was submitted with --preempt never"
+        if job.preempt is Preempt.SAVED and self.saved_s is None:
+            return "it has not saved its state yet"
+        if now_s < began_s + job.min_run_s:
+            return f"it was submitted with --min-run and has run for less than {job.min_run_s:g} s"
+        return ""
+
+    def unsaved_at(self, now_s: float) -> tuple[float, int]:
+        """Seconds of work, and epochs, that would be lost if the run ended now without saving."""
+        began_s = self.run_began_s
+        if began_s is None:
+            return 0.0, 0
+        since_s = began_s if self.saved_s is None else max(began_s, self.saved_s)
+        last = self.observations[-1] if self.observations else None
+        epochs = last.epoch - self.saved_epoch if last is not None and last.at_s >= since_s else 0
+        return max(0.0, now_s - since_s), max(0, epochs)
 
 
 class NodeView(Struct, frozen=True, gc=False):

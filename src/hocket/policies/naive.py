@@ -1,4 +1,4 @@
-"""Naive co-location: jobs share machines at random. A basewaiting of Harmony."""
+"""Naive co-location: jobs share machines at random. A baseline of Harmony."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Naive(Params, frozen=True):
 @policy(
     "naive",
     params=Naive,
-    paper="the basewaiting of Harmony, ICDE'21; after Gandiva",
+    paper="the baseline of Harmony, ICDE'21; after Gandiva",
     reads_beliefs=False,
     reads_usage=False,
 )

@@ -25,6 +25,7 @@ from hocket.model.event import (
     JobMoved,
     JobPaused,
     JobResized,
+    JobSaved,
     JobSubmitted,
     NodeJoined,
     NodeLost,
@@ -33,6 +34,7 @@ from hocket.model.event import (
     PolicySet,
     ProgressReported,
 )
+from hocket.model.job import Preempt
 from hocket.model.plan import Verdict
 from hocket.model.snapshot import demand_of
 from hocket.model.view import Costs
@@ -89,6 +91,7 @@ class _Told(Struct):
     epochs: list[EpochEnded] = []
     phases: list[PhasesObserved] = []
     saved_s: list[float] = []  # when its state was saved
+    saves: bool = False  # it was seen to save its state
     lost: list[tuple[float, float]] = []  # when it did the work that it lost with a node
     resumed: list[tuple[int, int]] = []  # after such a loss: the epoch from which it continued, and of how many
     used_gpus: float | None = None  # measured
@@ -122,6 +125,9 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
                     told[job].saved_s.append(event.at_s)
                 case JobCheckpointed(job=job) if job in told:
                     told[job].saved_s.append(event.at_s - told[job].submitted.costs.checkpoint_s)
+                case JobSaved(job=job) if job in told:
+                    told[job].saves = True
+                    told[job].saved_s.append(event.at_s)
                 case OwnerSet():
                     owners.append(event)
                 case PolicySet():
@@ -157,7 +163,10 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         if works[n].rests_on:
             shared[job_id] = works[n].rests_on
         truth = replace(truth, costs=event.costs if costs is None else costs)
-        submissions.append(Submission(record.submitted_s - zero_s, record.job, truth, event.beliefs))
+        job = record.job
+        if job.preempt is Preempt.SAVED and not of[n].saves:
+            job = replace(job, preempt=Preempt.NEVER)
+        submissions.append(Submission(record.submitted_s - zero_s, job, truth, event.beliefs))
     workload = Workload(
         recorded.header.workload or "recorded",
         tuple(sorted(submissions, key=lambda s: s.at_s)),

@@ -23,6 +23,7 @@ from hocket.model.event import (
     JobAsked,
     JobEnded,
     JobFailed,
+    JobSaved,
     JobSubmitted,
     NodeJoined,
     NodeLost,
@@ -30,7 +31,7 @@ from hocket.model.event import (
     ProgressReported,
     Wish,
 )
-from hocket.model.job import Job, Owner
+from hocket.model.job import Job, Owner, Preempt
 from hocket.model.partition import EPOCH, NOW, STEP, Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Node
@@ -124,6 +125,9 @@ def jobs(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> Job:
         priority=draw(st.integers(-1, 2)),
         deadline_s=draw(st.one_of(st.none(), st.floats(1, 10_000).map(lambda x: round(x, 1)))),
         warm=draw(st.booleans()),
+        preempt=draw(st.sampled_from([Preempt.ALWAYS, Preempt.ALWAYS, Preempt.SAVED, Preempt.NEVER])),
+        min_run_s=draw(st.sampled_from([0.0, 0.0, 30.0, 1000.0])),
+        protect_s=draw(st.sampled_from([0.0, 0.0, 500.0])),
     )
     if refusal(versioned(), found, Capacity.of(cluster)):
         return Job(name, found.owner, sizes=(1,), demand=Demand(1) if any(n.gpus for n in cluster) else Demand(0, 1.0))
@@ -216,7 +220,7 @@ def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[
     steps = []
     kinds = st.sampled_from(
         ["submit"] * 6 + ["answer"] * 5 + ["answer all"] * 3 + ["end"] * 3 + ["pass"] * 2
-        + ["fail", "lose", "join", "owner", "report", "ask"]
+        + ["fail", "lose", "join", "owner", "report", "ask", "save"]
     )  # fmt: skip
     for i in range(draw(st.integers(1, most))):
         what = draw(kinds)
@@ -265,6 +269,8 @@ def _happen(harness: Harness, step: Step, cluster: Sequence[Node]) -> None:
             harness.tell(JobFailed(at_s, running[step.which % len(running)], "it broke", step.which == 7))
         case "report" if running:
             harness.tell(ProgressReported(at_s, running[step.which % len(running)], step.which, {"acc": 0.5}))
+        case "save" if running:
+            harness.tell(JobSaved(at_s, running[step.which % len(running)]))
         case "lose":
             harness.tell(NodeLost(at_s, cluster[step.which % len(cluster)].id))
         case "join":
@@ -281,7 +287,7 @@ def chaos(snapshot: Snapshot) -> Plan:
     """A policy that changes the `snapshot` at random: starts, pauses and resizes that no sensible one would choose."""
     draft, rng = Draft(snapshot), snapshot.rng()
     for view in sorted(snapshot.jobs.values(), key=lambda v: v.number):
-        if not view.partitions or view.verdict:
+        if not view.partitions or view.verdict or draft.is_protected(view):
             continue
         drawn = rng.random()
         if drawn < 0.2:

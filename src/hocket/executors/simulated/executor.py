@@ -11,6 +11,8 @@ from math import exp, inf
 from random import Random
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from hocket.executors.simulated.beliefs import BeliefMode, beliefs_of, phase_errors
 from hocket.executors.simulated.phases import OBSERVED_ITERATIONS
 from hocket.executors.simulated.rates import Rates
@@ -32,6 +34,7 @@ from hocket.model.event import (
     OwnerSet,
     StateStored,
 )
+from hocket.model.job import Preempt
 from hocket.model.partition import NOW, Partition, Sharing
 from hocket.model.resources import Node
 from hocket.workloads.truth import Workload
@@ -146,6 +149,8 @@ class SimulatedExecutor:
         while n < len(submissions) and submissions[n].at_s <= now_s:
             submission = submissions[n]
             job = submission.job
+            if job.preempt is Preempt.SAVED:
+                job = replace(job, preempt=Preempt.ALWAYS)  # A simulated job can continue from any moment.
             if job.id not in runs:  # A second one of the same name is refused, and the first goes on.
                 runs[job.id] = SimulatedJob(job, submission.truth)
             beliefs = beliefs_of(submission, self._beliefs, self._seed)

@@ -41,7 +41,7 @@ def decide(snapshot: Snapshot, params: Dorm) -> Plan:
     draft = Draft(snapshot)
     placed = {view.number for view in snapshot.jobs.values() if view.partitions}
     waiting = {entry[1] for entry in snapshot.waiting}
-    if snapshot.memo == signature(snapshot, placed, waiting):
+    if snapshot.memo == signature(snapshot, placed, waiting) and not snapshot.due:  # Due: may be preempted now.
         return draft.plan(_WAKE, snapshot.memo)
     question = question_of(snapshot, params.theta1, params.theta2)
     outcome = optimise(question.problem, params.solver_s or inf)

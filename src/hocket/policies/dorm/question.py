@@ -88,12 +88,16 @@ class _Cluster:
 
 
 def _placed(snapshot: Snapshot) -> tuple[Placed, list[Partition]]:
-    """Jobs that have a partition for themselves with what they need and no more; and all other partitions."""
+    """Jobs that have a partition for themselves with what they need and no more; and all other partitions.
+
+    Jobs that may not be preempted are no part of the problem: what they have is not there for others.
+    """
     ours: Placed = []
     outside: list[Partition] = []
     for partition in snapshot.partitions.values():
         view = snapshot.jobs.get(partition.tenants[0].job)
-        if view is not None and not view.verdict and view.job.tasks is None and _is_plain(view, partition):
+        may_change = view is not None and not view.verdict and not view.protected_at(snapshot.now_s)
+        if view is not None and may_change and view.job.tasks is None and _is_plain(view, partition):
             ours.append((view, partition))
         else:
             outside.append(partition)

@@ -27,6 +27,7 @@ from hocket.policies.harmony.groups import JobGroup
 from hocket.policies.harmony.oracle import MOST_JOBS, MOST_MACHINES, exhaustive
 from hocket.policies.harmony.schedule import Grouping, schedule
 from hocket.policies.harmony.search_kernel import ResourceWeights
+from hocket.policies.kit.protected_jobs import without_protected
 from hocket.policies.registry import Params, policy
 
 _NO_GAIN = 1e-6  # of a machine
@@ -95,7 +96,7 @@ def decide(snapshot: Snapshot, params: Harmony) -> Plan:
     New jobs are profiled in a group. Then each goes where it raises utilisation most. When a job ends, another like it
     takes its place, or groups are formed anew, as few as it takes. Other jobs run alone on what is free.
     """
-    decision = Decision(snapshot, params)
+    decision = Decision(without_protected(snapshot), params)
     _start_other_jobs(decision)
     _place_profiled_jobs(decision)
     _repair_groups(decision)

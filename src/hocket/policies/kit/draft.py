@@ -240,6 +240,10 @@ class Draft:
             self.charge(view.job.owner, view.job.demand, view.job.sizes[0], 1)
         return True
 
+    def is_protected(self, view: JobView) -> bool:
+        """Must the running job keep the resources that it has? (`JobView.protected_at`)"""
+        return view.job.is_protectable and bool(view.protected_at(self.snapshot.now_s))
+
     def pause(self, view: JobView, reason: str) -> None:
         """Take the job out of its partitions; what it held alone is free in this draft."""
         job_id = view.job.id
@@ -308,7 +312,7 @@ class Draft:
         going: list[tuple[JobView, int]] = []
         enough = False
         for victim in victims:
-            if victim.job.owner != job.owner or victim.job.id in self._displaced:
+            if victim.job.owner != job.owner or victim.job.id in self._displaced or self.is_protected(victim):
                 continue
             places = [self._put.get(pid) or present[pid] for pid in victim.partitions if pid not in self._drop]
             if has := sum(partition.size_of(victim.job.id) for partition in places):
@@ -332,7 +336,7 @@ class Draft:
         for victim in victims:
             if missing <= 0:
                 break
-            if victim.job.id in self._displaced:
+            if victim.job.id in self._displaced or self.is_protected(victim):
                 continue  # No job makes way twice in one plan.
             if gpus := self.gpus_of(victim):
                 going.append((victim, gpus))
@@ -352,7 +356,7 @@ class Draft:
         given = 0  # how many of those going are given back in `capacity`
         for victim in victims:
             slices = self.slices_of(victim)
-            if not slices or victim.job.id in self._displaced:
+            if not slices or victim.job.id in self._displaced or self.is_protected(victim):
                 continue
             going.append((victim, slices))
             gpus += sum(len(part.gpus) for part in slices)
@@ -418,11 +422,11 @@ class Draft:
     def resize(self, view: JobView, size: int, reason: str, boundary: Boundary = NOW) -> bool:
         """Give a placed job another size, on the nodes it has as far as it can; False when that does not fit.
 
-        Nor does it where it shares: others have the same slices.
+        Nor does it where it shares, since others have the same slices, or where the job may not be preempted.
         """
         pid = view.partitions[0] if view.partitions else view.job.id  # the latter if this draft started it
         old = self._put.get(pid) or self.snapshot.partitions[pid]
-        if len(old.tenants) > 1:
+        if len(old.tenants) > 1 or self.is_protected(view):
             return False
         before = self.capacity
         self.capacity = self.capacity.give(old.slices)

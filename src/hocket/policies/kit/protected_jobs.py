@@ -1,0 +1,32 @@
+"""What is left to decide beside jobs that may not be preempted, for policies that rearrange all jobs at once."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hocket.model.snapshot import Snapshot, entry_of
+from hocket.model.versioned import VersionedMap
+
+
+def without_protected(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without partitions that have a protected tenant, and without the jobs in them.
+
+    What they have is not free: the rest of the cluster is all that there is to decide about.
+    """
+    now_s, jobs, partitions = snapshot.now_s, snapshot.jobs, snapshot.partitions
+    protected = [v for v in jobs.values() if v.job.is_protectable and v.partitions and v.protected_at(now_s)]
+    if not protected:
+        return snapshot
+    gone_partitions = {pid for view in protected for pid in view.partitions}
+    gone_jobs = {tenant.job for pid in gone_partitions for tenant in partitions[pid].tenants}
+    placed = snapshot.placed
+    for job_id in gone_jobs:
+        placed = placed.remove(0, entry_of(jobs[job_id]))
+    return replace(
+        snapshot,
+        jobs=VersionedMap({job_id: view for job_id, view in jobs.items() if job_id not in gone_jobs}),
+        partitions=VersionedMap({pid: p for pid, p in partitions.items() if pid not in gone_partitions}),
+        placed=placed,
+        due=tuple(job_id for job_id in snapshot.due if job_id not in gone_jobs),
+        arrived=tuple(job_id for job_id in snapshot.arrived if job_id not in gone_jobs),
+    )
