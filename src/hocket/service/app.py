@@ -76,9 +76,8 @@ class Api:
         self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
         self.owners = Owners(engine.executor)
         self.intake = Intake(engine, self.owners)
-        self.polls = CapacityLimiter(
-            inf
-        )  # Each agent has a thread that waits for orders, and takes none from other calls.
+        # Each agent has a thread that waits for orders, and takes none from other calls.
+        self.polls = CapacityLimiter(inf)
         self.broadcast = Broadcast(self.change)
         engine.changed.append(self.broadcast.say)
 
