@@ -153,7 +153,7 @@ class Runs:
             self._say_again(run)
             return
         if run.sidecar is not None:
-            log_run(logging.INFO, run.key, "goes on from where it stands prepared")
+            log_run(logging.INFO, run.key, "continues in its prepared process")
             start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
             with suppress(OSError):  # A full disk does not keep it from starting.
                 run.keep_hand_over(start)
