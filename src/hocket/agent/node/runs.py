@@ -214,7 +214,6 @@ class Runs:
             self._lost(run)
 
     def _forget(self, job: str) -> None:
-        _log.info("job '%s' is over: all but its logs is removed", job, extra={"job": job})
         self._forgetting.add(job)
         for run in self._by_job.get(job, {}).values():
             run.is_forgotten = True
@@ -234,6 +233,8 @@ class Runs:
             self._by_job.pop(job, None)
             self._state.forget(job)
             self._forgetting.discard(job)
+            said = "job '%s' has ended: its run files are removed; logs and checkpoints stay"
+            _log.info(said, job, extra={"job": job})
 
     def _refuse(self, key: RunKey, error: Exception) -> None:
         log_run(logging.WARNING, key, "cannot start: %s", error)
