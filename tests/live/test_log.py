@@ -90,13 +90,13 @@ def test_a_job_can_be_followed_through_the_log_by_its_id(tmp_path: Path) -> None
     assert "taken by" in taken["message"]
     assert "cycle" not in taken, "another thread answers agents"
 
-    begun, runs, exited, over = in_order(
+    begun, runs, exited = in_order(
         of_job(agent),
         {"logger": "hocket.agent", "level": "info", "node": "n0", "run": 1},
         {"logger": "hocket.sidecar", "level": "info", "node": "n0", "run": 1, "event": "started"},
         {"logger": "hocket.sidecar", "level": "info", "node": "n0", "run": 1, "event": "exited", "code": 0},
-        {"logger": "hocket.agent", "level": "info", "node": "n0"},
     )
+    over = of_job(agent)[-1]  # Its sidecar may have to be killed first.
     assert len(runs["pids"]) == 1
     assert "starts, by sidecar process" in begun["message"]
     assert "has ended" in over["message"]
