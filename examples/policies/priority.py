@@ -18,7 +18,7 @@ class Priority(Params, frozen=True):
 
 
 def rank(view: JobView, _now_s: float, _params: Priority) -> tuple[int]:
-    """Both queues stand in this order: the highest priority first, then by submission."""
+    """Both queues are sorted by this: the highest priority first, then by submission."""
     return (-view.job.priority,)
 
 

@@ -1,4 +1,4 @@
-"""Every executor there is, as the laws want it: how its world begins, and what an observer sees of it."""
+"""Every executor there is, as the laws want it: how its backend begins, and what an observer sees of it."""
 
 # ruff: noqa: ARG002 - no executor needs all that the laws tell it
 

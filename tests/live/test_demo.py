@@ -14,23 +14,23 @@ from hocket.model.event import JobFailed
 HOCKET = (sys.executable, "-m", "hocket")
 
 
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory):
-    out = tmp_path_factory.mktemp("demo")
-    (out / "tmp").mkdir()
-    env = {**os.environ, "COLUMNS": "160", "TMPDIR": str(out / "tmp")}  # By which its processes are found.
-    try:
-        yield (
-            subprocess.run([*HOCKET, "demo", "--out", str(out)], capture_output=True, text=True, timeout=900, env=env),
-            out,
-        )
-    finally:
-        end_all(out)
-
-
 @pytest.mark.slow
-def test_every_job_reaches_its_goal_and_the_one_that_was_killed_too(ran):
-    done, _out = ran
+def test_the_demo_ends_well_and_its_journal_picture_and_what_if_tell_the_same(tmp_path):
+    """One test, since the demo takes half a minute and test workers share no results."""
+    (tmp_path / "tmp").mkdir()
+    env = {**os.environ, "COLUMNS": "160", "TMPDIR": str(tmp_path / "tmp")}  # By which its processes are found.
+    command = [*HOCKET, "demo", "--out", str(tmp_path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=env)
+    finally:
+        end_all(tmp_path)
+    every_job_reaches_its_goal_and_the_killed_one_too(done)
+    it_draws_which_job_had_which_device(tmp_path)
+    the_journal_tells_of_the_kill_and_is_decided_again_alike(tmp_path / "journal.db")
+    what_if_run_again_comes_close_to_what_was_recorded(tmp_path / "journal.db")
+
+
+def every_job_reaches_its_goal_and_the_killed_one_too(done):
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("│")]
     assert len(lines) == 8, done.stdout
@@ -38,34 +38,24 @@ def test_every_job_reaches_its_goal_and_the_one_that_was_killed_too(ran):
     assert "'unlucky' was killed with -9" in done.stdout
 
 
-@pytest.mark.slow
-def test_its_journal_tells_of_the_kill_and_is_decided_again_alike(ran):
-    _done, out = ran
-    journal = open_to_read(out / "journal.db")
+def it_draws_which_job_had_which_device(out):
+    assert (out / "gantt.png").stat().st_size > 5000
+    assert (out / "gantt.svg").read_text().lstrip().startswith("<?xml")
+
+
+def the_journal_tells_of_the_kill_and_is_decided_again_alike(path):
+    journal = open_to_read(path)
     failures = [e for cycle in journal for e in cycle.events if isinstance(e, JobFailed)]
     journal.close()
     assert [f.job for f in failures] == ["unlucky"]
     assert "SIGKILL" in failures[0].reason
-    again = subprocess.run([*HOCKET, "replay", str(out / "journal.db")], capture_output=True, text=True, timeout=300)
+    again = subprocess.run([*HOCKET, "replay", str(path)], capture_output=True, text=True, timeout=300)
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-@pytest.mark.slow
-def test_what_if_run_again_comes_close_to_what_was_recorded(ran):
-    _done, out = ran
-    told = subprocess.run(
-        [*HOCKET, "whatif", str(out / "journal.db"), "--policy", "fifo", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def what_if_run_again_comes_close_to_what_was_recorded(path):
+    command = [*HOCKET, "whatif", str(path), "--policy", "fifo", "--json"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=300)
     found = json.loads(told.stdout)
     assert found["band"]["share"] < 0.5  # wide, since the machine may be busy while it runs
     assert found["whatif"][0]["finished"] == 8
-
-
-@pytest.mark.slow
-def test_it_draws_which_job_had_which_device(ran):
-    _done, out = ran
-    assert (out / "gantt.png").stat().st_size > 5000
-    assert (out / "gantt.svg").read_text().lstrip().startswith("<?xml")

@@ -58,7 +58,7 @@ def test_a_job_can_be_followed_through_the_log_by_its_id(tmp_path: Path) -> None
         say_nonsense(controller.url)
         submit(controller, sys.executable, "-c", "print('epoch 1 acc=0.5')")
         agent_log = controller.home / "log"
-        awaited(lambda: any("is over" in line["message"] for line in json_lines(agent_log)), "the agent knows")
+        awaited(lambda: any("has ended" in line["message"] for line in json_lines(agent_log)), "the agent knows")
         controller.down()
         # stdout and stderr of both are there: nothing but lines of the log may be.
         service, agent = json_lines(controller.log), json_lines(agent_log)
@@ -72,10 +72,9 @@ def test_a_job_can_be_followed_through_the_log_by_its_id(tmp_path: Path) -> None
     assert {line["logger"] for line in service} == loggers
     assert {line["logger"] for line in agent} == {"hocket.agent", "hocket.sidecar"}
 
-    submitted, accepted, decided, action, order, taken, started, epoch, ended = in_order(
+    submitted, decided, action, order, taken, started, epoch, ended = in_order(
         of_job(service),
-        {"logger": "hocket.service", "level": "info", "owner": "eve"},
-        {"logger": "hocket.control", "level": "info", "event": "JobSubmitted"},
+        {"logger": "hocket.control", "level": "info", "event": "JobSubmitted", "owner": "eve"},
         {"logger": "hocket.control", "level": "info", "reason": "starts: least service first"},
         {"logger": "hocket.control", "level": "info", "action": "Start"},
         {"logger": "hocket.executors", "level": "info", "order": "run", "node": "n0", "run": 1, "n": 1},
@@ -84,23 +83,23 @@ def test_a_job_can_be_followed_through_the_log_by_its_id(tmp_path: Path) -> None
         {"logger": "hocket.control", "level": "debug", "event": "EpochEnded"},
         {"logger": "hocket.control", "level": "info", "event": "JobEnded"},
     )
-    assert submitted["message"] == f"job '{JOB}' of eve: submitted, sizes 1"
-    assert submitted["cycle"] == accepted["cycle"] == decided["cycle"] == action["cycle"] == order["cycle"]
+    assert submitted["message"].endswith(f"JobSubmitted '{JOB}': of eve, sizes 1")
+    assert submitted["cycle"] == decided["cycle"] == action["cycle"] == order["cycle"]
     assert order["cycle"] < started["cycle"] < epoch["cycle"] <= ended["cycle"]
-    assert "sent to" in order["message"]
+    assert "queued for" in order["message"]
     assert "taken by" in taken["message"]
     assert "cycle" not in taken, "another thread answers agents"
 
-    begun, runs, exited, over = in_order(
+    begun, runs, exited = in_order(
         of_job(agent),
         {"logger": "hocket.agent", "level": "info", "node": "n0", "run": 1},
         {"logger": "hocket.sidecar", "level": "info", "node": "n0", "run": 1, "event": "started"},
         {"logger": "hocket.sidecar", "level": "info", "node": "n0", "run": 1, "event": "exited", "code": 0},
-        {"logger": "hocket.agent", "level": "info", "node": "n0"},
     )
+    over = of_job(agent)[-1]  # Its sidecar may have to be killed first.
     assert len(runs["pids"]) == 1
     assert "starts, by sidecar process" in begun["message"]
-    assert "is over" in over["message"]
+    assert "has ended" in over["message"]
     assert submitted["time"] < order["time"] < begun["time"] < started["time"] < ended["time"] < over["time"]
     assert runs["time"] < exited["time"]
 

@@ -1,18 +1,20 @@
 """How a controller and an agent log: lines on stderr, as text or as JSON, that never stop what they tell of.
 
 Each layer has one logger: `hocket.control`, `hocket.executors`, `hocket.service`, `hocket.agent` and `hocket.sidecar`.
-What a line is about stands in its fields (`job`, `run`, `node`, `cycle`, …), given as `extra` or by `cycle_number`.
+What a line is about is in its fields (`job`, `run`, `node`, `cycle`, …), given as `extra` or by `cycle_number`.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
+
+from hocket.agent.stderr_handler import StderrHandler
 
 LEVEL_VARIABLE = "HOCKET_LOG_LEVEL"
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -24,24 +26,19 @@ _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _NOT_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
 
 
-def set_up_logging(level: str, as_json: bool, **fields: str) -> None:
-    """Log this process to stderr from that level on; `fields` are on every line.
+def set_up_logging(level: str, as_json: bool, file: str | os.PathLike[str] | None = None, **fields: str) -> None:
+    """Log this process to stderr from that level on; `fields` are on every line. If stderr is `file`, it is rotated.
 
     Other packages are heard from INFO on, for what they say below that is about themselves.
     """
-    handler = _Stderr()
+    handler = StderrHandler(None if file is None else os.fspath(file))
     handler.setFormatter(JsonLogLine(fields) if as_json else TextLogLine())
     root = logging.getLogger()
-    for old in [h for h in root.handlers if isinstance(h, _Stderr)]:
+    for old in [h for h in root.handlers if isinstance(h, StderrHandler)]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(max(LEVELS[level], logging.INFO))
     logging.getLogger("hocket").setLevel(LEVELS[level])
-
-
-class _Stderr(logging.StreamHandler[Any]):
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
-        """A full disk or a closed pipe behind stderr stops nothing, and there is no other place to say so."""
 
 
 class TextLogLine(logging.Formatter):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from msgspec.structs import asdict
+
 from hocket.control.ports import Cycle
 from hocket.model.action import Action
 from hocket.model.event import (
@@ -12,8 +14,13 @@ from hocket.model.event import (
     Event,
     JobAsked,
     JobEnded,
+    JobFailed,
     JobPrepared,
+    JobRefused,
+    JobSubmitted,
     JobWarned,
+    NodeLost,
+    OwnerSet,
     PhasesObserved,
     ProgressReported,
     StateStored,
@@ -24,13 +31,17 @@ from hocket.model.plan import Plan
 _log = logging.getLogger("hocket.control")
 _log.addHandler(logging.NullHandler())  # Without a set-up, as in simulations, nothing is printed.
 _ROUTINE = {JobPrepared, StateStored, ProgressReported, EpochEnded, PhasesObserved, TimePassed}
+_TROUBLE = {JobFailed, JobWarned, JobRefused, NodeLost}
 _SUBJECTS = ("job", "node", "owner", "policy")
 
 
 def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: Sequence[float]) -> None:
-    """Log a cycle that is in the journal. Events that change nothing are logged at DEBUG."""
+    """Log a cycle that is in the journal. Routine events are logged at DEBUG, trouble at WARNING."""
     if not _log.isEnabledFor(logging.INFO):
-        if cycle.refused:
+        if _log.isEnabledFor(logging.WARNING):
+            for event in cycle.events:
+                if type(event) in _TROUBLE:
+                    _log_event(number, event)
             _log_refused(number, cycle)
         return
     is_detailed = _log.isEnabledFor(logging.DEBUG)
@@ -38,7 +49,7 @@ def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: 
         if is_detailed or type(event) not in _ROUTINE:
             _log_event(number, event)
     if cycle.plan is not None:
-        _log_decision(number, cycle.plan, bool(cycle.refused), actions, decision_s)
+        _log_decision(number, cycle.plan, bool(cycle.refused), decision_s)
     _log_refused(number, cycle)
     for action in actions:
         to = getattr(action, "to", None)
@@ -50,20 +61,20 @@ def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: 
         _say(logging.DEBUG, number, f"{len(cycle.events)} events, {len(actions)} actions, {asked}")
 
 
-def log_restored(number: int, folded: int) -> None:
-    """Log that the state is as its journal has it."""
-    _log.info("restored to cycle %d: %d cycles folded", number, folded, extra={"cycle": number, "folded": folded})
-
-
 def _log_event(number: int, event: Event) -> None:
-    name = type(event).__name__
-    level = logging.DEBUG if type(event) in _ROUTINE else logging.INFO
+    name, kind = type(event).__name__, type(event)
+    level = logging.DEBUG if kind in _ROUTINE else logging.WARNING if kind in _TROUBLE else logging.INFO
     if isinstance(event, TimePassed):
         for job_id in event.jobs:
             _say(level, number, f"the timer of '{job_id}' is due", job=job_id, event=name)
         return
     fields = {s: str(getattr(of, "id", of)) for s in _SUBJECTS if (of := getattr(event, s, None)) is not None}
     subject = next(iter(fields.values()), "")
+    match event:
+        case JobSubmitted(_, job) if job.owner:
+            fields["owner"] = job.owner
+        case JobAsked(_, _, _, by) if by:
+            fields["by"] = by
     run = getattr(event, "attempt", 0)
     details = [_detail(event), f"run {run}" if run else ""]
     said = ", ".join(detail for detail in details if detail)
@@ -73,6 +84,11 @@ def _log_event(number: int, event: Event) -> None:
 
 def _detail(event: Event) -> str:
     match event:
+        case JobSubmitted(_, job):
+            return f"{f'of {job.owner}, ' if job.owner else ''}sizes {','.join(map(str, job.sizes))}"
+        case OwnerSet(_, owner):
+            limits = {name: value for name, value in asdict(owner).items() if name.startswith("max_") and value}
+            return ", ".join(f"{name} {value:g}" for name, value in {"weight": owner.weight, **limits}.items())
         case JobAsked(_, _, wish, by):
             return f"{wish} by {by}" if by else str(wish)
         case JobEnded(_, _, verdict):
@@ -84,10 +100,8 @@ def _detail(event: Event) -> str:
     return str(getattr(event, "reason", ""))
 
 
-def _log_decision(
-    number: int, plan: Plan, is_refused: bool, actions: Sequence[Action], decision_s: Sequence[float]
-) -> None:
-    """Log how long it took, and of each job that the plan changes, why."""
+def _log_decision(number: int, plan: Plan, is_refused: bool, decision_s: Sequence[float]) -> None:
+    """Log how long it took, and why, for each job that the plan gives a reason for or changes."""
     changes = len(plan.put) + len(plan.drop) + len(plan.ends)
     took_ms = 1000 * decision_s[-1] if decision_s else 0.0
     took = {"changes": changes, "took_ms": round(took_ms, 3)}
@@ -97,7 +111,8 @@ def _log_decision(
     reasons = plan.reasons
     queue = reasons.get("*", "")
     said = {tenant.job: reasons.get(tenant.job, queue) for partition in plan.put for tenant in partition.tenants}
-    said |= {action.job: reasons[action.job] for action in actions if action.job in reasons}
+    # Not only those with an action: a job that makes way may go on until another is prepared.
+    said |= {job_id: reason for job_id, reason in reasons.items() if job_id != "*"}
     said |= {job_id: f"ends: {verdict}" for job_id, verdict in plan.ends.items()}
     for job_id, reason in said.items():
         _say(logging.INFO, number, f"decided for '{job_id}': {reason}", job=job_id, reason=reason)

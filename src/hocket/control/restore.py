@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from hocket.control import saved_state
 from hocket.control.controller import Bind, Controller, OnPolicyError
-from hocket.control.cycle_log import log_restored
 from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, DurableJournal
 from hocket.model.event import NodeJoined
@@ -19,9 +18,19 @@ def restore(
 ) -> Controller:
     """The controller after the last cycle of its journal, which began with this policy; it appends to the same journal.
 
+    With `on_policy_error` an exception of the policy does not end the controller from then on.
+    """
+    return restore_and_count(journal, policy, on_policy_error, bind)[0]
+
+
+def restore_and_count(
+    journal: DurableJournal, policy: BoundPolicy, on_policy_error: OnPolicyError | None = None, bind: Bind | None = None
+) -> tuple[Controller, int]:
+    """The controller that `restore` gives, and how many cycles were folded.
+
     It starts from the newest saved state that can be read, and repeats the later cycles as recorded: their events are
     folded, their plans committed and their actions recorded as begun. The caller asks the executors which of these
-    actions took place. With `on_policy_error` an exception of the policy does not end the controller from then on.
+    actions took place.
     """
     last = journal.recover()
     controller, begun = _begun(journal, policy, last, bind)
@@ -40,8 +49,7 @@ def restore(
     if number < last:
         raise JournalError(f"journal '{journal.name}': cycle {number + 1} existed before and cannot be read now")
     controller.journal, controller.on_policy_error = journal, on_policy_error
-    log_restored(last, last - begun)
-    return controller
+    return controller, last - begun
 
 
 def again(controller: Controller, cycle: Cycle) -> None:

@@ -1,1 +1,1 @@
-"""Where actions come true. Siblings never import each other."""
+"""Where actions are carried out. Siblings never import each other."""

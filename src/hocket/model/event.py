@@ -16,7 +16,7 @@ from hocket.model.view import NO_COSTS, Costs, Tier, Use
 class _Event(Struct, frozen=True, gc=False, tag_field="event"):
     """Every event says when it happened. The journal's order is the order of events, whatever their times."""
 
-    at_s: float  # seconds since the run began
+    at_s: float  # in seconds: simulated from 0 on, live since 1970
 
 
 class Wish(StrEnum):

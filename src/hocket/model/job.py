@@ -155,7 +155,7 @@ class Launch(Struct, frozen=True):
         str,
         JobField(
             "Signal that asks the job to save its state and continue.", Panel.EXECUTION, metavar="USR2",
-            reads="signal", given=Annotated[str, Meta(pattern=r"^((SIG)?[A-Z0-9]{2,10})?\Z")],
+            reads="signal", given=Annotated[str, Meta(pattern=r"^((SIG)?[A-Z0-9]{2,10})?\Z")], default="none",
         ),
     ] = ""  # empty: there is none  # fmt: skip
     checkpoint: Annotated[
@@ -177,7 +177,7 @@ class Launch(Struct, frozen=True):
         float,
         JobField(
             "Restart the job after this long without progress.", Panel.EXECUTION, name="hang", metavar="10m",
-            rule=_NOT_NEGATIVE, given=Seconds,
+            rule=_NOT_NEGATIVE, given=Seconds, default="never",
         ),
     ] = 0.0  # in seconds; 0: never  # fmt: skip
     progress: Annotated[
@@ -272,14 +272,14 @@ class Job(Struct, frozen=True, gc=False):
         JobField(
             "GPU type that it accepts.", Panel.RESOURCES, name="gpu_kind", metavar="KIND",
             reads="kinds", given=Annotated[tuple[Name, ...], Meta(max_length=100)],
-            more="Also `a100,h100`.",
+            default="any", more="Also `a100,h100`.",
         ),
     ] = ()  # empty: any  # fmt: skip
     gpu_mem_mib: Annotated[
         float,
         JobField(
             "Least memory of each GPU.", Panel.RESOURCES, name="gpu_mem", metavar="40G",
-            rule=_NOT_NEGATIVE, given=_Mebibytes,
+            rule=_NOT_NEGATIVE, given=_Mebibytes, default="any",
         ),
     ] = 0.0  # in MiB; 0: any  # fmt: skip
     weight: Annotated[
@@ -300,13 +300,14 @@ class Job(Struct, frozen=True, gc=False):
         int,
         JobField(
             "1 to 10, for policies that use it; 0 for none.", Panel.SCHEDULING, metavar="1-10",
-            rule=Meta(ge=0, le=10),
+            rule=Meta(ge=0, le=10), default="0",
         ),
     ] = 0  # fmt: skip
     deadline_s: Annotated[
         float | None,
         JobField(
             "Wanted this long after submission.", Panel.SCHEDULING, name="deadline", metavar="6h",
+            default="none",
         ),
     ] = None  # in seconds; None: at any time  # fmt: skip
     criterion: Annotated[
@@ -322,15 +323,16 @@ class Job(Struct, frozen=True, gc=False):
         bool,
         JobField(
             "Whether it may be prepared before it has devices: interpreter up, imports done.", Panel.EXECUTION,
-            more="See [Changing size](#changing-size).",
+            default="off", more="See [Changing size](#changing-size).",
         ),
     ] = False  # fmt: skip
     model: Annotated[
         str,
         JobField(
-            "Jobs of the same model share their history for estimates.", Panel.JOB, metavar="NAME", given=Text,
+            "Name of its model, for reports and for policies that go by it (static).", Panel.JOB, metavar="NAME",
+            given=Text, default="none",
         ),
-    ] = ""  # empty: it shares none  # fmt: skip
+    ] = ""  # empty: it is not said  # fmt: skip
     traits: Annotated[
         dict[str, float | str],
         JobField("Hyperparameters of a model in a pack: categories, or positions of numbers."),
@@ -340,6 +342,7 @@ class Job(Struct, frozen=True, gc=False):
         JobField(
             "Start only after this job has ended; a name or 'sweep-*'.", Panel.SCHEDULING, metavar="JOB",
             api_help="Jobs that must have ended before it may start.", completes="jobs", given=Names,
+            default="none",
         ),
     ] = ()  # empty: it waits for none  # fmt: skip
     retries: Annotated[
@@ -360,7 +363,7 @@ class Job(Struct, frozen=True, gc=False):
         float | None,
         JobField(
             "Run time limit, over all attempts.", Panel.SCHEDULING, name="time", metavar="2h30m",
-            more="`90s`, `2h30m`, `1d`; a bare number is in seconds.",
+            default="no limit", more="`90s`, `2h30m`, `1d`; a bare number is in seconds.",
         ),
     ] = None  # in seconds; None: no limit  # fmt: skip
     preempt: Annotated[
@@ -390,7 +393,7 @@ class Job(Struct, frozen=True, gc=False):
         Goal | None,
         JobField(
             "Goal that is measured and ends nothing: 'acc >= 91% within 80 epochs'.", Panel.JOB, metavar="GOAL",
-            given=_Criterion, submitted="",
+            given=_Criterion, submitted="", default="none",
         ),
     ] = None  # None: there is none  # fmt: skip
     stop: Annotated[

@@ -114,7 +114,7 @@ _OF_SUBMISSIONS = (
     ),
     SpecField(
         "shell", "export_all", bool, False,
-        JobField("Pass the shell's whole environment to the job.", Panel.EXECUTION, reads="flag"),
+        JobField("Pass the shell's whole environment to the job.", Panel.EXECUTION, reads="flag", default="off"),
     ),
 )  # fmt: skip
 

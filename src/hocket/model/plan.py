@@ -25,17 +25,20 @@ class Verdict(StrEnum):
 
 
 class Wake(Struct, frozen=True, gc=False):
-    """When to ask the policy next: as soon as one of these happens. It is also asked, whatever stands here, when a job
-    fails, a node is lost or a review is due."""
+    """When to ask the policy next: as soon as one of these happens.
+
+    It is also asked, whatever these say, for its first plan, when a review is due, a job fails, a node joins or is
+    lost, a job's phases are measured for the first time, an owner's weight or quota is set, or a policy is set.
+    """
 
     arrival: bool = True  # ask when a job is submitted
     freed_gpus: int | None = 1  # ask once so many GPUs are free; 1 also for any freed resource; None: never
     epoch: bool = True  # ask when a job reached an epoch's end, or reported progress
-    at_s: float | None = None  # ask at this moment, in seconds since the run began; None: no moment
+    at_s: float | None = None  # ask at this moment, on the clock of `snapshot.now_s`; None: no moment
     overtaken: bool = True  # ask when time alone has moved a placed job behind one that waits
 
 
-ALWAYS = Wake()  # ask the policy at every event
+ALWAYS = Wake()  # ask at every arrival, freed resource, epoch end and overtaking
 
 
 class Plan(Struct, frozen=True, gc=False):
@@ -52,5 +55,5 @@ class Plan(Struct, frozen=True, gc=False):
     reasons: dict[str, str] = {}  # why, by job, for every one whose state changes; "*" is for all that wait
     memos: dict[str, Any] = {}  # what to remember, by job, as JSON can hold it; comes back as `view.memo`
     memo: Any = None  # what to remember beside that, as JSON can hold it; comes back as `snapshot.memo`
-    reviews: dict[str, float] = {}  # moments by job, when to ask about it again, in seconds since the run began
-    wake: Wake = ALWAYS  # when to ask the policy next; by default at every event
+    reviews: dict[str, float] = {}  # when to ask about a job again, by job, on the clock of `now_s`
+    wake: Wake = ALWAYS  # when to ask the policy next; by default as `ALWAYS` says

@@ -106,7 +106,7 @@ def _require(holds: bool, field: str, rule: str, value: object) -> None:
 def _distinct(values: list[Any], field: str, what: str) -> None:
     if len(set(values)) < len(values):
         twice = next(v for v in values if values.count(v) > 1)
-        raise DocumentError(f"snapshot: {field}: {what} must be distinct, and {shown(twice)} stands twice")
+        raise DocumentError(f"snapshot: {field}: {what} must be distinct, and {shown(twice)} is there twice")
 
 
 def _nodes(document: Document) -> VersionedMap[str, NodeView]:

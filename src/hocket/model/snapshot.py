@@ -61,7 +61,7 @@ class History(Struct, frozen=True, gc=False):
 class Snapshot(Struct, frozen=True):
     """Nodes, jobs and partitions at `now_s`."""
 
-    now_s: float  # seconds since the run began
+    now_s: float  # in seconds: simulated from 0 on, live since 1970
     nodes: VersionedMap[str, NodeView]  # all nodes by id; of lost ones `up` is false
     owners: VersionedMap[str, Owner]  # those with a weight or quota of their own, by id
     usage: VersionedMap[str, Usage]  # what each owner's jobs have by plan; empty if no quota and no policy needs it

@@ -62,7 +62,7 @@ class Tenancy(Struct, frozen=True, gc=False):
 class Observation(Struct, frozen=True, gc=False):
     """What a job reported at one moment of its training or query."""
 
-    at_s: float  # seconds since the run began
+    at_s: float  # when, in seconds: simulated from 0 on, live since 1970
     epoch: int  # epochs done when it was reported
     metrics: dict[str, float]  # values by name, as the job reports them; never edited
 
@@ -100,7 +100,7 @@ class JobView(Struct, frozen=True, gc=False):
 
     job: Job  # what the user submitted
     number: int  # jobs submitted before it; breaks ties
-    submitted_s: float  # seconds since the run began
+    submitted_s: float  # when, in seconds: simulated from 0 on, live since 1970
     state: JobState = JobState.WAITING  # what it does now
     since_s: float = 0.0  # when `waited_s`, `ran_s` and `attained_gpu_s` were last summed up
     waited_s: float = 0.0  # seconds in which it did not run, in all
@@ -109,7 +109,7 @@ class JobView(Struct, frozen=True, gc=False):
     gpus: int = 0  # GPUs that it runs on now
     size: int = 0  # replicas that it runs with now; 0: it does not run
     pace: float = 1.0  # by what factor the kind of its GPUs and the number of nodes change its believed speed
-    started_s: float | None = None  # when it first started, in seconds since the run began; None: it has not
+    started_s: float | None = None  # when it first started, as `submitted_s`; None: it has not
     starts: int = 0  # how often it started, also after a resize or a move
     failures: int = 0  # runs that broke, for whatever reason
     crashes: int = 0  # failures of its own making, not of a node's

@@ -43,7 +43,7 @@ class Reservation(Struct):
 
 
 def rank(view: JobView, now_s: float, _params: Backfill) -> tuple[float, ...]:
-    """Waiting jobs stand in the order of submission, placed ones in the order of their believed ends."""
+    """Waiting jobs are sorted by submission, placed ones by their believed ends."""
     return (fixed_end_s(view, now_s),) if view.partitions else ()
 
 

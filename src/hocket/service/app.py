@@ -76,9 +76,8 @@ class Api:
         self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
         self.owners = Owners(engine.executor)
         self.intake = Intake(engine, self.owners)
-        self.polls = CapacityLimiter(
-            inf
-        )  # Each agent has a thread that waits for orders, and takes none from other calls.
+        # Each agent has a thread that waits for orders, and takes none from other calls.
+        self.polls = CapacityLimiter(inf)
         self.broadcast = Broadcast(self.change)
         engine.changed.append(self.broadcast.say)
 
@@ -236,7 +235,7 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
             raise ApiError(409, f"job '{job_id}' is over: {record.verdict}")
 
         def make(_snapshot: Snapshot, now_s: float) -> list[Event]:
-            return [_asked(now_s, job_id, record.job.owner, wish, by[:200])]
+            return [JobAsked(now_s, job_id, wish, by[:200])]
 
         api.accepted(api.engine.executor.post(make))
         return answer({"id": job_id, "state": api.row(record, time()).state})
@@ -245,19 +244,12 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
     app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")
 
 
-def _asked(now_s: float, job_id: str, owner: str, wish: Wish, by: str) -> JobAsked:
-    fields = {"job": job_id, "owner": owner, "by": by}
-    _log.info("job '%s' of %s: asked to %s%s", job_id, owner, wish, f" by {by}" if by else "", extra=fields)
-    return JobAsked(now_s, job_id, wish, by)
-
-
 def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     found: list[Meant] = []
 
     def make(snapshot: Snapshot, now_s: float) -> list[Event]:
         found[:] = [meant(spec, snapshot.jobs.values(), api.engine.catalogue)]
-        owners = {job_id: snapshot.jobs[job_id].job.owner for job_id in found[0].jobs}
-        return [_asked(now_s, job_id, owner, spec.wish, spec.by) for job_id, owner in owners.items()]
+        return [JobAsked(now_s, job_id, spec.wish, spec.by) for job_id in found[0].jobs]
 
     try:
         api.accepted(api.engine.executor.post(make))

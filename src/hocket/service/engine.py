@@ -17,7 +17,7 @@ from hocket.control.controller import Controller
 from hocket.control.drive import Moment, drive
 from hocket.control.journal import JournalError, JournalLost, open_to_append
 from hocket.control.ports import AgentSessions, Cycle, DurableJournal, Header, MakeExecutor
-from hocket.control.restore import restore
+from hocket.control.restore import restore_and_count
 from hocket.control.saved_state import StateSaver
 from hocket.model.event import Event, PolicySet
 from hocket.model.snapshot import Snapshot
@@ -102,12 +102,13 @@ class Engine:
 
     def _restored(self) -> Controller:
         began_s = monotonic()
-        controller = restore(self.journal, self._first, self._excuse, self._bind)
+        controller, folded = restore_and_count(self.journal, self._first, self._excuse, self._bind)
         self._last = _Last(self.journal)
         controller.journal = self._last
-        name, jobs, took_s = self.journal.name, len(controller.state.jobs.live), monotonic() - began_s
-        fields = {"took_s": round(took_s, 3), "jobs": jobs}
-        _log.info("journal '%s' is restored: %d live jobs, in %.3f s", name, jobs, took_s, extra=fields)
+        number, jobs, took_s = controller.cycles, len(controller.state.jobs.live), monotonic() - began_s
+        said = "journal '%s' is restored to cycle %d: %d cycles folded, %d live jobs, in %.3f s"
+        fields = {"cycle": number, "folded": folded, "jobs": jobs, "took_s": round(took_s, 3)}
+        _log.info(said, self.journal.name, number, folded, jobs, took_s, extra=fields)
         return controller
 
     def _bind(self, name: str, settings: dict[str, Any]) -> BoundPolicy:

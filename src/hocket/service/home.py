@@ -56,7 +56,7 @@ class Home:
 
     @property
     def log(self) -> Path:
-        """The log of the agent, and of a controller in the background."""
+        """The log of the agent, and of a controller in the background; when it is full, it becomes `log.1`."""
         return self.path / "log"
 
     @property

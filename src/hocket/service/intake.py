@@ -6,7 +6,6 @@ calls may come in one cycle, before the state knows of any of their jobs: their 
 
 from __future__ import annotations
 
-import logging
 import os
 from concurrent.futures import Future
 from typing import Any
@@ -24,7 +23,6 @@ from hocket.model.snapshot import Snapshot
 from hocket.service.engine import Engine
 from hocket.service.owners import Owners
 
-_log = logging.getLogger("hocket.service")
 CALL_LIMIT = 1000  # jobs or arrays in one call
 
 
@@ -45,11 +43,6 @@ def read_requests(body: bytes) -> list[JobRequest]:
         except SpecError as error:
             raise SpecError(f"jobs[{n}]: {error}") from error
     return found
-
-
-def _log_request(job: Job, reason: str) -> None:
-    said = f"refused: {reason}" if reason else f"submitted, sizes {','.join(map(str, job.sizes))}"
-    _log.info("job '%s' of %s: %s", job.id, job.owner, said, extra={"job": job.id, "owner": job.owner})
 
 
 class Intake:
@@ -78,7 +71,6 @@ class Intake:
                 for job in request.jobs(name):
                     reason = self._refusal(job, snapshot, whole)
                     told.append((job.id, reason))
-                    _log_request(job, reason)
                     if reason:
                         events.append(JobRefused(now_s, job.id, reason))
                     else:

@@ -31,6 +31,7 @@ class LocalAgent:
         module = [sys.executable, "-P", "-m", "hocket.agent.node"]  # -P: nothing that lies where we are is run.
         where = ["--url", url, "--token-file", str(home.token_file), "--state", str(home.agent)]
         where += ["--ca", str(home.ca_file)] if home.ca_file.exists() else []
+        where += ["--log-file", str(home.log)]
         self._command = [*module, *where, *options]
         self._stopping = Flag()
         self._launching = Lock()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections import Counter
 from concurrent.futures import Future
 from math import isfinite
@@ -19,7 +18,6 @@ from hocket.model.job import NAME_LENGTH, Owner
 from hocket.model.snapshot import NO_USE, Snapshot, usage_of
 from hocket.model.validation import explained
 
-_log = logging.getLogger("hocket.service")
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000, description="0 for no limit")]
 Amount = Annotated[float, Meta(ge=0, le=1e12, description="0 for no limit")]
 
@@ -116,7 +114,6 @@ class Owners:
             if now == before:
                 return []
             self._coming[owner_id] = now
-            _log.info("owner '%s' is set: %s", owner_id, _said(spec), extra={"owner": owner_id})
             return [OwnerSet(now_s, now)]
 
         future = self._executor.post(make)

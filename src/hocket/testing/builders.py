@@ -80,7 +80,7 @@ def snapshot(
 ) -> Snapshot:
     """The state of a cluster of these `nodes` after these `events`, as a controller computes it.
 
-    `order(view, now_s)` gives a job's rank, by default none: jobs stand in the order of submission. `now_s` is the
+    `order(view, now_s)` gives a job's rank, by default none: jobs are sorted by submission. `now_s` is the
     moment of the snapshot, by default that of the last event.
     """
     state = State(empty_snapshot(nodes), order)

@@ -68,7 +68,7 @@ def _as_reported(node: str, reports: Sequence[Report]) -> Sequence[Report]:  # n
 
 
 class ExecutorUnderTest:
-    """An executor, and its world as an outside observer sees it. Subclass it; every law gets a new object.
+    """An executor, and what runs there as an outside observer sees it. Subclass it; every law gets a new object.
 
     The jobs that `begin` makes known run for longer than any law, make numbered steps (1, 2, …), save their state
     **only** when they are told to (by a checkpoint, a pause, a resize or a move), and go on from what they saved.
@@ -109,7 +109,7 @@ class ExecutorUnderTest:
         raise NotImplementedError
 
     def runs(self, job: str, snapshot: Snapshot) -> Sequence[frozenset[Gpu]]:
-        """The GPUs of every run of the job that is alive, one entry a run; read off the world, not off events.
+        """The GPUs of every run of the job that is alive, one entry a run; read off what runs, not off events.
 
         `snapshot` is for executors that know their partitions by name only.
         """
@@ -331,7 +331,7 @@ class ExecutorHarness:
         return list(self.under.steps(job, self.events))
 
     def runs(self, job: str) -> list[list[Gpu]]:
-        """Where it runs in the world: the GPUs of each of its runs."""
+        """Where it really runs: the GPUs of each of its runs."""
         return [sorted(gpus) for gpus in self.under.runs(job, self.snapshot)]
 
     def of(self, job: str, *kinds: type[Event], since: int = 0) -> list[Event]:

@@ -3,7 +3,7 @@
 from hocket.testing import executor_laws
 from hocket.testing.executor_harness import ExecutorUnderTest
 
-class MyExecutorUnderTest(ExecutorUnderTest): ...     # how your executor begins, and what an observer sees of its world
+class MyExecutorUnderTest(ExecutorUnderTest): ...     # how your executor begins, and what an observer sees of what runs
 
 @pytest.mark.parametrize("law", executor_laws.LAWS)
 def test_my_executor_keeps_the_law(law):

@@ -1,7 +1,7 @@
 """A controller without an executor: events go in, actions come out, and the state is checked after every cycle.
 
 In this module `bound` is a policy with its parameters set, `nodes` are the machines of the cluster, `seed` is that of
-all random numbers, and `at_s` is a moment in seconds since the run began.
+all random numbers, and `at_s` is a moment in seconds, from 0 on.
 """
 
 from __future__ import annotations

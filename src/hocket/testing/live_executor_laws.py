@@ -1,7 +1,7 @@
 """The laws for live executors: what `LiveExecutor` promises of futures, of reports and of its end.
 
-The parameter `under` of each law is the executor. Reports are those of real runs. A law takes them from the world by
-`under.deliver`, and hands them over when and how it wants: again, in another order, or too late.
+The parameter `under` of each law is the executor. Reports are those of real runs. A law takes them from the backend
+by `under.deliver`, and hands them over when and how it wants: again, in another order, or too late.
 """
 
 from __future__ import annotations

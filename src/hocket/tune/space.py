@@ -226,7 +226,7 @@ def space_of_options(options: Sequence[str]) -> dict[str, Domain]:
         if not (name and equals and colon):
             raise SpaceError(f"--space '{option}' must be NAME=KIND:VALUES, as in rate=loguniform:1e-4,0.1")
         if name in found:
-            raise SpaceError(f"hyperparameter '{name}' stands twice in --space")
+            raise SpaceError(f"hyperparameter '{name}' is there twice in --space")
         found[name] = _domain(name, kind, [_typed(v) for v in values.split(",")] if values else [])
     return found
 

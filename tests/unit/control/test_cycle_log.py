@@ -1,24 +1,24 @@
 """What a controller logs of a cycle: at which level, and with which fields."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hocket.control.controller import Controller
 from hocket.control.cycle_log import log_cycle
-from hocket.control.journal import MemoryJournal, open_to_append
+from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Cycle, Header
-from hocket.control.restore import restore
-from hocket.model.action import Pause, Start
+from hocket.model.action import Pause, Prepare, Start
 from hocket.model.event import (
     EpochEnded,
     JobAsked,
     JobEnded,
     JobFailed,
+    JobRefused,
     JobStarted,
     JobSubmitted,
+    JobWarned,
     NodeLost,
     OwnerSet,
     PolicySet,
@@ -35,7 +35,7 @@ from hocket.policies import find
 PLACE = (Slice("n0", (0,)),)
 PARTITION = Partition("p", PLACE, (Tenant("a", (1,)),))
 START = Start("a", "", Holding("p", PLACE, (1,)), PARTITION)
-FIELDS = ("job", "node", "owner", "policy", "event", "action", "run", "reason")
+FIELDS = ("job", "node", "owner", "by", "policy", "event", "action", "run", "reason")
 
 
 @pytest.fixture(autouse=True)
@@ -50,20 +50,24 @@ def fields(record: logging.LogRecord) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("event", "level", "said", "about"),
     [
-        (JobSubmitted(0.0, Job("a")), "INFO", "JobSubmitted 'a'", {"job": "a"}),
+        (JobSubmitted(0.0, Job("a", sizes=(1, 2))), "INFO", "JobSubmitted 'a': sizes 1,2", {"job": "a"}),
+        (JobSubmitted(0.0, Job("a", "eve")), "INFO", "JobSubmitted 'a': of eve, sizes 1", {"job": "a", "owner": "eve"}),
+        (JobRefused(0.0, "a", "it is there"), "WARNING", "JobRefused 'a': it is there", {"job": "a"}),
+        (JobWarned(0.0, "a", "no progress"), "WARNING", "JobWarned 'a': no progress", {"job": "a"}),
         (JobStarted(0.0, "a", attempt=2), "INFO", "JobStarted 'a': run 2", {"job": "a", "run": 2}),
-        (JobAsked(0.0, "a", Wish.STOP, "eve"), "INFO", "JobAsked 'a': stop by eve", {"job": "a"}),
-        (JobFailed(0.0, "a", "exit code 3"), "INFO", "JobFailed 'a': exit code 3", {"job": "a"}),
+        (JobAsked(0.0, "a", Wish.STOP, "eve"), "INFO", "JobAsked 'a': stop by eve", {"job": "a", "by": "eve"}),
+        (JobFailed(0.0, "a", "exit code 3"), "WARNING", "JobFailed 'a': exit code 3", {"job": "a"}),
         (JobEnded(0.0, "a", "attained"), "INFO", "JobEnded 'a': attained", {"job": "a"}),
-        (NodeLost(0.0, "n0", "silent"), "INFO", "NodeLost 'n0': silent", {"node": "n0"}),
-        (OwnerSet(0.0, Owner("eve")), "INFO", "OwnerSet 'eve'", {"owner": "eve"}),
+        (NodeLost(0.0, "n0", "silent"), "WARNING", "NodeLost 'n0': silent", {"node": "n0"}),
+        (OwnerSet(0.0, Owner("eve")), "INFO", "OwnerSet 'eve': weight 1", {"owner": "eve"}),
+        (OwnerSet(0.0, Owner("eve", 2, max_jobs=3)), "INFO", "OwnerSet 'eve': weight 2, max_jobs 3", {"owner": "eve"}),
         (PolicySet(0.0, "fifo"), "INFO", "PolicySet 'fifo'", {"policy": "fifo"}),
         (EpochEnded(0.0, "a", 3, {}), "DEBUG", "EpochEnded 'a': epoch 3", {"job": "a"}),
         (TimePassed(0.0, ("a",)), "DEBUG", "the timer of 'a' is due", {"job": "a"}),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str | dict) else None,
 )
-def test_an_event_that_changes_something_is_logged_at_info_and_others_at_debug(
+def test_trouble_is_logged_as_a_warning_routine_at_debug_and_other_events_at_info(
     caplog: pytest.LogCaptureFixture, event: Any, level: str, said: str, about: dict[str, Any]
 ) -> None:
     log_cycle(7, Cycle(0.0, (event,)), (), ())
@@ -90,6 +94,13 @@ def test_a_decision_is_logged_with_its_reason_for_each_job_and_then_its_actions(
     ]
 
 
+def test_a_job_that_makes_way_only_later_is_logged_with_its_reason_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    plan = Plan((PARTITION,), drop=("q",), reasons={"a": "starts: first", "b": "paused: 'a' is first", "*": "waits"})
+    log_cycle(8, Cycle(0.0, (), plan), (Prepare("a"),), (0.002,))
+    told = {r.job: r.reason for r in caplog.records if hasattr(r, "reason")}  # type: ignore[attr-defined]
+    assert told == {"a": "starts: first", "b": "paused: 'a' is first"}
+
+
 def test_a_decision_that_changes_nothing_is_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     log_cycle(8, Cycle(0.0, (), Plan()), (), (0.002,))
     assert {record.levelname for record in caplog.records} == {"DEBUG"}
@@ -110,8 +121,18 @@ def test_a_refused_plan_is_a_warning_at_every_level_and_no_decision(
     assert ("JobSubmitted" in caplog.text) == (level == logging.DEBUG)
 
 
-def test_with_the_level_off_nothing_of_a_cycle_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("trouble", [JobFailed(0.0, "a", "exit code 3"), JobWarned(0.0, "a", "no progress")])
+def test_at_level_warning_trouble_of_a_job_is_logged_and_nothing_else(
+    caplog: pytest.LogCaptureFixture, trouble: JobFailed | JobWarned
+) -> None:
     caplog.set_level(logging.WARNING, "hocket.control")
+    log_cycle(1, Cycle(0.0, (JobStarted(0.0, "b"), trouble), Plan((PARTITION,))), (START,), (0.1,))
+    (record,) = caplog.records
+    assert (record.levelname, fields(record)) == ("WARNING", {"job": "a", "event": type(trouble).__name__})
+
+
+def test_with_the_level_off_nothing_of_a_cycle_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "hocket.control")
 
     class Untouched(tuple[Any, ...]):
         def __iter__(self) -> Any:
@@ -130,13 +151,3 @@ def test_a_controller_counts_its_cycles_in_the_log(caplog: pytest.LogCaptureFixt
     controller.cycle(1.0, [JobStarted(1.0, "a")])
     of_job = [(r.cycle, r.getMessage().split(": ")[1]) for r in caplog.records if getattr(r, "job", "") == "a"]  # type: ignore[attr-defined]
     assert of_job == [(1, "JobSubmitted 'a'"), (1, "decided for 'a'"), (1, "Start 'a' on n0"), (2, "JobStarted 'a'")]
-
-
-def test_a_restore_says_how_many_cycles_it_folded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    journal = open_to_append(str(tmp_path / "journal.db"), Header("fifo", nodes=(Node("n0", 1),)))
-    journal.extend([Cycle(0.0, (JobSubmitted(0.0, Job("a")),)), Cycle(1.0, (TimePassed(1.0),))])
-    restore(journal, find("fifo").bound())
-    journal.close()
-    (record,) = caplog.records
-    assert (record.levelname, record.getMessage()) == ("INFO", "restored to cycle 2: 2 cycles folded")
-    assert (record.cycle, record.folded) == (2, 2)  # type: ignore[attr-defined]

@@ -135,7 +135,7 @@ BAD = {
     "nodes[0].gpu = 3": "nodes[0].gpu is no field that a snapshot has",
     "nodes[0].id = 'm'": "partition 'p': slices[0].node must be one of the nodes, not 'n'",
     "nodes[0].up = False": "partition 'p': node 'n' is lost",
-    "nodes += [{'id': 'n'}]": 'nodes: ids must be distinct, and "n" stands twice',
+    "nodes += [{'id': 'n'}]": 'nodes: ids must be distinct, and "n" is there twice',
     "jobs[0].job.sizes = []": "jobs[0].job.sizes: expected a list of at least 1 entry, not []",
     "jobs[0].job.sizes = [2, 1]": "job 'a': sizes must be ascending, not [2,1]",
     "jobs[0].job.sizes = [0]": "jobs[0].job.sizes[0]: expected a whole number from 1 up, not 0",
@@ -143,8 +143,8 @@ BAD = {
     "jobs[0].job.criterion = 'acc > 3'": "at column 5 expected '>=', '<=' or 'changes <', found '> 3'",
     "jobs[0].job.demand = {'gpus': -1}": "job 'a': demand.gpus must be from 0 up, not -1",
     "jobs[0].job.id = 'a/b'": "jobs[0].job.id: expected a text that matches '",
-    "jobs[1].job.id = 'a'": 'jobs: ids must be distinct, and "a" stands twice',
-    "jobs[1].number = 0": "jobs: numbers must be distinct, and 0 stands twice",
+    "jobs[1].job.id = 'a'": 'jobs: ids must be distinct, and "a" is there twice',
+    "jobs[1].number = 0": "jobs: numbers must be distinct, and 0 is there twice",
     "jobs[0].submitted_s = 11": "job 'a': submitted_s must not be after now_s = 10, not 11.0",
     "jobs[1].state = 'running'": "job 'b': state must be waiting or paused where it holds nothing, not running",
     "jobs[0].partitions = ['q']": "job 'a': partitions must be those that name it (p), not [\"q\"]",
@@ -165,7 +165,7 @@ BAD = {
     "partitions += [{'id': 'q', 'slices': [{'node': 'n', 'gpus': [2]}], 'tenants': [{'job': 'a', 'replicas': [1]}]}]": (
         "partition 'q': tenant 'a' is in partition 'p' already"
     ),
-    "partitions += partitions[:1]": 'partitions: ids must be distinct, and "p" stands twice',
+    "partitions += partitions[:1]": 'partitions: ids must be distinct, and "p" is there twice',
     "owners = [{'id': 'ana', 'max_gpus': -1}]": "owners[0].max_gpus: expected a whole number from 0 up, not -1",
     "arrived = ['z']": 'arrived must name jobs of the snapshot, not "z"',
     "unsettled = [['z', '']]": 'unsettled must name jobs of the snapshot, not "z"',

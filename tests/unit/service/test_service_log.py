@@ -41,7 +41,7 @@ def lines():
     logger.setLevel(level)
 
 
-def test_requests_are_logged_with_job_and_owner(lines, client):
+def test_requests_are_logged_once_with_job_owner_and_who_asked(lines, client):
     jobs = [
         {"id": "a", "owner": "eve", "command": ["true"]},
         {"id": "b", "owner": "eve", "command": ["x"], "sizes": [9]},
@@ -51,16 +51,16 @@ def test_requests_are_logged_with_job_and_owner(lines, client):
     client.post("/v1/jobs/a/pause?by=ann")
     client.post("/v1/wishes", {"wish": "stop", "jobs": ["a"], "by": "ann"})
     client.put("/v1/owners/eve", {"weight": 2})
-    for text, job in {
-        "job 'a' of eve: submitted": "a",
-        "job 'b' of eve: refused: ": "b",
-        "job 'a' of eve: asked to pause by ann": "a",
-        "job 'a' of eve: asked to stop by ann": "a",
+    for text, expected in {
+        "JobSubmitted 'a': of eve, sizes 1": {"levelname": "INFO", "job": "a", "owner": "eve"},
+        "JobRefused 'b': job 'b': sizes must ": {"levelname": "WARNING", "job": "b"},
+        "JobAsked 'a': pause by ann": {"levelname": "INFO", "job": "a", "by": "ann"},
+        "JobAsked 'a': stop by ann": {"levelname": "INFO", "job": "a", "by": "ann"},
+        "OwnerSet 'eve': weight 2": {"levelname": "INFO", "owner": "eve"},
     }.items():
-        level, fields = lines.of(text)
-        assert (level, fields["name"], fields["job"], fields["owner"]) == ("INFO", "hocket.service", job, "eve")
+        _level, fields = lines.of(text)
+        assert {name: fields[name] for name in expected} == expected
     assert lines.of("a submission is refused: jobs[0]: ")[0] == "INFO"
-    assert lines.of("owner 'eve' is set")[1]["owner"] == "eve"
     assert lines.of("POST /v1/wishes: 200")[0] == "DEBUG"
 
 
@@ -87,8 +87,9 @@ def test_a_journal_that_fails_is_an_error_and_its_recovery_is_told(lines, engine
         engine.executor.post(lambda _state, now_s: [JobSubmitted(now_s, Job("a", command=("true",)))]).result(60)
     engine.executor.post(lambda _state, now_s: [JobSubmitted(now_s, Job("b", command=("true",)))]).result(60)
     assert lines.of("the disk is full; nothing is accepted until it can be written")[0] == "ERROR"
-    level, fields = lines.of("is restored")
+    level, fields = lines.of("restored")
     assert (level, fields["name"], fields["jobs"]) == ("INFO", "hocket.service", 0)
+    assert fields["cycle"] == fields["folded"] == 1
     assert lines.of("all agents are to connect again")[0] == "INFO"
     assert [level for level, *_ in lines.found].count("ERROR") == 1
 

@@ -160,13 +160,15 @@ def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
     levels = f"log from this level on: {', '.join(LEVELS)}; default: {LEVEL_VARIABLE}, or info"
     parser.add_argument("--log-level", type=_level, default=level, metavar="LEVEL", help=levels)
     parser.add_argument("--log-json", action="store_true", help="log one JSON object a line")
+    # For `hocket up`, which starts us with this file as stderr: it is rotated.
+    parser.add_argument("--log-file", metavar="FILE", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def main(arguments: list[str] | None, called: str) -> int:
     """Run the agent; 0 when it was told to leave, 2 when it cannot go on."""
     options = _options(arguments, called)
-    set_up_logging(options.log_level, options.log_json, node=options.name)
+    set_up_logging(options.log_level, options.log_json, options.log_file, node=options.name)
     try:
         agent = NodeAgent(options)
     except (InUse, CallRefused, Away, OSError, ValueError) as error:

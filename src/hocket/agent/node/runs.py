@@ -153,7 +153,7 @@ class Runs:
             self._say_again(run)
             return
         if run.sidecar is not None:
-            log_run(logging.INFO, run.key, "goes on from where it stands prepared")
+            log_run(logging.INFO, run.key, "continues in its prepared process")
             start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
             with suppress(OSError):  # A full disk does not keep it from starting.
                 run.keep_hand_over(start)
@@ -214,7 +214,6 @@ class Runs:
             self._lost(run)
 
     def _forget(self, job: str) -> None:
-        _log.info("job '%s' is over: all but its logs is removed", job, extra={"job": job})
         self._forgetting.add(job)
         for run in self._by_job.get(job, {}).values():
             run.is_forgotten = True
@@ -234,6 +233,8 @@ class Runs:
             self._by_job.pop(job, None)
             self._state.forget(job)
             self._forgetting.discard(job)
+            said = "job '%s' has ended: its run files are removed; logs and checkpoints stay"
+            _log.info(said, job, extra={"job": job})
 
     def _refuse(self, key: RunKey, error: Exception) -> None:
         log_run(logging.WARNING, key, "cannot start: %s", error)

@@ -35,7 +35,7 @@ def problem(config: dict[str, object]) -> str:
         if field not in (*FOR_ALL, *fields):
             return f"progress.{_shown(field, quoted=False)} is no field{_meant(field, (*FOR_ALL, *fields))}"
         if field in fields and field != KINDS[kind]:
-            return f"progress.{field} must stand with another kind than '{kind}', not as {_shown(config[field])}"
+            return f"progress.{field} must be given with another kind than '{kind}', not as {_shown(config[field])}"
     if kind in NEEDED and KINDS[kind] not in config:
         return f"progress.{KINDS[kind]} must be given with kind '{kind}', and is missing"
     for field, (rule, holds) in _RULES.items():

@@ -322,7 +322,7 @@ def _known(table: Mapping[str, Any], where: str, also: tuple[str, ...] = ()) -> 
         if name not in NAMES:
             raise InputError(f"{where}: unknown key '{key}'{_meant(name, (*NAMES, *also))}")
         if name in found:
-            raise InputError(f"{where}: '{name}' must be said once, and stands twice")
+            raise InputError(f"{where}: '{name}' must be said once, and is there twice")
         found[name] = value
     return found
 

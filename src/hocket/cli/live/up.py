@@ -90,7 +90,7 @@ def up(
     options += [] if cores is None else ["--cores", str(cores)]
     options += ["--name", name] if name else []
     options += ["--log-level", log_level, *(["--log-json"] if log_json else [])]
-    set_up_logging(log_level, log_json)
+    set_up_logging(log_level, log_json, place.log)
     from hocket.executors.agents.executor import agents
     from hocket.executors.agents.standby_runs import ResizeBy
     from hocket.service.up import Up
@@ -138,7 +138,8 @@ def _detached(home: Home) -> None:
             print(f"hocket: a controller answers at {home.url_file.read_text().strip()} (process {child.pid})")
             return
         if child.poll() is not None:
-            said = home.log.read_bytes()[began:].decode(errors="replace").strip().splitlines()
+            log_now = home.log.read_bytes()
+            said = log_now[began if began <= len(log_now) else 0 :].decode(errors="replace").strip().splitlines()
             raise InputError(said[-1].removeprefix("hocket: ") if said else f"it ended with {child.returncode}")
         sleep(0.02)
     raise InputError(f"the controller does not answer within {_PATIENCE_S:g} s; see {home.log}")

@@ -1,4 +1,4 @@
-"""The executor whose world is real: it tells agents what to do, and takes in what they and the users say.
+"""The executor for real jobs: it tells agents what to do, and takes in what they and the users say.
 
 It runs in the controller's thread. Others hand it what they have by `post`, and learn by the future they get that it is
 in the journal.
@@ -349,7 +349,7 @@ class AgentExecutor:
     def _losses(self, now_s: float) -> list[Event]:
         """Nodes whose agents are silent; after a restart each has its lease to say hello."""
         if self._stood_still(now_s):
-            _log.warning("this process stood still for a while: all agents have a new lease")
+            _log.warning("this process was suspended: all agents have a new lease")
             self.sessions.renew()
             self._began_s = now_s
             return []

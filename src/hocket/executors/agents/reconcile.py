@@ -68,9 +68,8 @@ class Reconciliation:
         old, new = present(view) in self._hello.runs, coming(view) in self._hello.runs
         if tenancy is None:
             if view.preparing and orders.prepares:
-                orders.prepare(
-                    view
-                )  # It may stand as a spare, which was said before it was asked for: it is said again.
+                # It may be a spare already, which was said before it was asked for: it is said again.
+                orders.prepare(view)
             return []
         doing = tenancy.doing
         if not old:

@@ -134,7 +134,7 @@ class Sessions:
                         session.sent += 1
                         session.orders.append(numbered := Numbered(session.sent, order))
                         level = logging.DEBUG if isinstance(order, ReadLog | ForgetJob) else logging.INFO
-                        _log_order(level, node, numbered, "sent to")
+                        _log_order(level, node, numbered, "queued for")
             self._changed.notify_all()
 
     def orders(self, session_id: str, after: int, wait_s: float) -> list[Numbered]:

@@ -1,4 +1,4 @@
-"""Makes actions true in this process: a packed partition is a `Pack`, its tenants are the models that it steps.
+"""Carries out actions in this process: a packed partition is a `Pack`, its tenants are the models that it steps.
 
 One thread does everything. `wait` trains: it steps until a model has come to the end of its stretch or has failed.
 """
@@ -112,7 +112,7 @@ class InProcessExecutor:
     # -- the port -------------------------------------------------------------------------------------------
 
     def apply(self, actions: Iterable[Action]) -> None:
-        """Begin to make these true."""
+        """Begin to carry these out."""
         for action in actions:
             job, at_s = action.job, self._now_s()
             match action:

@@ -1,4 +1,4 @@
-"""Makes actions true in a world of its own: it owns the truth, and reports events at the times at which they fall.
+"""Carries out actions in a simulation: it owns the truth, and reports events at the times at which they fall.
 
 Rates are constant between changes, so nothing ticks: each running job has one entry in the heap, for its next event.
 """
@@ -44,7 +44,7 @@ _IDLE_TIMERS = 10_000  # moments in a row at which only a policy's own timer ran
 
 
 class SimulatedExecutor:
-    """The world. `wait` moves its clock."""
+    """The simulated cluster and its jobs. `wait` moves its clock."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class SimulatedExecutor:
         for event, _place in run.pending.values():
             self._push(max(event.at_s, self.now_s), run, event)
 
-    # -- what the world does by itself ----------------------------------------------------------------------
+    # -- what happens by itself -----------------------------------------------------------------------------
 
     def _advance(self, run: SimulatedJob) -> None:
         if run.rate:
@@ -350,7 +350,7 @@ class SimulatedExecutor:
     # -- actions --------------------------------------------------------------------------------------------
 
     def apply(self, actions: Iterable[Action]) -> None:
-        """Begin to make these true; each takes the time that the truth says."""
+        """Begin to carry these out; each takes the time that the truth says."""
         for action in actions:
             run = self._runs.get(action.job)
             if run is None:
@@ -436,7 +436,7 @@ class SimulatedExecutor:
         return True
 
     def _change(self, run: SimulatedJob, task: str, event: Event, place: Place | None, takes_s: float) -> None:
-        """Make a change true, at once or when its time has passed; the job stands still meanwhile. It is up to date."""
+        """Carry out a change, at once or when its time has passed; the job stands still meanwhile. It is up to date."""
         if takes_s <= 0:
             self._done(run, task, place)
             if run.job.criterion is None and type(event) is JobStarted:  # A criterion may count from the start.

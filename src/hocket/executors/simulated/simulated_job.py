@@ -1,4 +1,4 @@
-"""One job in the simulated world, as it runs."""
+"""One simulated job, as it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Place = tuple[Holding, Partition]
 
 
 class SimulatedJob:
-    """One job in the simulated world."""
+    """One simulated job."""
 
     # No struct: its fields are set all the time, and to set a field of one is slow.
     __slots__ = (

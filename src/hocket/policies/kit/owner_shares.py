@@ -1,6 +1,6 @@
 """How much owners have: their shares, their waiting jobs in lanes, and the jobs of owners that have more.
 
-For policies whose ranks begin with the owner, so that an owner's jobs stand together in every queue.
+For policies whose ranks begin with the owner, so that an owner's jobs are together in every queue.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Placed jobs by owner, and by how many GPUs they have for themselves, those with the fewest first.
 
-Kept from one decision to the next (`spare.py`): only partitions that changed since are looked at.
+Kept from one decision to the next (`decision_cache.py`): only partitions that changed since are looked at.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How long jobs still need, and when they end, as far as is believed: at other sizes and in other places too.
 
-The end of a job that runs does not move while nothing about it changes, so placed jobs stand in the order of their
-ends. Where an end was decided and cannot be computed from the view, it is in the job's memo: for `backfill` and `srtf`
+The end of a job that runs does not move while nothing about it changes, so placed jobs are sorted by their ends.
+Where an end was decided and cannot be computed from the view, it is in the job's memo: for `backfill` and `srtf`
 from the moment the job is placed, for `reshape` and `optimus` while a change is under way.
 """
 
@@ -77,7 +77,9 @@ def left_s(view: JobView, now_s: float, size: int, pace: float) -> float:
 def work_s(view: JobView, now_s: float, unknown_s: float) -> float:
     """What is left of its work, in seconds at the reference size on a reference GPU.
 
-    A job that outlives its belief is believed to need as long again as it is over.
+    A job that outlives its belief is believed to need as much more as it has exceeded its estimate. Unlike what
+    `JobView.remaining_s` gives, that does not jump at the moment when the estimate is exceeded, and neither do the
+    predicted ends by which placed jobs are sorted and compared.
     """
     run_s = view.beliefs.run_s
     return abs((unknown_s if run_s is None else run_s.mean) - view.done_at(now_s))
@@ -143,7 +145,7 @@ class Predicting(Params, frozen=True):
 
 
 def by_end(view: JobView, now_s: float, params: Predicting) -> tuple[float, ...]:
-    """Waiting jobs stand in the order of submission, placed ones in the order of their predicted ends."""
+    """Waiting jobs are sorted by submission, placed ones by their predicted ends."""
     if not view.partitions:
         return ()
     memo = view.memo

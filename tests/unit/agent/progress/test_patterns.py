@@ -51,7 +51,7 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ({"fiel": "x"}, "progress.fiel is no field; did you mean 'file'?"),
     ({"kind": "csv"}, "progress.file must be given with kind 'csv', and is missing"),
     ({"kind": "tensorboard"}, "progress.folder must be given with kind 'tensorboard', and is missing"),
-    ({"file": "x"}, "progress.file must stand with another kind than 'stdout', not as 'x'"),
+    ({"file": "x"}, "progress.file must be given with another kind than 'stdout', not as 'x'"),
     ({"kind": "csv", "file": ""}, "progress.file must be a path of at most 1000 characters, not ''"),
     ({"kind": "csv", "file": "a\0b"}, "progress.file must be a path of at most 1000 characters, not 'a\\x00b'"),
     ({"kind": "csv", "file": 3}, "progress.file must be a path of at most 1000 characters, not 3"),

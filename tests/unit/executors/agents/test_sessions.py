@@ -56,8 +56,8 @@ def test_orders_are_logged_when_they_are_sent_and_when_they_are_taken(world, cap
     world.sessions.tell("elsewhere", [ForgetJob("c")])
     world.sessions.orders(world.ids["n0"], 1, 0.0)
     assert [(r.levelname, r.getMessage(), r.job, r.node, r.n) for r in caplog.records] == [
-        ("INFO", "order 1 (stop) for run 2 of job 'a' sent to node 'n0'", "a", "n0", 1),
-        ("DEBUG", "order 2 (forget) for job 'b' sent to node 'n0'", "b", "n0", 2),
+        ("INFO", "order 1 (stop) for run 2 of job 'a' queued for node 'n0'", "a", "n0", 1),
+        ("DEBUG", "order 2 (forget) for job 'b' queued for node 'n0'", "b", "n0", 2),
         ("DEBUG", "order 1 (stop) for run 2 of job 'a' taken by node 'n0'", "a", "n0", 1),
     ]
     assert caplog.records[0].run == 2
