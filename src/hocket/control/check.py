@@ -165,9 +165,10 @@ def _partitions(snapshot: Snapshot, plan: Plan, found: list[str]) -> None:
 def _protected(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     """Running jobs that may not be preempted must keep the resources that they have."""
     partitions = snapshot.partitions.data()
-    changed = [(partitions.get(pid), None) for pid in plan.drop]
-    changed += [(partitions.get(new.id), new) for new in plan.put]
-    for old, new in changed:
+    planned: list[tuple[str, Partition | None]] = [(pid, None) for pid in plan.drop]
+    planned += [(new.id, new) for new in plan.put]
+    for pid, new in planned:
+        old = partitions.get(pid)
         for tenant in old.tenants if old is not None else ():
             view = snapshot.jobs.get(tenant.job)
             if view is None or not view.job.is_protectable or not (why := view.protected_at(snapshot.now_s)):

@@ -127,6 +127,18 @@ class WorkLost(_Event, frozen=True, gc=False, tag=True):
     epochs: int  # epochs reported in that time
     why: str  # how the run ended, in words
 
+    @property
+    def in_words(self) -> str:
+        """As `12 min of work (3 epochs) were not saved`."""
+        lost_s = self.lost_s
+        amount = (
+            f"{lost_s:.0f} s" if lost_s < 120
+            else f"{lost_s / 60:.0f} min" if lost_s < 7200
+            else f"{lost_s / 3600:.1f} h"
+        )  # fmt: skip
+        epochs = f" ({self.epochs} epoch{'s' * (self.epochs != 1)})" if self.epochs else ""
+        return f"{amount} of work{epochs} were not saved"
+
 
 class JobPaused(_Event, frozen=True, gc=False, tag=True):
     """A tenant has left its resources; its state is kept."""

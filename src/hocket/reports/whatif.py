@@ -163,10 +163,10 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         if works[n].rests_on:
             shared[job_id] = works[n].rests_on
         truth = replace(truth, costs=event.costs if costs is None else costs)
-        job = record.job
-        if job.preempt is Preempt.SAVED and not of[n].saves:
-            job = replace(job, preempt=Preempt.NEVER)
-        submissions.append(Submission(record.submitted_s - zero_s, job, truth, event.beliefs))
+        same = record.job
+        if same.preempt is Preempt.SAVED and not of[n].saves:
+            same = replace(same, preempt=Preempt.NEVER)
+        submissions.append(Submission(record.submitted_s - zero_s, same, truth, event.beliefs))
     workload = Workload(
         recorded.header.workload or "recorded",
         tuple(sorted(submissions, key=lambda s: s.at_s)),

@@ -19,11 +19,13 @@ from hocket.model.event import (
     JobMoved,
     JobPaused,
     JobResized,
+    JobSaved,
     JobStarted,
     JobSubmitted,
     JobWarned,
     NodeLost,
     ProgressReported,
+    WorkLost,
 )
 from hocket.service.ended_jobs import EndedJobs, EndedJobsError, Mark, checksum
 from hocket.service.record import Record
@@ -154,6 +156,13 @@ class Catalogue:
                 self._end(record, at_s, verdict)
             case JobAsked(_, _, wish, by):
                 record.note(at_s, f"asked to {wish}", f"by {by}" if by else "")
+            case JobSaved():
+                record.saved_s = at_s
+            case WorkLost():
+                record.lost_s += event.lost_s
+                record.lost_epochs += event.epochs
+                record.warn(f"{event.in_words}: {event.why}")
+                record.note(at_s, "lost work", f"{event.in_words}: {event.why}")
             case JobWarned(_, _, about):
                 record.warn(about)
                 record.note(at_s, "warning", about)

@@ -53,6 +53,9 @@ class Record(Struct, eq=False):
     lines: list[Line] = []  # the last ones
     tries: list[AttemptRecord] = []  # the last attempts
     warnings: list[str] = []
+    saved_s: float | None = None  # when its state was last seen to be saved
+    lost_s: float = 0.0  # work that was not saved when a run ended, in all
+    lost_epochs: int = 0
 
     def ran_at(self, now_s: float) -> float:
         """Seconds it has run."""

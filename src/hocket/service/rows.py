@@ -34,6 +34,9 @@ class JobRow(Struct, frozen=True, gc=False):
     until: str
     attempts: int
     reason: str
+    saved_s: float | None
+    lost_s: float
+    lost_epochs: int
 
 
 def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: str = "") -> JobRow:
@@ -48,6 +51,7 @@ def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
         "" if job.criterion is None else str(job.criterion),
         record.attempts if view is None else view.starts,
         record.reason if over else _reason(record, view, snapshot, queue_reason),
+        record.saved_s, round(record.lost_s, 3), record.lost_epochs,
     )  # fmt: skip
 
 
@@ -89,6 +93,7 @@ def shown(
         **asdict(row(record, view, snapshot, now_s, queue_reason)),
         "job": shown_spec(record.job),
         "failures": view.failures if view is not None else 0,
+        "protected": view.protected_at(now_s) if view is not None else "",
         "observations": [{"at_s": o.at_s, "epoch": o.epoch, "metrics": _finite(o.metrics)} for o in observations],
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
         "use": executor.usage(record.job.id),

@@ -7,6 +7,7 @@ import time
 
 from hocket.agent.logs import Log
 from hocket.agent.orphan_cleanup import kill_orphans
+from hocket.agent.sidecar.checkpoint_watch import CheckpointWatch
 from hocket.agent.sidecar.command import environments, understood
 from hocket.agent.sidecar.preparation import Cold, Preparation
 from hocket.agent.sidecar.progress_events import Reporting
@@ -42,6 +43,7 @@ class Attempt:
         self._unprepared_s: float | None = None  # since when; None once it is known how that came out
         self._look_s = now_s  # when to look at the memory of what is prepared
         self._given: dict[str, str] | None = None  # with the order to start
+        self._watch: CheckpointWatch | None = None  # of its saves, while it runs
         self._workers: Workers | None = None
         self._output: Output | None = None
         self._began_s = self._heard_s = now_s
@@ -142,6 +144,8 @@ class Attempt:
         self._output = Output(outputs, self._take_output)
         self._began_s = self._heard_s = self._reporting.last_s = time.monotonic()
         self._usage = JobUsage(os.getpid(), self._began_s)
+        spec = self._spec
+        self._watch = CheckpointWatch(spec.checkpoint_dir, spec.checkpoint, spec.cwd, self._began_s)
         resumed = self._argv is not self._spec.argv
         self._events.add("started", pids=pids, warm=warm, resumed=resumed)
 
@@ -215,6 +219,7 @@ class Attempt:
             times.append(self._look_s)
         elif self._workers is not None:
             times += [self._usage.next_s, self._reporting.next_s, self._hangs_s()]
+            times += [self._watch.next_s] if self._watch is not None else []
             if not self._workers.alive:
                 times.append(time.monotonic() + _COMPANY_S)
         known = [t for t in times if t is not None]
@@ -243,6 +248,8 @@ class Attempt:
             self._events.add("use", **use)
         if self._reporting.next_s is not None and now_s >= self._reporting.next_s:
             self._reporting.poll(now_s)
+        if self._watch is not None and now_s >= self._watch.next_s and self._watch.look(now_s):
+            self._events.add("saved")
         if (hangs_s := self._hangs_s()) is not None and now_s >= hangs_s:
             self._hung = True
             self._events.add("hung", silent_s=round(self._spec.hang_limit_s, 3))
@@ -323,11 +330,15 @@ class Attempt:
         if code != 0 and (lack := disk_full(self._spec.checkpoint_dir)):
             self.warn(lack)
         self._reporting.close(finished=code == 0 and self._kill_s is None, now_s=now_s)
+        if self._watch is not None and self._watch.look_last(now_s, whole=not self._killed):
+            self._events.add("saved")
         self._finish({**told(code), "worker": rank})
 
     def _finish(self, outcome: dict[str, int | str | None]) -> None:
         now_s = time.monotonic()
         after_s = None if self._asked_s is None else round(now_s - self._asked_s, 3)
+        saved_s = None if self._watch is None else self._watch.saved_s
+        saved_when_asked = self._asked_s is not None and saved_s is not None and saved_s >= self._asked_s
         self._events.add(
             "exited",
             **outcome,
@@ -335,6 +346,7 @@ class Attempt:
             after_s=after_s,
             hung=self._hung,
             killed=self._killed,
+            saved_when_asked=saved_when_asked,
             ran_s=round(now_s - self._began_s, 3) if self._workers is not None else 0,
             cpu_s=round(self._usage.ended_cpu_s, 2),
             peak_mib=round(self._usage.peak_mib, 1),

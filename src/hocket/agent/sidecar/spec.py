@@ -29,6 +29,7 @@ class Spec:
     cwd: str
     env: dict[str, str]  # added to the sidecar's own
     checkpoint_dir: str | None
+    checkpoint: str  # a file, folder or pattern of its own in which it saves too; empty: none
     stop_signal: str  # asks for a checkpoint and the end
     checkpoint_signal: str | None  # asks for a checkpoint, and to go on
     grace_s: float
@@ -152,6 +153,7 @@ _RULES: dict[str, tuple[str, Callable[[object], bool], Any]] = {
     "cwd": ("an absolute path", _folder, _REQUIRED),
     "env": ("texts by name", is_environment, {}),
     "checkpoint_dir": ("an absolute path, or null", _or_none(_folder), None),
+    "checkpoint": ("a path without '\\0'", lambda value: isinstance(value, str) and "\0" not in value, ""),
     "stop_signal": ("a signal that can be caught", _signal, "SIGTERM"),
     "checkpoint_signal": ("a signal that can be caught, or null", _or_none(_signal), None),
     "grace_s": ("a number of seconds", is_duration, 30.0),

@@ -42,6 +42,9 @@ class ListedJob(Struct, frozen=True):
     until: str | None = ""
     attempts: int = 0
     reason: str = ""
+    saved_s: float | None = None
+    lost_s: float = 0.0
+    lost_epochs: int = 0
 
     @property
     def is_over(self) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hocket.cli.options import AsJson, Home, JobName
+
+if TYPE_CHECKING:
+    from hocket.cli.live.job_rows import ListedJob
 
 _OBSERVED = 10  # observations shown
 _ATTEMPTS = 10  # shown
@@ -60,6 +63,9 @@ def _print(found: dict[str, Any]) -> None:
     say("ran", format_duration(row.ran_s) if row.ran_s else "")
     say("attempts", row.attempts)
     say("failures", found.get("failures"))
+    say("saved", _saved(row))
+    say("protected", f"from preemption: {found['protected']}" if found.get("protected") else "")
+    say("lost", _lost(row), "yellow")
     if row.until:
         page.print(Text(f"{'until':12}", style="dim") + Text(row.until) + Text("  ") + bar_of(row), soft_wrap=True)
     say("epoch", f"{row.epoch:g}" if row.epoch else "")
@@ -77,6 +83,23 @@ def _print(found: dict[str, Any]) -> None:
         if n == 0:
             page.print(Text("\nwarnings", style="bold"))
         page.print(Text(one_line(str(warning)), style="yellow"), soft_wrap=True)
+
+
+def _saved(row: ListedJob) -> str:
+    from hocket.cli.terminal.console import clock
+
+    if row.saved_s is not None:
+        return clock(row.saved_s)
+    return "" if row.started_s is None or row.is_over else "never: if it is stopped, its work is lost"
+
+
+def _lost(row: ListedJob) -> str:
+    from hocket.reports.formatting import format_duration
+
+    if not row.lost_s:
+        return ""
+    epochs = f", {row.lost_epochs} epochs" if row.lost_epochs else ""
+    return f"{format_duration(row.lost_s)} of work{epochs} that were not saved"
 
 
 def _as_typed(job: dict[str, Any]) -> dict[str, Any]:

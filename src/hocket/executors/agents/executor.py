@@ -22,7 +22,7 @@ from hocket.executors.agents.local_effects import local_effect
 from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
-from hocket.executors.agents.reports_to_events import GONE, facts
+from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
 from hocket.executors.agents.run_numbers import going, nodes_of
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import ResizeBy
@@ -47,6 +47,7 @@ from hocket.model.view import JobView
 _log = logging.getLogger("hocket.executors")
 _LONGEST_WAIT_S = 1.0  # so that leases are looked at
 _MOST_WARNINGS = 50  # of a job
+_IGNORED_S = 0.5  # a job that is killed sooner had no time to react to its signal
 
 
 class _Posted(Struct, eq=False):
@@ -309,6 +310,7 @@ class AgentExecutor:
             if whole is None or self._orders.is_only_standby(view, whole):
                 return []
             report = whole
+            warned = self._ignored_signal(view, report, now_s)
         events = warned + facts(view, report, now_s)
         if report.event in GONE:
             self._orders.left(view, report)
@@ -321,6 +323,15 @@ class AgentExecutor:
             return []
         said.add(about)
         return [JobWarned(now_s, view.job.id, about[:500])]
+
+    def _ignored_signal(self, view: JobView, report: Report, now_s: float) -> list[Event]:
+        """A job that was killed because it did not react to the signal that asks it to save and leave."""
+        fields = report.fields
+        after_s = fields.get("after_s") or 0.0
+        if not (fields.get("asked") and fields.get("killed") and after_s >= _IGNORED_S):
+            return []
+        signal = view.job.launch.stop_signal if view.job.launch is not None else "SIGTERM"
+        return self._warn(view, f"it ignored {signal} and was killed after {after_s:.0f} s", now_s)
 
     def _look_for_its_metric(self, view: JobView, report: Report, now_s: float) -> list[Event]:
         """A goal that speaks of what the job never reports is never reached: its user should know after one epoch."""
@@ -361,7 +372,12 @@ class AgentExecutor:
             _log.warning("node '%s' is lost: its agent is silent for over %g s", node, lease_s, extra={"node": node})
             self.sessions.end(node)
         up = {v.node.id for v in self.snapshot.nodes.values() if v.up}
-        return [NodeLost(now_s, node, "its agent is silent") for node in sorted(lost & up)]
+        lost &= up
+        events: list[Event] = [NodeLost(now_s, node, "its agent is silent") for node in sorted(lost)]
+        for view in self.snapshot.jobs.values() if lost else ():
+            if view.run_began_s is not None and not lost.isdisjoint(nodes_of(view)):
+                events += lost_work(view, now_s, "its node was lost")
+        return events
 
     def _stood_still(self, now_s: float) -> bool:
         """Was this process stopped for so long that it may have heard no agent? Cycles that all take long are none."""

@@ -59,6 +59,7 @@ def spec_of(job: Job, replicas: int) -> dict[str, Any]:
         "cwd": launch.cwd,
         # A line that is not written says nothing of progress.
         "env": {"PYTHONUNBUFFERED": "1", **threads, **launch.env},
+        "checkpoint": launch.checkpoint,
         "stop_signal": launch.stop_signal,
         "checkpoint_signal": launch.checkpoint_signal or None,
         "grace_s": launch.grace_s,

@@ -17,12 +17,15 @@ from hocket.model.event import (
     JobPaused,
     JobPrepared,
     JobResized,
+    JobSaved,
     JobStarted,
     ProgressReported,
+    WorkLost,
 )
 from hocket.model.view import Doing, JobView, Tier
 
 _MOST_METRICS = 64
+_LEAST_LOST_S = 1.0
 GONE = ("exited", "lost", "cannot-start")
 
 
@@ -44,6 +47,8 @@ def facts(view: JobView, report: Report, now_s: float) -> list[Event]:
             return _progress(view, report, now_s)
         case "checkpoint-asked" if tenancy is not None and run == present(view):
             return [JobCheckpointed(now_s, job_id)]
+        case "saved" if tenancy is not None and run == present(view):
+            return [JobSaved(now_s, job_id)]
         case "exited" | "lost" | "cannot-start":
             return _gone(view, report, now_s)
     return []
@@ -87,12 +92,31 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
     if finished:
         started = [JobStarted(now_s, job_id, attempt=run.number)] if tenancy.doing is Doing.STARTING else []
         return [*started, JobEnded(now_s, job_id)]
+    lost = []
+    if run == present(view) and not report.fields.get("saved_when_asked"):
+        lost = lost_work(view, now_s, _ended_as(report))
     if run == present(view):
         if changes_place(tenancy):
-            return []  # It makes room for itself.
+            return lost  # It makes room for itself.
         if tenancy.doing is Doing.PAUSING or left:
-            return [JobPaused(now_s, job_id, tier=Tier.DISK)]
-    return [_failed(job_id, report, now_s)]
+            return [JobPaused(now_s, job_id, tier=Tier.NONE if view.saved_s is None else Tier.DISK), *lost]
+    return [_failed(job_id, report, now_s), *lost]
+
+
+def lost_work(view: JobView, now_s: float, why: str) -> list[Event]:
+    """What is lost of the job's work if its present run has ended now; nothing if it saved in the last second."""
+    lost_s, epochs = view.unsaved_at(now_s)
+    return [WorkLost(now_s, view.job.id, round(lost_s, 3), epochs, why)] if lost_s >= _LEAST_LOST_S else []
+
+
+def _ended_as(report: Report) -> str:
+    """How a run ended that did not finish, in words."""
+    fields = report.fields
+    if report.event != "exited":
+        return "its sidecar was lost"
+    if not fields.get("asked"):
+        return "it failed"
+    return "it was stopped"
 
 
 def _failed(job_id: str, report: Report, now_s: float) -> JobFailed:
