@@ -28,6 +28,7 @@ from hocket.model.event import (
     JobFailed,
     JobMoved,
     JobPaused,
+    JobPrepared,
     JobStarted,
     NodeJoined,
     NodeLost,
@@ -337,6 +338,18 @@ class speaks_of_other_jobs(Wrapped):
 class tells_a_start_twice(Wrapped):
     def tell(self, event: Event) -> Iterable[Event]:
         return [event, event] if isinstance(event, JobStarted) else [event]
+
+
+@breaks("every_action_is_answered_once", "one JobPrepared for each Prepare")
+class tells_twice_that_a_job_is_prepared(Wrapped):
+    def tell(self, event: Event) -> Iterable[Event]:
+        return [event, event] if isinstance(event, JobPrepared) else [event]
+
+
+@breaks("every_action_is_answered_once", "one StateStored for each Store")
+class tells_twice_that_a_state_is_stored(Wrapped):
+    def tell(self, event: Event) -> Iterable[Event]:
+        return [event, event] if isinstance(event, StateStored) else [event]
 
 
 @breaks("every_action_is_answered_once", "JobMoved, 1 in all")

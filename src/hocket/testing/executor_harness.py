@@ -219,7 +219,7 @@ class ExecutorHarness:
         self.spread(job, *((node, gpu) for gpu in gpus), place=place)
 
     def spread(self, job: str, *gpus: Gpu, place: str = "") -> None:
-        """The same with `gpus` of several nodes, those of one node in succession."""
+        """The same with `gpus` of several nodes, those of one node in succession, and `place` as there."""
         slices = [Slice(node, tuple(gpu for _node, gpu in of_node)) for node, of_node in groupby(gpus, itemgetter(0))]
         tenant = Tenant(job, tuple(len(part.gpus) for part in slices))
         self._wanted[job] = Partition(place or job, tuple(slices), (tenant,))
@@ -255,6 +255,22 @@ class ExecutorHarness:
             if self.now_s - began_s > self.under.patience_s or monotonic() - began > 2 * self.under.patience_s:
                 break
         raise LawBroken("", job, what, seen() or f"not so {self.now_s - began_s:.0f} s later")
+
+    def until_steps(self, job: str, count: int) -> None:
+        """Run on until the job runs and has made `count` steps."""
+
+        def seen() -> str:
+            view = self.snapshot.jobs.get(job)
+            return f"state {view.state if view is not None else 'over'}, steps {self.steps(job)}"
+
+        def holds() -> bool:
+            return self.is_running(job) and len(self.steps(job)) >= count
+
+        self.until(holds, f"it runs, and makes {count} steps", job, seen)
+
+    def until_told(self, job: str, kind: type[Event], count: int = 1) -> None:
+        """Run on until `count` events of this `kind` were reported of the job."""
+        self.until(lambda: len(self.of(job, kind)) >= count, f"{kind.__name__}, {count} in all", job)
 
     def pause(self, job: str) -> int:
         """Take the job's place back, and run on until it is paused; the steps that it had made by then."""
