@@ -34,7 +34,7 @@ from hocket.policies import find
 from hocket.policies.dorm.optimise import optimise
 from hocket.policies.dorm.policy import LEFT_OUT
 from hocket.policies.dorm.problem import Application, Places, Problem, violations
-from hocket.policies.dorm.question import question_of
+from hocket.policies.dorm.snapshot_to_problem import problem_of
 from hocket.testing.harness import done
 from hocket.workloads.dorm import TYPES, dorm_cluster, dorm_workload
 
@@ -108,11 +108,11 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 def _recheck(snapshot: Snapshot, plan: Plan) -> None:
     """P2's constraints, of the plan as it stands and without the solver."""
-    question = question_of(snapshot, THETA, THETA)
-    number = {snapshot.capacity.layout.nodes[i].id: server for server, i in enumerate(question.nodes)}
+    posed = problem_of(snapshot, THETA, THETA)
+    number = {snapshot.capacity.layout.nodes[i].id: server for server, i in enumerate(posed.nodes)}
     put = {p.id: p for p in plan.put}
     allocation: list[Places] = []
-    for view, application in zip(question.views, question.problem.applications, strict=True):
+    for view, application in zip(posed.views, posed.problem.applications, strict=True):
         partition = put.get(view.id)
         if partition is None:
             allocation.append(application.before or ())
@@ -121,7 +121,7 @@ def _recheck(snapshot: Snapshot, plan: Plan) -> None:
             allocation.append(
                 tuple(sorted((number[s.node], n) for s, n in zip(partition.slices, replicas, strict=True)))
             )
-    if found := list(violations(question.problem, tuple(allocation))):
+    if found := list(violations(posed.problem, tuple(allocation))):
         raise AssertionError(f"the plan breaks P2: {found}")
 
 

@@ -19,7 +19,7 @@ from hocket.executors.agents.executor import AgentExecutor
 from hocket.executors.agents.run_numbers import present
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.simulated import SimulatedExecutor
-from hocket.model.action import Action, Checkpoint, End, Move, Pause, Resize, Resume, Start
+from hocket.model.action import Action, Checkpoint, End, Move, Pause, Resize, Resume, Start, Store
 from hocket.model.event import (
     EpochEnded,
     Event,
@@ -28,9 +28,11 @@ from hocket.model.event import (
     JobFailed,
     JobMoved,
     JobPaused,
+    JobPrepared,
     JobStarted,
     NodeJoined,
     NodeLost,
+    StateStored,
 )
 from hocket.testing.executor_harness import ExecutorUnderTest
 
@@ -197,6 +199,36 @@ class ends_in_word_only(Wrapped):
             super().act(action)
 
 
+@breaks("a_job_that_was_prepared_starts_warm", "it started cold: False")
+class forgets_what_it_prepared(Wrapped):
+    def act(self, action: Action) -> None:
+        if isinstance(action, Start):
+            self._runs[action.job].prepared = None
+        super().act(action)
+
+
+@breaks("a_job_that_was_prepared_starts_warm", "it started cold: False")
+class has_agents_prepare_nothing(AgentExecutor):
+    def __init__(self, *world: Any) -> None:
+        super().__init__(*world)
+        self._orders.prepares = False
+
+
+@breaks("a_state_that_is_stored_elsewhere_is_kept", "step 3 after [1, 2]")
+class loses_a_state_that_it_stores(Wrapped):
+    def act(self, action: Action) -> None:
+        super().act(action)
+        if isinstance(action, Store):
+            run = self._runs[action.job]
+            run.done_s, run.epoch = 0.0, 0
+
+
+@breaks("a_state_that_is_stored_elsewhere_is_kept", "StateStored, 1 in all")
+class does_not_answer_a_store(Wrapped):
+    def tell(self, event: Event) -> Iterable[Event]:
+        return [] if isinstance(event, StateStored) else [event]
+
+
 # -- nodes --------------------------------------------------------------------------------------------------------
 
 
@@ -240,6 +272,34 @@ class forgets_runs_when_their_agent_is_back(AgentExecutor):
         return super().hello(replace(hello, runs=()))
 
 
+@breaks("a_job_over_two_nodes_is_one_run", "runs once, on")
+class starts_on_the_first_node_only(Wrapped):
+    def act(self, action: Action) -> None:
+        if isinstance(action, Start):
+            action = replace(action, to=replace(action.to, slices=action.to.slices[:1]))
+        super().act(action)
+
+
+@breaks("a_job_over_two_nodes_is_one_run", "changes of where it runs")
+class tells_an_end_for_each_node(Wrapped):
+    def tell(self, event: Event) -> Iterable[Event]:
+        return [event, event] if isinstance(event, JobEnded) else [event]
+
+
+@breaks("a_lost_node_costs_a_job_over_two_nodes_one_run", "nothing of it runs")
+class leaves_the_rest_of_a_lost_run_alone(Wrapped):
+    def _lose_node(self, run: Any, node: str) -> None:
+        pass
+
+
+@breaks("a_lost_node_costs_a_job_over_two_nodes_one_run", "runs that were lost: 1")
+class tells_the_loss_of_each_part(Wrapped):
+    def tell(self, event: Event) -> Iterable[Event]:
+        yield event
+        if isinstance(event, NodeLost):
+            yield JobFailed(event.at_s, "a", "its other part was lost", own=False)
+
+
 # -- the port -----------------------------------------------------------------------------------------------------
 
 
@@ -262,6 +322,12 @@ class waits_for_too_long(Wrapped):
         return super().wait(until_s if until_s is None or until_s == 0.0 else until_s + 5.0)
 
 
+@breaks("a_wait_ends_when_it_was_asked_to", "a moment by")
+class waits_for_too_long_now_and_then(Wrapped):
+    def wait(self, until_s: float | None) -> Moment:
+        return super().wait(until_s if until_s is None or until_s < self.now_s + 0.2 else until_s + 5.0)
+
+
 @breaks("events_are_of_known_jobs", "one of ['a']")
 class speaks_of_other_jobs(Wrapped):
     def tell(self, event: Event) -> Iterable[Event]:
@@ -274,10 +340,31 @@ class tells_a_start_twice(Wrapped):
         return [event, event] if isinstance(event, JobStarted) else [event]
 
 
+@breaks("every_action_is_answered_once", "one JobPrepared for each Prepare")
+class tells_twice_that_a_job_is_prepared(Wrapped):
+    def tell(self, event: Event) -> Iterable[Event]:
+        return [event, event] if isinstance(event, JobPrepared) else [event]
+
+
+@breaks("every_action_is_answered_once", "one StateStored for each Store")
+class tells_twice_that_a_state_is_stored(Wrapped):
+    def tell(self, event: Event) -> Iterable[Event]:
+        return [event, event] if isinstance(event, StateStored) else [event]
+
+
 @breaks("every_action_is_answered_once", "JobMoved, 1 in all")
 class does_not_answer_a_move(Wrapped):
     def tell(self, event: Event) -> Iterable[Event]:
         return [] if isinstance(event, JobMoved) else [event]
+
+
+@breaks("every_action_is_answered_once", "all actions are answered")
+class answers_only_the_first_checkpoint(Wrapped):
+    def tell(self, event: Event) -> Iterable[Event]:
+        if isinstance(event, JobCheckpointed):
+            self.answered = getattr(self, "answered", 0) + 1
+            return [event] if self.answered == 1 else []
+        return [event]
 
 
 @breaks("actions_take_hold_in_order", "told in order")
@@ -374,3 +461,17 @@ class does_not_look_at_the_numbers_of_reports(AgentExecutor):
 class hears_only_the_first_job_of_a_call(AgentExecutor):
     def report(self, reports: Sequence[Report], node: str = "") -> Any:
         return super().report([r for r in reports if r.run.job == reports[0].run.job], node)
+
+
+@breaks("what_a_job_uses_is_known_until_it_ends", "it uses {'cpu'")
+class never_looks_at_what_jobs_use(AgentExecutor):
+    def usage(self, job_id: str) -> dict[str, Any]:
+        return {}
+
+
+@breaks("what_a_job_uses_is_known_until_it_ends", "a job that is over uses {}")
+class remembers_what_ended_jobs_used(AgentExecutor):
+    def _forget(self, job_id: str) -> None:
+        used = dict(self._use)
+        super()._forget(job_id)
+        self._use |= used

@@ -28,15 +28,15 @@ from hocket.model.event import Event, NodeJoined, NodeLost
 from hocket.model.job import Job, Launch
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot, empty_snapshot
+from hocket.model.view import NO_COSTS, Costs
 from hocket.service.app import make_app
 from hocket.service.listening import LOOPBACK, Listening
-from hocket.testing import live_executor_laws
 from hocket.testing.builders import submission, workload
 from hocket.testing.executor_harness import ExecutorUnderTest, Gpu
 
 STEPS = 100_000  # more than any law waits for
 ONE_PROCESS = "its only node is its own process: when that is lost, so is the executor"
-NOT_LIVE = {law.__name__ for law in live_executor_laws.LAWS}
+PREPARING = Costs(prepare_s=5.0)  # of simulated time, for jobs that may be prepared
 
 
 def gpus_of(slices: Sequence[Any]) -> frozenset[Gpu]:
@@ -47,13 +47,16 @@ class Simulated(ExecutorUnderTest):
     """A step is a second of simulated time."""
 
     name = "simulated"
-    exempt = dict.fromkeys(
-        NOT_LIVE, "it is not live: no agents report to it, and no other thread hands it anything"
-    ) | {"a_node_that_was_away_for_a_moment_goes_on": "its nodes are there or lost: nothing in them can begin again"}
+    exempt: Mapping[str, str] = {
+        "a_node_that_was_away_for_a_moment_goes_on": "its nodes are there or lost: nothing in them can begin again"
+    }
 
     def begin(self, nodes: Sequence[Node], jobs: Sequence[Job]) -> Executor:
         self.nodes = {node.id: node for node in nodes}
-        submissions = [submission(job, 0.0, float(STEPS), epochs=STEPS, reference_size=1) for job in jobs]
+        truth = {"epochs": STEPS, "reference_size": 1}
+        submissions = [
+            submission(job, 0.0, float(STEPS), costs=PREPARING if job.warm else NO_COSTS, **truth) for job in jobs
+        ]
         self.world = self.make(workload(*submissions), nodes)
         return self.world
 
@@ -70,6 +73,9 @@ class Simulated(ExecutorUnderTest):
         run = self.world._runs.get(job)
         return [gpus_of(holding.slices) for holding, _ in run.tenancies.values()] if run is not None else []
 
+    def started_cold(self, job: str, took_s: float) -> bool:
+        return took_s >= PREPARING.prepare_s
+
     def lose(self, node: str) -> None:
         self.world._push(self.world.now_s, None, NodeLost(self.world.now_s, node, "power cut"))
 
@@ -82,10 +88,12 @@ class InProcess(ExecutorUnderTest):
 
     name = "inprocess"
     late_s = patience_s = 600.0  # by a clock that goes fifty times as fast, so that a burst of training is short
-    exempt = dict.fromkeys(NOT_LIVE, "it is not live: one thread does everything, and no agents report to it") | {
+    exempt: Mapping[str, str] = {
+        "a_job_that_was_prepared_starts_warm": "it prepares nothing: a model is made at the moment it starts",
         "a_lost_node_costs_its_own_jobs_one_run": ONE_PROCESS,
         "a_node_that_returns_runs_nothing_twice": ONE_PROCESS,
         "a_node_that_was_away_for_a_moment_goes_on": ONE_PROCESS,
+        "a_lost_node_costs_a_job_over_two_nodes_one_run": ONE_PROCESS,
     }
 
     def begin(self, nodes: Sequence[Node], jobs: Sequence[Job]) -> Executor:
@@ -163,8 +171,21 @@ class Agents(ExecutorUnderTest):
         return int(next(self._lines(f"{job}.saved"), "0"))
 
     def runs(self, job: str, snapshot: Snapshot) -> Sequence[frozenset[Gpu]]:
-        runs = [line.split() for line in self._lines(f"{job}.runs")]
-        return [frozenset((node, int(gpu)) for gpu in gpus.split(",")) for pid, node, gpus in runs if lives(pid)]
+        found: dict[
+            str, set[Gpu]
+        ] = {}  # by attempt, which may have parts on several nodes, and as one process for each
+        for line in self._lines(f"{job}.runs"):
+            pid, attempt, node, gpus, _command = line.split()
+            if lives(pid):
+                part = {(node, int(gpu)) for gpu in gpus.split(",")}
+                # The same part twice is two runs, whatever they say of themselves.
+                same = f"{attempt} {pid}" if part <= found.get(attempt, set()) else attempt
+                found.setdefault(same, set()).update(part)
+        return [frozenset(gpus) for gpus in found.values()]
+
+    def started_cold(self, job: str, took_s: float) -> bool:
+        *_pid_and_place, program = list(self._lines(f"{job}.runs"))[-1].split()
+        return program != "warm.py"  # What is prepared is this program, which becomes the job.
 
     def _lines(self, name: str) -> Iterator[str]:
         path = self.told / name

@@ -20,7 +20,7 @@ from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.resources import Demand, Node
 from hocket.policies import find as find_policy
-from hocket.policies.dorm.fair_shares import fair_shares
+from hocket.policies.kit.dominant_shares import fair_shares
 from hocket.reports.account import account
 from hocket.reports.figure_style import colour, dash, drawing, save
 from hocket.reports.mean_interval import mean_interval

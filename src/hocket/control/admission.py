@@ -14,10 +14,9 @@ from hocket.agent.progress import check_config
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.job import ONE_GPU, Job, Launch, Owner, Stop, Task, TaskGraph
 from hocket.model.job_spec import JobRequest, SpecError, read_spec
-from hocket.model.resources import Demand
+from hocket.model.resources import RESOURCES, Demand
 
 _TOLERANCE = 1e-9
-_RESOURCES = ("gpus", "cores", "mem_mib", "net_mbps")
 _FIXED = Stop.FIXED  # An enum member costs a look-up each time, and every job is checked.
 _UNHAPPY = ("failed", "stopped", "overran")  # verdicts of a job after which jobs that name it in `after` do not run
 
@@ -144,11 +143,10 @@ def faults(job: Job) -> Iterator[str]:
 
 
 def _demand_faults(demand: Demand, must_ask: bool) -> Iterator[str]:
-    amounts = (demand.gpus, demand.cores, demand.mem_mib, demand.net_mbps)
-    for name, value in zip(_RESOURCES, amounts, strict=True):
+    for name, value in zip(RESOURCES, demand.vector, strict=True):
         if not 0 <= value < inf:
             yield f"demand.{name} must be a finite number from 0 up, not {value}"
-    if must_ask and not any(amounts):
+    if must_ask and not any(demand.vector):
         yield "demand must be above 0 of a resource (gpus, cores, mem_mib or net_mbps), not 0 of each"
     if not 0 < demand.gpu_share <= 1:
         yield f"demand.gpu_share must be above 0 and at most 1, not {demand.gpu_share}"
@@ -185,12 +183,7 @@ def _graph_faults(graph: TaskGraph) -> Iterator[str]:
 
 def _task_faults(task: Task) -> Iterator[str]:
     demand = task.demand
-    for name, value in (
-        ("share", task.share),
-        ("cores", demand.cores),
-        ("mem_mib", demand.mem_mib),
-        ("net_mbps", demand.net_mbps),
-    ):
+    for name, value in (("share", task.share), *zip(RESOURCES[1:], demand.vector[1:], strict=True)):
         if not 0 <= value < inf:
             yield f"tasks: {name} of task '{task.id}' must be a finite number from 0 up, not {value}"
     if task.share > 1:
@@ -219,7 +212,7 @@ def _too_many(graph: TaskGraph, total: Demand) -> str:
         needs, has = sum(getattr(d, field) for d in demands), getattr(total, field)
         if needs > has + _TOLERANCE:
             return f"its {len(demands)} tasks must fit the cluster; they need {needs:g} {unit}, it has {has:g}"
-    gpus, loads = total.gpus, [d.gpus * d.gpu_share for d in demands]
+    gpus, loads = total.gpus, [d.gpu_load for d in demands]
     if sum(loads) > gpus + _TOLERANCE:
         return f"its {len(demands)} tasks must fit the cluster; they need {sum(loads):g} GPUs, it has {gpus}"
     for each in range(1, len(loads) // max(gpus, 1) + 1):  # A GPU holds k tasks that need more than 1/(k + 1) of it.

@@ -298,7 +298,7 @@ def _shared(snapshot: Snapshot, partition: Partition) -> Iterator[str]:
         if partition.sharing is not _STACKED:
             continue
         for name, need, has in (
-            ("GPUs", sum(d.gpus * d.gpu_share for d in demands), float(len(part.gpus))),
+            ("GPUs", sum(d.gpu_load for d in demands), float(len(part.gpus))),
             ("cores", sum(d.cores for d in demands), part.cores),
             ("Mbps of network", sum(d.net_mbps for d in demands), part.net_mbps),
         ):

@@ -38,10 +38,10 @@ _SUBJECTS = ("job", "node", "owner", "policy")
 def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: Sequence[float]) -> None:
     """Log a cycle that is in the journal. Routine events are logged at DEBUG, trouble at WARNING."""
     if not _log.isEnabledFor(logging.INFO):
-        if _log.isEnabledFor(logging.WARNING):
-            for event in cycle.events:
-                if type(event) in _TROUBLE:
-                    _log_event(number, event)
+        for event in cycle.events:
+            if type(event) in _TROUBLE:
+                _log_event(number, event)
+        if cycle.refused:
             _log_refused(number, cycle)
         return
     is_detailed = _log.isEnabledFor(logging.DEBUG)

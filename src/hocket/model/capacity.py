@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from hocket.model.job import ONE_GPU, Job
-from hocket.model.resources import Demand, Node, Slice, gpu_ids, gpu_mask
+from hocket.model.resources import Demand, Node, Slice, Vector, gpu_ids, gpu_mask
 from hocket.model.versioned import VersionedMap, versioned
 
 _TOLERANCE = 1e-9  # cores and memory are sums of floats
@@ -38,6 +38,15 @@ class Free(Struct, frozen=True, gc=False):
     cores: float  # free CPU cores
     mem_mib: float  # free memory in MiB
     net_mbps: float  # free network in megabit per second
+
+    @property
+    def vector(self) -> Vector:
+        """The amounts of all resources."""
+        return self.gpus.bit_count(), self.cores, self.mem_mib, self.net_mbps
+
+    def slice_of(self, node: str) -> Slice:
+        """All of it, as a slice of the node that it is left of."""
+        return Slice(node, gpu_ids(self.gpus), self.cores, self.mem_mib, self.net_mbps)
 
     def room(self, demand: Demand) -> int:
         """How many replicas of a demand fit in here."""

@@ -41,10 +41,6 @@ class Curve(Struct, frozen=True, gc=False):
         share = (x - low.x) / (high.x - low.x)
         return Estimate(low.mean + share * (high.mean - low.mean), max(low.sd, high.sd))
 
-    def seen_at(self, x: float) -> bool:
-        """True when the belief at x rests on observations made there."""
-        return any(p.x == x and p.seen for p in self.points)
-
 
 class Beliefs(Struct, frozen=True, gc=False):
     """All that is estimated about one job; what is unknown is None."""

@@ -13,5 +13,5 @@ def measured_share(view: JobView) -> float | None:
     graph, use = view.job.tasks, view.use
     if use is None or graph is None:
         return None
-    asked = sum(t.demand.gpus * t.demand.gpu_share for t in graph.tasks)
+    asked = sum(t.demand.gpu_load for t in graph.tasks)
     return use.gpus / asked if asked and use.gpus else None

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from hocket.model.capacity import Free
 
 # The resources that every node may have, in the order in which tables print them.
 RESOURCES = ("gpus", "cores", "mem_mib", "net_mbps")
@@ -98,11 +94,6 @@ class Slice(Struct, frozen=True, gc=False):
     cores: float = 0.0  # CPU cores
     mem_mib: float = 0.0  # memory in MiB
     net_mbps: float = 0.0  # network in megabit per second
-
-    @classmethod
-    def of_free(cls, node: str, free: Free) -> Slice:
-        """All that is `free` of a node."""
-        return cls(node, gpu_ids(free.gpus), free.cores, free.mem_mib, free.net_mbps)
 
     @property
     def vector(self) -> Vector:

@@ -9,7 +9,6 @@ from msgspec import Meta, Struct
 
 from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.plan import Plan, Wake
-from hocket.model.resources import Slice
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
@@ -142,7 +141,7 @@ def _start_beside(draft: Draft, view: JobView, size: int, reservation: Reservati
     if reservation.at_s == inf or shape in reservation.crowded:
         return False
     whole = draft.capacity
-    kept = [Slice.of_free(n, whole[n]).minus(Slice.of_free(n, reservation.spare[n])) for n in reservation.nodes]
+    kept = [whole[n].slice_of(n).minus(reservation.spare[n].slice_of(n)) for n in reservation.nodes]
     draft.capacity = whole.take(kept)
     if draft.capacity.place(view.job, size) is None:
         reservation.crowded.add(shape)

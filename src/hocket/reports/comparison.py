@@ -8,9 +8,9 @@ from math import inf
 
 from msgspec import Struct
 
-from hocket.model.resources import RESOURCES
+from hocket.model.resources import RESOURCES, Vector, total
 from hocket.reports.account import Account, Span
-from hocket.reports.fairness import Vector, total, vector_of
+from hocket.reports.fairness import vector_of
 from hocket.reports.summary import Summary, quantile
 
 INTERVALS = 300
@@ -102,7 +102,7 @@ class _Means:
 
 def _capacities(account: Account) -> Iterable[tuple[float, float, Vector]]:
     for (since_s, nodes), (until_s, _nodes) in pairwise([*account.capacity, (inf, ())]):
-        yield max(since_s, account.began_s), min(until_s, account.until_s), total(nodes)
+        yield max(since_s, account.began_s), min(until_s, account.until_s), total(node.vector for node in nodes)
 
 
 def _busy(spans: Iterable[Span]) -> Iterable[tuple[float, float]]:

@@ -134,7 +134,7 @@ class DecisionRecord:
             plain = task.partition("#")[0]
             at = next(k for k, t in enumerate(job.tasks.tasks) if t.id == plain)
         demand = demand_of(job, task)
-        load, share = demand.gpus * demand.gpu_share, measured_share(view)
+        load, share = demand.gpu_load, measured_share(view)
         left_s = view.remaining_s(now_s)
         self._rows.extend(
             (
@@ -156,7 +156,7 @@ class DecisionRecord:
         index = {t.id: k for k, t in enumerate(tasks)}
         for t in tasks:
             d = t.demand
-            load = d.gpus * d.gpu_share
+            load = d.gpu_load
             self._tasks.extend((view.number, t.share, load, d.cores, d.mem_mib, d.net_mbps, t.is_parameter_server))
         for edge in job.tasks.edges if job.tasks is not None else ():
             self._edges.extend((view.number, index[edge.source], index[edge.target], edge.mib))
@@ -268,7 +268,7 @@ class Servers:
                 demand, share = demand_of(view.job, tenant.task), measured_share(view)
                 for part, replicas in zip(partition.slices, tenant.replicas, strict=True):
                     if self._number.get(part.node) == node:
-                        load = replicas * demand.gpus * demand.gpu_share
+                        load = replicas * demand.gpu_load
                         gpus += load
                         measured += load if share is None else load * share
                         cores += replicas * demand.cores

@@ -12,21 +12,20 @@ on the number of jobs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import ceil, inf
 from typing import TypeVar
 
 from msgspec import Struct
 
 from hocket.model.job import Job
-from hocket.model.resources import Demand, Node
+from hocket.model.resources import Demand, Vector, total
+from hocket.policies.kit.dominant_shares import Wanted, shares_by_kind
 from hocket.reports.account import Account, Span
 
 MOMENTS = 300
-_EPSILON = 1e-12
 
 K = TypeVar("K")
-Vector = tuple[float, float, float, float]  # GPUs, cores, memory, network
 
 
 class Sort(Struct, frozen=True, gc=False):
@@ -50,7 +49,7 @@ def fairness_loss(account: Account, moments: int = MOMENTS) -> float:
     loss, capacity = 0.0, (0.0, 0.0, 0.0, 0.0)
     for m in range(moments):
         while steps and steps[0][0] <= first_s + m * step_s:
-            capacity = total(steps.pop(0)[1])
+            capacity = total(node.vector for node in steps.pop(0)[1])
         loss += _loss_at(live[m], held[m], sorts.values, capacity)
     return loss / moments
 
@@ -126,7 +125,7 @@ def _holdings(
     held = _summed(changes[:-1])
     for m, by_job in enumerate(several):
         for number, spans in by_job.items():
-            key = (sorts.of(jobs[number].job), _sum(vector_of(s) for s in spans))
+            key = (sorts.of(jobs[number].job), total(map(vector_of, spans)))
             held[m][key] = held[m].get(key, 0) + 1
     return held
 
@@ -161,88 +160,36 @@ def _loss_at(
 def due_shares(counts: dict[Sort, int], capacity: Vector) -> dict[Sort, float]:
     """The dominant share that weighted dominant resource fairness gives one job of each sort.
 
-    Progressive filling: at level λ a job of weight w has the share w·λ, up to its largest size.
+    At level λ a job of weight w has the share w·λ, up to its largest size.
     """
-    due: dict[Sort, float] = {}
-    # (level at which it has all it can use, sort, its use of each resource per unit of level)
-    growing: list[tuple[float, Sort, tuple[float, ...]]] = []
+    there = [r for r, amount in enumerate(capacity) if amount]
+    kinds: dict[Wanted, int] = {}  # sorts that are alike in what there is count together
     for sort, count in counts.items():
-        most = _dominant(sort.demand, capacity)
-        if most == inf or most <= 0:
-            due[sort] = 0.0  # It requests nothing, or something that the cluster does not have now.
-            continue
-        rate = tuple(
-            count * sort.weight * (d / c) / most if c else 0.0 for d, c in zip(sort.demand, capacity, strict=True)
-        )
-        growing.append((most / sort.weight, sort, rate))
-    growing.sort(key=lambda g: g[0])
-    level, left = 0.0, [1.0, 1.0, 1.0, 1.0]
-    rates = [sum(g[2][r] for g in growing) for r in range(4)]
-    frozen: set[Sort] = set()
-    for full, sort, rate in growing:
-        while sort not in frozen:
-            spent = min((left[r] / rates[r] for r in range(4) if rates[r] > _EPSILON), default=inf)
-            grow = min(full - level, spent)
-            level += grow
-            left = [left[r] - rates[r] * grow for r in range(4)]
-            if level >= full - _EPSILON or spent == inf:
-                frozen.add(sort)
-                due[sort] = sort.weight * full
-                rates = [rates[r] - rate[r] for r in range(4)]
-                continue
-            empty = [r for r in range(4) if rates[r] > _EPSILON and left[r] <= _EPSILON]
-            stopped = [o for _full, o, needs in growing if o not in frozen and any(needs[r] > 0 for r in empty)]
-            for other in stopped or [sort]:
-                frozen.add(other)
-                due[other] = other.weight * level
-            # Summed again: a rounding error in a rate must not look like a job that still grows.
-            rates = [sum(g[2][r] for g in growing if g[1] not in frozen) for r in range(4)]
-    return due
+        if 0 < _dominant(sort.demand, capacity) < inf:
+            kind = _wanted(sort, there)
+            kinds[kind] = kinds.get(kind, 0) + count
+    due = shares_by_kind([capacity[r] for r in there], kinds)
+    # One that requests nothing, or something that the cluster does not have now, is due nothing.
+    return {sort: due.get(_wanted(sort, there), 0.0) for sort in counts}
+
+
+def _wanted(sort: Sort, there: Sequence[int]) -> Wanted:
+    """A job as one container of its largest size, in the resources that there are."""
+    return tuple(sort.demand[r] for r in there), sort.weight, 1
 
 
 def sort_of(job: Job) -> Sort:
     """What decides a job's due share."""
     if job.tasks is not None:
-        return Sort(_sum(_vector(t.demand, 1) for t in job.tasks.tasks), job.weight)
-    return Sort(_vector(job.demand, job.sizes[-1]), job.weight)
+        return Sort(total(t.demand.load for t in job.tasks.tasks), job.weight)
+    return Sort(job.demand.times(job.sizes[-1]).load, job.weight)
 
 
 def vector_of(span: Span) -> Vector:
     """What a tenant holds: its part of its partition."""
     share, slices = span.share, span.partition.slices
-    if len(slices) == 1:
-        (part,) = slices
-        return share * len(part.gpus), share * part.cores, share * part.mem_mib, share * part.net_mbps
-    return (
-        share * sum(len(s.gpus) for s in slices),
-        share * sum(s.cores for s in slices),
-        share * sum(s.mem_mib for s in slices),
-        share * sum(s.net_mbps for s in slices),
-    )
-
-
-def total(nodes: Iterable[Node]) -> Vector:
-    """What these nodes have together."""
-    return _sum((float(n.gpus), n.cores, n.mem_mib, n.net_mbps) for n in nodes)
-
-
-def _vector(demand: Demand, replicas: int) -> Vector:
-    return (
-        demand.gpus * demand.gpu_share * replicas,
-        demand.cores * replicas,
-        demand.mem_mib * replicas,
-        demand.net_mbps * replicas,
-    )
-
-
-def _sum(vectors: Iterable[Vector]) -> Vector:
-    gpus = cores = mem_mib = net_mbps = 0.0
-    for v in vectors:
-        gpus += v[0]
-        cores += v[1]
-        mem_mib += v[2]
-        net_mbps += v[3]
-    return gpus, cores, mem_mib, net_mbps
+    gpus, cores, mem_mib, net_mbps = slices[0].vector if len(slices) == 1 else total(s.vector for s in slices)
+    return share * gpus, share * cores, share * mem_mib, share * net_mbps
 
 
 def _dominant(amounts: Vector, capacity: Vector) -> float:

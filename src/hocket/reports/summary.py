@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Struct
 
 from hocket.model.plan import Verdict
-from hocket.model.resources import RESOURCES
+from hocket.model.resources import RESOURCES, total
 from hocket.reports.account import Account
-from hocket.reports.fairness import fairness_loss, total, vector_of
+from hocket.reports.fairness import fairness_loss, vector_of
 
 
 class ProcessCost(Struct, frozen=True):
@@ -129,7 +129,7 @@ def utilisation(account: Account) -> dict[str, float]:
     for (since_s, nodes), (until_s, _) in pairwise(steps):
         during_s = min(until_s, account.until_s) - max(since_s, account.began_s)
         if during_s > 0:
-            there = [t + during_s * c for t, c in zip(there, total(nodes), strict=True)]
+            there = [t + during_s * c for t, c in zip(there, total(node.vector for node in nodes), strict=True)]
     if any(there[1:]):
         held = [0.0] * len(RESOURCES)
         for span in account.spans:

@@ -294,7 +294,7 @@ def _behaviour(
     reference = max(times, key=lambda n: times[n]) if times else job.sizes[-1]
     metric = getattr(job.criterion or job.target, "metric", "") or ""
     asked = [t.demand for t in job.tasks.tasks] if job.tasks is not None else [demand_of(job, "")]
-    gpus = sum(d.gpus * d.gpu_share for d in asked)
+    gpus = sum(d.gpu_load for d in asked)
     truth = Truth(
         0.0,
         reference,

@@ -7,6 +7,9 @@ ids, and a `moment` is what an executor's `wait` gives: the time, and what happe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import groupby
+from operator import itemgetter
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, cast
@@ -18,18 +21,21 @@ from hocket.control.controller import Controller
 from hocket.control.drive import Moment, step
 from hocket.control.journal import JournalError, MemoryJournal
 from hocket.control.ports import Executor, Header, LiveExecutor
-from hocket.model.action import Action, Checkpoint, Move, Pause, Resize, Resume, Start
+from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     EpochEnded,
     Event,
     JobCheckpointed,
     JobEnded,
+    JobFailed,
     JobMoved,
     JobPaused,
+    JobPrepared,
     JobResized,
     JobStarted,
     JobSubmitted,
     NodeJoined,
+    StateStored,
 )
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
@@ -41,8 +47,10 @@ from hocket.testing.harness import in_submission_order
 from hocket.testing.laws import Broken
 
 Gpu = tuple[str, int]  # node, number
-Answer = JobStarted | JobPaused | JobResized | JobMoved | JobCheckpointed
+Answer = JobPrepared | JobStarted | JobPaused | JobResized | JobMoved | JobCheckpointed | StateStored | JobEnded
 Deliver = Callable[[str, Sequence[Report]], Sequence[Report]]  # node, what its agent reports → what is handed over
+
+CHANGES = (JobStarted, JobPaused, JobResized, JobMoved, JobFailed, JobEnded)  # of where a job runs
 
 _LOOK_S = 0.1  # between looks at what no event tells: processes, files
 _MOST_WAITS = 20_000  # for one condition: time may stand still
@@ -111,7 +119,15 @@ class ExecutorUnderTest:
     def runs(self, job: str, snapshot: Snapshot) -> Sequence[frozenset[Gpu]]:
         """The GPUs of every run of the job that is alive, one entry a run; read off what runs, not off events.
 
-        `snapshot` is for executors that know their partitions by name only.
+        The parts of one run on several nodes are one entry. `snapshot` is for executors that know their partitions by
+        name only.
+        """
+        raise NotImplementedError
+
+    def started_cold(self, job: str, took_s: float) -> bool:
+        """Did the job's present run begin without what was prepared for it?
+
+        `took_s` is how long that took by the executor's clock, from the action to the event.
         """
         raise NotImplementedError
 
@@ -139,19 +155,25 @@ class ExecutorHarness:
     known jobs, and no job starts, pauses, is resized or moved unless an action asked for it.
     """
 
-    def __init__(self, under: ExecutorUnderTest, *jobs: str, nodes: int = 1) -> None:
-        """The `jobs` of these names are submitted, and wait; so many `nodes` are n0, n1, … with two GPUs each."""
+    def __init__(self, under: ExecutorUnderTest, *jobs: str, nodes: int = 1, warm: Sequence[str] = ()) -> None:
+        """The `jobs` of these names are submitted, and wait; so many `nodes` are n0, n1, … with two GPUs each.
+
+        Those in `warm` may be prepared.
+        """
         self.under = under
         self._nodes = [Node(f"n{i}", 2) for i in range(nodes)]
-        self._jobs = [under.job(name) for name in jobs]
+        made = {name: under.job(name) for name in jobs}
+        self._jobs = [replace(job, warm=True) if name in warm else job for name, job in made.items()]
         self.events: list[Event] = []  # all that the executor reported, in order
         self.actions: list[Action] = []  # all that it was told to do, in order
         self.now_s = 0.0
         self.unasked_is_fine = False  # the law itself makes jobs start or leave, beside the controller
         self._wanted: dict[str, Partition] = {}  # job → where the law wants it
         self._to_save: dict[str, Tier] = {}
+        self._to_store: dict[str, Tier] = {}
         self._to_tell: list[Event] = []
         self._unanswered: list[Action] = []
+        self._given_s: dict[str, float] = {}  # job → when it was given its last action
         self._answered: list[Action] = []  # by the last moment
         journal = MemoryJournal(Header("as the law says"))
         self.controller = Controller(empty_snapshot(()), self._decide, in_submission_order, journal)
@@ -179,12 +201,13 @@ class ExecutorHarness:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, LawBroken):
             error.events = self.events[-_TOLD:]
-        if self.under.is_live:
-            gone = RuntimeError("the law is over")
-            self.live.close()
-            self.live.fail(gone)
-            self.live.refuse(gone)
-        self.under.end()
+        with ExitStack() as last:  # Each of them is called, from the last to the first, also if one before it fails.
+            last.callback(self.under.end)
+            if self.under.is_live:
+                gone = RuntimeError("the law is over")
+                last.callback(self.live.refuse, gone)
+                last.callback(self.live.fail, gone)
+                last.callback(self.live.close)
 
     # -- what the law says --------------------------------------------------------------------------------------
 
@@ -193,8 +216,13 @@ class ExecutorHarness:
 
         Jobs that are given others in the same `place` are resized, in another one moved; the first is named as the job.
         """
-        tenants = (Tenant(job, (len(gpus),)),)
-        self._wanted[job] = Partition(place or job, (Slice(node, gpus),), tenants)
+        self.spread(job, *((node, gpu) for gpu in gpus), place=place)
+
+    def spread(self, job: str, *gpus: Gpu, place: str = "") -> None:
+        """The same with `gpus` of several nodes, those of one node in succession, and `place` as there."""
+        slices = [Slice(node, tuple(gpu for _node, gpu in of_node)) for node, of_node in groupby(gpus, itemgetter(0))]
+        tenant = Tenant(job, tuple(len(part.gpus) for part in slices))
+        self._wanted[job] = Partition(place or job, tuple(slices), (tenant,))
 
     def take_back(self, job: str) -> None:
         """From the next cycle on, the plan has the job nowhere."""
@@ -203,6 +231,10 @@ class ExecutorHarness:
     def save(self, job: str) -> None:
         """The next plan has the job saved."""
         self._to_save[job] = Tier.DISK
+
+    def store(self, job: str, tier: Tier) -> None:
+        """The next plan has the state of a paused job in this `tier`."""
+        self._to_store[job] = tier
 
     def tell(self, *events: Event) -> None:
         """The next cycle takes these `events` in, beside what the executor reports."""
@@ -223,6 +255,28 @@ class ExecutorHarness:
             if self.now_s - began_s > self.under.patience_s or monotonic() - began > 2 * self.under.patience_s:
                 break
         raise LawBroken("", job, what, seen() or f"not so {self.now_s - began_s:.0f} s later")
+
+    def until_steps(self, job: str, count: int) -> None:
+        """Run on until the job runs and has made `count` steps."""
+
+        def seen() -> str:
+            view = self.snapshot.jobs.get(job)
+            return f"state {view.state if view is not None else 'over'}, steps {self.steps(job)}"
+
+        def holds() -> bool:
+            return self.is_running(job) and len(self.steps(job)) >= count
+
+        self.until(holds, f"it runs, and makes {count} steps", job, seen)
+
+    def until_told(self, job: str, kind: type[Event], count: int = 1) -> None:
+        """Run on until `count` events of this `kind` were reported of the job."""
+        self.until(lambda: len(self.of(job, kind)) >= count, f"{kind.__name__}, {count} in all", job)
+
+    def pause(self, job: str) -> int:
+        """Take the job's place back, and run on until it is paused; the steps that it had made by then."""
+        self.take_back(job)
+        self.until(lambda: self.view(job).state is JobState.PAUSED, "it pauses", job)
+        return len(self.steps(job))
 
     def cycle(self, within_s: float = _LOOK_S) -> None:
         """One cycle, with what happens within the next `within_s` seconds."""
@@ -255,6 +309,7 @@ class ExecutorHarness:
         given = list(actions)
         self.actions += given
         self._unanswered += given
+        self._given_s.update((action.job, self.now_s) for action in given)
         self.executor.apply(given)
 
     def _decide(self, snapshot: Snapshot) -> Plan:
@@ -266,10 +321,12 @@ class ExecutorHarness:
             and all(part.node in up for part in p.slices)
         }  # fmt: skip
         saves, self._to_save = self._to_save, {}
+        tiers, self._to_store = self._to_store, {}
         return Plan(
             put=tuple(p for p in wanted.values() if snapshot.partitions.get(p.id) != p),
             drop=tuple(pid for pid in snapshot.partitions if pid not in wanted),
             checkpoints=saves,
+            tiers=tiers,
             reasons={job.id: "as the law says" for job in self._jobs} | {"*": "as the law says"},
             wake=Wake(at_s=snapshot.now_s),  # It is asked in every cycle.
         )
@@ -340,6 +397,10 @@ class ExecutorHarness:
             e for e in self.events[since:] if getattr(e, "job", None) == job and (not kinds or isinstance(e, kinds))
         ]
 
+    def took_s(self, event: Event) -> float:
+        """How long the last action took that its job was given, until this event told that it is done."""
+        return event.at_s - self._given_s[str(getattr(event, "job", ""))]
+
     def expect(self, expected: object, seen: object, about: str, job: str = "") -> None:
         """The law is broken unless `expected` and `seen` are equal; `about` says what they are."""
         if expected != seen:
@@ -364,22 +425,19 @@ class ExecutorHarness:
                 raise LawBroken("time_never_goes_backward", str(getattr(event, "job", "")), told, event)
             if isinstance(job := getattr(event, "job", None), str) and job not in known:
                 raise LawBroken("events_are_of_known_jobs", job, f"one of {sorted(known)}", event)
-            if isinstance(event, Answer | JobEnded):
+            if isinstance(event, Answer):
                 self._take_off(event)
 
-    def _take_off(self, event: Answer | JobEnded) -> None:
+    def _take_off(self, event: Answer) -> None:
         """Take the oldest action off the list that this event answers."""
-        if isinstance(event, JobEnded):
-            self._unanswered = [a for a in self._unanswered if a.job != event.job]
-            return
         kinds = _ANSWERED_BY[type(event)]
         for action in self._unanswered:
             if action.job == event.job and isinstance(action, kinds):
                 self._unanswered.remove(action)
                 self._answered.append(action)
                 return
-        if isinstance(event, JobCheckpointed) or self.unasked_is_fine:
-            return  # A job may be saved when no action asked for it.
+        if isinstance(event, JobCheckpointed | JobEnded) or self.unasked_is_fine:
+            return  # A job may be saved, and may come to its end, when no action asked for it.
         asked = sum(isinstance(a, kinds) and a.job == event.job for a in self.actions)
         names = " or ".join(kind.__name__ for kind in kinds)
         told = f"one {type(event).__name__} for each {names}, of which there were {asked}"
@@ -391,9 +449,12 @@ class ExecutorHarness:
 
 
 _ANSWERED_BY: dict[type[Event], tuple[type[Action], ...]] = {
+    JobPrepared: (Prepare,),
     JobStarted: (Start, Resume),
     JobPaused: (Pause,),
     JobResized: (Resize,),
     JobMoved: (Move,),
     JobCheckpointed: (Checkpoint,),
+    StateStored: (Store,),
+    JobEnded: (End,),
 }

@@ -18,11 +18,6 @@ from hocket.model.event import (
     EpochEnded,
     Event,
     JobAsked,
-    JobEnded,
-    JobFailed,
-    JobMoved,
-    JobPaused,
-    JobResized,
     JobStarted,
     JobSubmitted,
     OwnerSet,
@@ -30,10 +25,8 @@ from hocket.model.event import (
 )
 from hocket.model.job import Owner
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import JobState
-from hocket.testing.executor_harness import ExecutorHarness, ExecutorUnderTest, LawBroken
+from hocket.testing.executor_harness import CHANGES, ExecutorHarness, ExecutorUnderTest, LawBroken
 
-_CHANGES = (JobStarted, JobPaused, JobResized, JobMoved, JobFailed, JobEnded)
 _ON_THEIR_WAY = 100  # moments that may still come before the last one
 _NEWS = ("started", "progress")  # reports that change their job
 
@@ -197,8 +190,7 @@ def a_report_that_comes_again_changes_nothing(under: ExecutorUnderTest) -> None:
     with ExecutorHarness(under, "a", "b") as harness:
         harness.give("a", "n0", 0)
         _until_epoch(harness, "a", 2)
-        harness.take_back("a")
-        harness.until(lambda: harness.view("a").state is JobState.PAUSED, "it pauses", "a")
+        harness.pause("a")
         _again_without_effect(harness, outbox, "a")
         harness.give("a", "n0", 0)
         harness.until(lambda: harness.is_running("a"), "it resumes", "a")
@@ -207,7 +199,7 @@ def a_report_that_comes_again_changes_nothing(under: ExecutorUnderTest) -> None:
         harness.tell(JobAsked(0.0, "a", Wish.STOP))
         harness.until(lambda: "a" not in harness.snapshot.jobs, "it ends", "a")
         _again_without_effect(harness, outbox, "a")
-        told = [type(e).__name__ for e in harness.of("a", *_CHANGES)]
+        told = [type(e).__name__ for e in harness.of("a", *CHANGES)]
         harness.expect(["JobStarted", "JobPaused", "JobStarted", "JobEnded"], told, "changes of where it runs:", "a")
         _epochs_are_told_once(harness, "a")
 
@@ -218,8 +210,7 @@ def a_stale_report_does_not_undo_a_later_one(under: ExecutorUnderTest) -> None:
     with ExecutorHarness(under, "a") as harness:
         harness.give("a", "n0", 0)
         _until_epoch(harness, "a", 2)
-        harness.take_back("a")
-        harness.until(lambda: harness.view("a").state is JobState.PAUSED, "it pauses", "a")
+        harness.pause("a")
         first = outbox.of("a")
         harness.give("a", "n0", 0)
         harness.until(lambda: harness.is_running("a"), "it resumes", "a")
@@ -252,6 +243,22 @@ def reports_of_several_runs_may_come_in_any_order(under: ExecutorUnderTest) -> N
                 told = [type(e).__name__ for e in harness.of(job, JobStarted, EpochEnded)]
                 harness.expect(["JobStarted", "EpochEnded", "EpochEnded"], told, "told in order:", job)
                 _epochs_are_told_once(harness, job)
+
+
+def what_a_job_uses_is_known_until_it_ends(under: ExecutorUnderTest) -> None:
+    """`usage` gives what a job's run reported last, of no other job, and nothing once the job is over."""
+    outbox = Outbox(under)
+    with ExecutorHarness(under, "a", "b") as harness:
+        harness.give("a", "n0", 0)
+        harness.until(lambda: harness.is_running("a"), "it starts", "a")
+        run = outbox.of("a", "started")[0].run
+        for use in ({"cpu": 0.5, "mem_mib": 100.0}, {"cpu": 1.5, "mem_mib": 200.0}):
+            _result(harness, harness.live.report([Report(run, 0, harness.now_s, "use", use)], "n0"))
+            harness.expect(use, harness.live.usage("a"), "it uses", "a")
+        harness.expect({}, harness.live.usage("b"), "a job that did not run uses", "b")
+        harness.tell(JobAsked(0.0, "a", Wish.STOP))
+        harness.until(lambda: "a" not in harness.snapshot.jobs, "it ends", "a")
+        harness.expect({}, harness.live.usage("a"), "a job that is over uses", "a")
 
 
 def _one_after_the_other(some: list[Report], others: list[Report]) -> list[list[Report]]:
@@ -332,7 +339,7 @@ def _without_effect(harness: ExecutorHarness, job: str, reports_by_node: dict[st
             broken.law = ""  # What comes unasked now is the doing of these reports.
             raise
         harness.expect(len(reports), count, "reports taken in:", job)
-    harness.expect([], harness.of(job, *_CHANGES, since=heard), "changes that these reports make:", job)
+    harness.expect([], harness.of(job, *CHANGES, since=heard), "changes that these reports make:", job)
     after = harness.snapshot.jobs.get(job)
     if before is not None and after is not None:
         for name in ("state", "starts", "failures", "tenancies", "tier"):
@@ -354,4 +361,5 @@ LAWS = (
     a_report_that_comes_again_changes_nothing,
     a_stale_report_does_not_undo_a_later_one,
     reports_of_several_runs_may_come_in_any_order,
+    what_a_job_uses_is_known_until_it_ends,
 )

@@ -6,11 +6,13 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hocket.control.ports import Header
 from hocket.model.resources import Node
 from hocket.policies.registry import BoundPolicy
 from hocket.tune.brackets import Search
+from hocket.tune.sampling import EARLIER, RANDOM
 from hocket.tune.space import Domain
 
 
@@ -55,9 +57,10 @@ def header_of(definition: Definition, policy: BoundPolicy, node: Node) -> Header
 def definition_of(header: Header) -> Definition:
     """What a journal says about its study."""
     try:
-        return msgspec.json.decode(header.workload, type=Definition)
+        found = msgspec.json.decode(header.workload, type=Definition)
     except msgspec.DecodeError as error:
         raise StudyError(f"the journal is not one of a study: {error}") from error
+    return replace(found, sampler=RANDOM) if found.sampler == EARLIER else found
 
 
 def refuse_another(where: str, kept: Header, wanted: Header) -> None:
@@ -76,4 +79,6 @@ def _told(header: Header) -> dict[str, Any]:
     except msgspec.DecodeError as error:
         raise StudyError(f"the journal is not one of a study: {error}") from error
     params = msgspec.json.decode(msgspec.json.encode(header.params))  # as a journal has them: without tuples
+    if told.get("sampler") == EARLIER:
+        told["sampler"] = RANDOM
     return told | {"policy": header.policy, "params": params}

@@ -10,6 +10,8 @@ import msgspec
 from hocket.tune.space import Domain, Drawn, Space, Value, drawn
 from hocket.tune.trials import Trial
 
+RANDOM = "random"  # the name in journals
+EARLIER = "dice"  # the same in those of earlier versions
 _TRIES = 100  # to draw a new configuration, in a space that may have none left
 
 
@@ -41,7 +43,7 @@ class RandomSampler:
         """Random sampling does not learn."""
 
     def __str__(self) -> str:
-        return "dice"  # the name in journals
+        return RANDOM
 
     def _next(self) -> Drawn:
         rng = Random(f"{self._seed}/{len(self._drawn)}")

@@ -201,16 +201,14 @@ class Study:
             earlier_s = controller.state.now_s
             header = controller.journal.header
             self.outcome = StudyOutcome(header, of, trials, earlier_s)
-            tuner = Tuner(
-                of, self._space, trials, self._sampler, controller, executor, trainer, node, now_s, saver
-            )  # fmt: skip
+            tuner = Tuner(of, self._space, trials, self._sampler, controller, executor, trainer, node, saver)
             try:
                 tuner.run()
                 if checked is not None and checked.fault:
                     tuner.give_up(checked.fault)
                     raise StudyError(checked.fault)
             finally:
-                self.outcome = StudyOutcome(header, of, trials, now_s())
+                self.outcome = StudyOutcome(header, of, trials, executor.now_s())
         if interrupts:
             raise KeyboardInterrupt
         return self

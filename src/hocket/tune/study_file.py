@@ -15,7 +15,7 @@ from msgspec import Struct
 from hocket.model.validation import explained
 from hocket.tune.brackets import SEARCHES, Search
 from hocket.tune.definition import StudyError, check_name
-from hocket.tune.sampling import Sampler
+from hocket.tune.sampling import EARLIER, RANDOM, Sampler
 from hocket.tune.space import Space, space_of_table
 from hocket.tune.study import Study
 
@@ -98,7 +98,7 @@ def search_of(table: dict[str, Any]) -> Search:
 
 
 def _sampler(file: StudyFile, space: Space) -> Sampler | None:
-    if file.sampler in ("random", "dice"):  # an earlier name
+    if file.sampler in (RANDOM, EARLIER):
         return None
     from hocket.tune.optuna_support import OptunaSampler
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,19 +42,18 @@ class Tuner:
         executor: InProcessExecutor,
         trainer: Trainer,
         node: Node,
-        now_s: Callable[[], float],
         saver: StateSaver | None,
     ) -> None:
         self._definition, self._space, self._trials, self._sampler = definition, space, trials, sampler
         self._controller, self._executor, self._trainer = controller, executor, trainer
-        self._node, self._now_s, self._saver = node, now_s, saver
+        self._node, self._saver = node, saver
         self._told: set[int] = set()  # trials that will never go on, as the sampler knows
         self._cleared: set[int] = set()  # those of which nothing is kept any more
         self._taken = 0  # events of the present cycle
 
     def run(self) -> None:
         """Cycle until nothing is due and nothing trains, or the executor was stopped."""
-        drive(self._controller, self._executor, self, first=(self._now_s(), self._left_behind()))
+        drive(self._controller, self._executor, self, first=(self._executor.now_s(), self._left_behind()))
         if not self._controller.state.jobs.live:  # It was not stopped: there is nothing more to do.
             self._drop_checkpoints(self._trials.all)
 
@@ -67,7 +66,7 @@ class Tuner:
         submitted = self._submissions()
         self._trials.take(submitted)
         self._taken = len(events) + len(submitted)
-        return max(now_s, self._now_s()), [*events, *submitted]
+        return max(now_s, self._executor.now_s()), [*events, *submitted]
 
     def written(self, controller: Controller) -> None:
         """That trials are over is in the journal: their checkpoints can go."""
@@ -85,10 +84,10 @@ class Tuner:
     def give_up(self, reason: str) -> None:
         """All trials that are under way have failed, for a reason that is none of their own."""
         jobs = self._controller.state.jobs.values()
-        events = [JobFailed(self._now_s(), view.job.id, reason, final=True) for view in jobs]
+        events = [JobFailed(self._executor.now_s(), view.job.id, reason, final=True) for view in jobs]
         if events:
             self._trials.take(events)
-            self._controller.cycle(self._now_s(), events)
+            self._controller.cycle(self._executor.now_s(), events)
 
     def _left_behind(self) -> list[Event]:
         """Jobs that a process before this one was training wait again, and go on from where they were saved."""
@@ -96,7 +95,7 @@ class Tuner:
         for view in views:
             self._expect(view.job)
         reason = "the study was not running"
-        return [JobFailed(self._now_s(), v.job.id, reason, own=False) for v in views if v.tenancies]
+        return [JobFailed(self._executor.now_s(), v.job.id, reason, own=False) for v in views if v.tenancies]
 
     # -- submissions ----------------------------------------------------------------------------------------
 
@@ -116,7 +115,7 @@ class Tuner:
         mem_mib = min(self._executor.need_mib(job.id), self._node.mem_mib)
         demand = Demand(self._node.gpus, self._node.cores, mem_mib)
         beliefs = Beliefs(comp_s=_alone(self._trials.all.get(number)), slowdown=slower)
-        return JobSubmitted(self._now_s(), replace(job, demand=demand), beliefs)
+        return JobSubmitted(self._executor.now_s(), replace(job, demand=demand), beliefs)
 
     def _drawn(self, number: int) -> Drawn:
         """A trial's configuration: as it is in the journal, or a new one."""

@@ -131,14 +131,14 @@ def test_at_level_warning_trouble_of_a_job_is_logged_and_nothing_else(
     assert (record.levelname, fields(record)) == ("WARNING", {"job": "a", "event": type(trouble).__name__})
 
 
-def test_with_the_level_off_nothing_of_a_cycle_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR, "hocket.control")
+def test_with_the_level_off_no_decision_or_action_is_looked_at(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "hocket.control")
 
     class Untouched(tuple[Any, ...]):
         def __iter__(self) -> Any:
             raise AssertionError("the cost of a cycle must not grow with what is not logged")
 
-    log_cycle(1, Cycle(0.0, Untouched(), Plan()), Untouched(), Untouched())  # type: ignore[arg-type]
+    log_cycle(1, Cycle(0.0, (TimePassed(0.0),), Plan(reasons={"a": "starts"})), Untouched(), Untouched())  # type: ignore[arg-type]
     assert not caplog.records
 
 

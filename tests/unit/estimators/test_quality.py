@@ -73,7 +73,8 @@ def test_points_of_a_profile_count_until_the_job_has_its_own():
     profile = Curve(tuple(Point(float(k), 1 - 1 / (0.5 * k + 1), 0.0, 1) for k in range(1, 6)))
     known = refitted(Beliefs(quality=profile), parse("acc >= 90%"), 1, 1 - 1 / 1.5, 10.0)
     assert known.run_s.mean == pytest.approx(180.0, abs=20.0)
-    assert known.quality.seen_at(1.0)
+    assert known.quality.points[0].x == 1.0
+    assert known.quality.points[0].seen
 
 
 def test_what_is_foreseen_is_no_observation():

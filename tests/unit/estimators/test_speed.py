@@ -50,7 +50,7 @@ def test_a_curve_keeps_what_was_seen_and_fills_in_the_rest() -> None:
     assert found.at(2).mean == 1.0
     assert found.at(4).mean == pytest.approx(1.8)  # as seen, not law(4)/law(2)
     assert found.at(8).mean == pytest.approx(law(8, 0.1) / law(2, 0.1))
-    assert [found.seen_at(n) for n in (1, 2, 4, 8)] == [False, True, True, False]
+    assert [bool(point.seen) for point in found.points] == [False, True, True, False]
 
 
 def test_only_sizes_never_run_are_unsure() -> None:
@@ -63,7 +63,7 @@ def test_only_sizes_never_run_are_unsure() -> None:
 def test_without_any_speed_the_reference_stands_for_itself() -> None:
     found = curve({}, (1, 2, 4), reference=4, loss=0.0)
     assert [found.at(n).mean for n in (1, 2, 4)] == [0.25, 0.5, 1.0]
-    assert found.seen_at(4)
+    assert found.points[-1].seen
 
 
 @given(LOSSES, st.sampled_from([1, 2, 4, 8]))

@@ -15,3 +15,9 @@ def test_what_changed_since_another_capacity_is_told_by_node():
     other = less.give((Slice("b", (1,)),)).take((Slice("c", (0, 7)),))
     assert list(other.changed_since(whole)) == [2, 3]
     assert {2, 3} <= set(whole.changed_since(other)), "of a newer one it may know less, never wrong"
+
+
+def test_what_is_free_of_a_node_is_a_slice_of_it_with_the_same_amounts():
+    free = Capacity.of([Node("a", 8, cores=4.0, mem_mib=100.0)]).take((Slice("a", (0, 2), 1.5),))["a"]
+    assert free.slice_of("a") == Slice("a", (1, 3, 4, 5, 6, 7), 2.5, 100.0)
+    assert free.vector == free.slice_of("a").vector == (6, 2.5, 100.0, 0.0)

@@ -147,6 +147,13 @@ def test_the_last_job_grows_for_the_makespan_and_the_one_that_gains_most_for_the
         assert sizes(harness) == {"last": 2, "quick": 2, grows: 4}
 
 
+def test_a_start_says_what_its_size_is_best_for():
+    for objective, said in (("makespan", "the last job ends soonest"), ("jct", "jobs end soonest on average")):
+        harness = Harness.of(find("reshape").bound({"objective": objective}), cluster("1x2"))
+        harness.tell(comes("one", 0.0, 100.0, 1, 2))
+        assert harness.snapshot.jobs["one"].reason == f"starts: with this size {said}"
+
+
 def test_hysteresis_keeps_a_job_from_growing_for_a_small_gain():
     for hysteresis, grows in ((0.0, True), (0.5, False)):
         harness = Harness.of(find("reshape").bound({"hysteresis": hysteresis}), cluster("1x4"))

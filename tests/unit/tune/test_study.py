@@ -6,22 +6,25 @@ import math
 import signal
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 from counting_study import SEARCHES, SPACE, UNIT_STEPS, X, Y, outcome, study
+from msgspec.structs import replace
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from hocket.control.journal import SqliteJournal
 from hocket.control.replay import replay
+from hocket.executors.inprocess.executor import InProcessExecutor
 from hocket.model.event import JobSubmitted
 from hocket.model.partition import Sharing
 from hocket.pack import Refused, Training
 from hocket.policies import find
 from hocket.tune import Asha, Hyperband, RandomSearch, Study, StudyError, SuccessiveHalving, choice, loguniform, read
+from hocket.tune.definition import definition_of, refuse_another
 
 POLICIES = ("pack_gain", "pack_knn", "pack_random", "pack_batch_size")
 
@@ -186,6 +189,14 @@ def test_a_study_of_another_kind_does_not_go_on_in_the_same_folder(tmp_path: Pat
     assert outcome(read(tmp_path / "s")) == outcome(first), "it is unharmed"
 
 
+def test_a_study_that_an_earlier_version_began_goes_on() -> None:
+    header = study(None).run().outcome.header
+    earlier = replace(header, workload=header.workload.replace('"sampler":"random"', '"sampler":"dice"'))
+    assert earlier != header
+    refuse_another("digits", earlier, header)
+    assert definition_of(earlier) == definition_of(header)
+
+
 def plain(config):
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
     optimiser = torch.optim.SGD(model.parameters(), config["rate"])
@@ -306,6 +317,24 @@ def test_an_evaluation_without_the_metric_ends_the_study_at_its_first_report(
     found = named("accuracy").prepare().run()
     assert found.best is not None, "the same folder serves once the metric is named"
     assert found.steps == named("accuracy").run().steps > 0
+
+
+@pytest.mark.parametrize("is_given_up", [False, True])
+def test_time_does_not_go_back_where_the_executor_passed_some_over(tmp_path: Path, monkeypatch, is_given_up) -> None:
+    made = InProcessExecutor.__init__
+
+    def passes_over(executor: InProcessExecutor, *args, **options) -> None:
+        made(executor, *args, **options)
+        executor._skipped_s = 1000.0
+
+    monkeypatch.setattr(InProcessExecutor, "__init__", passes_over)
+    trials = few(plain, (lambda _module, _config: {"accuracy": 0.5}) if is_given_up else None, folder=tmp_path)
+    with pytest.raises(StudyError) if is_given_up else nullcontext():
+        trials.run()
+    with closing(SqliteJournal(tmp_path / "journal.db")) as journal:
+        times_s = [s for cycle in journal for s in (*(event.at_s for event in cycle.events), cycle.at_s)]
+    assert times_s[0] >= 1000
+    assert times_s == sorted(times_s)
 
 
 def test_a_single_evaluation_without_the_metric_fails_its_trial_only() -> None:

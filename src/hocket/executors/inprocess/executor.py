@@ -105,6 +105,10 @@ class InProcessExecutor:
             self._built[job] = training, need.parameters
         return (need.stays + need.passes) / 2**20
 
+    def now_s(self) -> float:
+        """The clock that its events are told by: ahead of the one it was given by the time that it passed over."""
+        return self._clock() + self._skipped_s
+
     def stop(self) -> None:
         """Let `wait` return None after the step that is being made, with all models saved."""
         self._is_stopped = True
@@ -114,7 +118,7 @@ class InProcessExecutor:
     def apply(self, actions: Iterable[Action]) -> None:
         """Begin to carry these out."""
         for action in actions:
-            job, at_s = action.job, self._now_s()
+            job, at_s = action.job, self.now_s()
             match action:
                 case Start() | Resume():
                     self._start(action)
@@ -145,7 +149,7 @@ class InProcessExecutor:
     def wait(self, until_s: float | None) -> tuple[float, Sequence[Event]] | None:
         """Train until there is something to report."""
         while not self._ready:
-            now_s = self._now_s()
+            now_s = self.now_s()
             if self._is_stopped:
                 return self._last_words(now_s)
             if not self._running:
@@ -161,10 +165,7 @@ class InProcessExecutor:
             for pid in list(self._packs):
                 self._train(pid)
         events, self._ready = self._ready, []
-        return max(self._now_s(), events[-1].at_s), events
-
-    def _now_s(self) -> float:
-        return self._clock() + self._skipped_s
+        return max(self.now_s(), events[-1].at_s), events
 
     def _last_words(self, now_s: float) -> tuple[float, Sequence[Event]] | None:
         events = self._saved_all()
@@ -173,7 +174,7 @@ class InProcessExecutor:
     # -- starting -------------------------------------------------------------------------------------------
 
     def _start(self, action: Start | Resume) -> None:
-        job, at_s = action.job, self._now_s()
+        job, at_s = action.job, self.now_s()
         stretch = self._factory.stretch(job)
         pack = self._pack(action.to.partition)
         try:
@@ -217,13 +218,13 @@ class InProcessExecutor:
         pack = self._packs[pid]
         here = [r for r in self._running.values() if r.partition == pid]
         most = min((r.left for r in here), default=0)
-        began_s, began = self._now_s(), pack.clock_s()
+        began_s, began = self.now_s(), pack.clock_s()
         made = 0
         while made < most and not self._is_stopped:
             pack.step()
             made += 1
             self._stepped(len(here))
-            if len(pack.members) < len(here) or self._now_s() - began_s >= BURST_S:
+            if len(pack.members) < len(here) or self.now_s() - began_s >= BURST_S:
                 break
         self._measure(pack, here, made, began)
         for checkpoint in pack.take_freed():
@@ -259,13 +260,13 @@ class InProcessExecutor:
             self._fail(running, _said(error))
             return
         self._gone(running)
-        at_s = self._now_s()
+        at_s = self.now_s()
         self._ready.append(EpochEnded(at_s, running.job, running.stretch.epoch, metrics))
         self._ready.append(JobEnded(at_s, running.job))
 
     def _fail(self, running: Running, reason: str) -> None:
         self._gone(running)
-        self._ready.append(JobFailed(self._now_s(), running.job, reason, final=True))
+        self._ready.append(JobFailed(self.now_s(), running.job, reason, final=True))
 
     def _leave(self, running: Running) -> None:
         self._packs[running.partition].detach(running.member)
@@ -289,11 +290,11 @@ class InProcessExecutor:
 
     def _saved_all(self) -> list[Event]:
         """All models that went on since they were saved; the next time is so far off that saving takes little of it."""
-        began_s = self._now_s()
+        began_s = self.now_s()
         ahead = [r for r in self._running.values() if r.member.step > r.saved_step]
         for running in ahead:
             self._save(running)
-        now_s = self._now_s()
+        now_s = self.now_s()
         self._save_at_s = now_s + max(self._checkpoint_s, SAVING_APART * (now_s - began_s))
         return [JobCheckpointed(now_s, r.job) for r in ahead]
 

@@ -56,10 +56,10 @@ class Trainer:
         return self._tasks[job].stretch
 
     def training(self, job: str) -> Training:
-        """The job's model before its first step: the same one every time, for all dice are set."""
+        """The job's model before its first step: the same one every time, for all random generators are seeded."""
         order = self._tasks[job]
         name = order.stretch.model
-        self._set_dice(order.seed)
+        self._seed_all(order.seed)
         made = self._training(self._configuration(job))
         if not isinstance(made, Training):
             raise Refused(f"trial '{name}': the function must give a hocket.pack.Training, not {_kind(made)}")
@@ -70,7 +70,7 @@ class Trainer:
         """What the module is worth: one number is the study's metric, several come by name."""
         if self._evaluate is None:
             return {}
-        self._set_dice(self._tasks[job].seed)
+        self._seed_all(self._tasks[job].seed)
         found = self._evaluate(module, self._configuration(job))
         named = found if isinstance(found, Mapping) else {self._metric: found}
         numbers: dict[str, float] = {}
@@ -84,7 +84,7 @@ class Trainer:
             raise Refused(f"evaluate must give '{self._metric}', and gives {', '.join(numbers) or 'nothing'}")
         return numbers
 
-    def _set_dice(self, seed: int) -> None:
+    def _seed_all(self, seed: int) -> None:
         torch.default_generator.manual_seed(seed)  # `torch.manual_seed` notes a traceback where there is no GPU: slow.
         if self._device.type == "cuda":
             torch.cuda.manual_seed_all(seed)

@@ -71,5 +71,5 @@ def phase_errors(job: str, mode: BeliefMode, seed: int) -> tuple[float, float]:
     """The factors by which COMP and COMM of a job are mistaken, told or measured: the same all along."""
     if mode.mode != "noisy" or not mode.error:
         return 1.0, 1.0
-    dice, sigma = Random(f"{seed}/phases/{job}"), mode.error
-    return exp(dice.gauss(-sigma * sigma / 2, sigma)), exp(dice.gauss(-sigma * sigma / 2, sigma))
+    rng, sigma = Random(f"{seed}/phases/{job}"), mode.error
+    return exp(rng.gauss(-sigma * sigma / 2, sigma)), exp(rng.gauss(-sigma * sigma / 2, sigma))

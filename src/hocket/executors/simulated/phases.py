@@ -26,7 +26,7 @@ MEASURED = 24  # iterations of each job that are played; more change the rates b
 MEASURED_IN_NOISE = 160  # … or by less than 1 % on average, where phases vary
 _SHORTER = 8  # times as many iterations as it should: a job a thousand times shorter than others would go on for ever
 _FACTORS = 4096  # of noise, thrown once for each play
-_DICE = 0x70686173  # sets these apart from what others throw with the same seed
+_STREAM = 0x70686173  # sets these apart from what others draw with the same seed
 
 
 class Phases(Struct, frozen=True, gc=False):
@@ -97,9 +97,9 @@ def _factors(noise: float, seed: int) -> Any:
 
     if not noise:
         return np.ones(1)
-    dice = np.random.default_rng([seed, _DICE])
-    straggles = np.where(dice.random(_FACTORS) < STRAGGLERS, STRAGGLING, 1.0)
-    return np.exp(dice.normal(-noise * noise / 2, noise, _FACTORS)) * straggles
+    rng = np.random.default_rng([seed, _STREAM])
+    straggles = np.where(rng.random(_FACTORS) < STRAGGLERS, STRAGGLING, 1.0)
+    return np.exp(rng.normal(-noise * noise / 2, noise, _FACTORS)) * straggles
 
 
 def _slowest(tenant: Phases, noise: float, seed: int) -> Phases:

@@ -101,7 +101,7 @@ class SimulatedJob:
                 self.saved_s = truth.run_s * self.epoch / truth.epochs
             if self.epoch == 1 and truth.gpu_use != 1.0:
                 asked = [demand_of(self.job, task) for task in self.tenancies]
-                use = Use(gpus=truth.gpu_use * sum(d.gpus * d.gpu_share for d in asked))
+                use = Use(gpus=truth.gpu_use * sum(d.gpu_load for d in asked))
                 out.append(ProgressReported(now_s, self.job.id, 1, metrics, use))
 
     def turn_ends_s(self, now_s: float, length: Boundary) -> float:

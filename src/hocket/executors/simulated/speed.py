@@ -142,5 +142,5 @@ def shared_speed(me: int, tenants: Sequence[tuple[Companion, float]], sharing: S
         steps = [(c.truth.comp_s + c.truth.comm_s) / speed for c, speed in tenants]
         pack_s = max(steps) + (1 - PACKING_GAIN) * (sum(steps) - max(steps))
         return steps[me] / pack_s
-    load = sum(c.demand.gpus * c.demand.gpu_share * c.truth.gpu_use for c, _speed in tenants) / max(gpus, 1)
+    load = sum(c.demand.gpu_load * c.truth.gpu_use for c, _speed in tenants) / max(gpus, 1)
     return 1.0 / max(1.0, load) * (1 - STACKING_LOSS) ** (len(tenants) - 1)

@@ -25,8 +25,8 @@ from hocket.policies.dorm.problem import (
     utilisation,
     violations,
 )
+from hocket.policies.dorm.relaxation import MANY, Counts, Relaxed, relax
 from hocket.policies.dorm.solver import Effort
-from hocket.policies.dorm.typed_counts import MANY, Counts, Relaxed, relax
 
 GOOD = 0.01  # of the bound: closer than that there is no further search
 _STOP = 0.004  # of the utilisation: where a search in counts stops

@@ -23,7 +23,7 @@ from hocket.policies.dorm.problem import (
     left_over,
     standing,
 )
-from hocket.policies.dorm.typed_counts import Counts
+from hocket.policies.dorm.relaxation import Counts
 
 
 def place(

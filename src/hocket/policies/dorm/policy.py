@@ -11,11 +11,11 @@ from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.policies.dorm.optimise import Outcome, optimise
 from hocket.policies.dorm.problem import Allocation, Places, containers
-from hocket.policies.dorm.question import Question, question_of, signature
+from hocket.policies.dorm.snapshot_to_problem import SnapshotProblem, problem_of, signature
 from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params, policy
 
-# An application came or ended: nothing else changes the question.
+# An application came or ended: nothing else changes the posed.
 _WAKE = Wake(arrival=True, freed_gpus=1, epoch=False, overtaken=False)
 LEFT_OUT = "waits: there is not enough for its smallest size beside those of all jobs that run or came before it"
 
@@ -43,35 +43,35 @@ def decide(snapshot: Snapshot, params: Dorm) -> Plan:
     waiting = {entry[1] for entry in snapshot.waiting}
     if snapshot.memo == signature(snapshot, placed, waiting) and not snapshot.due:  # Due: may be preempted now.
         return draft.plan(_WAKE, snapshot.memo)
-    question = question_of(snapshot, params.theta1, params.theta2)
-    outcome = optimise(question.problem, params.solver_s or inf)
+    posed = problem_of(snapshot, params.theta1, params.theta2)
+    outcome = optimise(posed.problem, params.solver_s or inf)
     if outcome.allocation is not None:
-        if question.left_out:
+        if posed.left_out:
             draft.reasons["*"] = LEFT_OUT
-        _rearrange(draft, question, outcome, outcome.allocation)
+        _rearrange(draft, posed, outcome, outcome.allocation)
     else:
         draft.reasons["*"] = f"waits: {outcome.why}"
         for view in draft.candidates():
             draft.start(view, f"starts at its smallest size, all others stay: {outcome.why}", view.job.sizes[0])
-    for view in question.without_a_place:
+    for view in posed.without_a_place:
         draft.reasons[view.id] = "waits: no nodes that are up could hold it"
     started = {view.number for view in snapshot.jobs.values() if not view.partitions and draft.size_of(view)}
     return draft.plan(_WAKE, signature(snapshot, placed | started, waiting - started))
 
 
-def _rearrange(draft: Draft, question: Question, outcome: Outcome, allocation: Allocation) -> None:
+def _rearrange(draft: Draft, posed: SnapshotProblem, outcome: Outcome, allocation: Allocation) -> None:
     """Make the draft what the allocation says."""
     why = f"utilisation {outcome.worth:.3f} of at most {outcome.bound:.3f}, gap {outcome.gap:.2%}"
     new = [
         (view, application.before, places)
-        for view, application, places in zip(question.views, question.problem.applications, allocation, strict=True)
+        for view, application, places in zip(posed.views, posed.problem.applications, allocation, strict=True)
         if application.before != places
     ]
     for view, before, _places in new:
         if before is not None:
             draft.pause(view, why)  # All that change give everything back first: another may need just that.
     for view, before, places in new:
-        there = tuple((question.nodes[server], n) for server, n in places)
+        there = tuple((posed.nodes[server], n) for server, n in places)
         draft.put(view, there, f"{_change(before, places)}: {why}")
 
 

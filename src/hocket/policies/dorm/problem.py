@@ -13,7 +13,7 @@ from math import ceil
 
 from msgspec import Struct
 
-from hocket.policies.dorm.fair_shares import fair_shares
+from hocket.policies.kit.dominant_shares import fair_shares
 
 Vector = tuple[float, ...]  # one number a resource
 Places = tuple[tuple[int, int], ...]  # (server, containers there), in the order of servers, none empty

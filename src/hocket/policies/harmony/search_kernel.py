@@ -496,7 +496,7 @@ def climb(
 
     Changes are counted, so that nothing is looked at again where nothing has changed since.
     """
-    dice = 12345
+    drawn = 12345  # by a linear congruential generator
     total = s.value[:groups].sum()
     changes = 0
     queue_changed = 0  # the number of changes when a job last joined or left those that wait
@@ -512,11 +512,11 @@ def climb(
                 if thorough:
                     b = (a + step) % groups
                 else:  # Some beside it, whose iterations are alike, and some anywhere.
-                    dice = (dice * 1103515245 + 12345) % 2147483648
+                    drawn = (drawn * 1103515245 + 12345) % 2147483648
                     if step % 2:
                         b = (a + 1 + (r * near + step) // 2) % groups
                     else:
-                        b = (a + 1 + dice % (groups - 1)) % groups
+                        b = (a + 1 + drawn % (groups - 1)) % groups
                 if b == a or not s.machines[b] or not s.machines[a]:
                     continue
                 if thorough and s.looked_at[a * groups + b] >= max(s.changed[a], s.changed[b]):

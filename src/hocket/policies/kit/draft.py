@@ -74,8 +74,10 @@ class Draft:
     @property
     def started(self) -> int:
         """How many partitions the draft adds; those that only change are not counted."""
-        put = self._put
-        return len(put) - sum(map(self.snapshot.partitions.data().__contains__, put)) if put else 0
+        if not self._put:
+            return 0
+        present = self.snapshot.partitions.data()
+        return len([pid for pid in self._put if pid not in present])
 
     @property
     def changed_partitions(self) -> Iterable[str]:
@@ -99,10 +101,8 @@ class Draft:
         Free GPUs, placed jobs and nodes that are up: some jobs and some nodes have no GPUs.
         """
         snapshot = self.snapshot
-        placed = snapshot.placed.count
-        if self._put:
-            placed += self.started
-        return [self.free_gpus, placed - len(self._drop), snapshot.capacity.up.bit_count()]
+        placed = snapshot.placed.count + self.started - len(self._drop)
+        return [self.free_gpus, placed, snapshot.capacity.up.bit_count()]
 
     @property
     def is_full(self) -> bool:

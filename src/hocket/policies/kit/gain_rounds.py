@@ -54,16 +54,11 @@ class _Ever(Struct, frozen=True, gc=False):
     high: float = -inf
 
 
-def trend(view: JobView, by_loss: bool = False) -> Trend | None:
+def _read(view: JobView, by_loss: bool) -> tuple[Trend, _Ever] | None:
     """Of the metric of its goal, or its loss, or whatever it reports first by name; None before two reports.
 
     By loss: of its loss, if it reports one, whatever its goal is.
     """
-    found = _read(view, by_loss)
-    return None if found is None else found[0]
-
-
-def _read(view: JobView, by_loss: bool) -> tuple[Trend, _Ever] | None:
     goal, seen = view.job.goal, view.observations
     if not seen:
         return None

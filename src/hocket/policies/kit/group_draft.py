@@ -8,7 +8,7 @@ from math import inf
 
 from hocket.model.job import Job, Kind
 from hocket.model.partition import STEP, Partition, Sharing, Tenant
-from hocket.model.resources import Demand, Node, Slice, fits
+from hocket.model.resources import Demand, Node, fits
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
@@ -41,11 +41,7 @@ class GroupDraft(Draft):
             return []
         capacity = self.capacity
         up = capacity.up
-        return [
-            n.id
-            for i, (n, free) in enumerate(capacity)
-            if up >> i & 1 and fits(n.vector, Slice.of_free(n.id, free).vector)
-        ]
+        return [n.id for i, (n, free) in enumerate(capacity) if up >> i & 1 and fits(n.vector, free.vector)]
 
     @property
     def full(self) -> bool:

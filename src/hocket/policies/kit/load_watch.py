@@ -13,7 +13,7 @@ from math import inf, sqrt
 from hocket.model.capacity import Capacity, Free
 from hocket.model.job import Stop
 from hocket.model.partition import Partition
-from hocket.model.resources import Node, Slice
+from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import VersionedMap
 from hocket.model.view import JobView
@@ -106,7 +106,7 @@ def watching(snapshot: Snapshot) -> Iterator[LoadWatch]:
 
 def load(node: Node, free: Free) -> float:
     """How loaded a node is by plan: the root mean square over the resources it has, so that 1 is all of all."""
-    left = Slice.of_free(node.id, free).vector
+    left = free.vector
     used = [1.0 - amount / total for amount, total in zip(left, node.vector, strict=True) if total > 0]
     return sqrt(sum(u * u for u in used) / len(used)) if used else 0.0
 

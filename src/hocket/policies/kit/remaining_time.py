@@ -167,7 +167,8 @@ class PredictedEnds:
     """All predicted ends, those that the draft changes among them. The latest is the makespan."""
 
     def __init__(self, draft: Draft, by_mean: bool = False) -> None:
-        self.draft, self.snapshot, self._by_mean = draft, draft.snapshot, by_mean
+        self.draft, self.snapshot = draft, draft.snapshot
+        self.by_mean = by_mean  # the sum of all ends decides, not the last one
         self.changed: dict[str, float] = {}  # job → end as the draft has it
         self.changing = False  # something changes already for a job that can have other sizes
         self.elastic = self._look()  # all others of them, by their ends
@@ -182,7 +183,7 @@ class PredictedEnds:
 
     def key(self, last_s: float, sum_s: float, moved: int) -> Key:
         """Of a choice: the latest end, or the mean; what it adds to the sum of all ends; how many GPUs change hands."""
-        return (sum_s, last_s, moved) if self._by_mean else (last_s, sum_s, moved)
+        return (sum_s, last_s, moved) if self.by_mean else (last_s, sum_s, moved)
 
     def change(self, view: JobView, ends_s: float) -> None:
         """The draft starts or resizes the job, which is then predicted to end at another time."""

@@ -135,7 +135,7 @@ class Packer(Draft):
             if not capacity.up >> i & 1 or (job.demand.gpus and not free.gpus):
                 continue
             share = _share(node, job.demand)
-            there = Slice.of_free(node.id, free)
+            there = free.slice_of(node.id)
             amounts = map(min, share.vector[1:], there.vector[1:])
             device = Slice(node.id, there.gpus[:1] if share.gpus else (), *amounts)
             if _fits(job, device, node):

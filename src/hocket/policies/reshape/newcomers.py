@@ -226,7 +226,8 @@ class _Newcomer:
         for donor in option.donors:
             gpus = (donor.view.size - donor.size) * donor.view.job.demand.gpus
             done = done and draft.resize(donor.view, donor.size, f"shrinks: '{view.job.id}' gets {gpus} of its GPUs")
-        why = "starts: with this size the last job ends soonest"
+        soonest = "jobs end soonest on average" if self.ends.by_mean else "the last job ends soonest"
+        why = f"starts: with this size {soonest}"
         if not (done and draft.start(replace(view, job=only_on(view.job, option.kind)), why, option.size)):
             if saved is not None:
                 draft.restore(saved)

@@ -245,7 +245,7 @@ class Member:
             "optimiser": self.optimiser.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "scaler": None if self.scaler is None else self.scaler.state_dict(),
-            "dice": self.rng.state(),
+            "rng": self.rng.state(),
             "feed": self.source.state(),
             "step": self.step,
             "loss": self.loss,
@@ -255,7 +255,7 @@ class Member:
     def copy_state(self, place: torch.device | None = None) -> dict[str, Any]:
         """A copy of the state on `place`, by default its own device."""
         state = self.state()
-        at_host = {key: copied(state.pop(key), torch.device("cpu")) for key in ("dice", "feed")}
+        at_host = {key: copied(state.pop(key), torch.device("cpu")) for key in ("rng", "feed")}
         return {**copied(state, place or self.device), **at_host}
 
     def restore_in_place(self, state: dict[str, Any]) -> None:
@@ -265,7 +265,7 @@ class Member:
             self.schedule.load_state_dict(state["schedule"])
         if self.scaler is not None:
             self.scaler.load_state_dict(state["scaler"])
-        self.rng.restore(state["dice"])
+        self.rng.restore(state["rng"])
         self.step, self.loss = state["step"], state["loss"]
         self._schedule_epochs = state["schedule_epochs"]
 
@@ -285,7 +285,8 @@ class Member:
             self.schedule.load_state_dict(state["schedule"])
         if self.scaler is not None and state["scaler"] is not None:
             self.scaler.load_state_dict(state["scaler"])
-        self.rng.restore(copied(saved.state["dice"], torch.device("cpu")))
+        rng = saved.state["rng"] if "rng" in saved.state else saved.state["dice"]  # the key in earlier checkpoints
+        self.rng.restore(copied(rng, torch.device("cpu")))
         self.source.restore(copied(saved.state["feed"], torch.device("cpu")))
         self.step, self.loss = saved.step, state["loss"]
         if self.step:

@@ -98,6 +98,15 @@ def test_a_stretch_starts_is_trained_judged_and_over() -> None:
     assert world.executor.wait(None) is None, "nothing more will come"
 
 
+def test_time_that_was_passed_over_is_past_for_all_that_follows() -> None:
+    world = World()
+    assert world.executor.wait(1000.0) == (1000.0, ())
+    assert world.seconds < 1
+    assert world.executor.now_s() > 1000
+    (started,) = world.do(begin(Start, "a@1"))
+    assert started.at_s > 1000
+
+
 def sum_after(*jobs: str, folder: Path | None = None) -> float:
     world = World(folder)
     for job in jobs:

@@ -8,7 +8,7 @@ from hocket.model.event import JobEnded, JobFailed, OwnerSet
 from hocket.model.job import Owner
 from hocket.policies import PolicyError, find
 from hocket.policies.dorm.policy import LEFT_OUT
-from hocket.policies.dorm.question import question_of
+from hocket.policies.dorm.snapshot_to_problem import problem_of
 from hocket.testing.builders import cluster, job, submitted
 from hocket.testing.harness import Harness
 
@@ -74,9 +74,9 @@ def test_as_many_newcomers_enter_as_could_have_their_smallest_size_and_those_tha
 def test_of_thousands_that_wait_only_those_enter_the_question_that_there_could_be_room_for():
     harness = running(cluster("2x4"), job("a", 4), job("b", 4))
     harness.tell(*(submitted(job(f"n{n}", 1 + n % 3)) for n in range(3000)), at_s=5.0)
-    question = question_of(harness.snapshot, 0.1, 0.1)
-    assert [view.id for view in question.views] == ["a", "b"]
-    assert question.left_out
+    posed = problem_of(harness.snapshot, 0.1, 0.1)
+    assert [view.id for view in posed.views] == ["a", "b"]
+    assert posed.left_out
 
 
 def test_without_a_solution_what_fits_beside_the_others_starts_at_its_smallest_size():

@@ -10,7 +10,7 @@ from hocket.model.criterion import parse
 from hocket.model.document import decode, encode, from_document, to_document
 from hocket.model.event import EpochEnded, JobEnded
 from hocket.policies import find
-from hocket.policies.kit.gain_rounds import rank, trend, trend_of
+from hocket.policies.kit.gain_rounds import Trend, rank, rank_by_loss, trend_of
 from hocket.policies.registry import Params
 from hocket.testing import laws
 from hocket.testing.builders import cluster, job, submission, submitted, workload
@@ -30,6 +30,11 @@ def report(harness, job_id, values, every_s=50.0, metric="loss", first=1):
     for epoch, value in enumerate(values, first):
         harness.tell(EpochEnded(harness.now_s + every_s, job_id, epoch, {metric: value}))
     harness.settle()
+
+
+def trend(view, by_loss=False) -> Trend | None:
+    """What its reports promise, whatever the rank says that a policy gave it."""
+    return trend_of(replace(view, rank=(rank_by_loss if by_loss else rank)(view, 0.0, Params())))
 
 
 FLAT = [1.0, 0.5, 0.49, 0.489, 0.489]

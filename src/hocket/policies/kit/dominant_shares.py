@@ -1,4 +1,4 @@
-"""ŝ: the share that weighted dominant resource fairness would give each application.
+"""The share that weighted dominant resource fairness would give each application: ŝ in Dorm, and in its fairness loss.
 
 Progressive filling over the pooled cluster: all dominant shares rise together, each as fast as its weight, until an
 application has all it can use, or something it needs is used up. Containers are divisible here, and no n_min
@@ -7,7 +7,7 @@ counts: as in the paper, which takes the algorithm of Ghodsi et al., NSDI'11.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 _USED_UP = 1e-12
@@ -19,6 +19,12 @@ def fair_shares(totals: Sequence[float], applications: Sequence[Wanted]) -> tupl
     kinds = dict.fromkeys(applications, 0)
     for application in applications:
         kinds[application] += 1
+    share = shares_by_kind(totals, kinds)
+    return tuple(share[application] for application in applications)
+
+
+def shares_by_kind(totals: Sequence[float], kinds: Mapping[Wanted, int]) -> dict[Wanted, float]:
+    """The same, where there are so many applications of each kind. Each asks for something, and totals are above 0."""
     share: dict[Wanted, float] = {}
     left = [1.0] * len(totals)
     active = {}  # kind → (use of each resource as its level rises by one, level at which it has all)
@@ -40,4 +46,4 @@ def fair_shares(totals: Sequence[float], applications: Sequence[Wanted]) -> tupl
             if full <= level * (1 + _USED_UP) or any(use[k] > 0 for k in gone):
                 share[kind] = min(level, full) * kind[1]
                 del active[kind]
-    return tuple(share[application] for application in applications)
+    return share

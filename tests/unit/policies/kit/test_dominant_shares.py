@@ -2,7 +2,7 @@
 
 import pytest
 
-from hocket.policies.dorm.fair_shares import fair_shares
+from hocket.policies.kit.dominant_shares import fair_shares
 
 
 def test_the_example_of_the_drf_paper():

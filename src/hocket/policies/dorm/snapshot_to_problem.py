@@ -19,8 +19,8 @@ _CLOSE = 1e-6
 Placed = list[tuple[JobView, Partition]]
 
 
-class Question(Struct, frozen=True):
-    """What is asked of the optimiser, and which job each application is."""
+class SnapshotProblem(Struct, frozen=True):
+    """The problem that a snapshot poses, and which job each application is."""
 
     problem: Problem
     views: tuple[JobView, ...]  # of the applications
@@ -29,7 +29,7 @@ class Question(Struct, frozen=True):
     left_out: bool  # are there others that wait, for which there is not enough beside the smallest sizes of all?
 
 
-def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
+def problem_of(snapshot: Snapshot, theta1: float, theta2: float) -> SnapshotProblem:
     """All nodes that are up, all jobs that this policy can place, and as many that wait as there could be room for.
 
     Those that wait come in the order of submission; smaller ones may pass one that there is not enough for.
@@ -41,7 +41,8 @@ def question_of(snapshot: Snapshot, theta1: float, theta2: float) -> Question:
     newcomers, waiting, nowhere, left_out = _newcomers(cluster, Problem(servers, totals, tuple(running)))
     quotas = tuple(cluster.present(_quota(snapshot, owner, ours)) for owner in cluster.owners)
     problem = Problem(servers, totals, (*running, *newcomers), theta1, theta2, quotas)
-    return Question(problem, (*(view for view, _partition in ours), *waiting), cluster.nodes, tuple(nowhere), left_out)
+    views = (*(view for view, _partition in ours), *waiting)
+    return SnapshotProblem(problem, views, cluster.nodes, tuple(nowhere), left_out)
 
 
 class _Cluster:
