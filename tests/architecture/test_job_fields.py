@@ -20,6 +20,7 @@ NOT_SUBMITTED = {
     "kind": "live jobs are commands; other kinds come from workloads and from `hocket tune`",
     "tasks": "task graphs come from workload files; no agent runs them yet",
     "traits": "set by `hocket tune` for its trials",
+    "protect_s": "set by the administrator for all jobs: `hocket up --protect`",
     "demand.net_mbps": "agents do not measure or limit the network",
     "demand.gpu_share": "only for simulated baselines that load GPUs in part",
 }

@@ -64,7 +64,7 @@ _EXAMPLES: dict[str, Any] = {
     "name": "x", "command": "true", "owner": "ann", "cpus": 1, "mem": 1, "gpu_kind": "a", "gpu_mem": 1, "max_nodes": 1,
     "priority": 1, "weight": 1, "urgency": 1, "until": "for 2h", "target": "acc >= 0.9",
     "stop": "optstop", "may_lower": "required",
-    "deadline": 1, "time": 1, "after": "y", "array": 2,
+    "deadline": 1, "time": 1, "after": "y", "array": 2, "preempt": "never", "min_run": 1, "checkpoint": "model.pt",
     "retries": 1, "backoff": 0, "resume": "true", "signal": "TERM", "checkpoint_signal": "USR1", "grace": 0,
     "warm": False, "progress": "none", "hang": 0, "log_size": 1, "model": "m",
 }  # fmt: skip
