@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hocket.control.node_change import jobs_that_must_leave
 from hocket.control.state import State
 from hocket.model.capacity import Capacity
 from hocket.model.event import JobFailed, NodeJoined, NodeLost
 from hocket.model.partition import Partition, Sharing, Tenant
+from hocket.model.resources import Node
 from hocket.model.view import Hold, JobState, JobView, NodeView, Tier
 
 LONGEST_REST_S = 600.0  # longest delay between two runs of a job that fails repeatedly
@@ -89,9 +91,17 @@ def _node_lost(state: State, node: str, reason: str) -> None:
         return
     state.notes.alarm = True
     why = f"node '{node}' was lost" + (f": {reason}" if reason else "")
+    _evict_from(state, node, set(state.jobs.live), why)
+    state.nodes.put(node, replace(known, up=False, use=None))
+    state.capacity = state.capacity.lose(node)
+
+
+def _evict_from(state: State, node: str, jobs: set[str], why: str) -> None:
+    """These jobs lose what they have, or were to get, on a node."""
     there = {
         (v.job.id, t.task)
         for v in state.jobs.values()
+        if v.job.id in jobs
         for t in v.tenancies
         for h in (t.holding, t.coming)
         if h is not None and any(s.node == node for s in h.slices)
@@ -100,12 +110,11 @@ def _node_lost(state: State, node: str, reason: str) -> None:
         _evict(state, job_id, task, why)
     for partition in [p for p in state.partitions.values() if any(s.node == node for s in p.slices)]:
         for tenant in partition.tenants:
-            _fall_back(state, tenant, partition.id, why)
+            if tenant.job in jobs:
+                _fall_back(state, tenant, partition.id, why)
     for key, slices in state.leaving.items():
-        if any(s.node == node for s in slices):
+        if key.partition("/")[0] in jobs and any(s.node == node for s in slices):
             state.leaving.drop(key)
-    state.nodes.put(node, replace(known, up=False, use=None))
-    state.capacity = state.capacity.lose(node)
 
 
 def _evict(state: State, job_id: str, task: str, why: str) -> None:
@@ -156,6 +165,14 @@ def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
     state.unsettle((job_id, task))
 
 
+def _difference(old: Node, new: Node) -> str:
+    """What a node has that differs from before, in words."""
+    units = (("gpus", "GPUs"), ("cores", "cores"), ("mem_mib", "MiB of memory"), ("net_mbps", "Mbps of network"))
+    numbers = [(getattr(new, field), getattr(old, field), unit) for field, unit in units]
+    said = [f"{now:g} instead of {before:g} {unit}" for now, before, unit in numbers if now != before]
+    return ", ".join(said) or "other GPUs"
+
+
 def node_joined(state: State, event: NodeJoined) -> None:
     """A node joins: a new one, one that was lost, or one whose capacity has changed."""
     node = event.node
@@ -167,7 +184,8 @@ def node_joined(state: State, event: NodeJoined) -> None:
         state.nodes.put(node.id, NodeView(node))
         return
     if known is not None and known.up:
-        _node_lost(state, node.id, "it came back with another capacity")
+        leave = jobs_that_must_leave(state, known.node, node)
+        _evict_from(state, node.id, leave, f"node '{node.id}' came back with {_difference(known.node, node)}")
     state.nodes.put(node.id, NodeView(node))
     capacity = Capacity.of(v.node for v in state.nodes.values())
     for view in state.nodes.values():

@@ -69,13 +69,13 @@ class ApiError(HTTPException):
 class Api:
     """What the routes share."""
 
-    def __init__(self, engine: Engine, token: str, go_down: Callable[[float], None]) -> None:
+    def __init__(self, engine: Engine, token: str, go_down: Callable[[float], None], protect_s: float) -> None:
         self.engine = engine
         self.go_down = go_down
         self._token = token.encode()
         self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
         self.owners = Owners(engine.executor)
-        self.intake = Intake(engine, self.owners)
+        self.intake = Intake(engine, self.owners, protect_s)
         # Each agent has a thread that waits for orders, and takes none from other calls.
         self.polls = CapacityLimiter(inf)
         self.broadcast = Broadcast(self.change)
@@ -129,10 +129,10 @@ def answer(value: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-def make_app(engine: Engine, token: str, go_down: Callable[[float], None]) -> FastAPI:
-    """The API over an engine."""
+def make_app(engine: Engine, token: str, go_down: Callable[[float], None], protect_s: float = 0.0) -> FastAPI:
+    """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit."""
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
-    api = Api(engine, token, go_down)
+    api = Api(engine, token, go_down, protect_s)
 
     @app.middleware("http")
     async def guard(request: Request, call_next: Any) -> Response:

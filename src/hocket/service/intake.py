@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hocket.control.admission import read_request, refusal
 from hocket.control.ports import Refused
@@ -48,9 +49,10 @@ def read_requests(body: bytes) -> list[JobRequest]:
 class Intake:
     """Hands submissions to the controller. What is private is its thread's alone."""
 
-    def __init__(self, engine: Engine, owners: Owners) -> None:
+    def __init__(self, engine: Engine, owners: Owners, protect_s: float = 0.0) -> None:
         self._engine = engine
         self._owners = owners
+        self._protect_s = protect_s
         self._coming: set[str] = set()  # ids that the present cycle takes in
         self._nodes: tuple[Node, ...] = ()
         self._whole = Capacity.of(())
@@ -76,7 +78,7 @@ class Intake:
                     else:
                         self._coming.add(job.id)
                         mine.append(job.id)
-                        events.append(JobSubmitted(now_s, job))
+                        events.append(JobSubmitted(now_s, replace(job, protect_s=self._protect_s)))
             return events
 
         def result(refused: Refused) -> list[dict[str, str]]:

@@ -41,6 +41,7 @@ class Up:
         port: int | None = None,
         tls: Tls | None = None,
         agent_options: list[str] | None = None,
+        protect_s: float = 0.0,
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here."""
         home.make()
@@ -53,7 +54,7 @@ class Up:
         self._agent = LocalAgent(home, self.url, agent_options) if agent_options is not None else None
         self._leaving = Flag()
         self._grace_s = 30.0
-        app = make_app(self.engine, home.token, self.leave)
+        app = make_app(self.engine, home.token, self.leave, protect_s)
         # Without a set-up of its own, what it logs comes out as all else does.
         config = uvicorn.Config(
             app,

@@ -15,7 +15,10 @@ from hocket.cli.options import Params, policy_names
 from hocket.cli.terminal.errors import InputError, refusing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hocket.service.home import Home
+    from hocket.service.home_settings import Settings
     from hocket.service.listening import Tls
 
 _PATIENCE_S = 120.0  # for a detached one to answer; a few seconds, unless the machine does much else
@@ -31,10 +34,24 @@ def up(
     ] = None,
     param: Params = None,
     gpus: Annotated[
-        int | None, typer.Option(min=0, help="Declare so many devices instead of those found; they may be virtual.")
+        str | None,
+        typer.Option(
+            metavar="N|auto", help="Declare so many devices instead of those found; they may be virtual. Remembered."
+        ),
     ] = None,
-    cores: Annotated[float | None, typer.Option(min=0, help="Lend so many cores instead of all.")] = None,
-    name: Annotated[str, typer.Option(help="Of this machine among the nodes; its host name by default.")] = "",
+    cores: Annotated[
+        str | None, typer.Option(metavar="N|auto", help="Lend so many cores instead of all. Remembered.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Of this machine among the nodes; its host name by default. Remembered.")
+    ] = None,
+    protect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|none",
+            help="How long `--preempt` and `--min-run` protect a run from preemption at most. Remembered.",
+        ),
+    ] = None,
     home: Annotated[Path, typer.Option(envvar="HOCKET_HOME", help="Where the controller keeps everything.")] = Path(
         "~/.hocket"
     ),
@@ -70,12 +87,11 @@ def up(
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background; `hocket down` ends it.")] = False,
 ) -> None:
     """Start a controller and share this machine's devices among the jobs you submit."""
-    from hocket.model.resources import MAX_GPUS
     from hocket.service.home import Home
+    from hocket.service.home_settings import write_settings
 
-    if gpus is not None and gpus > MAX_GPUS:
-        raise InputError(f"--gpus must be from 0 to {MAX_GPUS}, not {gpus}")
     place = Home(home)
+    settings, remembered = _settings(place, gpus, cores, name, protect)
     if detach:
         _detached(place)
         return
@@ -86,10 +102,7 @@ def up(
         if param and policy is None:
             raise InputError("--param is of a policy: say which with --policy")
         bound = bound_policy(policy, param or ()) if policy is not None else None
-    options = [] if gpus is None else ["--gpus", str(gpus)]
-    options += [] if cores is None else ["--cores", str(cores)]
-    options += ["--name", name] if name else []
-    options += ["--log-level", log_level, *(["--log-json"] if log_json else [])]
+    options = [*settings.agent_options, "--log-level", log_level, *(["--log-json"] if log_json else [])]
     set_up_logging(log_level, log_json, place.log)
     from hocket.executors.agents.executor import agents
     from hocket.executors.agents.standby_runs import ResizeBy
@@ -101,12 +114,50 @@ def up(
         controller = Up(
             place, bound, store or str(place.journal), agents(lease, ResizeBy(resize)),
             listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
-            agent_options=options if agent else None,
+            agent_options=options if agent else None, protect_s=settings.protect_s,
         )  # fmt: skip
+        write_settings(place, settings)
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
         said = f"'{controller.engine.policy.policy.name}' decides at {controller.url}"
         print(f"hocket: {said}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True)
+        if remembered:
+            print(f"hocket: as at the last start: {remembered}", flush=True)
     raise typer.Exit(controller.run())
+
+
+def _settings(
+    home: Home, gpus: str | None, cores: str | None, name: str | None, protect: str | None
+) -> tuple[Settings, str]:
+    """The settings from now on; and as options, those that the home remembers and that were not given anew."""
+    from msgspec.structs import replace
+
+    from hocket.cli.units import BadValue, number, seconds, whole
+    from hocket.model.resources import MAX_GPUS
+    from hocket.service.home_settings import Settings, as_options, read_settings
+
+    readers: dict[str, tuple[str | None, Callable[[str], object]]] = {
+        "gpus": (gpus, lambda text: None if text == "auto" else whole(text, f"auto or a number from 0 to {MAX_GPUS}")),
+        "cores": (cores, lambda text: None if text == "auto" else number(text, "auto or a number of cores")),
+        "name": (name, str),
+        "protect_s": (protect, lambda text: 0.0 if text == "none" else seconds(text)),
+    }
+    given: dict[str, object] = {}
+    for field, (text, read) in readers.items():
+        if text is None:
+            continue
+        try:
+            given[field] = read(text)
+        except BadValue as error:
+            raise InputError(f"--{field.removesuffix('_s')} {error}") from error
+    settings = replace(Settings(), **given)
+    if not 0 <= (settings.gpus or 0) <= MAX_GPUS:
+        raise InputError(f"--gpus must be from 0 to {MAX_GPUS}, not {settings.gpus}")
+    if (settings.cores or 0) < 0:
+        raise InputError(f"--cores must be from 0 up, not {settings.cores:g}")
+    with refusing():
+        before = read_settings(home)
+    kept = replace(before, **{field: getattr(Settings(), field) for field in given})
+    return replace(before, **given), as_options(kept)
 
 
 def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> Tls | None:

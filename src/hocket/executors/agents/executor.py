@@ -17,6 +17,7 @@ from typing import Any, assert_never
 from msgspec import Struct
 
 from hocket.agent.protocol import Hello, Order, Report, RunKey, StopRun
+from hocket.control.node_change import jobs_that_must_leave
 from hocket.control.ports import Facts, MakeExecutor, Refused
 from hocket.executors.agents.local_effects import local_effect
 from hocket.executors.agents.multi_node_exits import MultiNodeExits
@@ -344,10 +345,11 @@ class AgentExecutor:
 
     def _rest_of_broken(self, events: Iterable[Event]) -> list[tuple[str, StopRun]]:
         """What is left, on other nodes, of attempts that these facts break: nothing may go on there."""
-        lost = {
-            e.node if isinstance(e, NodeLost) else e.node.id for e in events if isinstance(e, NodeLost | NodeJoined)
-        }
+        lost = {e.node for e in events if isinstance(e, NodeLost)}
         broken = {e.job for e in events if isinstance(e, JobFailed)}
+        for event in events:
+            if isinstance(event, NodeJoined) and (known := self.snapshot.nodes.get(event.node.id)) is not None:
+                broken |= jobs_that_must_leave(self.snapshot, known.node, event.node)
         if not lost and not broken:
             return []
         found = []

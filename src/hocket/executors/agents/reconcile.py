@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from hocket.agent.protocol import ForgetJob, Hello, Report, StopRun
+from hocket.control.node_change import jobs_that_must_leave
 from hocket.executors.agents.local_effects import stays
 from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
@@ -37,12 +38,15 @@ class Reconciliation:
         said = "node '%s' says hello with %d runs, and keeps files of %d jobs"
         _log.info(said, node.id, runs, kept, extra={"node": node.id})
         self._forget_again(snapshot)
-        if known is None or not known.up or known.node != node:
+        if known is None or not known.up:
             self._let_go([])
             return [NodeJoined(now_s, node)]
-        here = [v for v in snapshot.jobs.values() if node.id in nodes_of(v) or v.preparing]
+        leave = jobs_that_must_leave(snapshot, known.node, node) if known.node != node else set()
+        views = [v for v in snapshot.jobs.values() if v.job.id not in leave]
+        here = [v for v in views if node.id in nodes_of(v) or v.preparing]
         self._let_go(here)
-        return [event for view in here for event in self._compare(view, now_s)]
+        joined = [NodeJoined(now_s, node)] if known.node != node else []
+        return [*joined, *(event for view in here for event in self._compare(view, now_s))]
 
     def _forget_again(self, snapshot: Snapshot) -> None:
         """An agent that was to be told that a job is over may have died before it was."""
