@@ -20,6 +20,7 @@ from hocket.model.event import (
     JobSubmitted,
     NodeJoined,
     NodeLost,
+    WorkLost,
 )
 from hocket.model.resources import Node
 from hocket.model.view import Costs
@@ -124,7 +125,7 @@ class _Listener:
             elif isinstance(event, NodeLost):
                 self._down_s[event.node] = at_s
                 for job_id in sorted(held.keys() - holds.keys()):
-                    if not any(getattr(e, "job", None) == job_id for e in cycle.events):
+                    if all(isinstance(e, WorkLost) or getattr(e, "job", None) != job_id for e in cycle.events):
                         self._changes(at_s, job_id, "lost", held[job_id], runs=False)
             elif isinstance(event, NodeJoined):
                 if event.node.id in self._down_s:

@@ -81,7 +81,7 @@ def _spec(arrival: Arrival, root: Path) -> dict[str, Any]:
     words = [sys.executable, "-I", "-S", str(_SCRIPT), str(root / f"{arrival.job}.checkpoint")]
     words += [str(work.epochs), str(_EPOCH_S), *(["--saves"] if work.saves else [])]
     words += [] if work.breaks_at is None else ["--breaks-at", str(work.breaks_at)]
-    return {"id": arrival.job, "command": words, "sizes": arrival.sizes}
+    return {"id": arrival.job, "command": words, "sizes": arrival.sizes, "preempt": "always"}  # It saves when asked.
 
 
 @contextmanager

@@ -169,6 +169,7 @@ class Chaos:
                     "gpus": self._dice.randint(1, 2),
                     "sizes": [1, 2],
                     "warm": self._dice.random() < 0.4,
+                    "preempt": self._dice.choice(["always", "saved"]),
                     "retries": 1000,
                     "backoff_s": 0.01,  # It doubles with every crash, and some crash often.
                     "grace_s": 10.0,
