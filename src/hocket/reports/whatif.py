@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from hocket.control.ports import Cycle
 from hocket.estimators import speed
 from hocket.executors.simulated import BeliefMode, simulate
-from hocket.model.criterion import Duration, RunTime
+from hocket.model.criterion import Duration, RunTime, judge
 from hocket.model.curve import Beliefs, Curve, Point
 from hocket.model.event import (
     EpochEnded,
@@ -339,7 +339,7 @@ def _truth(record: JobRecord, truth: Truth, work: Work, typical_s: float | None)
     job, run_s, rests_on = record.job, work.run_s, ""
     if work.iteration_s is not None:
         truth = replace(truth, comp_s=work.iteration_s)
-    if record.verdict == Verdict.MISSED:
+    if record.verdict == Verdict.MISSED and not _ended_by_itself(record, truth.epochs):
         rests_on = "missed its criterion: its later progress is not recorded"
     elif record.ended_s is None:
         more_s = max(run_s, (typical_s or run_s) - run_s)
@@ -350,6 +350,12 @@ def _truth(record: JobRecord, truth: Truth, work: Work, typical_s: float | None)
         fastest = max((p.mean for p in truth.speed.points), default=1.0) if truth.speed is not None else 1.0
         run_s = max(run_s, job.criterion.limit.time_s * fastest * 2)
     return replace(truth, run_s=run_s), rests_on
+
+
+def _ended_by_itself(record: JobRecord, epochs: int) -> bool:
+    """Whether a job missed its criterion because its process ended before the limit: then all its work is recorded."""
+    criterion = record.job.criterion
+    return criterion is not None and judge(criterion, (), epochs, record.jct_s or 0.0) == "open"
 
 
 def names(jobs: Iterable[str], most: int = 8) -> str:
