@@ -174,7 +174,7 @@ class Controller:
         if event.verdict != _FINISHED:
             return replace(event, reason=view.reason if view.verdict == event.verdict else event.verdict)
         found = verdict_at_exit(view, reports) if view.job.criterion is not None else None
-        return event if found is None else replace(event, verdict=str(found[0]), reason=found[1])
+        return event if found is None else replace(event, verdict=str(found[0]), reason=found[1], at_exit=True)
 
     def _tried_enough(self, job_id: str) -> bool:
         view = self.state.jobs.get(job_id)

@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from hocket.control.ports import Cycle
 from hocket.estimators import speed
 from hocket.executors.simulated import BeliefMode, simulate
-from hocket.model.criterion import Duration, RunTime, judge
+from hocket.model.criterion import Duration, RunTime
 from hocket.model.curve import Beliefs, Curve, Point
 from hocket.model.event import (
     EpochEnded,
     JobCheckpointed,
+    JobEnded,
     JobMoved,
     JobPaused,
     JobResized,
@@ -95,6 +96,7 @@ class _Told(Struct):
     lost: list[tuple[float, float]] = []  # when it did the work that it lost with a node
     resumed: list[tuple[int, int]] = []  # after such a loss: the epoch from which it continued, and of how many
     used_gpus: float | None = None  # measured
+    exited: bool = False  # its process ended by itself and its criterion was judged then: that was all its work
 
 
 def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
@@ -128,6 +130,8 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
                 case JobSaved(job=job) if job in told:
                     told[job].saves = True
                     told[job].saved_s.append(event.at_s)
+                case JobEnded(job=job, at_exit=True) if job in told:
+                    told[job].exited = True
                 case OwnerSet():
                     owners.append(event)
                 case PolicySet():
@@ -157,7 +161,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     for n, record in enumerate(recorded.jobs):
         job_id, event = record.job.id, of[n].submitted
         seen[job_id] = frozenset(ran.place(span) for span in ran.spans.get(n, ()))
-        truth, rests_on = _truth(record, truths[n], works[n], typical_s)
+        truth, rests_on = _truth(record, truths[n], works[n], typical_s, of[n].exited)
         if rests_on:
             unfinished[job_id] = rests_on
         if works[n].rests_on:
@@ -334,12 +338,12 @@ def _phases(told: _Told, ran: RecordedSpans, number: int, reference: int) -> tup
     return beliefs.comp_s.points[0].mean * beliefs.comp_s.points[0].x / reference, beliefs.comm_s.points[0].mean
 
 
-def _truth(record: JobRecord, truth: Truth, work: Work, typical_s: float | None) -> tuple[Truth, str]:
+def _truth(record: JobRecord, truth: Truth, work: Work, typical_s: float | None, exited: bool) -> tuple[Truth, str]:
     """The true behaviour of one job, and how it was estimated if the job had not ended."""
     job, run_s, rests_on = record.job, work.run_s, ""
     if work.iteration_s is not None:
         truth = replace(truth, comp_s=work.iteration_s)
-    if record.verdict == Verdict.MISSED and not _ended_by_itself(record, truth.epochs):
+    if record.verdict == Verdict.MISSED and not exited:
         rests_on = "missed its criterion: its later progress is not recorded"
     elif record.ended_s is None:
         more_s = max(run_s, (typical_s or run_s) - run_s)
@@ -350,12 +354,6 @@ def _truth(record: JobRecord, truth: Truth, work: Work, typical_s: float | None)
         fastest = max((p.mean for p in truth.speed.points), default=1.0) if truth.speed is not None else 1.0
         run_s = max(run_s, job.criterion.limit.time_s * fastest * 2)
     return replace(truth, run_s=run_s), rests_on
-
-
-def _ended_by_itself(record: JobRecord, epochs: int) -> bool:
-    """Whether a job missed its criterion because its process ended before the limit: then all its work is recorded."""
-    criterion = record.job.criterion
-    return criterion is not None and judge(criterion, (), epochs, record.jct_s or 0.0) == "open"
 
 
 def names(jobs: Iterable[str], most: int = 8) -> str:

@@ -21,7 +21,7 @@ from hocket.model.event import EpochEnded, Event, JobAsked, JobEnded, JobFailed,
 from hocket.model.job import Job
 from hocket.model.resources import Node
 from hocket.model.snapshot import empty_snapshot
-from hocket.model.view import RECENT_OBSERVATIONS, Hold
+from hocket.model.view import RECENT_OBSERVATIONS, Costs, Hold
 from hocket.policies import find
 from hocket.reports.account import account
 from hocket.reports.summary import summarise
@@ -276,3 +276,12 @@ def test_a_simulated_job_whose_epochs_run_out_before_its_goal_has_missed_it() ->
         "any": ("finished", None),
     }
     assert summarise(accounted).verdicts == {"missed": 1, "attained": 2, "finished": 2, "stopped": 1}
+
+
+def test_a_simulated_job_that_ended_by_itself_did_not_stand_still_to_be_stopped() -> None:
+    truth = Truth(100.0, epochs=10, metric="acc", costs=Costs(stop_s=5.0))
+    job = Job("a", criterion=parse("acc >= 95% within 10 epochs"))
+    workload = Workload("test", (Submission(0.0, job, truth),), NODES)
+    run = simulate(workload, workload.nodes, find("fifo").bound())
+    (found,) = account(run.journal.header, run.journal).jobs
+    assert (found.verdict, found.ended_s, found.stood_s) == ("missed", 100.0, 0.0)
