@@ -18,7 +18,12 @@ from hocket.model.resources import RESOURCES, Demand
 
 _TOLERANCE = 1e-9
 _FIXED = Stop.FIXED  # An enum member costs a look-up each time, and every job is checked.
-_UNHAPPY = ("failed", "stopped", "overran")  # verdicts of a job after which jobs that name it in `after` do not run
+_UNHAPPY = (
+    "failed",
+    "stopped",
+    "overran",
+    "missed",
+)  # verdicts of a job after which jobs that name it in `after` do not run
 
 
 def read_request(given: Any) -> JobRequest:
@@ -91,7 +96,10 @@ def _dependency_problem(job: Job, verdict_of: Callable[[str], str | None]) -> st
         if verdict is None:
             return f"after must name jobs, and there is no '{name}'"
         if verdict in _UNHAPPY:
-            return f"after names '{name}', which has ended: {verdict}"
+            return f"after names '{name}', which has ended: {verdict} (after_any starts it however that ended)"
+    for name in job.after_any:
+        if verdict_of(name) is None:
+            return f"after_any must name jobs, and there is no '{name}'"
     return ""
 
 
@@ -134,6 +142,8 @@ def faults(job: Job) -> Iterator[str]:
         yield f"retries must be from 0 up, not {job.retries}"
     if job.id in job.after:
         yield "after must name other jobs, not itself"
+    if job.id in job.after_any:
+        yield "after_any must name other jobs, not itself"
     if (job.stop is not _FIXED or job.may_lower is not _FIXED) and job.goal is None:
         for name, stop in (("stop", job.stop), ("may_lower", job.may_lower)):
             if stop is not _FIXED:

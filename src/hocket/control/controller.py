@@ -16,20 +16,34 @@ from hocket.control.fold import fold
 from hocket.control.ports import Cycle, Journal
 from hocket.control.rank_shifts import Shifts
 from hocket.control.state import CycleNotes, Order, State
-from hocket.control.timers import Timers, next_verdict_s, verdict
+from hocket.control.timers import Timers, next_verdict_s, verdict, verdict_at_exit
 from hocket.model.action import Action
 from hocket.model.capacity import Capacity
-from hocket.model.event import Event, JobFailed, JobRefused, JobSubmitted, NodeJoined, OwnerSet, PolicySet, TimePassed
-from hocket.model.plan import ALWAYS, Plan, Wake
+from hocket.model.event import (
+    EpochEnded,
+    Event,
+    JobEnded,
+    JobFailed,
+    JobRefused,
+    JobSubmitted,
+    NodeJoined,
+    OwnerSet,
+    PolicySet,
+    ProgressReported,
+    TimePassed,
+)
+from hocket.model.plan import ALWAYS, Plan, Verdict, Wake
 from hocket.model.snapshot import Snapshot
+from hocket.model.view import Observation
 from hocket.policies.registry import BoundPolicy
 
 Decide = Callable[[Snapshot], Plan]  # a policy with its parameters bound
 Bind = Callable[[str, dict[str, Any]], BoundPolicy]  # a policy by its name, with these parameters
 OnPolicyError = Callable[[Exception], None]  # called with an exception that a policy raised
 
+_FINISHED = str(Verdict.FINISHED)
 _RETRY_S = 60.0  # after a policy raised, it is called again at the latest after this time
-_ADMITTED = frozenset({JobSubmitted, NodeJoined, OwnerSet, JobFailed})  # events that admission looks at
+_ADMITTED = frozenset({JobSubmitted, NodeJoined, OwnerSet, JobFailed, JobEnded})  # events that admission looks at
 
 
 class Controller:
@@ -65,7 +79,8 @@ class Controller:
 
     def cycle(self, now_s: float, events: Sequence[Event]) -> list[Action]:
         """One pass, from events to actions."""
-        # 1. Admit: a submission that breaks a rule is refused, one failure too many is final; due timers are events.
+        # 1. Admit: a submission that breaks a rule is refused, one failure too many is final, a job whose process
+        # ended before its criterion held has missed it; due timers are events.
         return self.advance(now_s, self._admit(now_s, events))
 
     def advance(self, now_s: float, events: Sequence[Event], recorded: Cycle | None = None) -> list[Action]:
@@ -127,6 +142,7 @@ class Controller:
     def _admitted(self, events: Sequence[Event]) -> list[Event]:
         facts: list[Event] = []
         new: set[str] = set()  # ids that came with these events
+        reports: dict[str, list[Observation]] = {}  # that came with these events
         owners = self.state.owners.live
         for event in events:
             if isinstance(event, JobSubmitted):
@@ -142,8 +158,23 @@ class Controller:
                 owners = {**owners, event.owner.id: event.owner}
             elif isinstance(event, JobFailed) and event.own and not event.final and self._tried_enough(event.job):
                 event = replace(event, final=True)
+            elif isinstance(event, EpochEnded | ProgressReported):
+                seen = Observation(event.at_s, event.epoch, event.metrics)
+                reports.setdefault(event.job, []).append(seen)
+            elif isinstance(event, JobEnded):
+                event = self._with_verdict(event, reports.get(event.job, ()))
             facts.append(event)
         return facts
+
+    def _with_verdict(self, event: JobEnded, reports: Sequence[Observation]) -> JobEnded:
+        """The end of a job with its reason, and with the verdict on its criterion if its process ended by itself."""
+        view = self.state.jobs.live.get(event.job)
+        if view is None or event.reason:
+            return event
+        if event.verdict != _FINISHED:
+            return replace(event, reason=view.reason if view.verdict == event.verdict else event.verdict)
+        found = verdict_at_exit(view, reports) if view.job.criterion is not None else None
+        return event if found is None else replace(event, verdict=str(found[0]), reason=found[1], at_exit=True)
 
     def _tried_enough(self, job_id: str) -> bool:
         view = self.state.jobs.get(job_id)

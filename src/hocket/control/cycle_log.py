@@ -91,8 +91,8 @@ def _detail(event: Event) -> str:
             return ", ".join(f"{name} {value:g}" for name, value in {"weight": owner.weight, **limits}.items())
         case JobAsked(_, _, wish, by):
             return f"{wish} by {by}" if by else str(wish)
-        case JobEnded(_, _, verdict):
-            return verdict
+        case JobEnded(_, _, verdict, reason):
+            return reason or verdict
         case JobWarned(_, _, about):
             return about
         case EpochEnded(_, _, epoch, _) | ProgressReported(_, _, epoch, _, _):

@@ -75,7 +75,7 @@ def _submitted(state: State, event: JobSubmitted) -> None:
         beliefs = run_time.believe(state.history, job, beliefs)
     view = JobView(job, state.submissions, at_s, _WAITING, at_s, beliefs=beliefs, costs=event.costs)
     state.submissions += 1
-    if job.after and (first := _live_predecessors(state, job)):
+    if (job.after or job.after_any) and (first := _live_predecessors(state, job)):
         state.add_follower(job)
         state.put_view(None, replace(view, held=Hold.FOLLOWS, reason=f"waits: it starts after {first}"))
     else:
@@ -86,8 +86,8 @@ def _submitted(state: State, event: JobSubmitted) -> None:
 
 
 def _live_predecessors(state: State, job: Job) -> str:
-    """The jobs in `after` that have not ended yet, in words; empty if all have."""
-    return ", ".join(f"'{first}'" for first in job.after if first in state.jobs.live)
+    """The jobs that it starts after and that have not ended yet, in words; empty if all have."""
+    return ", ".join(f"'{first}'" for first in job.predecessors if first in state.jobs.live)
 
 
 def _asked(state: State, event: JobAsked) -> None:
@@ -128,12 +128,12 @@ def _release(state: State, view: JobView, reason: str) -> None:
 
 
 def _release_followers(state: State, job_id: str, broke: str) -> None:
-    """A job has ended: jobs that name it in `after` may run, or are stopped if it failed."""
+    """A job has ended: jobs that name it may run, or are stopped if it failed and they name it in `after`."""
     for follower in state.followers.pop(job_id, ()):
         view = state.jobs.live.get(follower)
         if view is None or view.verdict:
             continue
-        if broke:
+        if broke and job_id in view.job.after:
             end_job(state, follower, Verdict.STOPPED, f"stopped: it was to start after '{job_id}', which {broke}")
         elif view.held is Hold.FOLLOWS and not _live_predecessors(state, view.job):
             _release(state, view, f"follows '{job_id}'")
@@ -249,12 +249,21 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
     if state.shifts is not None:
         state.shifts.forget(job_id)
     if job_id in state.followers:
-        _release_followers(state, job_id, "failed" if isinstance(event, JobFailed) else _BROKE.get(event.verdict, ""))
+        _release_followers(state, job_id, _broke(event))
     if state.due and job_id in state.due:
         state.due = tuple(j for j in state.due if j != job_id)
     if view.size and state.learns:
         run_time.learn(state.history, view.job, view.ran_at(state.now_s))
     state.notes.freed = True
+
+
+def _broke(event: JobEnded | JobFailed) -> str:
+    """What went wrong with a job that has ended, in words; empty if nothing did."""
+    if isinstance(event, JobFailed):
+        return "failed"
+    if event.verdict == Verdict.MISSED:
+        return "missed its criterion" if event.reason else ""  # Journals from before gave no reason: the others ran.
+    return _BROKE.get(event.verdict, "")
 
 
 def _failed(state: State, event: JobFailed) -> None:

@@ -298,7 +298,7 @@ class State(Indices):
 
     def add_follower(self, job: Job) -> None:
         """The job starts after others: it is looked up when they end."""
-        for first in job.after:
+        for first in job.predecessors:
             if first in self.jobs.live and first != job.id:
                 self.followers.setdefault(first, []).append(job.id)
 

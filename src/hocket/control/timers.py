@@ -5,13 +5,15 @@ A deadline counts from submission, as users do; `for 2h` counts the time the job
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 
+from msgspec.structs import replace
+
 from hocket.model import criterion as criteria
-from hocket.model.criterion import RunTime
+from hocket.model.criterion import Convergence, Goal, RunTime
 from hocket.model.plan import Verdict
-from hocket.model.view import JobView
+from hocket.model.view import RECENT_OBSERVATIONS, JobView, Observation
 
 _TOLERANCE_S = 1e-6  # tolerance: a timer may be early by rounding
 
@@ -82,15 +84,56 @@ def verdict(view: JobView, now_s: float) -> tuple[Verdict, str] | None:
         return Verdict.OVERRAN, f"overran: its time limit is {limit_s:g} s"
     if criterion is None:
         return None
-    metric = None if isinstance(criterion, RunTime) else criterion.metric
-    history = [(o.epoch, o.metrics[metric]) for o in view.observations if metric in o.metrics]
+    history = [] if isinstance(criterion, RunTime) else _history(view, criterion.metric)
     outcome = criteria.judge(criterion, history, view.epoch, _elapsed_s(view, now_s))
-    seen = f" ({metric} is {history[-1][1]:g})" if history else ""
+    seen = "" if isinstance(criterion, RunTime) or not history else f" ({criterion.metric} is {history[-1][1]:g})"
     if outcome == "attained":
         return Verdict.ATTAINED, f"attained: {criterion}{seen}"
     if outcome == "missed":
         return Verdict.MISSED, f"missed: {criterion}{seen}"
     return None
+
+
+def verdict_at_exit(view: JobView, reports: Iterable[Observation]) -> tuple[Verdict, str] | None:
+    """The verdict on a job whose process has ended by itself; None if its criterion, if any, is about no metric.
+
+    `reports` came with the end, and are not in the view yet. Each is judged at its own time.
+    """
+    criterion = view.job.criterion
+    if criterion is None or isinstance(criterion, RunTime):
+        return None
+    if view.verdict:
+        return Verdict(view.verdict), view.reason
+    seen = [view]
+    for report in reports:
+        view = replace(view, epoch=max(view.epoch, report.epoch), observations=(*view.observations, report))
+        seen.append(view)
+    for each in seen:
+        history = _history(each, criterion.metric)
+        elapsed_s = each.observations[-1].at_s - each.submitted_s if each.observations else 0.0
+        if criteria.judge(criterion, history, each.epoch, elapsed_s) == "attained":
+            return Verdict.ATTAINED, f"attained: {criterion} ({criterion.metric} is {history[-1][1]:g})"
+    when = f"after epoch {view.epoch}" if view.epoch else "before the end of its first epoch"
+    told = _last_seen(view, criterion)
+    return Verdict.MISSED, f"missed: {criterion} was not met when its process ended {when}: {told}"
+
+
+def _last_seen(view: JobView, criterion: Goal | Convergence) -> str:
+    """What a job said last of its criterion's metric, in words."""
+    metric, history = criterion.metric, _history(view, criterion.metric)
+    if not history:
+        older = len(view.observations) >= RECENT_OBSERVATIONS
+        return (
+            f"{metric} was not in its last {RECENT_OBSERVATIONS} reports" if older else f"{metric} was never reported"
+        )
+    epoch, value = history[-1]
+    said = f"{metric} was {value:g}" + (f" in epoch {epoch}" if epoch != view.epoch else "")
+    before = [v for e, v in history if e < epoch]
+    return f"{said}, {before[-1]:g} before" if before and isinstance(criterion, Convergence) else said
+
+
+def _history(view: JobView, metric: str) -> list[tuple[int, float]]:
+    return [(o.epoch, o.metrics[metric]) for o in view.observations if metric in o.metrics]
 
 
 def next_verdict_s(view: JobView, now_s: float) -> float | None:

@@ -196,6 +196,8 @@ class JobEnded(_Event, frozen=True, gc=False, tag=True):
 
     job: str  # id of the job
     verdict: str = "finished"  # why, as in `Verdict`
+    reason: str = ""  # the same in words; empty if it finished, and in older journals
+    at_exit: bool = False  # its process ended by itself, and then this was the verdict on its criterion
 
 
 class JobFailed(_Event, frozen=True, gc=False, tag=True):

@@ -345,6 +345,14 @@ class Job(Struct, frozen=True, gc=False):
             default="none",
         ),
     ] = ()  # empty: it waits for none  # fmt: skip
+    after_any: Annotated[
+        tuple[str, ...],
+        JobField(
+            "The same, however that job ended: failed, missed and stopped ones too.", Panel.SCHEDULING, metavar="JOB",
+            api_help="Jobs that must have ended before it may start, however they ended.", completes="jobs",
+            given=Names, default="none",
+        ),
+    ] = ()  # empty: it waits for none  # fmt: skip
     retries: Annotated[
         int | None,
         JobField(
@@ -415,6 +423,11 @@ class Job(Struct, frozen=True, gc=False):
     def goal(self) -> Goal | None:
         """The value of a metric that it shall reach, whether it ends there or not."""
         return self.criterion if isinstance(self.criterion, Goal) else self.target
+
+    @property
+    def predecessors(self) -> tuple[str, ...]:
+        """The jobs that it starts after: those that must end well, and those that may end in any way."""
+        return tuple(dict.fromkeys(self.after + self.after_any)) if self.after_any else self.after
 
     @property
     def may_stop(self) -> bool:

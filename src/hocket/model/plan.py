@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
     FINISHED = "finished"  # its process ended by itself
     ATTAINED = "attained"  # its criterion holds
-    MISSED = "missed"  # its criterion's deadline passed
+    MISSED = "missed"  # its criterion's deadline passed, or its process ended before the criterion held
     EARLY_STOPPED = "early-stopped"  # going on would gain too little
     HOPELESS = "hopeless"  # its goal is out of reach
     STOPPED = "stopped"  # its user stopped it

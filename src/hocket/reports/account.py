@@ -202,7 +202,7 @@ class _Book:
                         continue
                     now_s, held = event.at_s, job.held
                     if held is None or job.tasks is not None or len(held.tenants) > 1 or event.verdict != "finished":
-                        self._over(job, event.verdict, now_s)
+                        self._over(job, event.verdict, now_s, event.at_exit)
                         continue
                     since_s = job.since_s
                     if now_s > since_s:
@@ -366,11 +366,11 @@ class _Book:
                     return span.until_s
         return planned_s
 
-    def _over(self, job: _Live, verdict: str, now_s: float) -> None:
-        """A job has ended: remove it from the live ones."""
+    def _over(self, job: _Live, verdict: str, now_s: float, at_exit: bool = False) -> None:
+        """A job has ended, `at_exit` by itself: remove it from the live ones."""
         for tenant in (job, *(job.tasks or {}).values()):
             if tenant.held is not None:
-                if verdict != Verdict.FINISHED and job.costs.stop_s:
+                if verdict != Verdict.FINISHED and not at_exit and job.costs.stop_s:
                     self._stood(job, tenant, job.costs.stop_s, job.costs.stop_s, now_s)
                 self._close(job, tenant, now_s)
         self.ended_s = max(self.ended_s, now_s)

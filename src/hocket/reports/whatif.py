@@ -22,6 +22,7 @@ from hocket.model.curve import Beliefs, Curve, Point
 from hocket.model.event import (
     EpochEnded,
     JobCheckpointed,
+    JobEnded,
     JobMoved,
     JobPaused,
     JobResized,
@@ -95,6 +96,7 @@ class _Told(Struct):
     lost: list[tuple[float, float]] = []  # when it did the work that it lost with a node
     resumed: list[tuple[int, int]] = []  # after such a loss: the epoch from which it continued, and of how many
     used_gpus: float | None = None  # measured
+    exited: bool = False  # its process ended by itself and its criterion was judged then: that was all its work
 
 
 def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
@@ -128,6 +130,8 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
                 case JobSaved(job=job) if job in told:
                     told[job].saves = True
                     told[job].saved_s.append(event.at_s)
+                case JobEnded(job=job, at_exit=True) if job in told:
+                    told[job].exited = True
                 case OwnerSet():
                     owners.append(event)
                 case PolicySet():
@@ -157,7 +161,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     for n, record in enumerate(recorded.jobs):
         job_id, event = record.job.id, of[n].submitted
         seen[job_id] = frozenset(ran.place(span) for span in ran.spans.get(n, ()))
-        truth, rests_on = _truth(record, truths[n], works[n], typical_s)
+        truth, rests_on = _truth(record, truths[n], works[n], typical_s, of[n].exited)
         if rests_on:
             unfinished[job_id] = rests_on
         if works[n].rests_on:
@@ -334,12 +338,12 @@ def _phases(told: _Told, ran: RecordedSpans, number: int, reference: int) -> tup
     return beliefs.comp_s.points[0].mean * beliefs.comp_s.points[0].x / reference, beliefs.comm_s.points[0].mean
 
 
-def _truth(record: JobRecord, truth: Truth, work: Work, typical_s: float | None) -> tuple[Truth, str]:
+def _truth(record: JobRecord, truth: Truth, work: Work, typical_s: float | None, exited: bool) -> tuple[Truth, str]:
     """The true behaviour of one job, and how it was estimated if the job had not ended."""
     job, run_s, rests_on = record.job, work.run_s, ""
     if work.iteration_s is not None:
         truth = replace(truth, comp_s=work.iteration_s)
-    if record.verdict == Verdict.MISSED:
+    if record.verdict == Verdict.MISSED and not exited:
         rests_on = "missed its criterion: its later progress is not recorded"
     elif record.ended_s is None:
         more_s = max(run_s, (typical_s or run_s) - run_s)

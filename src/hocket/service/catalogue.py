@@ -149,10 +149,10 @@ class Catalogue:
                 record.note(at_s, "failed for good" if final else "failed", reason)
                 if final:
                     self._end(record, at_s, "failed")
-            case JobEnded(_, _, verdict):
+            case JobEnded(_, _, verdict, reason):
                 record.rests(at_s, verdict)
-                record.reason = record.reason if verdict != "finished" else "finished by itself"
-                record.note(at_s, verdict)
+                record.reason = reason or (record.reason if verdict != "finished" else "finished by itself")
+                record.note(at_s, verdict, reason)
                 self._end(record, at_s, verdict)
             case JobAsked(_, _, wish, by):
                 record.note(at_s, f"asked to {wish}", f"by {by}" if by else "")

@@ -1,6 +1,6 @@
 """What is submitted: the jobs that a call makes, and why some are refused.
 
-All that can be refused is refused here, so that a job that names a refused one in `after` is refused with it. Several
+All that can be refused is refused here, so that a job that starts after a refused one is refused with it. Several
 calls may come in one cycle, before the state knows of any of their jobs: their ids are kept until the cycle is over.
 """
 

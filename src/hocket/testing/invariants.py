@@ -37,7 +37,7 @@ def broken_indices(state: State) -> list[str]:
     followers: dict[str, set[str]] = defaultdict(set)
     holders: dict[str, set[str]] = defaultdict(set)
     for job_id, view in jobs.items():
-        for first in view.job.after if view.held else ():
+        for first in view.job.predecessors if view.held else ():
             if first in jobs:
                 followers[first].add(job_id)
         for tenancy in view.tenancies:

@@ -205,9 +205,11 @@ class Step(Struct, frozen=True):
 @st.composite
 def restrained(draw: st.DrawFn, job: Job, submitted: int) -> Job:
     """The `job` with jobs that it follows and limits on crashes and run time; `submitted` were there before it."""
+    others = st.lists(st.integers(0, submitted), max_size=2)
     return replace(
         job,
-        after=tuple(f"j{n}" for n in draw(st.lists(st.integers(0, submitted), max_size=2)) if n < submitted),
+        after=tuple(f"j{n}" for n in draw(others) if n < submitted),
+        after_any=tuple(f"j{n}" for n in draw(others) if n < submitted),
         retries=draw(st.sampled_from([None, 0, 1])),
         backoff_s=draw(st.sampled_from([0.0, 30.0])),
         limit_s=draw(st.sampled_from([None, 40.0, 1000.0])),

@@ -190,6 +190,8 @@ def test_a_mistake_in_the_last_job_of_a_file_keeps_all_of_it_back(controller: An
         ("name = 'b'\nafter = 'olt'", "job 'b': after: there is no job 'olt'; did you mean 'old'?"),
         ("name = 'b'\ngpus = 5", "job 'b': sizes must fit the cluster; its smallest needs 5 GPUs"),
         ("name = 'b'\nafter = 'x-*'", "after must name jobs, and no live one matches 'x-*'"),
+        ("name = 'b'\nafter_any = 'olt'", "job 'b': after_any: there is no job 'olt'; did you mean 'old'?"),
+        ("name = 'b'\nafter_any = 'x-*'", "after_any must name jobs, and no live one matches 'x-*'"),
     ],
 )
 def test_of_several_jobs_none_is_sent_if_one_would_be_refused(
@@ -216,6 +218,9 @@ def test_after_takes_patterns_of_live_jobs_and_of_those_submitted_before(control
     controller.add("sweep-2", "failed")
     done("submit", "-n", "last", "--after", "sweep-*", "--", "true")
     assert controller.specs["last"]["after"] == ["sweep-0", "sweep-1"]
+    done("submit", "-n", "report", "--after-any", "sweep-*", "--after", "last", "--", "true")
+    assert controller.specs["report"]["after_any"] == ["sweep-0", "sweep-1"]
+    assert controller.specs["report"]["after"] == ["last"]
     path = tmp_path / "jobs.toml"
     path.write_text(
         "[[job]]\nname = 'z'\ncommand = 'true'\narray = 2\n[[job]]\nname='y'\ncommand='true'\nafter=['z-*']\n"
@@ -231,6 +236,8 @@ def test_after_takes_patterns_of_live_jobs_and_of_those_submitted_before(control
         (["finished", "failed"], 1),
         (["finished", "stopped"], 3),
         (["overran", "missed"], 3),
+        (["finished", "missed"], 5),
+        (["failed", "missed"], 1),
     ],
 )
 def test_waiting_ends_with_a_code_that_tells_how_it_went(controller: Any, states: list[str], code: int) -> None:

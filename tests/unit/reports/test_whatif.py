@@ -246,6 +246,16 @@ def test_jobs_that_missed_their_criterion_are_named() -> None:
     assert "missed" in rebuilt.unfinished["late"]
 
 
+def test_a_job_that_ended_by_itself_before_its_goal_does_so_again() -> None:
+    curve = Curve((Point(1.0, 0.1), Point(10.0, 0.8)))
+    until = parse("acc >= 90% within 1h")
+    short = submission(job("short", criterion=until), run_s=1000.0, epochs=10, metric="acc", quality=curve)
+    _run, then, rebuilt = recorded(workload(short), cluster("1x1"))
+    assert not rebuilt.unfinished
+    again = run_again(rebuilt, find("fifo").bound(), 0).account
+    assert [(r.verdict, r.jct_s) for r in again.jobs] == [(r.verdict, r.jct_s) for r in then.jobs] == [("missed", 1000)]
+
+
 def test_a_job_that_was_given_a_time_is_given_it_again() -> None:
     timed = submission(job("timed", 1, 2, criterion=parse("for 10m")), run_s=1e6, costs=Costs(start_s=5.0))
     _run, then, rebuilt = recorded(workload(timed), cluster("1x2"))

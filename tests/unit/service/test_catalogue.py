@@ -41,6 +41,16 @@ def test_time_on_a_lost_node_ends_with_the_node():
     assert "lost its node" in [line.what for line in record.lines]
 
 
+def test_how_its_end_was_judged_is_told_by_the_journal():
+    catalogue = Catalogue()
+    catalogue.see(Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobSubmitted(0.0, Job("b")))))
+    catalogue.see(Cycle(9.0, (JobEnded(9.0, "a", "missed", "missed: acc >= 95%"), JobEnded(9.0, "b"))))
+    a, b = catalogue.records["a"], catalogue.records["b"]
+    assert (a.verdict, a.reason) == ("missed", "missed: acc >= 95%")
+    assert (a.lines[-1].what, a.lines[-1].reason) == ("missed", "missed: acc >= 95%")
+    assert (b.verdict, b.reason) == ("finished", "finished by itself")
+
+
 # -- attempts and warnings --------------------------------------------------------------------------------------
 
 

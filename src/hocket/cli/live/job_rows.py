@@ -21,6 +21,7 @@ LIVE = (
 )  # in the order in which tables show them
 WELL = ("finished", "attained")
 FAILED = "failed"
+MISSED = "missed"
 T = TypeVar("T")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from hocket.cli.live.job_rows import WELL
+from hocket.cli.live.job_rows import MISSED, WELL
 
 if TYPE_CHECKING:
     from hocket.cli.live.job_rows import ListedJob
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TITLES = ("job", "owner", "state", "gpus", "waited", "ran", "epoch", "metric", "until", "reason")
 _STYLES = {
     "running": "green", "starting": "cyan", "pausing": "yellow", "paused": "yellow", "held": "magenta", "waiting": "",
-    "failed": "bold red",
+    "failed": "bold red", "missed": "red",
 }  # fmt: skip
 _BAR = 12  # columns
 _LONGEST = 32  # of a name
@@ -61,10 +61,11 @@ def bar_of(row: ListedJob, width: int = _BAR) -> Any:
     share = share_done(row)
     if share is None:
         return Text()
-    filled = round(share * width)
-    return (
-        Text("━" * filled, style="green") + Text("━" * (width - filled), style="bright_black") + Text(f" {share:4.0%}")
-    )
+    if share < 1:  # A full bar would say that it is there.
+        share = min(share, 0.99)
+    filled = min(round(share * width), width if share == 1 else width - 1)
+    done = Text("━" * filled, style="red" if row.state == MISSED else "green")
+    return done + Text("━" * (width - filled), style="bright_black") + Text(f" {share:4.0%}")
 
 
 def plain_lines(found: Iterable[ListedJob]) -> Iterable[str]:
@@ -126,7 +127,10 @@ def _epoch(row: ListedJob) -> str:
 
 
 def share_done(row: ListedJob) -> float | None:
-    """Of the way to the goal by the metric, or of the epochs or the time it runs for; None if that is not known."""
+    """Of the way to the goal by the metric, or of the epochs or the time it runs for; None if that is not known.
+
+    A job that missed its goal is below 1, and the epochs that it spent are no way to it.
+    """
     from hocket.model.criterion import CriterionError, Goal, RunTime, parse
 
     if not row.until:
@@ -141,9 +145,11 @@ def share_done(row: ListedJob) -> float | None:
         value = row.metrics.get(criterion.metric)
         if isinstance(value, int | float) and isfinite(value):
             if criterion.met_by(value):
-                return 1.0
+                return None if row.state == MISSED else 1.0  # It came too late.
             best, worst = (value, criterion.target) if criterion.relation == ">=" else (criterion.target, value)
             return max(0.0, min(1.0, best / worst)) if best > 0 and worst > 0 else None
+    if row.state == MISSED:
+        return None
     # Epochs count towards the end of the attempt at least; hours that passed since it was submitted do not.
     return _of_limit(criterion.deadline, row, only_epochs=True)
 

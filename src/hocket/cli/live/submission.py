@@ -116,12 +116,12 @@ def _withdrawn(client: Client, accepted: Sequence[str], why: str) -> Exception:
 
 
 def ready_to_send(client: Client, jobs: Sequence[JobInput]) -> list[dict[str, Any]]:
-    """The specs as they will be sent, with the names that patterns in `after` stand for.
+    """The specs as they will be sent, with the names that patterns in `after` and `after_any` stand for.
 
     Raises InputError if one of several jobs would be refused. A single job is refused by the controller itself.
     """
     is_one = len(jobs) == 1 and "array" not in jobs[0].spec
-    if is_one and not any(_is_pattern(name) for name in jobs[0].job.after):
+    if is_one and not any(_is_pattern(name) for name in jobs[0].job.predecessors):
         return [jobs[0].spec]
     there = {row.id: row.state for row in rows(client, everything=True)}
     found = _with_names(jobs, [name for name, state in there.items() if state in LIVE])
@@ -145,9 +145,10 @@ def submission_problem(jobs: Sequence[JobInput], states: Mapping[str, str], node
 
     for each in jobs:
         names = list(_names(each.spec)) or ["(unnamed)"]
-        for name in each.job.after:
-            if verdict_of(name) is None:
-                return f"job '{names[0]}': after: {unknown(name, [*states, *new])}"
+        for field in ("after", "after_any"):
+            for name in getattr(each.job, field):
+                if verdict_of(name) is None:
+                    return f"job '{names[0]}': {field}: {unknown(name, [*states, *new])}"
         for name in names:
             if verdict_of(name) is not None:
                 return f"job '{name}': name must be new, and there is one ({states.get(name, 'submitted with it')})"
@@ -172,18 +173,22 @@ def _with_names(jobs: Sequence[JobInput], live: Sequence[str]) -> list[JobInput]
     known = list(live)
     found = []
     for each in jobs:
-        after = tuple(dict.fromkeys(name for text in each.job.after for name in _matching(text, known)))
-        spec = each.spec | ({"after": list(after)} if after else {})
-        found.append(JobInput(spec, replace(each.job, after=after)))
+        after, after_any = (_all_matching(field, getattr(each.job, field), known) for field in ("after", "after_any"))
+        spec = each.spec | ({"after": after} if after else {}) | ({"after_any": after_any} if after_any else {})
+        found.append(JobInput(spec, replace(each.job, after=tuple(after), after_any=tuple(after_any))))
         known += _names(spec)
     return found
 
 
-def _matching(text: str, known: Sequence[str]) -> list[str]:
+def _all_matching(field: str, texts: Sequence[str], known: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(name for text in texts for name in _matching(field, text, known)))
+
+
+def _matching(field: str, text: str, known: Sequence[str]) -> list[str]:
     if text in known or not _is_pattern(text):
         return [text]
     if not (found := [name for name in known if fnmatchcase(name, text)]):
-        raise InputError(f"after must name jobs, and no live one matches '{text}'")
+        raise InputError(f"{field} must name jobs, and no live one matches '{text}'")
     return found
 
 

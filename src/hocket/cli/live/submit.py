@@ -89,7 +89,7 @@ def submit(
     """Submit jobs; prints their names.
 
     Options given with a file hold for all its jobs. With --wait: exit code 0 if all finished or attained their
-    criterion, 1 if one failed, 3 otherwise.
+    criterion, 1 if one failed, 5 if all others missed their criterion, 3 otherwise.
     """
     import msgspec
 

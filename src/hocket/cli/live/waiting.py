@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hocket.cli.live.job_rows import FAILED, WELL, ListedJob, rows
+from hocket.cli.live.job_rows import FAILED, MISSED, WELL, ListedJob, rows
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client
@@ -20,11 +20,13 @@ T = TypeVar("T")
 
 
 def exit_code(ends: Iterable[str]) -> int:
-    """0: all finished or attained their criterion; 1: one failed; 3: one was stopped, missed, overran …"""
-    from hocket.cli.terminal.errors import UNFINISHED
+    """0: all finished or attained their criterion; 1: one failed; 3: one was stopped, overran …; 5: one missed it."""
+    from hocket.cli.terminal.errors import MISSED_CRITERION, UNFINISHED
 
-    found = set(ends)
-    return 1 if FAILED in found else 0 if found <= set(WELL) else UNFINISHED
+    unwell = set(ends) - set(WELL)
+    if FAILED in unwell:
+        return 1
+    return UNFINISHED if unwell - {MISSED} else MISSED_CRITERION if unwell else 0
 
 
 def await_ends(client: Client, ids: Sequence[str]) -> dict[str, str]:

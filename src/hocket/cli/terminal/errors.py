@@ -1,6 +1,7 @@
 """What was wrong with the input, in one line.
 
-Exit codes: 2 bad input, 3 jobs left unfinished, or all of them refused, 130 interrupted.
+Exit codes: 2 bad input, 3 jobs left unfinished, or all of them refused, 4 a plan that breaks a rule (`decide`), 5 jobs
+that missed their criterion, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 UNFINISHED = 3
+MISSED_CRITERION = 5
 INTERRUPTED = 130
 
 
