@@ -14,6 +14,8 @@ from hocket.model.job_spec import shown_spec
 from hocket.model.shortage import Wait, wait_of
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Hold, JobView
+from hocket.policies.registry import BoundPolicy
+from hocket.service.ignored_options import ignored_options
 from hocket.service.record import Record, lines_of
 
 
@@ -86,9 +88,15 @@ def _gpus(view: JobView) -> list[str]:
 
 
 def shown(
-    record: Record, view: JobView | None, snapshot: Snapshot, executor: LiveExecutor, now_s: float, queue_reason: str
+    record: Record,
+    view: JobView | None,
+    snapshot: Snapshot,
+    executor: LiveExecutor,
+    now_s: float,
+    queue_reason: str,
+    policy: BoundPolicy,
 ) -> dict[str, Any]:
-    """All about one job, but for what may be secret."""
+    """All about one job, but for what may be secret; `policy` is the one that decides at present."""
     observations = view.observations if view is not None else ()
     return {
         **asdict(row(record, view, snapshot, now_s, queue_reason)),
@@ -99,7 +107,7 @@ def shown(
         "observations": [{"at_s": o.at_s, "epoch": o.epoch, "metrics": _finite(o.metrics)} for o in observations],
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
         "use": executor.usage(record.job.id),
-        "warnings": list(record.warnings),
+        "warnings": [*record.warnings, *(ignored_options(record.job, policy) if view is not None else ())],
     }
 
 

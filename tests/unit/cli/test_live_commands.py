@@ -374,6 +374,12 @@ def test_why_does_not_speak_of_those_that_run_where_a_job_is_held(controller: An
     assert "expected" not in page
 
 
+def test_submit_prints_each_warning_of_the_controller_once(controller: Any) -> None:
+    controller.warnings = ["--priority has no effect under policy 'las'"]
+    result = hocket("submit", "-n", "a", "--priority", "3", "--", "true")
+    assert (result.stdout, result.stderr) == ("a\n", f"hocket: warning: {controller.warnings[0]}\n")
+
+
 def test_why_says_of_what_the_time_is_unknown(controller: Any) -> None:
     controller.add("queued", reason="waits: 'x' goes first")
     controller.why = {"waits_for": "16 GiB of memory", "short_of": ["mem_mib"], "expected_s": None}

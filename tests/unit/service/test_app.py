@@ -16,6 +16,7 @@ from tests.unit.service.conftest import TOKEN, busy
 from hocket.control.journal import JournalError
 from hocket.model.event import OwnerSet
 from hocket.model.job import Owner
+from hocket.policies import find
 
 JOB = {"command": ["python", "train.py"], "cwd": "/"}
 
@@ -247,6 +248,21 @@ def test_a_job_is_shown_with_all_that_was_submitted(client):
     submit(client, {**JOB, "id": "a", **said})
     shown = client.get("/v1/jobs/a").json()["job"]
     assert {name: shown.get(name) for name in said} == said
+
+
+def test_options_without_effect_are_told_at_submission_and_shown_under_the_present_policy(client, engine):
+    with_both = {**JOB, "id": "a", "urgency": 7, "deadline_s": 60.0}
+    told = client.post("/v1/jobs", {"jobs": [with_both, {**with_both, "id": "b"}, {**JOB, "id": "c"}]}).json()
+    ignored = [
+        "--urgency has no effect under policy 'las'; policies that use it: mlf_h",
+        "--deadline has no effect under policy 'las'; policies that use it: edf, hypersched, mlf_h",
+    ]
+    assert told["warnings"] == ignored
+    assert client.get("/v1/jobs/a").json()["warnings"] == ignored
+    assert client.get("/v1/jobs/c").json()["warnings"] == []
+    engine.policy = find("mlf_h").bound()  # as after `hocket up --policy mlf_h`
+    assert client.get("/v1/jobs/a").json()["warnings"] == []
+    assert client.post("/v1/jobs", {"jobs": [{**with_both, "id": "d"}]}).json()["warnings"] == []
 
 
 def test_why_says_what_a_held_job_waits_for(client):
