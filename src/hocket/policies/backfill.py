@@ -42,18 +42,17 @@ class Reservation(Struct):
 
 
 def rank(view: JobView, now_s: float, _params: Backfill) -> tuple[float, ...]:
-    """Waiting jobs are sorted by priority and submission, placed ones by their believed ends."""
-    return (fixed_end_s(view, now_s) if view.partitions else -view.job.priority,)
+    """Waiting jobs are sorted by submission, placed ones by their believed ends."""
+    return (fixed_end_s(view, now_s),) if view.partitions else ()
 
 
-@policy("backfill", params=Backfill, order=rank, paper="EASY, Lifka, JSSPP'95", reads_usage=False, reads=("priority",))
+@policy("backfill", params=Backfill, order=rank, paper="EASY, Lifka, JSSPP'95", reads_usage=False, reads=())
 def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     """In order of submission, but later jobs may start early where they do not delay the first in line.
 
     The first that does not fit has a reservation: the places in which, by the believed run times of what runs now,
     it can start soonest. A later job starts if it is believed to be done by then, or fits beside the reservation. A
-    job without a belief counts as endless. Jobs that outlive a belief are believed to need as long again. In line, a
-    higher priority goes first.
+    job without a belief counts as endless. Jobs that outlive a belief are believed to need as long again.
     """
     draft = Draft(snapshot)
     fix_ends_of_reviewed(draft)

@@ -33,11 +33,8 @@ class Las(Params, frozen=True):
             raise ValueError("levels_gpu_s: each must be above 0 and above the one before it")
 
 
-_FIRST = (-inf, 0)  # before all classes of jobs
-
-
-def rank(view: JobView, now_s: float, params: Las) -> tuple[int, int, float]:
-    """Priority, the highest first, and level, 0 at the top: the job's class. In it by first start, or by submission.
+def rank(view: JobView, now_s: float, params: Las) -> tuple[int, float]:
+    """The job's level, 0 at the top; within a level by first start, or by submission if it never ran.
 
     Service is GPUs times seconds, the two dimensions. The memo is the service up to the last promotion: it is forgiven.
     """
@@ -46,12 +43,7 @@ def rank(view: JobView, now_s: float, params: Las) -> tuple[int, int, float]:
     if level and params.promote and _is_starved(view, now_s, params):
         level = 0
     started = view.started_s
-    return -view.job.priority, level, view.submitted_s if started is None else started
-
-
-def _class(view: JobView) -> tuple[int, int]:
-    """Jobs of one class never preempt each other; those of a higher one preempt lower ones."""
-    return view.rank[:2]
+    return level, view.submitted_s if started is None else started
 
 
 def next_demotion_s(view: JobView, now_s: float, params: Las) -> float | None:
@@ -72,34 +64,33 @@ def next_demotion_s(view: JobView, now_s: float, params: Las) -> float | None:
     paper="Tiresias, NSDI'19",
     reads_beliefs=False,
     reads_usage=False,
-    reads=("priority",),
+    reads=(),
 )
 def decide(snapshot: Snapshot, params: Las) -> Plan:
     """Least attained service first, in levels; a job on a higher level takes the place of lower ones.
 
     Two-dimensional: service is GPUs times seconds. Discretised: jobs of one level never preempt each other. A job is
-    demoted when its service passes a threshold, and promoted to the top when it has starved. A higher priority goes
-    before all of that.
+    demoted when its service passes a threshold, and promoted to the top when it has starved.
     """
     draft = Draft(snapshot)
     if not snapshot.waiting.count:
         return draft.plan(_NO_JOB_WAITS, memo=draft.room_mark)
     last = snapshot.placed.last()
-    lowest = last[0][:2] if last is not None else _FIRST  # the lowest class of placed jobs
+    lowest = last[0][0] if last is not None else 0  # the lowest level of placed jobs
     try_all = _may_fit_now(draft)
-    waiting = draft.candidates(draft.free_gpus, lowest) if try_all else draft.waiting_among(snapshot.arrived)
+    waiting = draft.candidates(draft.free_gpus, (lowest,)) if try_all else draft.waiting_among(snapshot.arrived)
     preempted = False
-    for view in waiting:  # from the highest class to the lowest
-        if preempted and _class(view) >= lowest:
+    for view in waiting:  # from the highest level to the lowest
+        if preempted and view.rank[0] >= lowest:
             break  # It preempts no job, and competes with preempted ones for what is left: see below.
         if _start(draft, view, params):
             continue
-        if _class(view) < lowest and _preempt(draft, view, params):
+        if view.rank[0] < lowest and _preempt(draft, view, params):
             preempted = True
         else:
             draft.pass_over(view)
     for view in draft.waiting_over_quota():
-        if _class(view) < lowest and _preempt(draft, view, params):
+        if view.rank[0] < lowest and _preempt(draft, view, params):
             preempted = True
     if preempted and not draft.is_full:
         for view in draft.with_displaced(draft.candidates(draft.free_gpus), lambda v: v.rank):
@@ -118,15 +109,15 @@ def _may_fit_now(draft: Draft) -> bool:
 
     Yes if there is more room, a waiting job was promoted, or a running one was demoted below the first that waits.
     """
-    snapshot, demoted_to = draft.snapshot, _FIRST
+    snapshot, demoted_to = draft.snapshot, 0
     for job_id in snapshot.due:
         view = snapshot.jobs[job_id]
         if not view.partitions:
             return True
-        demoted_to = max(demoted_to, _class(view))
+        demoted_to = max(demoted_to, view.rank[0])
     if draft.room_mark != snapshot.memo:
         return True
-    return (first := snapshot.waiting.first()) is not None and first[0][:2] < demoted_to
+    return bool(demoted_to) and (first := snapshot.waiting.first()) is not None and first[0][0] < demoted_to
 
 
 def _start(draft: Draft, view: JobView, params: Las) -> bool:
@@ -140,12 +131,9 @@ def _start(draft: Draft, view: JobView, params: Las) -> bool:
 
 
 def _preempt(draft: Draft, view: JobView, params: Las) -> bool:
-    """Start the job in the place of placed jobs of lower classes: the lowest, as many as it takes and no more."""
+    """Start the job in the place of placed jobs on lower levels: the lowest, as many as it takes and no more."""
     paused, started = f"paused: '{view.job.id}' has had less service", "starts: less service than those that make way"
-    if (last := draft.snapshot.placed.last()) is not None and last[0][0] > view.rank[0]:
-        paused = f"paused: '{view.job.id}' has a higher priority, or has had less service"
-        started = "starts: higher priority, or less service, than those that make way"
-    victims = draft.displace(view, draft.placed_behind((*_class(view), inf)), paused, started)
+    victims = draft.displace(view, draft.placed_behind((view.rank[0], inf)), paused, started)
     if params.promote and victims:
         for victim in victims:
             _review_when_starved(draft, victim, params)
@@ -176,7 +164,7 @@ def _review_starving(draft: Draft, params: Las, try_all: bool) -> None:
     snapshot = draft.snapshot
     views = sorted(_demoted(snapshot), key=lambda v: v.number) if try_all else map(snapshot.jobs.get, snapshot.arrived)
     for view in views:
-        if view is not None and view.rank[1] and view.review_s is None and not draft.size_of(view):
+        if view is not None and view.rank[0] and view.review_s is None and not draft.size_of(view):
             _review_when_starved(draft, view, params, _LEAVING_S if view.tenancies else 0.0)
 
 
@@ -184,12 +172,7 @@ def _demoted(snapshot: Snapshot) -> Iterator[JobView]:
     """Waiting jobs below the top level."""
     jobs = snapshot.jobs.data()
     for entries in snapshot.waiting.buckets().values():
-        at = 0
-        while at < len(entries):  # one priority after the other
-            priority = entries[at][0][0]
-            end = bisect_left(entries, ((priority, inf),), at)
-            yield from (jobs[entry[-1]] for entry in entries[bisect_left(entries, ((priority, 1),), at, end) : end])
-            at = end
+        yield from (jobs[entry[-1]] for entry in entries[bisect_left(entries, ((1,),)) :])
 
 
 def _review_when_starved(draft: Draft, view: JobView, params: Las, least_s: float = 0.0) -> None:

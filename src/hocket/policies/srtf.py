@@ -31,13 +31,13 @@ class Srtf(Params, frozen=True):
     ] = 0.1
 
 
-def rank(view: JobView, now_s: float, _params: Srtf) -> tuple[int, float]:
-    """By priority; then waiting jobs by the time they need at their smallest size at best, placed ones by their end.
+def rank(view: JobView, now_s: float, _params: Srtf) -> tuple[float]:
+    """Waiting jobs by the time they need at their smallest size at best, placed ones by their believed end.
 
     What a waiting job needs does not change, nor does the end of one that runs, while what is left of it does. So
     both queues stay in the right order as time passes, and `end - now` is what a placed job has left.
     """
-    return -view.job.priority, fixed_end_s(view, now_s) if view.partitions else _needs_s(view, now_s)
+    return (fixed_end_s(view, now_s) if view.partitions else _needs_s(view, now_s),)
 
 
 def _needs_s(view: JobView, now_s: float) -> float:
@@ -55,13 +55,12 @@ def _best_pace(view: JobView) -> float:
     return max(beliefs.pace_on(kind, 1) for kind in accepted) if accepted else max(1.0, *beliefs.kinds.values())
 
 
-@policy("srtf", params=Srtf, order=rank, reads_usage=False, reads=("priority",))
+@policy("srtf", params=Srtf, order=rank, reads_usage=False, reads=())
 def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     """The jobs that are believed to be done soonest run; those with longer left make way, the longest first.
 
     Jobs of which nothing is believed come last. A job that outlives its belief is reviewed then, and believed to need
-    as long again as it has run. Elastic jobs start at the largest size that is free and keep it until they make way. A
-    higher priority goes before all of that.
+    as long again as it has run. Elastic jobs start at the largest size that is free and keep it until they make way.
     """
     draft, now_s = Draft(snapshot), snapshot.now_s
     fix_ends_of_reviewed(draft)
@@ -71,8 +70,7 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     def stands_s(view: JobView) -> float:
         return slower_s.get(view.job.id) or _needs_s(view, now_s)
 
-    line = chain(draft.candidates(), draft.waiting_over_quota())
-    for view in draft.with_displaced(line, lambda v: (-v.job.priority, stands_s(v))):
+    for view in draft.with_displaced(chain(draft.candidates(), draft.waiting_over_quota()), lambda v: (stands_s(v),)):
         why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
         before = draft.saved() if depends_on_place(view) else None
         if not (_start(draft, view, why) or _displace(draft, view, params, why)):
@@ -101,16 +99,14 @@ def _start(draft: Draft, view: JobView, why: str) -> bool:
 
 
 def _displace(draft: Draft, view: JobView, params: Srtf, why: str) -> bool:
-    """Start the job in the place of others that have longer left than it needs there, or a lower priority."""
+    """Start the job in the place of others that have longer left than it needs there."""
     now_s, before = draft.snapshot.now_s, draft.saved() if depends_on_place(view) else None
-    paused = f"paused: '{view.job.id}' is believed to be done sooner"
-    if (last := draft.snapshot.placed.last()) is not None and last[0][0] > -view.job.priority:
-        paused = f"paused: '{view.job.id}' has a higher priority, or is believed to be done sooner"
-    victims = draft.displace(view, _longer(draft, view, params), paused, why)
+    victims = draft.displace(
+        view, _longer(draft, view, params), f"paused: '{view.job.id}' is believed to be done sooner", why
+    )
     if victims and before is not None:
         enough_s = _enough_s(view, now_s, params, planned_pace(draft, view))
-        equals = (victim for victim in victims if victim.job.priority == view.job.priority)
-        if any(victim.rank[1] - now_s <= enough_s for victim in equals):
+        if any(victim.rank[0] - now_s <= enough_s for victim in victims):
             draft.restore(before)  # It came to places where it is slower than where they are.
             return False
     for victim in victims:
@@ -120,20 +116,17 @@ def _displace(draft: Draft, view: JobView, params: Srtf, why: str) -> bool:
 
 
 def _longer(draft: Draft, view: JobView, params: Srtf) -> Iterator[JobView]:
-    """The placed jobs of lower priority, and those that have longer left than this one needs in their place.
+    """The placed jobs that have longer left than this one needs in their place, by more than the hysteresis.
 
-    Longer by more than the hysteresis. The lowest priority comes first, in it the longest.
+    The longest come first.
     """
     snapshot, differs = draft.snapshot, depends_on_place(view)
     enough_s = _enough_s(view, snapshot.now_s, params, _best_pace(view))
     for entry in snapshot.placed.backwards():
-        priority, ends_s = entry[0]
-        victim, has_left_s = snapshot.jobs[entry[-1]], ends_s - snapshot.now_s
-        if priority > -view.job.priority:  # A lower one: ranks begin with the negative.
-            yield victim
-            continue
-        if priority < -view.job.priority or has_left_s <= enough_s or enough_s == inf:
+        has_left_s = entry[0][0] - snapshot.now_s
+        if has_left_s <= enough_s or enough_s == inf:
             return
+        victim = snapshot.jobs[entry[-1]]
         if differs:
             there = nodes_of(draft, victim)[:1]
             if has_left_s <= _enough_s(view, snapshot.now_s, params, pace_in(view, there)):

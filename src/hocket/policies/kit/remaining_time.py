@@ -122,7 +122,7 @@ def fix_ends_of_reviewed(draft: Draft) -> None:
     for job_id in draft.snapshot.due:
         view = draft.snapshot.jobs[job_id]
         if view.partitions:
-            _fix(draft, view, view.rank[-1])  # Whatever a policy ranks by before that, it ends with the end.
+            _fix(draft, view, view.rank[0])
 
 
 def _fix(draft: Draft, view: JobView, at_s: float) -> float:
