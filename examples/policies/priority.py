@@ -22,7 +22,7 @@ def rank(view: JobView, _now_s: float, _params: Priority) -> tuple[int]:
     return (-view.job.priority,)
 
 
-@policy("priority", params=Priority, order=rank, reads_beliefs=False, reads_usage=False)
+@policy("priority", params=Priority, order=rank, reads_beliefs=False, reads_usage=False, reads=("priority",))
 def decide(snapshot: Snapshot, params: Priority) -> Plan:
     """The highest priority runs first; running jobs of lower priority make way, the lowest and latest first."""
     draft = Draft(snapshot)

@@ -21,7 +21,7 @@ def rank(view: JobView, now_s: float, params: Smallest) -> tuple[bool, int]:
     return patient, view.job.sizes[0] * view.job.demand.gpus if patient else 0
 
 
-@policy("smallest", params=Smallest, order=rank, reads_beliefs=False)
+@policy("smallest", params=Smallest, order=rank, reads_beliefs=False, reads=())
 def decide(snapshot: Snapshot, params: Smallest) -> Plan:
     """Jobs that need the fewest GPUs go first, but none waits behind newcomers for ever."""
     draft = Draft(snapshot)

@@ -148,12 +148,18 @@ def spec_struct(described: tuple[SpecField, ...]) -> type[Struct]:
 
 
 FIELDS = spec_fields()
+_OPTIONS = {field.field: f"--{field.name.replace('_', '-')}" for field in FIELDS if field.part == "job"}
 JobSpec = spec_struct(FIELDS)
 _API_NAMES = JobSpec.__struct_fields__
 _CRITERIA = [field for field in FIELDS if field.reads == "criterion"]
 _PLACES = {
     part: [(field.field, field.api) for field in FIELDS if field.part == part] for part in ("job", "demand", "launch")
 }
+
+
+def option_of(field: str) -> str:
+    """The option of `hocket submit` for a field of a job: `--deadline` for `deadline_s`."""
+    return _OPTIONS[field]
 
 
 class SpecError(ValueError):

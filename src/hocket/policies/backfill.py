@@ -46,7 +46,7 @@ def rank(view: JobView, now_s: float, _params: Backfill) -> tuple[float, ...]:
     return (fixed_end_s(view, now_s),) if view.partitions else ()
 
 
-@policy("backfill", params=Backfill, order=rank, paper="EASY, Lifka, JSSPP'95", reads_usage=False)
+@policy("backfill", params=Backfill, order=rank, paper="EASY, Lifka, JSSPP'95", reads_usage=False, reads=())
 def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     """In order of submission, but later jobs may start early where they do not delay the first in line.
 

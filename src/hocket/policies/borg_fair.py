@@ -30,7 +30,12 @@ def rank(view: JobView, _now_s: float, _params: BorgFair) -> tuple[object, ...]:
 
 
 @policy(
-    "borg_fair", params=BorgFair, order=rank, paper="Borg, EuroSys'15, as TensorFlow runs on it", reads_beliefs=False
+    "borg_fair",
+    params=BorgFair,
+    order=rank,
+    paper="Borg, EuroSys'15, as TensorFlow runs on it",
+    reads_beliefs=False,
+    reads=("priority", "weight"),
 )
 def decide(snapshot: Snapshot, params: BorgFair) -> Plan:
     """The highest priority first; in it the owner with the fewest jobs gets its next one, at an equal share of GPUs.

@@ -33,7 +33,7 @@ def _totals(layout: Layout, up: int) -> Vector:
     return total(node.vector for i, node in enumerate(layout.nodes) if up >> i & 1)
 
 
-@policy("drf", params=Drf, order=rank, paper="Ghodsi et al., NSDI'11", reads_beliefs=False)
+@policy("drf", params=Drf, order=rank, paper="Ghodsi et al., NSDI'11", reads_beliefs=False, reads=())
 def decide(snapshot: Snapshot, params: Drf) -> Plan:
     """The owner with the least dominant share, over its weight, gets its next job; again, while something fits.
 

@@ -34,7 +34,15 @@ def rank(view: JobView, _now_s: float, _params: Edf) -> tuple[float]:
     return (deadline_s(view),)
 
 
-@policy("edf", params=Edf, order=rank, paper="Liu and Layland, JACM'73", reads_beliefs=False, reads_usage=False)
+@policy(
+    "edf",
+    params=Edf,
+    order=rank,
+    paper="Liu and Layland, JACM'73",
+    reads_beliefs=False,
+    reads_usage=False,
+    reads=("deadline_s",),
+)
 def decide(snapshot: Snapshot, params: Edf) -> Plan:
     """The job with the earliest deadline runs first; running jobs with later ones make way, the latest first.
 

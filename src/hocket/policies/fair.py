@@ -31,7 +31,14 @@ def rank(view: JobView, _now_s: float, _params: Fair) -> tuple[str, float, float
     return job.owner, -job.weight, view.submitted_s
 
 
-@policy("fair", params=Fair, order=rank, paper="max-min fairness, Bertsekas and Gallager", reads_beliefs=False)
+@policy(
+    "fair",
+    params=Fair,
+    order=rank,
+    paper="max-min fairness, Bertsekas and Gallager",
+    reads_beliefs=False,
+    reads=("weight",),
+)
 def decide(snapshot: Snapshot, params: Fair) -> Plan:
     """The owner with the fewest GPUs for its weight gets its next job, at its smallest size; again and again.
 

@@ -6,7 +6,7 @@ from hocket.policies.kit.draft import Draft
 from hocket.policies.registry import Params, policy
 
 
-@policy("fifo", reads_beliefs=False, reads_usage=False)
+@policy("fifo", reads_beliefs=False, reads_usage=False, reads=())
 def decide(snapshot: Snapshot, _params: Params) -> Plan:
     """Strictly in order of submission: no job overtakes one that waits, however small it is."""
     draft = Draft(snapshot)

@@ -35,7 +35,7 @@ class Gandiva(Params, frozen=True):
     ] = 600.0
 
 
-@policy("gandiva", params=Gandiva, paper="Gandiva, OSDI'18")
+@policy("gandiva", params=Gandiva, paper="Gandiva, OSDI'18", reads=())
 def decide(snapshot: Snapshot, params: Gandiva) -> Plan:
     """First come, first served; jobs that need as many GPUs share servers; overloaded GPUs lose their lightest task.
 

@@ -50,7 +50,7 @@ def _gpus(job: Job) -> float:
     return sum(t.demand.gpu_load for t in job.tasks.tasks)
 
 
-@policy("graphene", params=Graphene, order=rank, paper="Graphene, OSDI'16")
+@policy("graphene", params=Graphene, order=rank, paper="Graphene, OSDI'16", reads=())
 def decide(snapshot: Snapshot, params: Graphene) -> Plan:
     """Jobs by little work, age and size together; in each the tasks with most dependants and largest demands first.
 

@@ -23,7 +23,9 @@ class HyperSched(Params, frozen=True):
     longest_deadline_s: Annotated[float, Meta(gt=0, description="deadline of jobs that state none")] = 86400.0
 
 
-@policy("hypersched", params=HyperSched, order=rank, paper="HyperSched, SoCC'19", reads_usage=False)
+@policy(
+    "hypersched", params=HyperSched, order=rank, paper="HyperSched, SoCC'19", reads_usage=False, reads=("deadline_s",)
+)
 def decide(snapshot: Snapshot, params: HyperSched) -> Plan:
     """In rounds, GPUs to the jobs whose metric will grow most by each until the deadline; others make way.
 

@@ -22,7 +22,11 @@ class Isolated(Params, frozen=True):
 
 
 @policy(
-    "isolated", params=Isolated, paper="the baseline of Harmony, ICDE'21; after Optimus and SLAQ", reads_usage=False
+    "isolated",
+    params=Isolated,
+    paper="the baseline of Harmony, ICDE'21; after Optimus and SLAQ",
+    reads_usage=False,
+    reads=(),
 )
 def decide(snapshot: Snapshot, params: Isolated) -> Plan:
     """Jobs run alone, in the order of submission, at the smallest size; what is left over keeps most processors busy.

@@ -7,7 +7,7 @@ from hocket.policies.kit.fixed_sizes import serve
 from hocket.policies.registry import Params, policy
 
 
-@policy("k8s_default", paper="the baseline of Reshape, SC'20", reads_beliefs=False, reads_usage=False)
+@policy("k8s_default", paper="the baseline of Reshape, SC'20", reads_beliefs=False, reads_usage=False, reads=())
 def decide(snapshot: Snapshot, _params: Params) -> Plan:
     """Each job has one of its sizes, drawn at random, and keeps it; in the order of submission, those that fit start.
 

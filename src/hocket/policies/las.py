@@ -64,6 +64,7 @@ def next_demotion_s(view: JobView, now_s: float, params: Las) -> float | None:
     paper="Tiresias, NSDI'19",
     reads_beliefs=False,
     reads_usage=False,
+    reads=(),
 )
 def decide(snapshot: Snapshot, params: Las) -> Plan:
     """Least attained service first, in levels; a job on a higher level takes the place of lower ones.

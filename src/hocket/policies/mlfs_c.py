@@ -37,7 +37,13 @@ class LoadControl(LayerParams, frozen=True):
     ] = 0.9
 
 
-@policy("mlfs_c", params=LoadControl, paper="MLFS's MLF-C, CoNEXT'20, after Domhan et al., IJCAI'15", reads_usage=False)
+@policy(
+    "mlfs_c",
+    params=LoadControl,
+    paper="MLFS's MLF-C, CoNEXT'20, after Domhan et al., IJCAI'15",
+    reads_usage=False,
+    reads=(),
+)
 def decide(snapshot: Snapshot, inner: Callable[[Snapshot], Plan], params: LoadControl) -> Plan:
     """Puts load control around another policy: trainings end when they have, or cannot have, what their users want.
 

@@ -28,6 +28,7 @@ class Naive(Params, frozen=True):
     paper="the baseline of Harmony, ICDE'21; after Gandiva",
     reads_beliefs=False,
     reads_usage=False,
+    reads=(),
 )
 def decide(snapshot: Snapshot, params: Naive) -> Plan:
     """Parameter-server jobs share machines at random, and their phases are not coordinated; other jobs run alone.

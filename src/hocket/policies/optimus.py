@@ -23,7 +23,14 @@ from hocket.policies.kit.remaining_time import (
 from hocket.policies.registry import policy
 
 
-@policy("optimus", params=Predicting, order=by_end, paper="Optimus, EuroSys'18, as Reshape has it", reads_usage=False)
+@policy(
+    "optimus",
+    params=Predicting,
+    order=by_end,
+    paper="Optimus, EuroSys'18, as Reshape has it",
+    reads_usage=False,
+    reads=(),
+)
 def decide(snapshot: Snapshot, params: Predicting) -> Plan:
     """Newcomers get their smallest size; idle GPUs go, a size at a time, to the job that gains most time for each.
 

@@ -29,6 +29,8 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.validation import explained
 from hocket.model.view import JobView
 
+OPTIONAL_FIELDS = ("priority", "urgency", "deadline_s", "weight")  # of a job, by which a policy may go or not
+
 
 class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A policy's knobs: subclass it, one annotated field with a default for each."""
@@ -73,6 +75,12 @@ class Policy(Struct, frozen=True):
     reads_beliefs: bool = True
     shifts: Shifts | None = None
     reads_usage: bool = True
+    reads: tuple[str, ...] | None = None  # those of OPTIONAL_FIELDS that it goes by; None: its author does not say
+
+    @property
+    def is_layer(self) -> bool:
+        """Is it put around another policy?"""
+        return issubclass(self.params, LayerParams)
 
     def bound(self, settings: dict[str, Any] | None = None) -> BoundPolicy:
         """The policy with its parameters, which may come as text from a command line."""
@@ -111,6 +119,14 @@ class BoundPolicy(Struct, frozen=True):
             theirs = self.inner.needs
             return own | {name: own[name] or theirs[name] for name in ("learns", "counts")}
         return own
+
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """Those of OPTIONAL_FIELDS that change what it decides, the policy inside a layer included; None: unknown."""
+        own, theirs = self.policy.reads, () if self.inner is None else self.inner.reads
+        if own is None or theirs is None:
+            return None
+        return tuple(name for name in OPTIONAL_FIELDS if name in own or name in theirs)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -156,15 +172,19 @@ def policy(
     paper: str = "",
     reads_beliefs: bool = True,
     reads_usage: bool = True,
+    reads: tuple[str, ...] | None = None,
 ) -> Callable[[D], D]:
     """Register a policy where it is defined.
 
     `order` ranks jobs: both queues of the snapshot are kept in it, and re-sorted only where an event touched. `shifts`
     says when a running job's rank changes next if it goes on as it does; then it is re-sorted too, without a decision.
     For a policy that reads no beliefs none are learned; for one that reads no owners' usage it is not summed up, but
-    where quotas need it. One whose `params` are LayerParams is a layer: it gets the policy that it is put around, with
-    its parameters bound, as an argument before its own.
+    where quotas need it. `reads` are the fields among priority, urgency, deadline_s and weight that it goes by; users
+    who set another are told that it has no effect, unless `reads` is not given. One whose `params` are LayerParams is a
+    layer: it gets the policy that it is put around, with its parameters bound, as an argument before its own.
     """
+    if unknown := [field for field in reads or () if field not in OPTIONAL_FIELDS]:
+        raise PolicyError(f"policy '{name}': reads must name some of {', '.join(OPTIONAL_FIELDS)}, not '{unknown[0]}'")
 
     def register(decide: D) -> D:
         known = _REGISTRY.get(name)
@@ -174,7 +194,7 @@ def policy(
         doc = (decide.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
         summary = " ".join(doc.split())
         _REGISTRY[name] = Policy(
-            name, decide, params, order, paper, summary, source, reads_beliefs, shifts, reads_usage
+            name, decide, params, order, paper, summary, source, reads_beliefs, shifts, reads_usage, reads
         )
         return decide
 

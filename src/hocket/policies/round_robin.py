@@ -24,7 +24,7 @@ def rank(view: JobView, now_s: float, _params: RoundRobin) -> tuple[float]:
     return (at_s if view.partitions else min(at_s, now_s),)
 
 
-@policy("round_robin", params=RoundRobin, order=rank, reads_beliefs=False, reads_usage=False)
+@policy("round_robin", params=RoundRobin, order=rank, reads_beliefs=False, reads_usage=False, reads=())
 def decide(snapshot: Snapshot, params: RoundRobin) -> Plan:
     """Each job in its turn; when that is over, it makes way for the first in the ring and joins it at the end.
 

@@ -17,7 +17,7 @@ class Slaq(Params, frozen=True):
     round_s: Annotated[float, Meta(gt=0, description="how often all GPUs are shared out anew")] = 300.0
 
 
-@policy("slaq", params=Slaq, order=rank_by_loss, paper="SLAQ, SoCC'17", reads_usage=False)
+@policy("slaq", params=Slaq, order=rank_by_loss, paper="SLAQ, SoCC'17", reads_usage=False, reads=())
 def decide(snapshot: Snapshot, params: Slaq) -> Plan:
     """In rounds, GPUs to the jobs whose loss is predicted to fall most by each; the others shrink, or wait.
 

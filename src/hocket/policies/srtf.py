@@ -55,7 +55,7 @@ def _best_pace(view: JobView) -> float:
     return max(beliefs.pace_on(kind, 1) for kind in accepted) if accepted else max(1.0, *beliefs.kinds.values())
 
 
-@policy("srtf", params=Srtf, order=rank, reads_usage=False)
+@policy("srtf", params=Srtf, order=rank, reads_usage=False, reads=())
 def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     """The jobs that are believed to be done soonest run; those with longer left make way, the longest first.
 

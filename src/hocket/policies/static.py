@@ -25,7 +25,14 @@ class Static(Params, frozen=True):
         sizes_by_model(self.models)
 
 
-@policy("static", params=Static, paper="the baseline of Dorm, Docker Swarm", reads_beliefs=False, reads_usage=False)
+@policy(
+    "static",
+    params=Static,
+    paper="the baseline of Dorm, Docker Swarm",
+    reads_beliefs=False,
+    reads_usage=False,
+    reads=(),
+)
 def decide(snapshot: Snapshot, params: Static) -> Plan:
     """In the order of submission, each at a fixed size that it keeps; those that do not fit wait, others may overtake.
 

@@ -86,7 +86,13 @@ def _partial(x: float, centre: float, width: float, mean: float) -> float:
 
 
 @policy(
-    "tiresias", params=Tiresias, order=rank, shifts=las.next_demotion_s, paper="Tiresias, NSDI'19", reads_usage=False
+    "tiresias",
+    params=Tiresias,
+    order=rank,
+    shifts=las.next_demotion_s,
+    paper="Tiresias, NSDI'19",
+    reads_usage=False,
+    reads=(),
 )
 def decide(snapshot: Snapshot, params: Tiresias) -> Plan:
     """Least attained service in levels; in a level the likeliest to end soon, by the Gittins index, or the first begun.

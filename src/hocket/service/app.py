@@ -36,6 +36,7 @@ from hocket.service import rows
 from hocket.service.broadcast import Broadcast
 from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine, Unavailable
+from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import CALL_LIMIT, Intake, read_requests
 from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
@@ -183,7 +184,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         except SpecError as error:
             _log.info("a submission is refused: %s", error)
             raise ApiError(400, str(error)) from error
-        return answer({"jobs": await run_in_threadpool(api.accepted, api.intake.submit(requests))})
+        told = await run_in_threadpool(api.accepted, api.intake.submit(requests))
+        ignored = (sentence for r in requests for sentence in ignored_options(r.job, api.engine.policy))
+        return answer({"jobs": told, "warnings": list(dict.fromkeys(ignored))})
 
     @app.get("/v1/jobs")
     def jobs(all: bool = False, owner: str = "", limit: int = 100_000) -> Response:  # noqa: A002 - the API's word
@@ -225,7 +228,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         record = api.record(job_id)
         engine = api.engine
         snapshot, waits = engine.snapshot, engine.catalogue.queue_reason
-        return answer(rows.shown(record, snapshot.jobs.get(job_id), snapshot, engine.executor, time(), waits))
+        view = snapshot.jobs.get(job_id)
+        return answer(rows.shown(record, view, snapshot, engine.executor, time(), waits, engine.policy))
 
 
 def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:

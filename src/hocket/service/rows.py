@@ -11,8 +11,11 @@ from msgspec.structs import asdict
 
 from hocket.control.ports import LiveExecutor
 from hocket.model.job_spec import shown_spec
+from hocket.model.shortage import Wait, wait_of
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Hold, JobView
+from hocket.policies.registry import BoundPolicy
+from hocket.service.ignored_options import ignored_options
 from hocket.service.record import Record, lines_of
 
 
@@ -85,19 +88,26 @@ def _gpus(view: JobView) -> list[str]:
 
 
 def shown(
-    record: Record, view: JobView | None, snapshot: Snapshot, executor: LiveExecutor, now_s: float, queue_reason: str
+    record: Record,
+    view: JobView | None,
+    snapshot: Snapshot,
+    executor: LiveExecutor,
+    now_s: float,
+    queue_reason: str,
+    policy: BoundPolicy,
 ) -> dict[str, Any]:
-    """All about one job, but for what may be secret."""
+    """All about one job, but for what may be secret; `policy` is the one that decides at present."""
     observations = view.observations if view is not None else ()
     return {
         **asdict(row(record, view, snapshot, now_s, queue_reason)),
+        "waits_for": _wait(view, snapshot, now_s, queue_reason).words,
         "job": shown_spec(record.job),
         "failures": view.failures if view is not None else 0,
         "protected": view.protected_at(now_s) if view is not None else "",
         "observations": [{"at_s": o.at_s, "epoch": o.epoch, "metrics": _finite(o.metrics)} for o in observations],
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
         "use": executor.usage(record.job.id),
-        "warnings": list(record.warnings),
+        "warnings": [*record.warnings, *(ignored_options(record.job, policy) if view is not None else ())],
     }
 
 
@@ -107,41 +117,28 @@ def _finite(metrics: dict[str, float]) -> dict[str, float | None]:
 
 def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: str) -> dict[str, Any]:
     """The reasons of past and present decisions for a job, and what it waits for."""
-    waits_for, expected_s = "", None
-    if view is not None and not view.partitions and not view.verdict:
-        if view.held is not None:
-            waits_for = view.reason.removeprefix("waits: ")
-            if view.held is Hold.PAUSED:
-                waits_for = f"its user to resume it: hocket resume {quote(view.id)}"
-            expected_s = view.held_until_s - now_s if view.held_until_s is not None else None
-        elif snapshot.short_of_quota(view):
-            waits_for = "room in the quota of its owner"
-        else:
-            waits_for, expected_s = _room(view, snapshot, now_s)
+    wait = _wait(view, snapshot, now_s, queue_reason)
     return {
         "id": record.job.id,
         "state": state_of(record, view),
         "now": _reason(record, view, snapshot, queue_reason),
-        "waits_for": waits_for,
-        "expected_s": expected_s if expected_s is None else max(0.0, round(expected_s, 1)),
+        "waits_for": wait.words,
+        "short_of": wait.short_of,
+        "expected_s": wait.expected_s if wait.expected_s is None else max(0.0, round(wait.expected_s, 1)),
         "past": lines_of(record),
     }
 
 
-def _room(view: JobView, snapshot: Snapshot, now_s: float) -> tuple[str, float | None]:
-    """What would have to be free, and when that may be, if those that run end when they are believed to."""
-    needs = view.job.sizes[0] * view.job.demand.gpus
-    free = snapshot.capacity.gpus
-    said = f"{needs} GPUs, of which {free} are free" if needs else "its cores and memory on one node"
-    ends: list[tuple[float, int]] = []
-    for other in snapshot.jobs.values():
-        if other.gpus and (left := other.remaining_s(now_s, other.size)) is not None:
-            ends.append((left, other.gpus))
-    for left, gpus in sorted(ends):
-        free += gpus
-        if free >= needs:
-            return said, left
-    return said, None
+def _wait(view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: str) -> Wait:
+    """What a job waits for; nothing if it has a place or ends."""
+    if view is None or view.partitions or view.verdict:
+        return Wait((), "", None)
+    if view.held is None:
+        return wait_of(view, snapshot, now_s, view.reason or queue_reason)
+    words = view.reason.removeprefix("waits: ")
+    if view.held is Hold.PAUSED:
+        words = f"its user to resume it: hocket resume {quote(view.id)}"
+    return Wait((), words, view.held_until_s - now_s if view.held_until_s is not None else None)
 
 
 def nodes(snapshot: Snapshot) -> list[dict[str, Any]]:

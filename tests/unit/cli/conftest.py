@@ -36,6 +36,7 @@ class Controller:
         self.owners: dict[str, dict[str, Any]] = {}
         self.more: dict[str, Any] = {}  # that is told of every job
         self.why: dict[str, Any] = {}  # that is said of every job
+        self.warnings: list[str] = []  # of every submission
         self.is_down = False
 
     def add(self, job_id: str, state: str = "waiting", **fields: Any) -> dict[str, Any]:
@@ -59,7 +60,8 @@ class Controller:
         if parts == ["health"]:
             return 200, {"ok": True, "version": "0", "pid": 0}, {}
         if parts == ["jobs"] and method == "POST":
-            return 200, {"jobs": [answer for spec in body["jobs"] for answer in self._submit(spec)]}, {}
+            told = [answer for spec in body["jobs"] for answer in self._submit(spec)]
+            return 200, {"jobs": told, "warnings": self.warnings}, {}
         if parts == ["jobs"]:
             found = [j for j in self.jobs.values() if query.get("all") == "true" or j["state"] in LIVE]
             return 200, {"jobs": [j for j in found if query.get("owner") in (None, j["owner"])]}, {}

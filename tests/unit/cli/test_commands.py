@@ -243,6 +243,17 @@ def test_one_policy_is_shown_with_its_parameters() -> None:
     assert "no parameters" in hocket("policies", "fifo").stdout
 
 
+def test_policies_say_which_options_of_a_job_they_use() -> None:
+    listed = {p["name"]: p["reads"] for p in told("policies", "--json")["policies"]}
+    assert listed["edf"] == ["deadline_s"]
+    assert listed["mlfs_c"] == listed["mlf_h"] == ["urgency", "deadline_s"]
+    assert "--deadline" in hocket("policies").stdout
+    every = "of --priority, --urgency, --deadline, --weight it uses:"
+    assert f"{every} --deadline\n" in hocket("policies", "edf").stdout
+    assert f"{every} none\n" in hocket("policies", "round_robin").stdout
+    assert f"{every} those of inner\n" in hocket("policies", "mlfs_c").stdout
+
+
 def test_workloads_are_listed_with_how_they_are_written() -> None:
     names = {w["name"] for w in told("workloads", "--json")["workloads"]}
     assert {"demo", "philly", "csv", "toml", "poisson"} <= names

@@ -381,6 +381,26 @@ def test_why_does_not_speak_of_those_that_run_where_a_job_is_held(controller: An
     assert "expected" not in page
 
 
+def test_submit_prints_each_warning_of_the_controller_once(controller: Any) -> None:
+    controller.warnings = ["--priority has no effect under policy 'las'"]
+    result = hocket("submit", "-n", "a", "--priority", "3", "--", "true")
+    assert (result.stdout, result.stderr) == ("a\n", f"hocket: warning: {controller.warnings[0]}\n")
+
+
+def test_why_says_of_what_the_time_is_unknown(controller: Any) -> None:
+    controller.add("queued", reason="waits: 'x' goes first")
+    controller.why = {"waits_for": "16 GiB of memory", "short_of": ["mem_mib"], "expected_s": None}
+    assert "expected   unknown: nothing is known of how long running jobs will take" in done("why", "queued")
+    controller.why |= {"waits_for": "its turn", "short_of": []}
+    assert "expected   unknown: the policy decides" in done("why", "queued")
+
+
+def test_show_says_what_a_job_waits_for(controller: Any) -> None:
+    controller.add("queued", reason="waits: 'x' goes first")
+    controller.more = {"waits_for": "16 GiB of memory on one node: n0 has 9.5 GiB free"}
+    assert "waits for   16 GiB of memory on one node: n0 has 9.5 GiB free" in done("show", "queued")
+
+
 def test_top_prints_once_where_there_is_no_terminal(controller: Any) -> None:
     controller.add("first", "running", gpus=["n0:1"], until="for 10s", ran_s=5.0)
     controller.add("queued")

@@ -16,6 +16,7 @@ from tests.unit.service.conftest import TOKEN, busy
 from hocket.control.journal import JournalError
 from hocket.model.event import OwnerSet
 from hocket.model.job import Owner
+from hocket.policies import find
 
 JOB = {"command": ["python", "train.py"], "cwd": "/"}
 
@@ -232,8 +233,11 @@ def test_a_question_that_is_wrong_is_answered_in_one_sentence(client, path, word
 def test_why_says_what_it_waits_for(client):
     submit(client, {**JOB, "id": "a", "sizes": [2]}, {**JOB, "id": "b"})
     why = client.get("/v1/jobs/b/why").json()
-    assert why["waits_for"] == "1 GPUs, of which 0 are free"
+    assert why["waits_for"] == "1 GPU: none is free"
+    assert why["short_of"] == ["gpus"]
     assert why["past"][0]["what"] == "submitted"
+    assert client.get("/v1/jobs/b").json()["waits_for"] == why["waits_for"]
+    assert client.get("/v1/jobs/a").json()["waits_for"] == ""
 
 
 def test_a_job_is_shown_with_all_that_was_submitted(client):
@@ -244,6 +248,21 @@ def test_a_job_is_shown_with_all_that_was_submitted(client):
     submit(client, {**JOB, "id": "a", **said})
     shown = client.get("/v1/jobs/a").json()["job"]
     assert {name: shown.get(name) for name in said} == said
+
+
+def test_options_without_effect_are_told_at_submission_and_shown_under_the_present_policy(client, engine):
+    with_both = {**JOB, "id": "a", "urgency": 7, "deadline_s": 60.0}
+    told = client.post("/v1/jobs", {"jobs": [with_both, {**with_both, "id": "b"}, {**JOB, "id": "c"}]}).json()
+    ignored = [
+        "--urgency has no effect under policy 'las'; policies that use it: mlf_h",
+        "--deadline has no effect under policy 'las'; policies that use it: edf, hypersched, mlf_h",
+    ]
+    assert told["warnings"] == ignored
+    assert client.get("/v1/jobs/a").json()["warnings"] == ignored
+    assert client.get("/v1/jobs/c").json()["warnings"] == []
+    engine.policy = find("mlf_h").bound()  # as after `hocket up --policy mlf_h`
+    assert client.get("/v1/jobs/a").json()["warnings"] == []
+    assert client.post("/v1/jobs", {"jobs": [{**with_both, "id": "d"}]}).json()["warnings"] == []
 
 
 def test_why_says_what_a_held_job_waits_for(client):
@@ -262,7 +281,8 @@ def test_why_and_the_rows_say_that_a_quota_has_no_room(client, engine):
     assert [one["refused"] for one in told] == ["", "", f"job 'c': {words}"]
     why = client.get("/v1/jobs/b/why").json()
     assert why["now"] == "waits: owner 'ana' has a quota of 1 GPUs, and others of its jobs use it"
-    assert why["waits_for"] == "room in the quota of its owner"
+    assert why["waits_for"] == "room in the quota of owner 'ana', 1 GPU: its jobs use 1, this one needs 1"
+    assert why["short_of"] == ["quota", "gpus"]
     assert client.get("/v1/jobs/b").json()["reason"] == why["now"]
     assert {row["id"]: row["reason"] for row in client.get("/v1/jobs").json()["jobs"]}["b"] == why["now"]
 

@@ -55,6 +55,7 @@ def _print(found: dict[str, Any]) -> None:
     page.print(Text(row.id, style="bold") + Text("  ") + styled_state(row.state), soft_wrap=True)
     say("owner", row.owner)
     say("reason", row.reason)
+    say("waits for", found.get("waits_for"))
     say("on", devices(row))
     say("submitted", clock(row.submitted_s))
     say("started", clock(row.started_s) if row.started_s is not None else "")

@@ -86,10 +86,12 @@ def sent(client: Client, jobs: Sequence[JobInput]) -> list[str]:
     """Send them in batches; all are accepted, or those that were are stopped again."""
     specs = ready_to_send(client, jobs)
     accepted: list[str] = []
+    warnings: dict[str, None] = {}
     for first in range(0, len(specs), BATCH):
         batch = specs[first : first + BATCH]
         try:
-            answers = client.post("/v1/jobs", {"jobs": batch}).json()["jobs"]
+            told = client.post("/v1/jobs", {"jobs": batch}).json()
+            answers = told["jobs"]
         except Exception as error:
             raise _withdrawn(client, accepted, str(error)) from error
         accepted += [answer["id"] for answer in answers if not answer.get("refused")]
@@ -97,6 +99,9 @@ def sent(client: Client, jobs: Sequence[JobInput]) -> list[str]:
         if refused:
             more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
             raise _withdrawn(client, accepted, f"{refused[0]}{more}")
+        warnings |= dict.fromkeys(told.get("warnings") or ())
+    for warning in warnings:
+        typer.echo(f"hocket: warning: {warning}", err=True)
     return accepted
 
 

@@ -41,7 +41,9 @@ def _print(job: str, told: dict[str, Any]) -> None:
     if isinstance(expected_s, int | float):
         say(Text(f"expected   in about {format_duration(expected_s)}"))
     elif told.get("waits_for") and state != "held":  # What holds it is no matter of room.
-        say(Text("expected   unknown: nothing is known of how long running jobs will take"))
+        is_short = told.get("short_of") != []
+        unknown = "nothing is known of how long running jobs will take" if is_short else "the policy decides"
+        say(Text(f"expected   unknown: {unknown}"))
     past = told.get("past") or []
     if past:
         say(Text("\nbefore", style="bold"))

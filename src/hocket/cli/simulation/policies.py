@@ -49,6 +49,7 @@ def _told(policy: Policy) -> dict[str, Any]:
         "summary": policy.summary,
         "paper": policy.paper,
         "source": policy.source,
+        "reads": policy.bound().reads,
         "parameters": parameters(policy.params),
     }
 
@@ -61,10 +62,27 @@ def _list(found: list[Policy]) -> Any:
     table = Table(box=SIMPLE_HEAD, header_style="bold")
     table.add_column("policy", no_wrap=True)
     table.add_column("what it does")
+    table.add_column("options it uses")
     table.add_column("from")
     for p in found:
-        table.add_row(Text(p.name), Text(p.summary), Text(p.paper))
+        table.add_row(Text(p.name), Text(p.summary), Text(_options(p)), Text(p.paper))
     return table
+
+
+def _options(policy: Policy) -> str:
+    """Those that it uses of the options that only some policies use."""
+    from hocket.model.job_spec import option_of
+
+    if policy.reads is None:
+        return "not said"
+    return ", ".join([*map(option_of, policy.reads), *(["those of inner"] if policy.is_layer else [])])
+
+
+def _all_options() -> str:
+    from hocket.model.job_spec import option_of
+    from hocket.policies.registry import OPTIONAL_FIELDS
+
+    return ", ".join(map(option_of, OPTIONAL_FIELDS))
 
 
 def _show(policy: Policy, page: Any) -> None:
@@ -77,6 +95,7 @@ def _show(policy: Policy, page: Any) -> None:
     page.print(Text(policy.name, style="bold") + Text(f"  {policy.paper}", style="dim"))
     page.print(Text(policy.summary))
     page.print(Text(policy.source, style="dim"), soft_wrap=True)
+    page.print(Text(f"of {_all_options()} it uses: {_options(policy) or 'none'}"))
     rows = parameters(policy.params)
     if not rows:
         page.print("no parameters")

@@ -30,7 +30,7 @@ class Dorm(Params, frozen=True):
     ] = 0.0
 
 
-@policy("dorm", params=Dorm, paper="Sun et al., SMARTCOMP'17", reads_beliefs=False)
+@policy("dorm", params=Dorm, paper="Sun et al., SMARTCOMP'17", reads_beliefs=False, reads=("weight",))
 def decide(snapshot: Snapshot, params: Dorm) -> Plan:
     """The most use of the cluster that is nearly fair and resizes few: one integer program for all jobs at once.
 

@@ -89,7 +89,7 @@ def rank(view: JobView, _now_s: float, _params: Harmony) -> tuple[int]:
     return (0,) if view.memo is None else (1,)
 
 
-@policy("harmony", params=Harmony, order=rank, paper="Harmony, ICDE'21", reads_usage=False)
+@policy("harmony", params=Harmony, order=rank, paper="Harmony, ICDE'21", reads_usage=False, reads=())
 def decide(snapshot: Snapshot, params: Harmony) -> Plan:
     """Parameter-server jobs share groups of whole machines, their COMP and COMM phases taking turns.
 

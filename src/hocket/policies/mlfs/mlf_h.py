@@ -87,7 +87,7 @@ def rank(view: JobView, now_s: float, params: MlfH) -> tuple[Any, ...]:
     return queue_rank(view, now_s, params.weights, params.metric)
 
 
-@policy("mlf_h", params=MlfH, order=rank, paper="MLFS, CoNEXT'20")
+@policy("mlf_h", params=MlfH, order=rank, paper="MLFS, CoNEXT'20", reads=("urgency", "deadline_s"))
 def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     """Tasks by what they bring and how urgent they are, each to the server nearest to its ideal host.
 

@@ -21,7 +21,7 @@ class BatchSize(PackParams, frozen=True):
     trait: Annotated[str, Meta(description="the hyperparameter that must be the same")] = "batch_size"
 
 
-@policy("pack_batch_size", params=BatchSize, paper="Pack: batch-size pack Hyperband", reads_beliefs=False)
+@policy("pack_batch_size", params=BatchSize, paper="Pack: batch-size pack Hyperband", reads_beliefs=False, reads=())
 def decide(snapshot: Snapshot, params: BatchSize) -> Plan:
     """Only models of the same batch size are packed, as many as a device's memory holds; the most frequent first."""
 

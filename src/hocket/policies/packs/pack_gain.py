@@ -25,7 +25,7 @@ class Gain(PackParams, frozen=True):
     ] = 0.4
 
 
-@policy("pack_gain", params=Gain)
+@policy("pack_gain", params=Gain, reads=())
 def decide(snapshot: Snapshot, params: Gain) -> Plan:
     """Around the first to come, models whose steps take about as long, as many as are believed to save most together.
 

@@ -24,7 +24,7 @@ class Knn(PackParams, frozen=True):
     ] = "sum"
 
 
-@policy("pack_knn", params=Knn, paper="Pack: kNN pack Hyperband", reads_beliefs=False)
+@policy("pack_knn", params=Knn, paper="Pack: kNN pack Hyperband", reads_beliefs=False, reads=())
 def decide(snapshot: Snapshot, params: Knn) -> Plan:
     """Around a model by lot, those are packed that are nearest to it, until a device's memory is full."""
 

@@ -11,7 +11,7 @@ from hocket.policies.packs.packer import PackParams, packed
 from hocket.policies.registry import Params, policy
 
 
-@policy("pack_none", paper="the baseline of Pack", reads_beliefs=False)
+@policy("pack_none", paper="the baseline of Pack", reads_beliefs=False, reads=())
 def decide(snapshot: Snapshot, params: Params) -> Plan:
     """Every model has its device to itself, in the order of submission."""
     del params

@@ -11,7 +11,7 @@ from hocket.policies.packs.packer import PackParams, packed
 from hocket.policies.registry import policy
 
 
-@policy("pack_random", params=PackParams, paper="Pack: random pack Hyperband", reads_beliefs=False)
+@policy("pack_random", params=PackParams, paper="Pack: random pack Hyperband", reads_beliefs=False, reads=())
 def decide(snapshot: Snapshot, params: PackParams) -> Plan:
     """Models are packed by lot until a device's memory is full."""
 

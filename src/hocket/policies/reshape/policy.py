@@ -27,7 +27,7 @@ class Reshape(Predicting, frozen=True):
     ] = 0.0
 
 
-@policy("reshape", params=Reshape, order=by_end, paper="Reshape, Wang et al., SC'20", reads_usage=False)
+@policy("reshape", params=Reshape, order=by_end, paper="Reshape, Wang et al., SC'20", reads_usage=False, reads=())
 def decide(snapshot: Snapshot, params: Reshape) -> Plan:
     """Each newcomer gets the size, and if need be a running job's GPUs, with which the last job ends soonest.
 
