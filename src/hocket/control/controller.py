@@ -43,7 +43,7 @@ OnPolicyError = Callable[[Exception], None]  # called with an exception that a p
 
 _FINISHED = str(Verdict.FINISHED)
 _RETRY_S = 60.0  # after a policy raised, it is called again at the latest after this time
-_ADMITTED = frozenset({JobSubmitted, NodeJoined, OwnerSet, JobFailed, JobEnded})  # events that admission looks at
+_ADMITTED = frozenset({JobSubmitted, NodeJoined, OwnerSet, JobFailed})  # events that admission looks at, and some ends
 
 
 class Controller:
@@ -131,7 +131,7 @@ class Controller:
 
     def _admit(self, now_s: float, events: Sequence[Event]) -> Sequence[Event]:
         for event in events:
-            if type(event) in _ADMITTED:
+            if type(event) in _ADMITTED or (type(event) is JobEnded and self._needs_verdict(event)):
                 events = self._admitted(events)
                 break
         heap = self.timers.heap
@@ -165,6 +165,10 @@ class Controller:
                 event = self._with_verdict(event, reports.get(event.job, ()))
             facts.append(event)
         return facts
+
+    def _needs_verdict(self, event: JobEnded) -> bool:
+        view = self.state.jobs.live.get(event.job)
+        return view is not None and (view.job.criterion is not None or event.verdict != _FINISHED)
 
     def _with_verdict(self, event: JobEnded, reports: Sequence[Observation]) -> JobEnded:
         """The end of a job with its reason, and with the verdict on its criterion if its process ended by itself."""

@@ -38,9 +38,10 @@ _SUBJECTS = ("job", "node", "owner", "policy")
 def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: Sequence[float]) -> None:
     """Log a cycle that is in the journal. Routine events are logged at DEBUG, trouble at WARNING."""
     if not _log.isEnabledFor(logging.INFO):
-        for event in cycle.events:
-            if type(event) in _TROUBLE:
-                _log_event(number, event)
+        if not _TROUBLE.isdisjoint(map(type, cycle.events)):
+            for event in cycle.events:
+                if type(event) in _TROUBLE:
+                    _log_event(number, event)
         if cycle.refused:
             _log_refused(number, cycle)
         return

@@ -76,8 +76,7 @@ class Draft:
         """How many partitions the draft adds; those that only change are not counted."""
         if not self._put:
             return 0
-        present = self.snapshot.partitions.data()
-        return len([pid for pid in self._put if pid not in present])
+        return len(self._put) - len(self._put.keys() & self.snapshot.partitions.data().keys())
 
     @property
     def changed_partitions(self) -> Iterable[str]:
