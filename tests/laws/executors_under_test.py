@@ -140,7 +140,8 @@ class Agents(ExecutorUnderTest):
 
     def job(self, name: str) -> Job:
         command = (sys.executable, str(Path(__file__).with_name("counting_job.py")), str(self.told))
-        launch = Launch(cwd="/", checkpoint_signal="SIGUSR1", grace_s=30.0)
+        saves = str(self.told / f"{name}.saved")
+        launch = Launch(cwd="/", checkpoint_signal="SIGUSR1", checkpoint=saves, grace_s=30.0)
         return Job(name, sizes=(1, 2), command=command, launch=launch, warm=self.warm)
 
     def make(self, snapshot: Snapshot) -> AgentExecutor:

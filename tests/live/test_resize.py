@@ -36,6 +36,7 @@ class Cluster(LiveController):
         """A job that may be prepared, with an owner of its own."""
         env = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
         spec = {"id": name, "owner": name, "command": command, "cwd": str(self.root), "warm": True, "env": env}
+        spec["preempt"] = "always"  # It saves when told to.
         spec["grace_s"] = 120.0  # A job that saves when told to has enough time, even on a slow machine.
         (said,) = self.call("POST", "/v1/jobs", {"jobs": [{**spec, **fields}]})["jobs"]
         assert not said["refused"], said

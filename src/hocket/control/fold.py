@@ -287,6 +287,8 @@ def _time_passed(state: State, event: TimePassed) -> None:
             _release(state, view, "has rested")
         if view.run_began_s is not None and view.job.is_protectable:
             _may_be_preempted(state, job_id)
+            now = state.jobs.live[job_id]
+            state.put_view(now, replace(now))  # Its rank becomes that of this moment, as that of a job under review.
         if view.job.criterion is not None or view.job.limit_s is not None:
             state.notes.judged.append(job_id)
 

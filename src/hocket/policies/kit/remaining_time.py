@@ -121,7 +121,7 @@ def fix_ends_of_reviewed(draft: Draft) -> None:
     """Fix the ends of jobs whose review is due: they outlived the belief, and need as long again as they have run."""
     for job_id in draft.snapshot.due:
         view = draft.snapshot.jobs[job_id]
-        if view.partitions:
+        if view.partitions and view.review_s is None:  # else its review is still to come
             _fix(draft, view, view.rank[0])
 
 
