@@ -362,9 +362,8 @@ def _may_be_preempted(state: State, job_id: str) -> None:
 
 def _work_lost(state: State, event: WorkLost) -> None:
     if (view := state.jobs.live.get(event.job)) is not None:
-        lost_s, epochs = view.lost_s + event.lost_s, view.lost_epochs + event.epochs
         reason = f"{view.reason}; {event.in_words}" if view.reason else event.in_words
-        state.put_view(view, replace(view, lost_s=lost_s, lost_epochs=epochs, reason=reason))
+        state.put_view(view, replace(view, reason=reason))
 
 
 def _owner_set(state: State, event: OwnerSet) -> None:

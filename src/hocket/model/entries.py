@@ -125,8 +125,6 @@ class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     saved_s: Annotated[float | None, Meta(description="when its state was last seen to be saved")] = None
     saved_epoch: Annotated[int, Meta(ge=0, description="epochs done in that state")] = 0
-    lost_s: Annotated[float, Meta(ge=0, description="work that was not saved when a run ended, in all")] = 0.0
-    lost_epochs: Count = 0
     rank: Annotated[
         tuple[Any, ...] | None,
         Meta(description="in the order of `policy`, '∞' for infinity; reckoned anew for any other"),

@@ -33,7 +33,7 @@ class DocumentError(ValueError):
 SAME = (
     "submitted_s", "waited_s", "ran_s", "attained_gpu_s", "done_s", "pace", "started_s", "starts", "failures",
     "prepared", "preparing", "crashes", "held", "held_until_s", "tier", "keep", "epoch", "use",
-    "beliefs", "costs", "memo", "review_s", "verdict", "reason", "saved_s", "saved_epoch", "lost_s", "lost_epochs",
+    "beliefs", "costs", "memo", "review_s", "verdict", "reason", "saved_s", "saved_epoch",
 )  # fmt: skip
 
 

@@ -135,8 +135,6 @@ class JobView(Struct, frozen=True, gc=False):
     run_began_s: float | None = None  # when its present process started; None: it has none, or saving is not tracked
     saved_s: float | None = None  # when its state was last seen to be saved; None: never
     saved_epoch: int = 0  # epochs done in the state that it saved last
-    lost_s: float = 0.0  # seconds of work that was not saved when a run ended, in all
-    lost_epochs: int = 0  # the same in epochs
 
     @property
     def id(self) -> str:

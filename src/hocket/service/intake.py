@@ -78,7 +78,8 @@ class Intake:
                     else:
                         self._coming.add(job.id)
                         mine.append(job.id)
-                        events.append(JobSubmitted(now_s, replace(job, protect_s=self._protect_s)))
+                        bounded = replace(job, protect_s=self._protect_s) if self._protect_s else job
+                        events.append(JobSubmitted(now_s, bounded))
             return events
 
         def result(refused: Refused) -> list[dict[str, str]]:

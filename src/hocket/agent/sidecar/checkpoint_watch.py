@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import time
 
@@ -71,7 +70,7 @@ class CheckpointWatch:
     def _files(self) -> Iterator[os.stat_result]:
         """Files that are not empty; of folders all files in them."""
         for place in self._places:
-            for path in glob.iglob(place) if glob.has_magic(place) else (place,):
+            for path in _matching(place):
                 try:
                     if os.path.isdir(path):
                         yield from _files_in(path)
@@ -79,6 +78,14 @@ class CheckpointWatch:
                         yield found
                 except OSError:
                     continue  # It is not there, or no longer.
+
+
+def _matching(place: str) -> list[str]:
+    if not set(place) & set("*?["):
+        return [place]
+    import glob  # Only jobs that name a pattern pay for it.
+
+    return glob.glob(place)
 
 
 def _files_in(folder: str) -> Iterator[os.stat_result]:
