@@ -23,6 +23,25 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 120.0  # for a detached one to answer; a few seconds, unless the machine does much else
 
+# Options that a home remembers (`service/home_settings.py`).
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|auto", help="Declare so many devices instead of those found; they may be virtual. Remembered."
+    ),
+]
+Cores = Annotated[str | None, typer.Option(metavar="N|auto", help="Lend so many cores instead of all. Remembered.")]
+NodeName = Annotated[
+    str | None, typer.Option(help="Of this machine among the nodes; its host name by default. Remembered.")
+]
+Protect = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME|none",
+        help="How long `--preempt` and `--min-run` protect a run from preemption at most. Remembered.",
+    ),
+]
+
 
 def up(
     policy: Annotated[
@@ -33,25 +52,10 @@ def up(
         ),
     ] = None,
     param: Params = None,
-    gpus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|auto", help="Declare so many devices instead of those found; they may be virtual. Remembered."
-        ),
-    ] = None,
-    cores: Annotated[
-        str | None, typer.Option(metavar="N|auto", help="Lend so many cores instead of all. Remembered.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Of this machine among the nodes; its host name by default. Remembered.")
-    ] = None,
-    protect: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME|none",
-            help="How long `--preempt` and `--min-run` protect a run from preemption at most. Remembered.",
-        ),
-    ] = None,
+    gpus: Gpus = None,
+    cores: Cores = None,
+    name: NodeName = None,
+    protect: Protect = None,
     home: Annotated[Path, typer.Option(envvar="HOCKET_HOME", help="Where the controller keeps everything.")] = Path(
         "~/.hocket"
     ),
