@@ -2,7 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What is installed: for users and the demo, and for tests, checks and documents too.
+USERS := $(VENV)/.installed-for-users
 STAMP := $(VENV)/.installed
+PIP := PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-check --no-compile
+# The names of packages as pip comes to them.
+NAMES := awk '/^ *Collecting/ {sub(/[^A-Za-z0-9._-].*/, "", $$2); printf " %s", $$2; fflush()} /^Installing/ {printf "\n unpacking"; fflush()} END {print ""}'
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
 SOURCES := src reproductions tests benchmarks examples docs/*.py
 
 .DEFAULT_GOAL := help
@@ -11,16 +18,26 @@ SOURCES := src reproductions tests benchmarks examples docs/*.py
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml reproductions/pyproject.toml
+# Bytecode is written when a module is first imported; some machines turn that off, and every process would compile all.
+unexport PYTHONDONTWRITEBYTECODE
+
+$(USERS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "hocket needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e reproductions
-	@$(BIN)/python -m compileall -q src reproductions/src  # as pip does with all that it copies; some machines let no run write bytecode
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing hocket with what it needs: about 120 MB to download, 500 MB in $(VENV)"
+	@$(PIP) -e . 2> $(VENV)/pip.log | $(NAMES) || { cat $(VENV)/pip.log >&2; exit 1; }
+	@touch $(USERS)
+
+$(STAMP): $(USERS) reproductions/pyproject.toml
+	@echo "installing what tests, checks and documents need: torch and others, about 1.3 GB more in $(VENV)"
+	@$(PIP) -e '.[dev]' -e reproductions 2> $(VENV)/pip.log | $(NAMES) || { cat $(VENV)/pip.log >&2; exit 1; }
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src reproductions/src || true  # Some packages have templates that are no Python.
 	@touch $(STAMP)
 
-setup: $(STAMP) ## create .venv with .venv/bin/hocket
+setup: $(USERS) ## create .venv with .venv/bin/hocket
 
-demo: $(STAMP) ## run real jobs on four virtual devices; a table, and plots in demo-out/
+demo: $(USERS) ## run real jobs on four virtual devices; a table, and plots in demo-out/
 	$(BIN)/hocket demo
 
 # One worker more than there are cores: many tests wait for processes of their own. Idle workers take tests from others.

@@ -66,10 +66,11 @@ def bars(size: int, description: bytes) -> bytes:
     return _long(b"".join(states), size)
 
 
-def steps(size: int) -> bytes:
-    """A line for each step, and each with metrics."""
+def steps(size: int, named: bool = True) -> bytes:
+    """A line for each step, and each with metrics; with or without the name of its epoch."""
     lines = [
-        b"Epoch [%d/100], Step [%d/600], Loss: %.4f, lr: 0.001\n" % (n // 600 + 1, n % 600 + 1, 9 / (n + 9))
+        (b"Epoch [%d/100], " % (n // 600 + 1) if named else b"")
+        + b"Step [%d/600], Loss: %.4f, lr: 0.001\n" % (n % 600 + 1, 9 / (n + 9))
         for n in range(20_000)
     ]
     return _long(b"".join(lines), size)
@@ -108,11 +109,13 @@ def rates(quick: bool) -> list[Rate]:
     return [
         rate("plain text, no epoch yet", {}, plain(size), 100),
         rate("plain text, after an epoch", {}, plain(size), 100, named),
+        rate("plain text, after a step", {}, plain(size), 100, b"step 1 loss 0.5\n"),
         rate("plain text, own pattern", own, plain(size)),
         rate("plain text, JSON lines wanted", {"kind": "json"}, plain(size), 100),
         rate("tqdm bars that name their epoch", {}, bars(size, b"Epoch N: "), 20),
         rate("tqdm bars after an epoch's line", {}, bars(size, b""), 20, named),
         rate("a line for each step", {}, steps(size)),
+        rate("a line for each step, no epochs", {}, steps(size, named=False)),
         rate("a JSON object for each step", {"kind": "json"}, objects(size)),
     ]
 

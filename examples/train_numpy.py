@@ -34,6 +34,7 @@ def arguments():
     parser = argparse.ArgumentParser(description="Trains a small network on generated data.")
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--hidden", type=int, default=64, help="hidden units")
+    parser.add_argument("--learning-rate", type=float, default=LEARNING_RATE)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--checkpoint-dir", default=os.environ.get("HOCKET_CHECKPOINT_DIR"), help="none: nothing is saved"
@@ -178,7 +179,7 @@ def main():
             chosen = order[batch * BATCH : (batch + 1) * BATCH]
             loss, gradients = loss_and_gradients(network, inputs[chosen], labels[chosen])
             for name in network:
-                momentum[name] = MOMENTUM * momentum[name] - LEARNING_RATE * gradients[name]
+                momentum[name] = MOMENTUM * momentum[name] - options.learning_rate * gradients[name]
                 network[name] = network[name] + momentum[name]
             loss_sum += float(loss)
             batch += 1

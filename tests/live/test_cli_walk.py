@@ -75,13 +75,13 @@ def test_a_user_walks_through_every_command(user: User) -> None:
 
     # What fails, and what is refused.
     assert user.says("submit", "-n", "bad", "--retries", "0", "--wait", "--", "false", code=1) == "bad\n"
-    assert "first" in user.run("submit", "-n", "first", "--", "true", code=2).stderr
     assert "8" in user.run("submit", "-n", "huge", "--gpus", "8", "--", "true", code=2).stderr
     assert "did you mean 'first'?" in user.run("show", "frist", code=2).stderr
 
     # One that is paused, resumed and stopped.
     assert user.says("submit", "-n", "long", "--", *TRAIN, "--epochs", "100000", "--pace", "0.05") == "long\n"
     user.awaits("long", lambda row: row["state"] == "running" and row["epoch"] >= 2)
+    assert "a live job has it" in user.run("submit", "-n", "long", "--", "true", code=2).stderr
     assert "long" in user.says("top")
     user.run("pause", "long")
     paused = user.awaits("long", lambda row: row["state"] in ("held", "paused") and row["gpus"] == [])

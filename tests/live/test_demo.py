@@ -57,5 +57,5 @@ def what_if_run_again_comes_close_to_what_was_recorded(path):
     command = [*HOCKET, "whatif", str(path), "--policy", "fifo", "--json"]
     told = subprocess.run(command, capture_output=True, text=True, timeout=300)
     found = json.loads(told.stdout)
-    assert found["band"]["share"] < 1.0  # wide, since the machine may be busy while it runs
+    assert found["band"]["share"] < 0.5  # wide, since the machine may be busy while it runs
     assert found["whatif"][0]["finished"] == 8

@@ -68,5 +68,5 @@ def test_a_job_over_two_nodes_ends_with_its_last_part_and_breaks_with_the_first(
     first, second = two_nodes.call("GET", "/v1/jobs/breaks")["attempt_list"]
     assert first["how"] == "failed: exit code 3"
     assert sorted(first["nodes"]) == sorted(second["nodes"]) == ["left", "right"]
-    assert {f"{second['number']}-0", f"{second['number']}-1"} <= {path.name for path in told.iterdir()}
+    assert {f"{second['run']}-0", f"{second['run']}-1"} <= {path.name for path in told.iterdir()}
     awaited(lambda: not [p for p in below(told) if p.kind == "training"], "nothing of the first attempt is left")

@@ -21,7 +21,7 @@ from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import Costs
 from hocket.policies import find, policies
-from hocket.policies.registry import BoundPolicy
+from hocket.policies.registry import BoundPolicy, bind
 from hocket.workloads.cluster import parse_cluster
 from hocket.workloads.demo import demo
 from hocket.workloads.truth import Fault, Workload
@@ -39,7 +39,7 @@ def unpacked(name: str, folder: Path) -> Path:
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_journal_is_decided_as_it_was(name: str, tmp_path: Path) -> None:
     journal = SqliteJournal(unpacked(name, tmp_path))
-    found = replay(journal.header, journal, find(name).bound(journal.header.params))
+    found = replay(journal.header, journal, bind(name, journal.header.params))
     recorded = sum(1 for cycle in journal if cycle.plan is not None)
     journal.close()
     assert found == Replay(found.cycles, recorded, None, (name,)), (

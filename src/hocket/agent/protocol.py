@@ -48,6 +48,7 @@ class Hello(Struct, frozen=True):
     runs: tuple[RunKey, ...] = ()
     jobs: tuple[str, ...] = ()  # of which it keeps run folders: those that are over are to be forgotten
     state: str = ""  # tells its state folder from all others: another agent with the same name has another one
+    folder: str = ""  # the path of its state folder on that node, for users; older agents do not say it
 
 
 class Welcome(Struct, frozen=True):

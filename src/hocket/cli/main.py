@@ -13,16 +13,20 @@ from typer.core import TyperGroup
 from hocket.cli.live.agent import agent
 from hocket.cli.live.demo import demo
 from hocket.cli.live.down import down
+from hocket.cli.live.job_options import JobCommand
 from hocket.cli.live.jobs import jobs
 from hocket.cli.live.logs import logs
+from hocket.cli.live.node import node, nodes
 from hocket.cli.live.owners import owners
 from hocket.cli.live.pause_resume_stop import pause, resume, stop
+from hocket.cli.live.run import run as run_job
 from hocket.cli.live.show import show
-from hocket.cli.live.submit import SubmitCommand, submit
+from hocket.cli.live.submit import submit
 from hocket.cli.live.top import top
 from hocket.cli.live.up import up
 from hocket.cli.live.why import why
 from hocket.cli.options import AsJson
+from hocket.cli.other_words import ALIASES, unknown_command
 from hocket.cli.simulation.compare import compare
 from hocket.cli.simulation.decide import decide
 from hocket.cli.simulation.policies import policies
@@ -33,7 +37,7 @@ from hocket.cli.simulation.whatif import whatif
 from hocket.cli.simulation.workloads import workloads
 from hocket.cli.terminal.errors import BAD_INPUT, INTERRUPTED, InputError
 from hocket.cli.terminal.fast_exit import leave
-from hocket.cli.tune import tune
+from hocket.cli.tune import TuneCommand, tune
 
 # No room, or no permission: the machine's owner can help, and no traceback says more.
 _OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
@@ -68,6 +72,15 @@ class Commands(TyperGroup):
             hint = f" (see `{context.command_path} --help`)" if context is not None else ""
             code = _say(error.format_message().rstrip(".") + _given(error, given) + hint)
         sys.exit(code if isinstance(code, int) else 0)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that a word stands for: another scheduler's word for one of ours may do."""
+        word = args[0]
+        if word not in self.commands and word in ALIASES:
+            args = [ALIASES[word], *args[1:]]
+        elif word not in self.commands and not word.startswith("-"):
+            raise InputError(unknown_command(word, self.list_commands(ctx)))
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command of a context. An interrupt says so, whatever click makes of it."""
@@ -112,14 +125,15 @@ app.command()(policies)
 app.command()(workloads)
 app.command()(demo)
 app.command()(reproduce)
-app.command()(tune)
+app.command(cls=TuneCommand)(tune)
 app.command()(whatif)
 app.command()(replay)
 app.command()(decide)
 app.command()(up)
 app.command()(down)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(agent)
-app.command(cls=SubmitCommand)(submit)
+app.command(cls=JobCommand)(submit)
+app.command("run", cls=JobCommand)(run_job)
 app.command()(jobs)
 app.command()(show)
 app.command()(why)
@@ -129,6 +143,8 @@ app.command()(pause)
 app.command()(resume)
 app.command()(stop)
 app.add_typer(owners)
+app.command()(nodes)
+app.add_typer(node)
 
 
 @app.command()

@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hocket.cli.options import AsJson, Params, Plots, policy_names
+from hocket.cli.live.job_options import JobCommand, said_command, said_job_options
+from hocket.cli.options import AsJson, Home, Params, Plots, policy_names
 
 if TYPE_CHECKING:
     from hocket.tune import Study, StudyOutcome
     from hocket.tune.study_file import StudyFile
 
 
+class TuneCommand(JobCommand):
+    """With the options of the jobs that trials are; when these end, and which they follow, the search says."""
+
+    left_out = frozenset({"array", "until", "continues"})
+
+
 def tune(
+    ctx: typer.Context,
     what: Annotated[
-        Path, typer.Argument(metavar="STUDY", help="study.toml, or a script with a function training(config).")
-    ],
+        Path | None,
+        typer.Argument(
+            metavar="[STUDY | -- COMMAND…]",
+            help="study.toml or a script with a function training(config), whose models are trained in this process; "
+            "or a command with a {placeholder} for each hyperparameter: each trial is a job of the controller.",
+        ),
+    ] = None,
     space: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=KIND:VALUES", help="As rate=loguniform:1e-4,0.1; may be repeated."),
+        typer.Option(
+            metavar="NAME=KIND:VALUES", help="As rate=loguniform:1e-4,0.1; may be repeated. For a command also a file."
+        ),
     ] = None,
     search: Annotated[str | None, typer.Option(metavar="KIND", help="hyperband, halving, asha or random.")] = None,
     units: Annotated[int | None, typer.Option(min=1, help="R: what one configuration gets at most.")] = None,
     eta: Annotated[int | None, typer.Option(min=2, help="η: one in so many goes on.")] = None,
     trials: Annotated[int | None, typer.Option(min=1, help="Configurations; Hyperband's follow from R and η.")] = None,
+    at_once: Annotated[int | None, typer.Option(min=1, help="Trials that asha has under way at the same time.")] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="LIMIT", help="Of a command: what one unit is, 1 epoch or 100 steps.")
+    ] = None,
+    from_env: Annotated[
+        bool, typer.Option("--from-env", help="The command reads HOCKET_TUNE_NAME or HOCKET_TUNE_CONFIG.")
+    ] = False,
     unit_steps: Annotated[int | None, typer.Option(min=1, help="Steps that are one unit.")] = None,
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="Of those that evaluate gives.")] = None,
     goal: Annotated[str | None, typer.Option(metavar="min|max", help="Whether less of it is better, or more.")] = None,
@@ -58,23 +81,47 @@ def tune(
     export: Annotated[
         str | None, typer.Option(metavar="URL", help="Write the trials to an Optuna storage: sqlite:///trials.db.")
     ] = None,
+    home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Search for good hyperparameters, with many models in one training step.
+    """Search for good hyperparameters: any command as jobs, or many models in one training step.
 
-    The study is kept as it goes: after Ctrl-C or a kill, the same command goes on from there.
+    The study is kept as it goes: after Ctrl-C or a kill, the same command goes on from there. Run again
+    with more units or trials, it continues with these.
     """
     from hocket.cli.terminal.errors import refusing
     from hocket.cli.terminal.output_files import must_be_writable
-    from hocket.tune.optuna_support import export as write
     from hocket.tune.optuna_support import storage_for
 
+    in_process = {
+        "--policy": policy, "--param": param, "--mode": mode, "--exact": exact or None, "--device": device,
+        "--memory-mib": memory_mib, "--unit-steps": unit_steps,
+    }  # fmt: skip
+    of_jobs = {"--unit": unit, "--from-env": from_env or None, "--home": home}
+    named = {"kind": search, "units": units, "eta": eta, "trials": trials, "at_once": at_once}
+    table = {name: value for name, value in named.items() if value is not None}
     with refusing():
         if plots is not None:
             must_be_writable(plots, "--plots", is_folder=True)
+        if (command := said_command(ctx)) is not None:
+            _refuse_options(what, in_process)
+        else:
+            options = {f"--{name.replace('_', '-')}": value for name, value in said_job_options(ctx).items()}
+            _refuse_jobs(what, of_jobs | options)
+    if command is not None:
+        from hocket.cli.live.tune_command import CommandStudy, run_as_jobs
+
+        said = CommandStudy(
+            command, said_job_options(ctx), space or [], table, metric or "loss", goal or "min", unit or "1 epoch",
+            from_env, sampler or "random", seed or 0, out, export or "", home,
+        )  # fmt: skip
+        outcome, folder = run_as_jobs(said)
+        _report(outcome, folder, plots, export, as_json)
+        return
+    with refusing():
+        assert what is not None
         file = _file(what)
-        table = {"kind": search, "units": units, "eta": eta, "trials": trials}
-        file.search |= {name: value for name, value in table.items() if value is not None}
+        file.search |= table
         given = {
             "metric": metric, "goal": goal, "unit_steps": unit_steps, "policy": policy, "mode": mode, "device": device,
             "memory_mib": memory_mib, "sampler": sampler, "seed": seed, "folder": str(out) if out else None,
@@ -87,9 +134,33 @@ def tune(
         study = _study(file, space or [])
         if export is not None:
             storage_for(study.outcome.definition.name, export)
-    outcome = _run(study)
+    _report(_run(study), Path(file.folder), plots, export, as_json)
+
+
+def _refuse_options(what: Path | None, given: Mapping[str, object]) -> None:
+    """Trials that are jobs need a controller, whose policy decides, and nothing that is said of packs."""
+    if what is not None:
+        raise ValueError(f"give a study or a command behind --, not both ('{what}' stands before it)")
+    for option, value in given.items():
+        if value is not None:
+            why = "the controller's policy decides (hocket up --policy)" if option in ("--policy", "--param") else ""
+            raise ValueError(f"{option} is for models in one process, not for a command behind --{why and f': {why}'}")
+
+
+def _refuse_jobs(what: Path | None, given: Mapping[str, object]) -> None:
+    if what is None:
+        raise ValueError("tune needs a study, or a command behind two dashes: hocket tune … -- python train.py {lr}")
+    for option, value in given.items():
+        if value is not None:
+            raise ValueError(f"{option} is for a command behind --, whose trials are jobs, not for study '{what}'")
+
+
+def _report(outcome: StudyOutcome, folder: Path, plots: Path | None, export: str | None, as_json: bool) -> None:
+    from hocket.cli.terminal.errors import refusing
+    from hocket.tune.optuna_support import export as write
+
     drawn = _drawn(outcome, plots)
-    _show(outcome, Path(file.folder), drawn, as_json)
+    _show(outcome, folder, drawn, as_json)
     if export is not None:  # Last: a storage that is not there any more must not hide what hours have found.
         with refusing():
             write(outcome, export)
@@ -176,12 +247,12 @@ def _show(outcome: StudyOutcome, folder: Path, drawn: list[Path], as_json: bool)
     page.print(trial_table(outcome))
     numbers = study_as_dict(outcome)
     failed = f", {numbers['failed']} failed" if numbers["failed"] else ""
-    packs = f", {format_number(numbers['models_in_a_pack'])} models in a pack" if numbers["models_in_a_pack"] else ""
-    gain = f", {format_number(numbers['gain'])} times as fast as in turn" if numbers["gain"] else ""
-    say(
-        f"{numbers['trials']} trials{failed}, {outcome.steps:,} steps "
-        f"in {format_duration(outcome.seconds)}{packs}{gain}"
-    )
+    models, times = numbers.get("models_in_a_pack"), numbers.get("gain")
+    packs = f", {format_number(models)} models in a pack" if models else ""
+    gain = f", {format_number(times)} times as fast as in turn" if times else ""
+    jobs = outcome.definition.jobs
+    done = f"{outcome.steps:,} steps" if jobs is None else f"{outcome.steps:,} units of {jobs.unit}"
+    say(f"{numbers['trials']} trials{failed}, {done} in {format_duration(outcome.seconds)}{packs}{gain}")
     for number, reason in list(numbers["failures"].items())[:3]:
         say(f"trial {number} failed: {reason}")
     best, result = outcome.best, outcome.best_result

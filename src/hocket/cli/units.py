@@ -1,4 +1,4 @@
-"""Times, sizes of memory and numbers of GPUs as people write them: `2h30m`, `8G`, `1-4`."""
+"""Times, dates, sizes of memory and numbers of GPUs as people write them: `2h30m`, `8G`, `1-4`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,36 @@ def seconds(value: object, *, zero: bool = False) -> float:
     if found < 0 or (found == 0 and not zero) or not isfinite(found):
         raise BadValue(rule, value)
     return found
+
+
+_MOMENT = "a time such as 6h, or a date to come such as '2026-11-20 12:00' or 2026-11-20T12:00+01:00"
+
+
+def seconds_from_now(value: object, now_s: float | None = None) -> float:
+    """`6h`, or the time until a date: `2026-11-20 12:00` in local time, or with the offset of another zone."""
+    import time
+    from datetime import datetime
+
+    moment = value if isinstance(value, datetime) else None  # in a TOML file
+    if isinstance(value, str) and value.strip()[4:5] == "-":
+        try:
+            moment = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise BadValue(_MOMENT, value) from None
+        if len(value.strip()) <= len("2026-11-20"):
+            raise BadValue(f"{_MOMENT}, with a time of day", value)
+    if moment is None:
+        try:
+            return seconds(value)
+        except BadValue:
+            raise BadValue(_MOMENT, value) from None
+    try:
+        left_s = moment.timestamp() - (time.time() if now_s is None else now_s)
+    except (OverflowError, OSError, ValueError):
+        raise BadValue(_MOMENT, value) from None
+    if left_s <= 0:
+        raise BadValue(f"{_MOMENT} (this one is past)", str(value))
+    return round(left_s, 3)
 
 
 def mebibytes(value: object) -> float:

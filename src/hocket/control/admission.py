@@ -14,6 +14,7 @@ from hocket.agent.progress import check_config
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.job import ONE_GPU, Job, Launch, Owner, Stop, Task, TaskGraph
 from hocket.model.job_spec import JobRequest, SpecError, read_spec
+from hocket.model.notify_target import target_problem
 from hocket.model.resources import RESOURCES, Demand
 
 _TOLERANCE = 1e-9
@@ -32,6 +33,9 @@ def read_request(given: Any) -> JobRequest:
     launch = request.job.launch or Launch()
     if problem := check_config(launch.progress):
         raise SpecError(problem)
+    for target in launch.notify:
+        if problem := target_problem(target):
+            raise SpecError(f"notify {problem}")
     names = {field: _signal(field, getattr(launch, field)) for field in ("stop_signal", "checkpoint_signal")}
     return replace(request, job=replace(request.job, launch=replace(launch, **names)))
 

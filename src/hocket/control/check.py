@@ -44,6 +44,7 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
         if starts is None or problems:
             _partitions(snapshot, plan, found)
             found += _protected(snapshot, plan)
+            found += _drained(snapshot, plan)
             capacity = _capacity(snapshot, plan, found)
             if "*" not in plan.reasons:
                 _reasons(snapshot, plan, found)
@@ -220,6 +221,19 @@ def _tenant(
             _holds(snapshot, partition, job, demand, tenant, part, here, found)
 
 
+def _drained(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """No job joins others on a drained node; new places there are refused for want of capacity."""
+    for new in plan.put:
+        old = snapshot.partitions.data().get(new.id)
+        closed = [part.node for part in new.slices if (v := snapshot.nodes.get(part.node)) is not None and v.drained]
+        if old is None or not closed:
+            continue
+        there = {(t.job, t.task) for t in old.tenants}
+        for tenant in new.tenants:
+            if (tenant.job, tenant.task) not in there:
+                yield f"job {_name(tenant)} is placed on node '{closed[0]}', which is drained"
+
+
 def _tells_no_tenant(old: Partition, new: Partition) -> bool:
     """Would no tenant be told? Executors learn of a changed partition only by actions for tenants that change."""
     return old.slices == new.slices and set(new.tenants) <= set(old.tenants)
@@ -339,6 +353,9 @@ def _capacity(snapshot: Snapshot, plan: Plan, found: list[str]) -> Capacity:
             out = []
             break
     capacity = snapshot.capacity.exchange(back, out, problems)
+    drained = [view.node.id for view in snapshot.nodes.values() if view.drained and view.up] if problems else ()
+    for node in drained:  # Capacity knows only that there is nothing to have of it.
+        problems = [p.replace(f"node '{node}' is lost", f"node '{node}' is drained") for p in problems]
     for problem in problems:
         whose = [f"'{p.id}'" for p in taking if any(f"node '{s.node}'" in problem for s in p.slices)]
         found.append(f"partition {' or '.join(whose)}: {problem}")

@@ -159,7 +159,8 @@ class Controller:
             elif isinstance(event, JobFailed) and event.own and not event.final and self._tried_enough(event.job):
                 event = replace(event, final=True)
             elif isinstance(event, EpochEnded | ProgressReported):
-                seen = Observation(event.at_s, event.epoch, event.metrics)
+                step = event.step if isinstance(event, ProgressReported) else 0
+                seen = Observation(event.at_s, event.epoch, event.metrics, step)
                 reports.setdefault(event.job, []).append(seen)
             elif isinstance(event, JobEnded):
                 event = self._with_verdict(event, reports.get(event.job, ()))

@@ -19,6 +19,7 @@ from hocket.model.event import (
     JobRefused,
     JobSubmitted,
     JobWarned,
+    MetricUnseen,
     NodeLost,
     OwnerSet,
     PhasesObserved,
@@ -31,7 +32,7 @@ from hocket.model.plan import Plan
 _log = logging.getLogger("hocket.control")
 _log.addHandler(logging.NullHandler())  # Without a set-up, as in simulations, nothing is printed.
 _ROUTINE = {JobPrepared, StateStored, ProgressReported, EpochEnded, PhasesObserved, TimePassed}
-_TROUBLE = {JobFailed, JobWarned, JobRefused, NodeLost}
+_TROUBLE = {JobFailed, JobWarned, MetricUnseen, JobRefused, NodeLost}
 _SUBJECTS = ("job", "node", "owner", "policy")
 
 
@@ -96,6 +97,10 @@ def _detail(event: Event) -> str:
             return reason or verdict
         case JobWarned(_, _, about):
             return about
+        case MetricUnseen():
+            return event.in_words
+        case ProgressReported(step=step) if step:
+            return f"step {step}"
         case EpochEnded(_, _, epoch, _) | ProgressReported(_, _, epoch, _, _):
             return f"epoch {epoch}"
     return str(getattr(event, "reason", ""))

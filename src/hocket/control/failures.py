@@ -179,18 +179,18 @@ def node_joined(state: State, event: NodeJoined) -> None:
     state.notes.alarm = state.notes.freed = True
     known = state.nodes.live.get(node.id)
     if known is not None and known.node == node:
-        if not known.up:
+        if not known.up and not known.drained:
             state.capacity = state.capacity.regain(node.id)
-        state.nodes.put(node.id, NodeView(node))
+        state.nodes.put(node.id, replace(known, up=True, use=None))
         return
     if known is not None and known.up:
         leave = jobs_that_must_leave(state, known.node, node)
         _evict_from(state, node.id, leave, f"node '{node.id}' came back with {_difference(known.node, node)}")
-    state.nodes.put(node.id, NodeView(node))
+    state.nodes.put(node.id, NodeView(node) if known is None else replace(known, node=node, up=True, use=None))
     capacity = Capacity.of(v.node for v in state.nodes.values())
-    for view in state.nodes.values():
-        if not view.up:
-            capacity = capacity.lose(view.node.id)
     for partition in state.partitions.values():
         capacity = capacity.take(partition.slices)
+    for view in state.nodes.values():
+        if not view.is_open:
+            capacity = capacity.close(view.node.id)
     state.capacity = capacity

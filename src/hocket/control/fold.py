@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import force_setattr, replace
 
 from hocket.control.commit import end_job
+from hocket.control.drain import leave_cleared_node, node_drained, node_undrained
 from hocket.control.failures import forget_tenants, node_joined, node_lost, run_lost
 from hocket.control.state import State
 from hocket.estimators import convergence, phases, quality, run_time
@@ -29,8 +30,11 @@ from hocket.model.event import (
     JobStarted,
     JobSubmitted,
     JobWarned,
+    MetricUnseen,
+    NodeDrained,
     NodeJoined,
     NodeLost,
+    NodeUndrained,
     OwnerSet,
     PhasesObserved,
     PolicySet,
@@ -237,7 +241,7 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
     entry = (view.rank, view.number, job_id)
     if view.partitions:
         state.vacate(view)
-        state.placed.drop(0, entry)
+        state.placed.drop(view.job.is_elastic, entry)
     elif not view.held:
         state.waiting.drop(shape_of(view.job), entry)
     if state.unsettled or state.leaving.live:
@@ -289,6 +293,7 @@ def _time_passed(state: State, event: TimePassed) -> None:
             _may_be_preempted(state, job_id)
             now = state.jobs.live[job_id]
             state.put_view(now, replace(now))  # Its rank becomes that of this moment, as that of a job under review.
+            leave_cleared_node(state, job_id)
         if view.job.criterion is not None or view.job.limit_s is not None:
             state.notes.judged.append(job_id)
 
@@ -297,15 +302,25 @@ def _observed(state: State, event: EpochEnded | ProgressReported) -> None:
     view = state.jobs.live.get(event.job)
     if view is None:
         return
-    seen = Observation(event.at_s, event.epoch, event.metrics)
+    if view.job.criterion is not None:
+        state.notes.judged.append(event.job)
+    seen = observation(view, event)
+    step = max(view.step, seen.step)
+    if isinstance(event, ProgressReported) and event.step and view.epoch and not event.metrics:
+        state.put_view(view, replace(view, step=step))  # How far it is within an epoch, and nothing else.
+        return
     recent = (*view.observations, seen)[-RECENT_OBSERVATIONS:]
     use = event.use if isinstance(event, ProgressReported) and event.use is not None else view.use
     beliefs = _learned(view, event, state.now_s) if state.learns else view.beliefs
     epoch = max(view.epoch, seen.epoch)
-    state.put_view(view, replace(view, epoch=epoch, observations=recent, use=use, beliefs=beliefs))
+    state.put_view(view, replace(view, epoch=epoch, step=step, observations=recent, use=use, beliefs=beliefs))
     state.notes.epoch_ended = True
-    if view.job.criterion is not None:
-        state.notes.judged.append(event.job)
+
+
+def observation(view: JobView, event: EpochEnded | ProgressReported) -> Observation:
+    """What a job has reported, with the step that it named last."""
+    step = event.step if isinstance(event, ProgressReported) and event.step else view.step
+    return Observation(event.at_s, event.epoch, event.metrics, step)
 
 
 def _learned(view: JobView, event: EpochEnded | ProgressReported, now_s: float) -> Beliefs:
@@ -314,6 +329,10 @@ def _learned(view: JobView, event: EpochEnded | ProgressReported, now_s: float) 
     goal = job.goal
     if goal is None or (value := event.metrics.get(goal.metric)) is None:
         return beliefs
+    if not view.epoch and isinstance(event, ProgressReported) and event.step:
+        if goal is not job.criterion:
+            return beliefs
+        return quality.refitted(beliefs, goal, event.step, value, view.done_at(now_s), is_step=True)
     if goal is job.criterion:
         beliefs = quality.refitted(beliefs, goal, event.epoch, value, view.done_at(now_s))
     elif job.may_stop:
@@ -349,8 +368,10 @@ def _seen_saved(state: State, event: JobSaved) -> None:
         return
     if view.saved_s is None and view.job.is_protectable:
         _may_be_preempted(state, event.job)
-    epoch = view.observations[-1].epoch if view.observations else 0
-    state.put_view(view, replace(view, saved_s=event.at_s, saved_epoch=epoch, tier=Tier.DISK))
+    last = view.observations[-1] if view.observations else None
+    epoch, step = (last.epoch, last.step) if last is not None else (0, 0)
+    state.put_view(view, replace(view, saved_s=event.at_s, saved_epoch=epoch, saved_step=step, tier=Tier.DISK))
+    leave_cleared_node(state, event.job)
 
 
 def _may_be_preempted(state: State, job_id: str) -> None:
@@ -376,7 +397,7 @@ def _policy_set(state: State, event: PolicySet) -> None:
     state.notes.alarm = True
 
 
-def _ignored(state: State, _event: JobRefused | JobWarned) -> None:
+def _ignored(state: State, _event: JobRefused | JobWarned | MetricUnseen) -> None:
     pass  # It changes no job; it is in the journal for users.
 
 
@@ -384,6 +405,7 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     JobSubmitted: _submitted,
     JobRefused: _ignored,
     JobWarned: _ignored,
+    MetricUnseen: _ignored,
     JobAsked: _asked,
     JobPrepared: _prepared,
     JobStarted: _settled,
@@ -401,6 +423,8 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     JobFailed: _failed,
     NodeJoined: node_joined,
     NodeLost: node_lost,
+    NodeDrained: node_drained,
+    NodeUndrained: node_undrained,
     OwnerSet: _owner_set,
     PolicySet: _policy_set,
     TimePassed: _time_passed,

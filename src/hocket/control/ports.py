@@ -168,7 +168,7 @@ class AgentSessions(Protocol):
 
     lease_s: float  # an agent that does not call for longer counts as lost
 
-    def open(self, node: str, address: str, state: str = "") -> str:
+    def open(self, node: str, address: str, state: str = "", folder: str = "") -> str:
         """A node's agent connects; returns its session. Raises NameTaken."""
 
     def node_of(self, session: str) -> str:
@@ -176,6 +176,9 @@ class AgentSessions(Protocol):
 
     def addresses(self) -> dict[str, str]:
         """Node → where other nodes reach it, of all that are connected."""
+
+    def folders(self) -> dict[str, str]:
+        """Node → the folder in which its agent keeps the files of its jobs, of those that said it."""
 
     def tell(self, node: str, orders: Iterable[Order]) -> None:
         """Leave orders for a node's agent."""

@@ -31,7 +31,7 @@ from hocket.model.versioned import versioned
 from hocket.model.view import JobView, NodeView, Tenancy
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 
-FORMAT = 2  # raise it when the meaning of a field changes; changes of names or types are noticed anyway
+FORMAT = 3  # raise it when the meaning of a field changes; changes of names or types are noticed anyway
 _EVENTS_PER_JOB = 2  # between two saved states, for each live job
 
 Times = list[tuple[float, str]]  # (when, job), a heap

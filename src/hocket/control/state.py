@@ -61,7 +61,7 @@ class Indices(Facts):
     """
 
     waiting: OpenQueue[Shape]  # entries of jobs that have no partition and are not held, by rank
-    placed: OpenQueue[int]  # entries of jobs with a partition, by rank
+    placed: OpenQueue[bool]  # entries of jobs with a partition, by rank; elastic ones in a bucket of their own
     capacity: Capacity  # resources of nodes that are up and in no partition
     leaving: OpenMap[str, tuple[Slice, ...]]  # "job/task" → what the tenant holds but no longer has in the plan
     usage: OpenMap[str, Usage]  # by owner, what the plan gives its jobs; empty while `counts_usage` is False
@@ -215,13 +215,13 @@ class State(Indices):
             if old.partitions:
                 if same and new.partitions and old.held is new.held:
                     return
-                self.placed.drop(0, (before, old.number, job_id))
+                self.placed.drop(len(job.sizes) > 1, (before, old.number, job_id))
             elif same and not new.partitions and old.held is new.held:
                 return
             elif not old.held:
                 self.waiting.drop(shape_of(job), (before, old.number, job_id))
         if new.partitions:
-            self.placed.put(0, (rank, new.number, job_id))
+            self.placed.put(len(job.sizes) > 1, (rank, new.number, job_id))
         elif not new.held:
             self.waiting.put(shape_of(job), (rank, new.number, job_id))
 

@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from msgspec.structs import replace
 
 from hocket.model import criterion as criteria
-from hocket.model.criterion import Convergence, Goal, RunTime
+from hocket.model.criterion import Convergence, Goal, RunTime, Seen
 from hocket.model.plan import Verdict
 from hocket.model.view import RECENT_OBSERVATIONS, JobView, Observation
 
@@ -85,8 +85,8 @@ def verdict(view: JobView, now_s: float) -> tuple[Verdict, str] | None:
     if criterion is None:
         return None
     history = [] if isinstance(criterion, RunTime) else _history(view, criterion.metric)
-    outcome = criteria.judge(criterion, history, view.epoch, _elapsed_s(view, now_s))
-    seen = "" if isinstance(criterion, RunTime) or not history else f" ({criterion.metric} is {history[-1][1]:g})"
+    outcome = criteria.judge(criterion, history, view.epoch, _elapsed_s(view, now_s), view.step)
+    seen = "" if isinstance(criterion, RunTime) or not history else f" ({criterion.metric} is {history[-1].value:g})"
     if outcome == "attained":
         return Verdict.ATTAINED, f"attained: {criterion}{seen}"
     if outcome == "missed":
@@ -106,14 +106,16 @@ def verdict_at_exit(view: JobView, reports: Iterable[Observation]) -> tuple[Verd
         return Verdict(view.verdict), view.reason
     seen = [view]
     for report in reports:
-        view = replace(view, epoch=max(view.epoch, report.epoch), observations=(*view.observations, report))
+        epoch, step = max(view.epoch, report.epoch), max(view.step, report.step)
+        view = replace(view, epoch=epoch, step=step, observations=(*view.observations, report))
         seen.append(view)
     for each in seen:
         history = _history(each, criterion.metric)
         elapsed_s = each.observations[-1].at_s - each.submitted_s if each.observations else 0.0
-        if criteria.judge(criterion, history, each.epoch, elapsed_s) == "attained":
-            return Verdict.ATTAINED, f"attained: {criterion} ({criterion.metric} is {history[-1][1]:g})"
-    when = f"after epoch {view.epoch}" if view.epoch else "before the end of its first epoch"
+        if criteria.judge(criterion, history, each.epoch, elapsed_s, each.step) == "attained":
+            return Verdict.ATTAINED, f"attained: {criterion} ({criterion.metric} is {history[-1].value:g})"
+    at_step = f"at step {view.step}" if view.step else "before the end of its first epoch"
+    when = f"after epoch {view.epoch}" if view.epoch else at_step
     told = _last_seen(view, criterion)
     return Verdict.MISSED, f"missed: {criterion} was not met when its process ended {when}: {told}"
 
@@ -126,14 +128,15 @@ def _last_seen(view: JobView, criterion: Goal | Convergence) -> str:
         return (
             f"{metric} was not in its last {RECENT_OBSERVATIONS} reports" if older else f"{metric} was never reported"
         )
-    epoch, value = history[-1]
-    said = f"{metric} was {value:g}" + (f" in epoch {epoch}" if epoch != view.epoch else "")
-    before = [v for e, v in history if e < epoch]
+    epoch, value, step = history[-1]
+    earlier = f" in epoch {epoch}" if view.epoch else f" at step {step}"
+    said = f"{metric} was {value:g}" + (earlier if epoch != view.epoch or (not epoch and step != view.step) else "")
+    before = [s.value for s in history if s.epoch < epoch or (not epoch and s.step < step)]
     return f"{said}, {before[-1]:g} before" if before and isinstance(criterion, Convergence) else said
 
 
-def _history(view: JobView, metric: str) -> list[tuple[int, float]]:
-    return [(o.epoch, o.metrics[metric]) for o in view.observations if metric in o.metrics]
+def _history(view: JobView, metric: str) -> list[Seen]:
+    return [Seen(o.epoch, o.metrics[metric], o.step) for o in view.observations if metric in o.metrics]
 
 
 def next_verdict_s(view: JobView, now_s: float) -> float | None:

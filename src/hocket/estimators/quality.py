@@ -12,7 +12,7 @@ from math import ceil, isfinite, sqrt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.model.criterion import Epochs, Goal
+from hocket.model.criterion import Epochs, Goal, Steps
 from hocket.model.curve import Beliefs, Curve, Estimate, Point
 
 _ENOUGH = 3  # points that are needed to fit a curve with three coefficients
@@ -91,22 +91,25 @@ def nonnegative(aa: float, ab: float, bb: float, ay: float, by: float) -> tuple[
     return min(edges, key=lambda c: c[0] * (c[0] * aa - 2 * ay) + c[1] * (c[1] * bb - 2 * by))
 
 
-def noted(beliefs: Beliefs, epoch: int, value: float) -> Beliefs:
-    """Beliefs with one more point of the observed curve, and no prediction; a long history is thinned out."""
-    if epoch < 1 or not isfinite(value) or (epoch > _MOST and epoch % (epoch // _MOST)):
+def noted(beliefs: Beliefs, epoch: int, value: float, is_step: bool = False) -> Beliefs:
+    """Beliefs with one more point of the observed curve, and no prediction; a long history is thinned out.
+
+    Jobs report some of their steps only, so each of those counts.
+    """
+    if epoch < 1 or not isfinite(value) or (epoch > _MOST and not is_step and epoch % (epoch // _MOST)):
         return beliefs
     seen = {p.x: p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen}
     seen[float(epoch)] = Point(float(epoch), value, 0.0, 1)
     return replace(beliefs, quality=Curve(tuple(_spread([seen[x] for x in sorted(seen)], 4 * _MOST))))
 
 
-def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: float) -> Beliefs:
+def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: float, is_step: bool = False) -> Beliefs:
     """Beliefs after a job with a goal reported this value, having done so much work: its curve and its run time.
 
     Earlier points, also those of a profile, count like its own. If the curve never reaches the goal, the estimate of
-    the run time stays, unless the goal sets a number of epochs.
+    the run time stays, unless the goal sets a number of epochs. Of a job without epochs, the `epoch` is a step.
     """
-    noticed = noted(beliefs, epoch, value)
+    noticed = noted(beliefs, epoch, value, is_step)
     if noticed is beliefs or noticed.quality is None:
         return beliefs
     points = list(noticed.quality.points)
@@ -117,7 +120,7 @@ def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: flo
     if found is None:
         return noticed
     at = found.epochs_to(abs(best - goal.target))
-    if isinstance(goal.deadline, Epochs):
+    if isinstance(goal.deadline, Epochs | Steps):
         at = goal.deadline.count if at is None else min(at, goal.deadline.count)
     run_s = beliefs.run_s
     last = float(epoch + 1 if at is None else max(epoch + 1, ceil(at)))

@@ -146,7 +146,7 @@ class Capacity(Struct, eq=False):
     _amounts: VersionedMap[int, Amounts] | _Overlay  # what else is free, by the node's index
     _by_count: list[int]  # mask of nodes by their number of free GPUs; never edited
     gpus: int  # free GPUs of all nodes together
-    up: int  # bit mask of the nodes that are not lost
+    up: int  # bit mask of the nodes that can be given away: those that are neither lost nor drained
 
     @staticmethod
     def of(nodes: Iterable[Node]) -> Capacity:
@@ -281,6 +281,14 @@ class Capacity(Struct, eq=False):
         """This capacity with a lost `node` back, all of it free."""
         i = self.layout.index_of(node)
         return self._with({i: _whole(self.layout.nodes[i])}, self.up | 1 << i)
+
+    def close(self, node: str) -> Capacity:
+        """This capacity without what is free on a `node`, and without what its partitions give back from now on."""
+        return self.lose(node)
+
+    def reopen(self, node: str, taken: Sequence[Slice]) -> Capacity:
+        """This capacity with a closed `node` again, of which its partitions have `taken` these slices."""
+        return self.regain(node).take([part for part in taken if part.node == node])
 
     def place(self, job: Job, size: int) -> Places | None:
         """Where `size` replicas of the `job` fit: on the fullest node that holds all, else on as few as possible."""

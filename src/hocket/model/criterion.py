@@ -4,13 +4,13 @@
               | metric "changes" "<" value ["within" limit]      acc changes < 0.001 within 30 epochs
               | "for" limit                                      for 2h
     value     = number ["%"]
-    limit     = number (epochs | s | m | h | d)                  units may be written out: 2 hours
+    limit     = number (epochs | steps | s | m | h | d)          units may be written out: 2 hours
 
 Rotary's templates are a second spelling of the same values: `ACC MIN 95% WITHIN 3600 SECONDS` (>=), `MAX`
 (<=), `ACC DELTA 0.001 WITHIN 30 EPOCHS` (changes <), `FOR 2 HOURS`. Words of the grammar may have any case; a
 metric keeps its own, except that an all-upper-case one before MIN, MAX or DELTA is lower-cased. No metric may
-be named like a word of the grammar (RESERVED), in any case; names of time units are free, since a metric only
-ever stands first.
+be named like a word of the grammar (RESERVED), in any case; names of time units and `steps` are free, since a metric
+only ever stands first.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ Outcome: TypeAlias = Literal["attained", "missed", "open"]
 _METRIC = r"[A-Za-z_](?:[A-Za-z0-9_./@-]*[A-Za-z0-9_])?"
 _METRIC_RULE = f"a metric name (letters, digits and _, with . / @ - inside; up to {MAX_METRIC} characters)"
 _EPOCHS_RULE = f"a whole number of epochs from 1 to {MAX_EPOCHS}"
+_STEPS_RULE = f"a whole number of steps from 1 to {MAX_EPOCHS}"
 # Scaling happens in decimal, so that 95% is 0.95 and 1.1h is 3960s to the last bit; with no traps, what is
 # out of range becomes infinite and is refused by the rules below.
 _DECIMAL = Context(prec=MAX_TEXT + 100, traps=[])
@@ -54,6 +55,19 @@ class Epochs(Struct, frozen=True, gc=False, tag="epochs"):
         return "1 epoch" if self.count == 1 else f"{self.count} epochs"
 
 
+class Steps(Struct, frozen=True, gc=False, tag="steps"):
+    """A limit counted in steps, as the job counts them."""
+
+    count: int  # steps; at least 1
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.count, int) and 1 <= self.count <= MAX_EPOCHS):
+            raise ValueError(f"a limit in steps must be {_STEPS_RULE}, not {self.count!r}")
+
+    def __str__(self) -> str:
+        return "1 step" if self.count == 1 else f"{self.count} steps"
+
+
 class Duration(Struct, frozen=True, gc=False, tag="duration"):
     """A limit in seconds: of running time after `for`, from submission on after `within`."""
 
@@ -72,7 +86,7 @@ class Duration(Struct, frozen=True, gc=False, tag="duration"):
         return f"{_number(self.time_s)}s"
 
 
-Limit: TypeAlias = Epochs | Duration
+Limit: TypeAlias = Epochs | Steps | Duration
 
 
 class Goal(Struct, frozen=True, gc=False, tag="goal"):
@@ -100,10 +114,11 @@ class Goal(Struct, frozen=True, gc=False, tag="goal"):
 
 
 class Convergence(Struct, frozen=True, gc=False, tag="convergence"):
-    """Done when the metric changes by less than this from one epoch to the next."""
+    """Done when the metric changes by less than this from one epoch to the next, or of a job without epochs, from one
+    report to the next."""
 
     metric: str  # name of the metric, as the job reports it
-    change: float  # the change from epoch to epoch; finite and above 0, 0.001 for 0.1%
+    change: float  # that change; finite and above 0, 0.001 for 0.1%
     deadline: Limit | None = None  # by when it must be met; None: it may take any time
     percent: bool = False  # written, and so printed, as a percentage; the change means the same
 
@@ -115,7 +130,7 @@ class Convergence(Struct, frozen=True, gc=False, tag="convergence"):
             )
 
     def met_by(self, previous: float, value: float) -> bool:
-        """Whether `previous` and `value`, of consecutive epochs, are close enough; never if one is not finite."""
+        """Whether `previous` and `value`, of epochs or reports in a row, are close; never if one is not finite."""
         return abs(value - previous) < self.change
 
     def __str__(self) -> str:
@@ -125,7 +140,7 @@ class Convergence(Struct, frozen=True, gc=False, tag="convergence"):
 class RunTime(Struct, frozen=True, gc=False, tag="run-time"):
     """Done when it has run this long."""
 
-    limit: Limit  # epochs, or seconds of running
+    limit: Limit  # epochs, steps, or seconds of running
 
     def __str__(self) -> str:
         return f"for {self.limit}"
@@ -156,19 +171,31 @@ def limit_of(criterion: Criterion) -> Limit | None:
     return criterion.limit if isinstance(criterion, RunTime) else criterion.deadline
 
 
-def judge(criterion: Criterion, history: Sequence[tuple[int, float]], epochs_done: int, elapsed_s: float) -> Outcome:
-    """Where a job stands that has reported these (epoch, value) pairs, oldest first.
+class Seen(NamedTuple):
+    """One reported value of a metric."""
+
+    epoch: int  # epochs done when it was reported
+    value: float
+    step: int = 0  # the step that it was reported at; 0 if the job named none
+
+
+# A value that belongs to no step may be a plain pair.
+History: TypeAlias = Sequence[Seen | tuple[int, float]]
+
+
+def judge(criterion: Criterion, history: History, epochs_done: int, elapsed_s: float, steps_done: int = 0) -> Outcome:
+    """Where a job stands that has reported these values, oldest first.
 
     `elapsed_s` is what its limit counts: the time since its submission for a deadline, the time it ran for a run time.
     An epoch is numbered by how many are done at its end, so the first is 1; of several values for one epoch
     the last counts. Fold a report before judging, and judge on every one: values carry no time, so one
-    first judged after a time deadline came too late.
+    first judged after a time deadline came too late. A job counts steps as it likes: step 100 is 100 steps done.
     """
     limit = limit_of(criterion)
-    reached = _reached(limit, epochs_done, elapsed_s)
+    reached = _reached(limit, epochs_done, steps_done, elapsed_s)
     if isinstance(criterion, RunTime):
         return "attained" if reached else "open"
-    if history and _in_time(limit, history[-1][0], elapsed_s) and _met(criterion, history):
+    if history and _in_time(limit, history[-1], elapsed_s) and _met(criterion, history):
         return "attained"
     return "missed" if reached else "open"
 
@@ -186,38 +213,57 @@ def parse(text: str) -> Criterion:
     return _Parser(text).criterion()
 
 
-def _met(criterion: Goal | Convergence, history: Sequence[tuple[int, float]]) -> bool:
-    last_epoch, last = history[-1]
+def _met(criterion: Goal | Convergence, history: History) -> bool:
+    last_epoch, last = history[-1][:2]
     match criterion:
         case Goal():
             return criterion.met_by(last)
         case Convergence():
-            for epoch, value in reversed(history):
-                if epoch < last_epoch:
-                    return epoch == last_epoch - 1 and criterion.met_by(value, last)
+            if last_epoch == 0:
+                return _has_settled(criterion, history)
+            for seen in reversed(history):
+                if seen[0] < last_epoch:
+                    return seen[0] == last_epoch - 1 and criterion.met_by(seen[1], last)
             return False
         case _:
             assert_never(criterion)
 
 
-def _reached(limit: Limit | None, epochs_done: int, elapsed_s: float) -> bool:
+def _has_settled(criterion: Convergence, history: History) -> bool:
+    """Whether a job without epochs reported nearly the same at its last two steps."""
+    last_step = _step(history[-1])
+    for seen in reversed(history):
+        if _step(seen) < last_step:
+            return criterion.met_by(seen[1], history[-1][1])
+    return False
+
+
+def _step(seen: Seen | tuple[int, float]) -> int:
+    return seen.step if isinstance(seen, Seen) else 0
+
+
+def _reached(limit: Limit | None, epochs_done: int, steps_done: int, elapsed_s: float) -> bool:
     match limit:
         case None:
             return False
         case Epochs(count=count):
             return epochs_done >= count
+        case Steps(count=count):
+            return steps_done >= count
         case Duration(time_s=time_s):
             return elapsed_s >= time_s - _SLACK_S
         case _:
             assert_never(limit)
 
 
-def _in_time(deadline: Limit | None, epoch: int, elapsed_s: float) -> bool:
+def _in_time(deadline: Limit | None, seen: Seen | tuple[int, float], elapsed_s: float) -> bool:
     match deadline:
         case None:
             return True
         case Epochs(count=count):
-            return epoch <= count
+            return seen[0] <= count
+        case Steps(count=count):
+            return _step(seen) <= count
         case Duration(time_s=time_s):
             return elapsed_s <= time_s + _SLACK_S
         case _:
@@ -334,12 +380,13 @@ class _Parser:
     def limit(self) -> Limit:
         number = self.number("a limit such as '2h' or '30 epochs'")
         unit = self.take()
-        if unit.keyword in ("epoch", "epochs"):
+        if unit.keyword in ("epoch", "epochs", "step", "steps"):
+            is_steps = unit.keyword.startswith("step")
             if not (number.text.isdigit() and 1 <= int(number.text) <= MAX_EPOCHS):
-                self.fail(number, _EPOCHS_RULE)
-            return Epochs(int(number.text))
+                self.fail(number, _STEPS_RULE if is_steps else _EPOCHS_RULE)
+            return Steps(int(number.text)) if is_steps else Epochs(int(number.text))
         if unit.keyword not in _UNITS_S:
-            self.fail(unit, "a unit: epochs, s, m, h or d")
+            self.fail(unit, "a unit: epochs, steps, s, m, h or d")
         time_s = _scaled(number.text, _UNITS_S[unit.keyword])
         if not 0 < time_s < inf:
             self.fail(number, "a finite time above 0")

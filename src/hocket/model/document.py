@@ -184,7 +184,19 @@ def to_document(snapshot: Snapshot, policy: str = "", about: str = "") -> Docume
         FORMAT,
         snapshot.now_s,
         tuple(
-            NodeEntry(n.id, n.gpus, n.gpu_kind, n.gpu_mem_mib, n.cores, n.mem_mib, n.net_mbps, view.up, view.use)
+            NodeEntry(
+                n.id,
+                n.gpus,
+                n.gpu_kind,
+                n.gpu_mem_mib,
+                n.cores,
+                n.mem_mib,
+                n.net_mbps,
+                view.up,
+                view.use,
+                view.drained,
+                view.cleared,
+            )
             for view in snapshot.nodes.values()
             for n in (view.node,)
         ),
@@ -215,7 +227,7 @@ def _entry(snapshot: Snapshot, view: JobView) -> JobEntry:
     )
     same = {name: getattr(view, name) for name in SAME}
     seen = tuple(
-        ObservationEntry(o.at_s, o.epoch, {k: v if isfinite(v) else None for k, v in o.metrics.items()})
+        ObservationEntry(o.at_s, o.epoch, {k: v if isfinite(v) else None for k, v in o.metrics.items()}, o.step)
         for o in view.observations
     )
     one_place = len(view.tenancies) == 1

@@ -34,6 +34,8 @@ class NodeEntry(Struct, frozen=True, forbid_unknown_fields=True):
     net_mbps: Amount = 0.0
     up: Annotated[bool, Meta(description="false while it is lost")] = True
     use: Annotated[Use | None, Meta(description="what was measured")] = None
+    drained: Annotated[bool, Meta(description="it gets no new jobs; those on it go on")] = False
+    cleared: Annotated[bool, Meta(description="drained, and its jobs leave as soon as they may be preempted")] = False
 
 
 class OwnerEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,6 +74,7 @@ class ObservationEntry(Struct, frozen=True, forbid_unknown_fields=True):
     at_s: float
     epoch: int
     metrics: dict[str, float | None]
+    step: int = 0
 
 
 class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,6 +128,8 @@ class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     saved_s: Annotated[float | None, Meta(description="when its state was last seen to be saved")] = None
     saved_epoch: Annotated[int, Meta(ge=0, description="epochs done in that state")] = 0
+    step: Annotated[int, Meta(ge=0, description="steps done, as it counts them; 0: it has named none")] = 0
+    saved_step: Annotated[int, Meta(ge=0, description="steps done in the state that it saved last")] = 0
     rank: Annotated[
         tuple[Any, ...] | None,
         Meta(description="in the order of `policy`, '∞' for infinity; reckoned anew for any other"),

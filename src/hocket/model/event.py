@@ -40,6 +40,21 @@ class NodeLost(_Event, frozen=True, gc=False, tag=True):
     reason: str = ""  # why, in words; empty if not known
 
 
+class NodeDrained(_Event, frozen=True, gc=False, tag=True):
+    """A node gets no new jobs from now on."""
+
+    node: str  # id of the node
+    clear: bool = False  # jobs on it are paused and placed elsewhere, as soon as they may be preempted
+    by: str = ""  # name of the user that asked; empty if not known
+
+
+class NodeUndrained(_Event, frozen=True, gc=False, tag=True):
+    """A drained node gets jobs again."""
+
+    node: str  # id of the node
+    by: str = ""  # name of the user that asked; empty if not known
+
+
 class OwnerSet(_Event, frozen=True, gc=False, tag=True):
     """An owner's weight or quota was set."""
 
@@ -126,18 +141,20 @@ class WorkLost(_Event, frozen=True, gc=False, tag=True):
     lost_s: float  # seconds since the last saved state, or since the run began
     epochs: int  # epochs reported in that time
     why: str  # how the run ended, in words
+    steps: int = 0  # steps reported in that time, of a job that names no epochs
 
     @property
     def in_words(self) -> str:
-        """As `12 min of work (3 epochs) were not saved`."""
+        """As `12 min of work (3 epochs) were not saved`; of a job without epochs `(250 steps)`."""
         lost_s = self.lost_s
         amount = (
             f"{lost_s:.0f} s" if lost_s < 120
             else f"{lost_s / 60:.0f} min" if lost_s < 7200
             else f"{lost_s / 3600:.1f} h"
         )  # fmt: skip
-        epochs = f" ({self.epochs} epoch{'s' * (self.epochs != 1)})" if self.epochs else ""
-        return f"{amount} of work{epochs} were not saved"
+        count, unit = (self.epochs, "epoch") if self.epochs else (self.steps, "step")
+        counted = f" ({count} {unit}{'s' * (count != 1)})" if count else ""
+        return f"{amount} of work{counted} were not saved"
 
 
 class JobPaused(_Event, frozen=True, gc=False, tag=True):
@@ -162,6 +179,7 @@ class ProgressReported(_Event, frozen=True, gc=False, tag=True):
     epoch: int  # epochs done
     metrics: dict[str, float]  # values by name, as the job reports them
     use: Use | None = None  # what it uses; None if it was not measured
+    step: int = 0  # steps done, as the job counts them; 0 if it named none
 
 
 class EpochEnded(_Event, frozen=True, gc=False, tag=True):
@@ -177,6 +195,32 @@ class JobWarned(_Event, frozen=True, gc=False, tag=True):
 
     job: str  # id of the job
     about: str  # what to look at, in words
+
+
+class MetricUnseen(_Event, frozen=True, gc=False, tag=True):
+    """What a job's criterion is about was not seen in an attempt so far; it changes nothing."""
+
+    job: str  # id of the job
+    metric: str  # of its criterion; "epochs" or "steps" if that counts them
+    read: tuple[str, ...] = ()  # metrics that were seen instead
+    after_s: float = 0.0  # seconds that its process had run; 0: it was at the end of an epoch
+    lines: tuple[str, ...] = ()  # that it printed last, shortened
+
+    @property
+    def in_words(self) -> str:
+        """What to look at, with the lines and the option that says how to read them."""
+        about = f"its criterion is about '{self.metric}', and"
+        reported = ", ".join(self.read) or "nothing"
+        if not self.after_s:
+            return f"{about} it has reported {reported} so far"
+        if not self.lines:
+            printed = "it has printed nothing"
+        else:
+            quoted = " | ".join(f"'{line}'" for line in self.lines)
+            printed = f"it printed last: {quoted}"
+        read = f"what was read is {reported}" if self.read else "nothing like it was read"
+        how = "--progress says how to read it, or call hocket.report() in the program"
+        return f"{about} that was not seen in its first {self.after_s:g} s: {read}; {printed}; {how}"
 
 
 class PhasesObserved(_Event, frozen=True, gc=False, tag=True):
@@ -207,6 +251,7 @@ class JobFailed(_Event, frozen=True, gc=False, tag=True):
     reason: str  # what broke, in words
     final: bool = False  # it is over and will not be started again
     own: bool = True  # it broke by itself; what was done to it counts against no limit
+    code: int | None = None  # exit code of its process, 128 and the signal if one killed it; None if not known
 
 
 class TimePassed(_Event, frozen=True, gc=False, tag=True):
@@ -219,6 +264,8 @@ class TimePassed(_Event, frozen=True, gc=False, tag=True):
 Event = (
     NodeJoined
     | NodeLost
+    | NodeDrained
+    | NodeUndrained
     | OwnerSet
     | PolicySet
     | JobSubmitted
@@ -237,6 +284,7 @@ Event = (
     | EpochEnded
     | PhasesObserved
     | JobWarned
+    | MetricUnseen
     | JobEnded
     | JobFailed
     | TimePassed

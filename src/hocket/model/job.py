@@ -56,6 +56,7 @@ Size: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Criterion: TypeAlias = Annotated[str, Meta(max_length=1000)]
 _Mebibytes: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
 _Variable: TypeAlias = Annotated[str, Meta(pattern=r"^[^=\x00]+\Z", max_length=1000)]
+_Target: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4096)]
 _NOT_NEGATIVE, _POSITIVE = Meta(ge=0), Meta(gt=0)
 
 
@@ -166,6 +167,14 @@ class Launch(Struct, frozen=True):
             default="$HOCKET_CHECKPOINT_DIR", more="Relative to the working directory; `ckpt/*.pt` works too.",
         ),
     ] = ""  # empty: the folder that Hocket gives it  # fmt: skip
+    continues: Annotated[
+        str,
+        JobField(
+            "Job that is over, whose $HOCKET_CHECKPOINT_DIR it uses, to continue from there.", Panel.EXECUTION,
+            metavar="JOB", given=Annotated[str, Meta(max_length=NAME_LENGTH, pattern=r"^[^/\x00]*\Z")],
+            default="none: its own", completes="jobs",
+        ),
+    ] = ""  # fmt: skip
     grace_s: Annotated[
         float,
         JobField(
@@ -195,6 +204,14 @@ class Launch(Struct, frozen=True):
             given=Annotated[float, Meta(gt=0, le=1e6)], default="64M",
         ),
     ] = 64.0  # in MiB  # fmt: skip
+    notify: Annotated[
+        tuple[str, ...],
+        JobField(
+            "URL that gets a POST, or command that is run, when the job ends, fails or is paused.", Panel.JOB,
+            metavar="URL|CMD", given=Annotated[tuple[_Target, ...], Meta(max_length=20)], default="none",
+            more="See [Notifications](#notifications).",
+        ),
+    ] = ()  # fmt: skip
 
 
 ONE_GPU = Demand(gpus=1)
@@ -209,7 +226,7 @@ class Job(Struct, frozen=True, gc=False):
         JobField(
             "Name of the job.", Panel.JOB, name="name", short="-n", given=Text, submitted="",
             rule=Meta(min_length=1, max_length=NAME_LENGTH, pattern="^[^/]*$"), default="made up, as `train-12`",
-            more="1 to 200 printable characters without `/`; a name is used once, for good.",
+            more="1 to 200 printable characters without `/`; it may be that of a job that has ended.",
         ),
     ]  # fmt: skip
     owner: Annotated[
@@ -306,8 +323,9 @@ class Job(Struct, frozen=True, gc=False):
     deadline_s: Annotated[
         float | None,
         JobField(
-            "Wanted this long after submission.", Panel.SCHEDULING, name="deadline", metavar="6h",
-            default="none",
+            "Wanted this long after submission, or by a date: '2026-11-20 12:00'.", Panel.SCHEDULING, name="deadline",
+            metavar="6h|DATE", reads="moment", default="none", api_help="Wanted this many seconds after submission.",
+            more="In local time, or with an offset as in `2026-11-20T12:00+01:00`.",
         ),
     ] = None  # in seconds; None: at any time  # fmt: skip
     criterion: Annotated[
@@ -315,7 +333,7 @@ class Job(Struct, frozen=True, gc=False):
         JobField(
             "Ends the job when it holds: 'acc >= 92% within 2h'.", Panel.JOB, name="until", api="until",
             metavar="CRITERION", given=_Criterion, submitted="", default="when its process exits",
-            more="Also `loss changes < 0.001 within 30 epochs`, `for 2h`.",
+            more="Also `loss changes < 0.001 within 30 epochs`, `for 3000 steps`, `for 2h`.",
         ),
     ] = None  # None: it ends when its process exits  # fmt: skip
     tasks: Annotated[TaskGraph | None, JobField("Tasks of a partitioned model.")] = None
@@ -433,6 +451,11 @@ class Job(Struct, frozen=True, gc=False):
     def may_stop(self) -> bool:
         """Has its user allowed that it ends before, ever?"""
         return self.stop is not Stop.FIXED or self.may_lower is not Stop.FIXED
+
+    @property
+    def is_elastic(self) -> bool:
+        """Can it run at several sizes?"""
+        return len(self.sizes) > 1
 
     @property
     def is_protectable(self) -> bool:

@@ -33,7 +33,8 @@ class DocumentError(ValueError):
 SAME = (
     "submitted_s", "waited_s", "ran_s", "attained_gpu_s", "done_s", "pace", "started_s", "starts", "failures",
     "prepared", "preparing", "crashes", "held", "held_until_s", "tier", "keep", "epoch", "use",
-    "beliefs", "costs", "memo", "review_s", "verdict", "reason", "saved_s", "saved_epoch",
+    "beliefs", "costs", "memo", "review_s", "verdict", "reason", "saved_s", "saved_epoch", "step",
+    "saved_step",
 )  # fmt: skip
 
 
@@ -114,7 +115,13 @@ def _nodes(document: Document) -> VersionedMap[str, NodeView]:
     return versioned(
         (
             n.id,
-            NodeView(Node(n.id, n.gpus, n.gpu_kind, n.gpu_mem_mib, n.cores, n.mem_mib, n.net_mbps), n.up, n.use),
+            NodeView(
+                Node(n.id, n.gpus, n.gpu_kind, n.gpu_mem_mib, n.cores, n.mem_mib, n.net_mbps),
+                n.up,
+                n.use,
+                n.drained,
+                n.cleared,
+            ),
         )
         for n in document.nodes
     )
@@ -231,7 +238,7 @@ def _view(entry: JobEntry, number: int, now_s: float, partitions: list[Partition
         partitions=entry.partitions if entry.partitions is not None else tuple(p.id for p in partitions),
         tenancies=tenancies,
         observations=tuple(
-            Observation(o.at_s, o.epoch, {k: nan if v is None else v for k, v in o.metrics.items()})
+            Observation(o.at_s, o.epoch, {k: nan if v is None else v for k, v in o.metrics.items()}, o.step)
             for o in entry.observations
         ),
         rank=tuple(_frozen(r) for r in entry.rank or ()),
@@ -311,10 +318,13 @@ def _capacity(nodes: VersionedMap[str, NodeView], partitions: tuple[Partition, .
         capacity = capacity.exchange((), partition.slices, found)
         if found:
             raise DocumentError(f"snapshot: partition '{partition.id}': {found[0].replace('the plan', 'it')}")
+    for view in nodes.values():
+        if view.drained and view.up:
+            capacity = capacity.close(view.node.id)
     return capacity
 
 
-def _queues(views: list[JobView]) -> tuple[VersionedQueue[Shape], VersionedQueue[int]]:
+def _queues(views: list[JobView]) -> tuple[VersionedQueue[Shape], VersionedQueue[bool]]:
     try:
         return queues_of(views)
     except TypeError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import floor
 
 from msgspec import Struct
@@ -41,7 +41,8 @@ def wait_of(view: JobView, snapshot: Snapshot, now_s: float, policy_says: str = 
     """What the waiting job of this `view` waits for; `policy_says` is the policy's reason."""
     if view.job.tasks is not None:  # How tasks share GPUs, and so where they fit, is the policy's to say.
         return Wait((), f"the policy, which places its {len(view.job.tasks.tasks)} tasks", None)
-    room = shortage(view.job, snapshot.capacity)
+    drained = {v.node.id for v in snapshot.nodes.values() if v.drained and v.up}
+    room = shortage(view.job, snapshot.capacity, drained)
     found = [s for s in (quota_shortage(view, snapshot), room) if s is not None]
     if not found:
         said = policy_says.removeprefix("waits: ")
@@ -54,8 +55,11 @@ def wait_of(view: JobView, snapshot: Snapshot, now_s: float, policy_says: str = 
 # -- what is short ----------------------------------------------------------------------------------------------------
 
 
-def shortage(job: Job, capacity: Capacity) -> Shortage | None:
-    """Why the `job` fits nowhere at its smallest size in what is free; None if it fits. It has no tasks."""
+def shortage(job: Job, capacity: Capacity, drained: Container[str] = ()) -> Shortage | None:
+    """Why the `job` fits nowhere at its smallest size in what is free; None if it fits. It has no tasks.
+
+    `drained` are nodes that are up and get no new jobs.
+    """
     size, demand = job.sizes[0], job.demand
     if capacity.place(job, size) is not None:
         return None
@@ -63,7 +67,7 @@ def shortage(job: Job, capacity: Capacity) -> Shortage | None:
     nodes = [pair for i, pair in enumerate(capacity) if accepted & capacity.up & 1 << i]
     down = [node.id for i, (node, _free) in enumerate(capacity) if accepted & ~capacity.up & 1 << i]
     if not nodes:
-        return _no_node(job, capacity, down)
+        return _no_node(job, capacity, down, drained)
     asked = [(i, name, needs) for i, (name, needs) in enumerate(zip(RESOURCES, demand.vector, strict=True)) if needs]
     short = [
         (i, name, needs)
@@ -76,7 +80,7 @@ def shortage(job: Job, capacity: Capacity) -> Shortage | None:
     else:
         words = _of_several(job, nodes, asked)
     if down:
-        words += f" ({_listed(down)} {'is' if len(down) == 1 else 'are'} down)"
+        words += f" ({_closed(down, drained)})"
         names.append("nodes")
     if job.max_nodes and capacity.place(replace(job, max_nodes=0), size) is not None:
         words += "; on more nodes there would be room"
@@ -107,14 +111,26 @@ def quota_shortage(view: JobView, snapshot: Snapshot) -> Shortage | None:
     return Shortage(("quota",), f"room in the quota of owner '{owner.id}', {said}")
 
 
-def _no_node(job: Job, capacity: Capacity, down: list[str]) -> Shortage:
-    """No node that is up has GPUs that the job accepts."""
+def _closed(nodes: Sequence[str], drained: Container[str]) -> str:
+    """Why these nodes have nothing free: `n0 is down, n1 and n2 are drained`."""
+    by_state = {
+        "down": sorted(n for n in nodes if n not in drained),
+        "drained": sorted(n for n in nodes if n in drained),
+    }
+    said = [
+        f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {state}" for state, names in by_state.items() if names
+    ]
+    return ", ".join(said)
+
+
+def _no_node(job: Job, capacity: Capacity, down: list[str], drained: Container[str]) -> Shortage:
+    """No node that is open has GPUs that the job accepts."""
     there = [node for node, _free in capacity]
-    if not capacity.up:
+    if not capacity.up and not any(node.id in drained for node in there):
         return Shortage(("nodes",), f"a node: none of {len(there)} is up" if there else "a node: there is none yet")
-    wanted = f"a node with GPUs{_kind_of(job)}"
+    wanted = f"a node with GPUs{_kind_of(job)}" if job.demand.gpus else "a node"
     if down:
-        return Shortage(("nodes",), f"{wanted}: {_listed(down)} {'is' if len(down) == 1 else 'are'} down")
+        return Shortage(("nodes",), f"{wanted}: {_closed(down, drained)}")
     alike = [node for node in there if not job.gpu_kinds or node.gpu_kind in job.gpu_kinds]
     if not alike:
         kinds = ", ".join(sorted({node.gpu_kind for node in there if node.gpu_kind}))

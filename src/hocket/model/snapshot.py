@@ -67,7 +67,7 @@ class Snapshot(Struct, frozen=True):
     usage: VersionedMap[str, Usage]  # what each owner's jobs have by plan; empty if no quota and no policy needs it
     jobs: VersionedMap[str, JobView]  # all that have not ended, by id
     waiting: VersionedQueue[Shape]  # entries (rank, number, id) of jobs that the plan gives nothing and nothing holds
-    placed: VersionedQueue[int]  # likewise, of those it gives something
+    placed: VersionedQueue[bool]  # likewise, of those it gives something; elastic jobs are in the bucket True
     partitions: VersionedMap[str, Partition]  # the present plan, by id; disjoint
     leaving: VersionedMap[str, tuple[Slice, ...]]  # "job/task" → what it still holds beyond its plan
     unsettled: tuple[tuple[str, str], ...]  # tenants (job, task) whose plan is not yet carried out
@@ -116,7 +116,7 @@ class Snapshot(Struct, frozen=True):
         entry = (view.rank, view.number, job)
         waiting, placed = self.waiting, self.placed
         if view.partitions:
-            placed = placed.remove(0, entry)
+            placed = placed.remove(view.job.is_elastic, entry)
         elif not view.held:
             waiting = waiting.remove(shape_of(view.job), entry)
         return replace(
@@ -177,18 +177,20 @@ def entry_of(view: JobView) -> Entry:
     return (view.rank, view.number, view.job.id)
 
 
-def queues_of(views: Iterable[JobView]) -> tuple[VersionedQueue[Shape], VersionedQueue[int]]:
+def queues_of(views: Iterable[JobView]) -> tuple[VersionedQueue[Shape], VersionedQueue[bool]]:
     """The queues of the waiting and of the placed jobs. Held jobs are in neither."""
     waiting: dict[Shape, list[Entry]] = {}
-    placed: dict[int, list[Entry]] = {}
+    placed: dict[bool, list[Entry]] = {}
     for view in views:
         if view.partitions:
-            placed.setdefault(0, []).append(entry_of(view))
+            placed.setdefault(view.job.is_elastic, []).append(entry_of(view))
         elif not view.held:
             waiting.setdefault(shape_of(view.job), []).append(entry_of(view))
     for entries in (*waiting.values(), *placed.values()):
         entries.sort()
-    return VersionedQueue(waiting, sum(map(len, waiting.values()))), VersionedQueue(placed, len(placed.get(0, ())))
+    return VersionedQueue(waiting, sum(map(len, waiting.values()))), VersionedQueue(
+        placed, sum(map(len, placed.values()))
+    )
 
 
 class Standing(Protocol):

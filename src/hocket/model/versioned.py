@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Container, Hashable, Iterable, Iterator, Set
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heapreplace, merge
 from math import inf
 from typing import Any, Generic, TypeVar
 
@@ -313,7 +313,7 @@ class VersionedQueue(Struct, Generic[K], eq=False):
         buckets = self.buckets()
         if len(buckets) == 1:
             return reversed(next(iter(buckets.values())))
-        return iter(sorted((e for b in buckets.values() for e in b), reverse=True))
+        return merge(*map(reversed, buckets.values()), reverse=True)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VersionedQueue) and self.buckets() == other.buckets()

@@ -65,6 +65,7 @@ class Observation(Struct, frozen=True, gc=False):
     at_s: float  # when, in seconds: simulated from 0 on, live since 1970
     epoch: int  # epochs done when it was reported
     metrics: dict[str, float]  # values by name, as the job reports them; never edited
+    step: int = 0  # steps done by then, as the job counts them; 0: it has named none
 
 
 class Use(Struct, frozen=True, gc=False):
@@ -135,6 +136,8 @@ class JobView(Struct, frozen=True, gc=False):
     run_began_s: float | None = None  # when its present process started; None: it has none, or saving is not tracked
     saved_s: float | None = None  # when its state was last seen to be saved; None: never
     saved_epoch: int = 0  # epochs done in the state that it saved last
+    step: int = 0  # steps done, as it reported last; 0: it has named none
+    saved_step: int = 0  # steps done in the state that it saved last
 
     @property
     def id(self) -> str:
@@ -193,15 +196,22 @@ class JobView(Struct, frozen=True, gc=False):
             return f"it was submitted with --min-run and has run for less than {job.min_run_s:g} s"
         return ""
 
-    def unsaved_at(self, now_s: float) -> tuple[float, int]:
-        """Seconds of work, and epochs, that would be lost if the run ended now without saving."""
+    def unsaved_at(self, now_s: float) -> tuple[float, int, int]:
+        """Seconds of work, epochs and steps that would be lost if the run ended now without saving.
+
+        Steps are counted only of a job that names no epochs.
+        """
         began_s = self.run_began_s
         if began_s is None:
-            return 0.0, 0
+            return 0.0, 0, 0
         since_s = began_s if self.saved_s is None else max(began_s, self.saved_s)
         last = self.observations[-1] if self.observations else None
-        epochs = last.epoch - self.saved_epoch if last is not None and last.at_s >= since_s else 0
-        return max(0.0, now_s - since_s), max(0, epochs)
+        lost_s = max(0.0, now_s - since_s)
+        if last is None or last.at_s < since_s:
+            return lost_s, 0, 0
+        if self.epoch:
+            return lost_s, max(0, last.epoch - self.saved_epoch), 0
+        return lost_s, 0, max(0, last.step - self.saved_step)
 
 
 class NodeView(Struct, frozen=True, gc=False):
@@ -210,3 +220,10 @@ class NodeView(Struct, frozen=True, gc=False):
     node: Node  # the machine and its capacity
     up: bool = True  # false while it is lost
     use: Use | None = None  # what was measured to be used last; None: never measured
+    drained: bool = False  # it gets no new jobs; those on it go on
+    cleared: bool = False  # drained, and the jobs on it are to leave as soon as they may be preempted
+
+    @property
+    def is_open(self) -> bool:
+        """May jobs be placed on it?"""
+        return self.up and not self.drained

@@ -6,12 +6,16 @@ from math import inf
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.plan import Plan, Wake
+from hocket.model.resources import Slice, gpu_ids
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.kit.common_params import EverydayParams
 from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.lent_gpus import NOTHING_LENT, elastic_jobs, lend_idle, start_in_lent
 from hocket.policies.kit.remaining_time import (
     cold_start_s,
     depends_on_place,
@@ -20,12 +24,13 @@ from hocket.policies.kit.remaining_time import (
     fixed_end_s,
     left_s,
     pace_in,
+    restart_s,
 )
 from hocket.policies.kit.waiting_by_run_time import keep_brief_in_line
-from hocket.policies.registry import Params, policy
+from hocket.policies.registry import policy
 
 
-class Backfill(Params, frozen=True):
+class Backfill(EverydayParams, frozen=True):
     depth: Annotated[
         int, Meta(ge=0, description="give up after so many that may not overtake the first in line; 0: never")
     ] = 0
@@ -41,36 +46,50 @@ class Reservation(Struct):
     crowded: set[tuple[Shape, int]]  # shapes and sizes that do not fit beside it
 
 
-def rank(view: JobView, now_s: float, _params: Backfill) -> tuple[float, ...]:
-    """Waiting jobs are sorted by submission, placed ones by their believed ends."""
-    return (fixed_end_s(view, now_s),) if view.partitions else ()
+def rank(view: JobView, now_s: float, params: Backfill) -> tuple[float]:
+    """Waiting jobs are sorted by priority and submission, placed ones by their believed ends."""
+    if view.partitions:
+        return (fixed_end_s(view, now_s),)
+    return (-view.job.priority if params.priority else 0,)
 
 
-@policy("backfill", params=Backfill, order=rank, paper="EASY, Lifka, JSSPP'95", reads_usage=False, reads=())
+@policy("backfill", params=Backfill, order=rank, paper="EASY, Lifka, JSSPP'95", reads_usage=False, reads=("priority",))
 def decide(snapshot: Snapshot, params: Backfill) -> Plan:
     """In order of submission, but later jobs may start early where they do not delay the first in line.
 
     The first that does not fit has a reservation: the places in which, by the believed run times of what runs now,
     it can start soonest. A later job starts if it is believed to be done by then, or fits beside the reservation. A
-    job without a belief counts as endless. Jobs that outlive a belief are believed to need as long again.
+    job without a belief counts as endless. Jobs that outlive a belief are believed to need as long again. In line, a
+    higher priority goes first.
     """
     draft = Draft(snapshot)
     fix_ends_of_reviewed(draft)
     line = draft.with_displaced(draft.candidates(), lambda v: v.rank)
-    head = _start_in_order(draft, line)
+    head, lending = _start_in_order(draft, line, params), NOTHING_LENT
     if head is not None:
         _backfill(draft, line, head, params)
         draft.reasons["*"] = f"waits: '{head.job.id}' is first in line and must not be delayed"
-    return draft.plan(Wake(freed_gpus=1 if head is not None or draft.over_quota else None, epoch=False))
+    else:  # or what is idle is kept for the first in line
+        lending = lend_idle(draft, params, lambda v: fix_end(draft, v, restart_s(v)))
+    return draft.plan(lending.wake(Wake(freed_gpus=1 if head is not None or draft.over_quota else None, epoch=False)))
 
 
-def _start_in_order(draft: Draft, line: Iterator[JobView]) -> JobView | None:
+def _start_in_order(draft: Draft, line: Iterator[JobView], params: Backfill) -> JobView | None:
     """Start jobs up to the first that does not fit: that one is the head of the line."""
     for view in line:
-        if not draft.start(view, "starts: it is first in line"):
+        why = "starts: it is first in line"
+        if not (draft.start(view, why) or (params.lend and _start_in_lent(draft, view, why))):
             return view
         fix_end(draft, view, cold_start_s(view))
     return None
+
+
+def _start_in_lent(draft: Draft, view: JobView, why: str) -> bool:
+    """Start the job in what is lent to elastic jobs, the last to end first."""
+    shrunk = start_in_lent(draft, view, why, reversed(elastic_jobs(draft)))
+    for borrower in shrunk:
+        fix_end(draft, borrower, restart_s(borrower))
+    return bool(shrunk)
 
 
 def _backfill(draft: Draft, line: Iterator[JobView], head: JobView, params: Backfill) -> None:
@@ -108,10 +127,17 @@ def _reserve(draft: Draft, head: JobView) -> Reservation:
             break
         capacity = capacity.give(draft.slices_of(snapshot.jobs[job_id]))
         if capacity.gpus >= needs and (places := capacity.place(job, size)) is not None:
-            slices = capacity.slices(job, places)
+            slices = [_sparing(draft, capacity, part) for part in capacity.slices(job, places)]
             capacity = capacity.take(slices)
             return Reservation(head, max(then_s, snapshot.now_s), tuple(s.node for s in slices), capacity, set())
     return Reservation(head, inf, (), capacity, set())
+
+
+def _sparing(draft: Draft, then: Capacity, part: Slice) -> Slice:
+    """As many GPUs of the node as the reservation has there; those that are free now only if there are no others."""
+    now, later = draft.capacity[part.node].gpus, then[part.node].gpus
+    ids = (*gpu_ids(later & ~now), *gpu_ids(later & now))
+    return replace(part, gpus=tuple(sorted(ids[: len(part.gpus)])))
 
 
 def _start_without_delay(draft: Draft, view: JobView, size: int, reservation: Reservation) -> bool:

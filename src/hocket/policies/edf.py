@@ -10,11 +10,13 @@ from hocket.model.criterion import Duration, RunTime, limit_of
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.kit.common_params import ElasticParams
 from hocket.policies.kit.draft import Draft
-from hocket.policies.registry import Params, policy
+from hocket.policies.kit.lent_gpus import elastic_jobs, lend_idle, start_in_lent
+from hocket.policies.registry import policy
 
 
-class Edf(Params, frozen=True):
+class Edf(ElasticParams, frozen=True):
     preempt: Annotated[bool, Meta(description="whether running jobs make way for earlier deadlines")] = True
 
 
@@ -53,7 +55,7 @@ def decide(snapshot: Snapshot, params: Edf) -> Plan:
     waiting = False
     for view in draft.with_displaced(chain(draft.candidates(), draft.waiting_over_quota()), lambda v: v.rank):
         why = "goes on in what is left" if view.partitions else "starts: no earlier deadline needs its place"
-        if draft.start(view, why):
+        if draft.start(view, why) or (params.lend and _start_in_lent(draft, view, why)):
             continue
         paused = f"paused: '{view.job.id}' has an earlier deadline"
         if not (params.preempt and draft.displace(view, draft.placed_behind(view.rank), paused, why)):
@@ -61,4 +63,11 @@ def decide(snapshot: Snapshot, params: Edf) -> Plan:
     waiting = waiting or draft.paused > 0
     if waiting:
         draft.reasons["*"] = "waits: those that run have earlier deadlines, or it does not fit"
-    return draft.plan(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False))
+    lending = lend_idle(draft, params)
+    return draft.plan(lending.wake(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False)))
+
+
+def _start_in_lent(draft: Draft, view: JobView, why: str) -> bool:
+    """Start the job in what is lent to elastic jobs with later deadlines, the latest first."""
+    borrowers = [borrower for borrower in elastic_jobs(draft) if borrower.rank > view.rank]
+    return bool(start_in_lent(draft, view, why, reversed(borrowers)))

@@ -9,26 +9,27 @@ from hocket.model.capacity import Shape, shape_of
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.kit.common_params import PriorityParams
 from hocket.policies.kit.draft import Draft
-from hocket.policies.kit.owner_shares import Lanes, Shares, displace_richer, grow, placed_of, placed_s, serve
-from hocket.policies.registry import Params, policy
+from hocket.policies.kit.owner_shares import Lanes, Shares, displace_richer, grow, placed_s, serve
+from hocket.policies.registry import policy
 
 _GPUS = (1.0, 0.0, 0.0, 0.0)  # a level is GPUs over weight
 
 
-class Fair(Params, frozen=True):
+class Fair(PriorityParams, frozen=True):
     preempt: Annotated[
         bool, Meta(description="whether running jobs of an owner with more make way for one with less")
     ] = True
     quantum_s: Annotated[float, Meta(ge=0, description="how long a job runs before it may be paused, or grow")] = 600.0
 
 
-def rank(view: JobView, _now_s: float, _params: Fair) -> tuple[str, float, float]:
-    """Owner by owner: waiting jobs by weight and submission; placed ones elastic first, then by their start."""
+def rank(view: JobView, _now_s: float, params: Fair) -> tuple[str, float, float, float]:
+    """Owner by owner: waiting jobs by priority, weight and submission; placed ones elastic first, then by start."""
     job = view.job
     if view.partitions:
-        return job.owner, len(job.sizes) == 1, placed_s(view)
-    return job.owner, -job.weight, view.submitted_s
+        return job.owner, len(job.sizes) == 1, placed_s(view), 0.0
+    return job.owner, -job.priority if params.priority else 0, -job.weight, view.submitted_s
 
 
 @policy(
@@ -37,7 +38,7 @@ def rank(view: JobView, _now_s: float, _params: Fair) -> tuple[str, float, float
     order=rank,
     paper="max-min fairness, Bertsekas and Gallager",
     reads_beliefs=False,
-    reads=("weight",),
+    reads=("priority", "weight"),
 )
 def decide(snapshot: Snapshot, params: Fair) -> Plan:
     """The owner with the fewest GPUs for its weight gets its next job, at its smallest size; again and again.
@@ -45,6 +46,7 @@ def decide(snapshot: Snapshot, params: Fair) -> Plan:
     Where there is no room, elastic jobs shrink: those of the same owner, and those of owners that have more GPUs for
     their weight, as long as they still have more. Then, if allowed, jobs of such owners that have had their quantum
     pause. What is left over goes to elastic jobs: of the owner with least first, inside it by the jobs' weights.
+    Among the jobs of one owner a higher priority starts first; it takes nothing from other owners.
     """
     draft = Draft(snapshot)
     filling = _Filling(draft, params)
@@ -68,7 +70,7 @@ class _Filling:
         self.shares = Shares(self.snapshot, _GPUS)
         self.lanes = Lanes(draft)
         jobs = self.snapshot.jobs
-        self.elastic = [jobs[e[-1]] for o in self.snapshot.usage for e in placed_of(self.snapshot, o, before=(o, True))]
+        self.elastic = [jobs[entry[-1]] for entry in self.snapshot.placed.buckets().get(True, ())]
         self.started: list[JobView] = []
         self.exchanged = False
         # Owners with more do not have enough for these; owners that come later have more themselves.

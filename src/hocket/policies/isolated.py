@@ -24,7 +24,7 @@ class Isolated(Params, frozen=True):
 @policy(
     "isolated",
     params=Isolated,
-    paper="the baseline of Harmony, ICDE'21; after Optimus and SLAQ",
+    paper="the baseline of Harmony, ICDCS'21; after Optimus and SLAQ",
     reads_usage=False,
     reads=(),
 )

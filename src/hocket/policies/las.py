@@ -11,15 +11,17 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.kit.common_params import EverydayParams
 from hocket.policies.kit.draft import Draft
-from hocket.policies.registry import Params, policy
+from hocket.policies.kit.lent_gpus import elastic_jobs, lend_idle, lent_to, start_in_lent
+from hocket.policies.registry import policy
 
 _SLACK_GPU_S = 1e-3  # a review comes at the threshold, give or take a rounding
 _LEAVING_S = 1.0  # how soon, at the earliest, a job is reviewed that was paused and has not left yet
 _NO_JOB_WAITS, _ROOM_WANTED = Wake(freed_gpus=None, epoch=False), Wake(freed_gpus=1, epoch=False)
 
 
-class Las(Params, frozen=True):
+class Las(EverydayParams, frozen=True):
     levels_gpu_s: Annotated[
         tuple[float, ...], Meta(description="attained service at which a job is demoted by one level")
     ] = (3600.0, 36000.0, 360000.0)
@@ -33,8 +35,11 @@ class Las(Params, frozen=True):
             raise ValueError("levels_gpu_s: each must be above 0 and above the one before it")
 
 
-def rank(view: JobView, now_s: float, params: Las) -> tuple[int, float]:
-    """The job's level, 0 at the top; within a level by first start, or by submission if it never ran.
+_FIRST = (-inf, 0)  # before all classes of jobs
+
+
+def rank(view: JobView, now_s: float, params: Las) -> tuple[int, int, float]:
+    """Priority, the highest first, and level, 0 at the top: the job's class. In it by first start, or by submission.
 
     Service is GPUs times seconds, the two dimensions. The memo is the service up to the last promotion: it is forgiven.
     """
@@ -43,7 +48,12 @@ def rank(view: JobView, now_s: float, params: Las) -> tuple[int, float]:
     if level and params.promote and _is_starved(view, now_s, params):
         level = 0
     started = view.started_s
-    return level, view.submitted_s if started is None else started
+    return -view.job.priority if params.priority else 0, level, view.submitted_s if started is None else started
+
+
+def _class(view: JobView) -> tuple[int, int]:
+    """Jobs of one class never preempt each other; those of a higher one preempt lower ones."""
+    return view.rank[:2]
 
 
 def next_demotion_s(view: JobView, now_s: float, params: Las) -> float | None:
@@ -64,33 +74,35 @@ def next_demotion_s(view: JobView, now_s: float, params: Las) -> float | None:
     paper="Tiresias, NSDI'19",
     reads_beliefs=False,
     reads_usage=False,
-    reads=(),
+    reads=("priority",),
 )
 def decide(snapshot: Snapshot, params: Las) -> Plan:
     """Least attained service first, in levels; a job on a higher level takes the place of lower ones.
 
     Two-dimensional: service is GPUs times seconds. Discretised: jobs of one level never preempt each other. A job is
-    demoted when its service passes a threshold, and promoted to the top when it has starved.
+    demoted when its service passes a threshold, and promoted to the top when it has starved. A higher priority goes
+    before all of that.
     """
     draft = Draft(snapshot)
     if not snapshot.waiting.count:
-        return draft.plan(_NO_JOB_WAITS, memo=draft.room_mark)
+        return _planned(draft, params, waits=False)
     last = snapshot.placed.last()
-    lowest = last[0][0] if last is not None else 0  # the lowest level of placed jobs
-    try_all = _may_fit_now(draft)
-    waiting = draft.candidates(draft.free_gpus, (lowest,)) if try_all else draft.waiting_among(snapshot.arrived)
+    lowest = last[0][:2] if last is not None else _FIRST  # the lowest class of placed jobs
+    lent = sum(lent_to(draft, view) for view in elastic_jobs(draft)) if draft.has_elastic and params.lend else 0
+    try_all = lent > 0 or _may_fit_now(draft)
+    waiting = draft.candidates(draft.free_gpus + lent, lowest) if try_all else draft.waiting_among(snapshot.arrived)
     preempted = False
-    for view in waiting:  # from the highest level to the lowest
-        if preempted and view.rank[0] >= lowest:
+    for view in waiting:  # from the highest class to the lowest
+        if preempted and _class(view) >= lowest:
             break  # It preempts no job, and competes with preempted ones for what is left: see below.
         if _start(draft, view, params):
             continue
-        if view.rank[0] < lowest and _preempt(draft, view, params):
+        if _class(view) < lowest and _preempt(draft, view, params):
             preempted = True
         else:
             draft.pass_over(view)
     for view in draft.waiting_over_quota():
-        if view.rank[0] < lowest and _preempt(draft, view, params):
+        if _class(view) < lowest and _preempt(draft, view, params):
             preempted = True
     if preempted and not draft.is_full:
         for view in draft.with_displaced(draft.candidates(draft.free_gpus), lambda v: v.rank):
@@ -98,10 +110,15 @@ def decide(snapshot: Snapshot, params: Las) -> Plan:
                 draft.pass_over(view)
     if params.promote:
         _review_starving(draft, params, try_all)
+    return _planned(draft, params, waits=snapshot.waiting.count > draft.started - draft.paused)
+
+
+def _planned(draft: Draft, params: Las, waits: bool) -> Plan:
+    """The plan, after idle GPUs were lent."""
+    lending = lend_idle(draft, params)
     if draft.over_quota:
-        return draft.plan(_ROOM_WANTED)
-    waits = snapshot.waiting.count > draft.started - draft.paused
-    return draft.plan(_ROOM_WANTED if waits else _NO_JOB_WAITS, memo=draft.room_mark)
+        return draft.plan(lending.wake(_ROOM_WANTED))
+    return draft.plan(lending.wake(_ROOM_WANTED if waits else _NO_JOB_WAITS), memo=draft.room_mark)
 
 
 def _may_fit_now(draft: Draft) -> bool:
@@ -109,31 +126,43 @@ def _may_fit_now(draft: Draft) -> bool:
 
     Yes if there is more room, a waiting job was promoted, or a running one was demoted below the first that waits.
     """
-    snapshot, demoted_to = draft.snapshot, 0
+    snapshot, demoted_to = draft.snapshot, _FIRST
     for job_id in snapshot.due:
         view = snapshot.jobs[job_id]
         if not view.partitions:
             return True
-        demoted_to = max(demoted_to, view.rank[0])
+        demoted_to = max(demoted_to, _class(view))
     if draft.room_mark != snapshot.memo:
         return True
-    return bool(demoted_to) and (first := snapshot.waiting.first()) is not None and first[0][0] < demoted_to
+    return (first := snapshot.waiting.first()) is not None and first[0][:2] < demoted_to
 
 
 def _start(draft: Draft, view: JobView, params: Las) -> bool:
     """Start the job in what is free."""
+    why = "starts: least service first"
     enough = view.job.sizes[0] * view.job.demand.gpus <= draft.free_gpus  # Counting is cheaper than a search.
-    if not (enough and draft.start(view, "starts: least service first")):
+    if not (
+        (enough and draft.start(view, why)) or (draft.has_elastic and params.lend and _start_in_lent(draft, view, why))
+    ):
         return False
     if params.promote:
         _promote(draft, view, params)
     return True
 
 
+def _start_in_lent(draft: Draft, view: JobView, why: str) -> bool:
+    """Start the job in what is lent to elastic jobs of its class or lower ones, the last of them first."""
+    borrowers = [borrower for borrower in elastic_jobs(draft) if _class(borrower) >= _class(view)]
+    return bool(start_in_lent(draft, view, why, reversed(borrowers)))
+
+
 def _preempt(draft: Draft, view: JobView, params: Las) -> bool:
-    """Start the job in the place of placed jobs on lower levels: the lowest, as many as it takes and no more."""
+    """Start the job in the place of placed jobs of lower classes: the lowest, as many as it takes and no more."""
     paused, started = f"paused: '{view.job.id}' has had less service", "starts: less service than those that make way"
-    victims = draft.displace(view, draft.placed_behind((view.rank[0], inf)), paused, started)
+    if (last := draft.snapshot.placed.last()) is not None and last[0][0] > view.rank[0]:
+        paused = f"paused: '{view.job.id}' has a higher priority, or has had less service"
+        started = "starts: higher priority, or less service, than those that make way"
+    victims = draft.displace(view, draft.placed_behind((*_class(view), inf)), paused, started)
     if params.promote and victims:
         for victim in victims:
             _review_when_starved(draft, victim, params)
@@ -164,7 +193,7 @@ def _review_starving(draft: Draft, params: Las, try_all: bool) -> None:
     snapshot = draft.snapshot
     views = sorted(_demoted(snapshot), key=lambda v: v.number) if try_all else map(snapshot.jobs.get, snapshot.arrived)
     for view in views:
-        if view is not None and view.rank[0] and view.review_s is None and not draft.size_of(view):
+        if view is not None and view.rank[1] and view.review_s is None and not draft.size_of(view):
             _review_when_starved(draft, view, params, _LEAVING_S if view.tenancies else 0.0)
 
 
@@ -172,7 +201,12 @@ def _demoted(snapshot: Snapshot) -> Iterator[JobView]:
     """Waiting jobs below the top level."""
     jobs = snapshot.jobs.data()
     for entries in snapshot.waiting.buckets().values():
-        yield from (jobs[entry[-1]] for entry in entries[bisect_left(entries, ((1,),)) :])
+        at = 0
+        while at < len(entries):  # one priority after the other
+            priority = entries[at][0][0]
+            end = bisect_left(entries, ((priority, inf),), at)
+            yield from (jobs[entry[-1]] for entry in entries[bisect_left(entries, ((priority, 1),), at, end) : end])
+            at = end
 
 
 def _review_when_starved(draft: Draft, view: JobView, params: Las, least_s: float = 0.0) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from hocket.model.criterion import Goal, judge
+from hocket.model.criterion import Goal, Seen, judge
 from hocket.model.job import Stop
 from hocket.model.partition import Partition
 from hocket.model.plan import Plan, Verdict
@@ -104,11 +104,14 @@ def verdict(view: JobView, now_s: float, is_overloaded: bool, params: LoadContro
     level = allowed(view, is_overloaded)
     if goal is None or level is Stop.FIXED:
         return None
-    seen = [(o.epoch, o.metrics[goal.metric]) for o in view.observations if goal.metric in o.metrics]
-    is_reached = judge(goal, seen, view.epoch, now_s - view.submitted_s) == "attained"
+    seen = [Seen(o.epoch, o.metrics[goal.metric], o.step) for o in view.observations if goal.metric in o.metrics]
+    is_reached = judge(goal, seen, view.epoch, now_s - view.submitted_s, view.step) == "attained"
     why = " in times of overload" if level is not job.stop else ""
     if is_reached and level is Stop.REQUIRED:
-        return Verdict.ATTAINED, f"stopped{why}: {goal.metric} is {seen[-1][1]:g}, and no more than {goal} is required"
+        return (
+            Verdict.ATTAINED,
+            f"stopped{why}: {goal.metric} is {seen[-1].value:g}, and no more than {goal} is required",
+        )
     beliefs, last = view.beliefs, job.last_epoch
     if beliefs.reach is None or last is None:
         return None

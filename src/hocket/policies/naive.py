@@ -25,7 +25,7 @@ class Naive(Params, frozen=True):
 @policy(
     "naive",
     params=Naive,
-    paper="the baseline of Harmony, ICDE'21; after Gandiva",
+    paper="the baseline of Harmony, ICDCS'21; after Gandiva",
     reads_beliefs=False,
     reads_usage=False,
     reads=(),
@@ -38,7 +38,8 @@ def decide(snapshot: Snapshot, params: Naive) -> Plan:
     """
     sharing = Sharing.INTERLEAVED if params.coordinated else Sharing.STACKED
     draft = GroupDraft(snapshot, sharing)
-    machines = [v.node for v in snapshot.nodes.values() if v.up]
+    machines = [v.node for v in snapshot.nodes.values() if v.is_open]
+    is_open = {node.id for node in machines}
     waiting: list[JobView] = []
     for view in draft.candidates():
         if groupable(view.job, machines):
@@ -47,6 +48,7 @@ def decide(snapshot: Snapshot, params: Naive) -> Plan:
             draft.pass_over(view)
     waiting.sort(key=lambda v: (_random_order(v.number, snapshot.seed), v.number))
     groups = [p for p in snapshot.partitions.data().values() if p.sharing is sharing]
+    groups = [p for p in groups if all(part.node in is_open for part in p.slices)]
     groups.sort(key=lambda p: min(snapshot.jobs[t.job].number for t in p.tenants))
     for partition in groups:
         if len(partition.tenants) < params.together and waiting:

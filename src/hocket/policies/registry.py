@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from inspect import signature
 from pathlib import Path
 from types import FunctionType
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -33,7 +33,13 @@ OPTIONAL_FIELDS = ("priority", "urgency", "deadline_s", "weight")  # of a job, b
 
 
 class Params(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A policy's knobs: subclass it, one annotated field with a default for each."""
+    """A policy's knobs: subclass it, one annotated field with a default for each.
+
+    `before` is for a knob that is added to a policy with which journals were recorded: the value with which it decides
+    as it did without the knob. Journals name every parameter that there was, so a missing one was not there yet.
+    """
+
+    before: ClassVar[dict[str, Any]] = {}
 
 
 class LayerParams(Params, frozen=True):
@@ -126,20 +132,14 @@ class BoundPolicy(Struct, frozen=True):
         own, theirs = self.policy.reads, () if self.inner is None else self.inner.reads
         if own is None or theirs is None:
             return None
+        own = tuple(name for name in own if getattr(self.params, name, True))  # A knob of that name turns it off.
         return tuple(name for name in OPTIONAL_FIELDS if name in own or name in theirs)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The parameters as plain data."""
+        """All parameters as plain data; those of a layer include all parameters of the policy inside it."""
         settings: dict[str, Any] = msgspec.to_builtins(self.params)
-        return settings
-
-    @property
-    def settings_in_full(self) -> dict[str, Any]:
-        """The parameters as plain data; those of a layer include all parameters of the policy inside it."""
-        if self.inner is None:
-            return self.settings
-        return self.settings | {"inner_params": self.inner.settings_in_full}
+        return settings if self.inner is None else settings | {"inner_params": self.inner.settings}
 
 
 def _bound(function: Callable[..., Any], params: Params) -> Callable[..., Any]:
@@ -222,7 +222,16 @@ def find(name: str) -> Policy:
 
 def bind(name: str, settings: dict[str, Any]) -> BoundPolicy:
     """The policy of that name with its parameters, as a journal has them."""
-    return find(name).bound(settings)
+    return find(name).bound(as_recorded(name, settings))
+
+
+def as_recorded(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The policy's parameters in a journal, and for those that were added later the values that change nothing."""
+    params = find(name).params
+    if issubclass(params, LayerParams) and "inner" in settings:
+        inner = as_recorded(settings["inner"], settings.get("inner_params", {}))
+        settings = settings | {"inner_params": inner}
+    return {**params.before, **settings}
 
 
 def _scan(folders: tuple[str, ...]) -> None:

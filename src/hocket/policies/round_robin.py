@@ -81,8 +81,10 @@ def _over(snapshot: Snapshot) -> Iterator[JobView]:
 
 def _next_turn_s(draft: Draft, params: RoundRobin) -> float | None:
     """When the next turn is over; no later than those that start now."""
-    entries, now_s = draft.snapshot.placed.buckets().get(0, []), draft.snapshot.now_s
-    at = bisect_right(entries, now_s, key=lambda entry: entry[0][0])
-    if at < len(entries):
-        return min(float(entries[at][0][0]), now_s + params.quantum_s)
+    now_s, next_s = draft.snapshot.now_s, []
+    for entries in draft.snapshot.placed.buckets().values():
+        at = bisect_right(entries, now_s, key=lambda entry: entry[0][0])
+        next_s += [float(entry[0][0]) for entry in entries[at : at + 1]]
+    if next_s:
+        return min(*next_s, now_s + params.quantum_s)
     return now_s + params.quantum_s if draft.started else None

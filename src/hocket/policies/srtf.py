@@ -10,7 +10,9 @@ from msgspec import Meta
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
+from hocket.policies.kit.common_params import EverydayParams
 from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.lent_gpus import lend_idle, start_in_lent
 from hocket.policies.kit.remaining_time import (
     depends_on_place,
     fix_end,
@@ -20,24 +22,30 @@ from hocket.policies.kit.remaining_time import (
     nodes_of,
     pace_in,
     planned_pace,
+    restart_s,
 )
-from hocket.policies.registry import Params, policy
+from hocket.policies.registry import policy
 
 
-class Srtf(Params, frozen=True):
+class Srtf(EverydayParams, frozen=True):
     hysteresis: Annotated[
         float,
         Meta(ge=0, description="a job makes way if it has longer left than the other by more than this share"),
     ] = 0.1
 
 
-def rank(view: JobView, now_s: float, _params: Srtf) -> tuple[float]:
-    """Waiting jobs by the time they need at their smallest size at best, placed ones by their believed end.
+def rank(view: JobView, now_s: float, params: Srtf) -> tuple[int, float]:
+    """By priority; then waiting jobs by the time they need at their smallest size at best, placed ones by their end.
 
     What a waiting job needs does not change, nor does the end of one that runs, while what is left of it does. So
     both queues stay in the right order as time passes, and `end - now` is what a placed job has left.
     """
-    return (fixed_end_s(view, now_s) if view.partitions else _needs_s(view, now_s),)
+    return _priority(view, params), fixed_end_s(view, now_s) if view.partitions else _needs_s(view, now_s)
+
+
+def _priority(view: JobView, params: Srtf) -> int:
+    """The highest comes first in line."""
+    return -view.job.priority if params.priority else 0
 
 
 def _needs_s(view: JobView, now_s: float) -> float:
@@ -55,12 +63,12 @@ def _best_pace(view: JobView) -> float:
     return max(beliefs.pace_on(kind, 1) for kind in accepted) if accepted else max(1.0, *beliefs.kinds.values())
 
 
-@policy("srtf", params=Srtf, order=rank, reads_usage=False, reads=())
+@policy("srtf", params=Srtf, order=rank, reads_usage=False, reads=("priority",))
 def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     """The jobs that are believed to be done soonest run; those with longer left make way, the longest first.
 
     Jobs of which nothing is believed come last. A job that outlives its belief is reviewed then, and believed to need
-    as long again as it has run. Elastic jobs start at the largest size that is free and keep it until they make way.
+    as long again as it has run. Idle GPUs are lent to elastic jobs. A higher priority goes before all of that.
     """
     draft, now_s = Draft(snapshot), snapshot.now_s
     fix_ends_of_reviewed(draft)
@@ -70,10 +78,15 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     def stands_s(view: JobView) -> float:
         return slower_s.get(view.job.id) or _needs_s(view, now_s)
 
-    for view in draft.with_displaced(chain(draft.candidates(), draft.waiting_over_quota()), lambda v: (stands_s(v),)):
+    line = chain(draft.candidates(), draft.waiting_over_quota())
+    for view in draft.with_displaced(line, lambda v: (_priority(v, params), stands_s(v))):
         why = "starts: shortest remaining time first" if not view.partitions else "goes on in what is left"
         before = draft.saved() if depends_on_place(view) else None
-        if not (_start(draft, view, why) or _displace(draft, view, params, why)):
+        if not (
+            _start(draft, view, why)
+            or (params.lend and _start_in_lent(draft, view, params, why))
+            or _displace(draft, view, params, why)
+        ):
             waiting = True
             continue
         if before is not None:
@@ -88,7 +101,8 @@ def decide(snapshot: Snapshot, params: Srtf) -> Plan:
     waiting = waiting or draft.paused > 0
     if waiting:
         draft.reasons["*"] = "waits: those that run are believed to be done sooner, or it does not fit"
-    return draft.plan(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False))
+    lending = lend_idle(draft, params, lambda v: fix_end(draft, v, restart_s(v)))
+    return draft.plan(lending.wake(Wake(freed_gpus=1 if waiting or draft.over_quota else None, epoch=False)))
 
 
 def _start(draft: Draft, view: JobView, why: str) -> bool:
@@ -98,15 +112,28 @@ def _start(draft: Draft, view: JobView, why: str) -> bool:
     return draft.start(view, why)
 
 
+def _start_in_lent(draft: Draft, view: JobView, params: Srtf, why: str) -> bool:
+    """Start the job in what is lent to elastic jobs that have longer left."""
+    if depends_on_place(view):
+        return False  # It may be slower there than where those are.
+    borrowers = [v for v in _longer(draft, view, params) if v.job.is_elastic and draft.size_of(v)]
+    shrunk = start_in_lent(draft, view, why, borrowers)
+    for borrower in shrunk:
+        fix_end(draft, borrower, restart_s(borrower))
+    return bool(shrunk)
+
+
 def _displace(draft: Draft, view: JobView, params: Srtf, why: str) -> bool:
-    """Start the job in the place of others that have longer left than it needs there."""
+    """Start the job in the place of others that have longer left than it needs there, or a lower priority."""
     now_s, before = draft.snapshot.now_s, draft.saved() if depends_on_place(view) else None
-    victims = draft.displace(
-        view, _longer(draft, view, params), f"paused: '{view.job.id}' is believed to be done sooner", why
-    )
+    paused = f"paused: '{view.job.id}' is believed to be done sooner"
+    if (last := draft.snapshot.placed.last()) is not None and last[0][0] > _priority(view, params):
+        paused = f"paused: '{view.job.id}' has a higher priority, or is believed to be done sooner"
+    victims = draft.displace(view, _longer(draft, view, params), paused, why)
     if victims and before is not None:
-        enough_s = _enough_s(view, now_s, params, planned_pace(draft, view))
-        if any(victim.rank[0] - now_s <= enough_s for victim in victims):
+        enough_s, mine = _enough_s(view, now_s, params, planned_pace(draft, view)), _priority(view, params)
+        equals = (victim for victim in victims if victim.rank[0] == mine)
+        if any(victim.rank[1] - now_s <= enough_s for victim in equals):
             draft.restore(before)  # It came to places where it is slower than where they are.
             return False
     for victim in victims:
@@ -116,17 +143,20 @@ def _displace(draft: Draft, view: JobView, params: Srtf, why: str) -> bool:
 
 
 def _longer(draft: Draft, view: JobView, params: Srtf) -> Iterator[JobView]:
-    """The placed jobs that have longer left than this one needs in their place, by more than the hysteresis.
+    """The placed jobs of lower priority, and those that have longer left than this one needs in their place.
 
-    The longest come first.
+    Longer by more than the hysteresis. The lowest priority comes first, in it the longest.
     """
     snapshot, differs = draft.snapshot, depends_on_place(view)
-    enough_s = _enough_s(view, snapshot.now_s, params, _best_pace(view))
+    enough_s, mine = _enough_s(view, snapshot.now_s, params, _best_pace(view)), _priority(view, params)
     for entry in snapshot.placed.backwards():
-        has_left_s = entry[0][0] - snapshot.now_s
-        if has_left_s <= enough_s or enough_s == inf:
+        priority, ends_s = entry[0]
+        victim, has_left_s = snapshot.jobs[entry[-1]], ends_s - snapshot.now_s
+        if priority > mine:  # A lower one: ranks begin with the negative.
+            yield victim
+            continue
+        if priority < mine or has_left_s <= enough_s or enough_s == inf:
             return
-        victim = snapshot.jobs[entry[-1]]
         if differs:
             there = nodes_of(draft, victim)[:1]
             if has_left_s <= _enough_s(view, snapshot.now_s, params, pace_in(view, there)):

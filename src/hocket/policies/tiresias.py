@@ -27,9 +27,9 @@ class Tiresias(las.Las, frozen=True):
 
 
 def rank(view: JobView, now_s: float, params: Tiresias) -> tuple[float, ...]:
-    """By level; within a level by the Gittins index, the largest first, then by first start as `las` has it."""
-    level, start = las.rank(view, now_s, params)
-    return (level, start) if params.variant == "las" else (level, -_index(view, level, params), start)
+    """By priority and level; in a level by the Gittins index, the largest first, then by first start as in `las`."""
+    priority, level, start = found = las.rank(view, now_s, params)
+    return found if params.variant == "las" else (priority, level, -_index(view, level, params), start)
 
 
 def _index(view: JobView, level: int, params: Tiresias) -> float:
@@ -92,7 +92,7 @@ def _partial(x: float, centre: float, width: float, mean: float) -> float:
     shifts=las.next_demotion_s,
     paper="Tiresias, NSDI'19",
     reads_usage=False,
-    reads=(),
+    reads=("priority",),
 )
 def decide(snapshot: Snapshot, params: Tiresias) -> Plan:
     """Least attained service in levels; in a level the likeliest to end soon, by the Gittins index, or the first begun.

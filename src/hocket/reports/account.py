@@ -12,17 +12,19 @@ hence two rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import inf
 from typing import Any
 
 from msgspec import Struct
 
+from hocket.control.held_time import HeldTime, held_at_submission
 from hocket.control.ports import Cycle, Header
-from hocket.model.criterion import Criterion, RunTime, judge
+from hocket.model.criterion import Criterion, History, RunTime, Seen, judge
 from hocket.model.event import (
     EpochEnded,
     Event,
+    JobAsked,
     JobEnded,
     JobFailed,
     JobMoved,
@@ -35,6 +37,7 @@ from hocket.model.event import (
     NodeLost,
     ProgressReported,
     TimePassed,
+    Wish,
 )
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
@@ -52,7 +55,7 @@ class JobRecord(Struct, frozen=True, gc=False):
     ended_s: float | None = None
     ran_s: float = 0.0  # it held resources, starting and stopping included
     stood_s: float = 0.0  # it held resources without training, summed over its tenants
-    waited_s: float = 0.0  # it held nothing: before its first start, and paused
+    waited_s: float = 0.0  # it held nothing and could have run: before its first start, and while others ran instead
     starts: int = 0
     size: int = 0  # replicas of its last run, 0 if it never ran
     verdict: str = ""  # empty while it is unfinished
@@ -100,6 +103,7 @@ class Account(Struct, frozen=True):
     counts: EventCounts
     began_s: float  # first submission
     until_s: float  # end of the last job, or of the journal if jobs are unfinished
+    failed: tuple[tuple[int, float], ...] = ()  # (job's number, when) of runs that failed or lost their node
 
     @property
     def makespan_s(self) -> float:
@@ -115,6 +119,7 @@ class _Tenant(Struct, gc=False, kw_only=True):
     planned_s: float = 0.0
     named: Tenant | None = None  # by that plan
     told_s: float | None = None  # when it was told to leave a shared partition
+    changing_s: float | None = None  # when the change under way began, if a later plan has superseded it
     held: Partition | None = None
     since_s: float = 0.0  # it holds that
     share: float = 1.0
@@ -136,7 +141,9 @@ class _Live(_Tenant, gc=False):
     held_tasks: int = 0
     busy_since_s: float = 0.0  # since when one of its tasks holds resources
     epoch: int = 0
-    history: list[tuple[int, float]] | None = None  # (epoch, metric), kept for a criterion
+    step: int = 0
+    history: list[Seen] | None = None  # kept for a criterion
+    hold: HeldTime | None = None  # by its user, or for jobs that must end first; None: never
 
 
 def account(header: Header, cycles: Iterable[Cycle], is_cut: bool | None = None) -> Account:
@@ -159,8 +166,10 @@ class _Book:
         self.live: dict[str, _Live] = {}
         self.dropped: dict[str, float] = {}  # partition → when a plan last dropped it
         self.sharers: dict[str, list[tuple[_Live, _Tenant]]] = {}  # shared partition → the tenants that held it last
+        self.followers: dict[str, list[_Live]] = {}  # live job → those that start after it
         self.records: list[JobRecord | None] = []
         self.spans: list[Span] = []
+        self.failed: list[tuple[int, float]] = []
         self.refusals: list[tuple[str, str]] = []
         self.nodes = {n.id: n for n in header.nodes}
         self.capacity: list[tuple[float, tuple[Node, ...]]] = [(-inf, header.nodes)]
@@ -194,6 +203,8 @@ class _Book:
                         job.started_s = now_s
                     job.starts += 1
                     job.ran_as = job.named
+                    if job.hold is not None:
+                        _hold_changed(job, now_s)
                     if len(partition.tenants) > 1 or (sharers and partition.id in sharers):
                         self._share(partition, now_s)
                 elif kind is JobEnded:
@@ -211,10 +222,14 @@ class _Book:
                     if now_s > self.ended_s:
                         self.ended_s = now_s
                     records[job.number] = _record(job, now_s, "finished", now_s)
+                    if job.job.id in self.followers:
+                        self._release(job.job.id, now_s)
                 elif kind is JobSubmitted:
                     new = event.job
                     live[new.id] = _Live(new, len(records), event.at_s, event.costs)
                     records.append(None)
+                    if new.after or new.after_any:
+                        self._follows(live[new.id])
                 elif kind is JobPaused:
                     self.pauses += 1
                     job = live.get(event.job)
@@ -240,6 +255,8 @@ class _Book:
                     old = tenant.planned
                     if old is not None and len(old.tenants) > 1 and old.id == partition.id:
                         self._told(old, partition, now_s)
+                    if tenant.held is not None and tenant.changing_s is None:
+                        tenant.changing_s = self._changing_since(tenant)
                     tenant.planned = partition
                     tenant.planned_s = now_s
                     tenant.named = t
@@ -278,13 +295,15 @@ class _Book:
     def _open(self, job: _Live, tenant: _Tenant, since_s: float, now_s: float) -> None:
         partition = tenant.planned
         assert partition is not None
-        tenant.held = partition
+        tenant.held, tenant.changing_s = partition, None
         tenant.since_s = since_s
         job.ran_as = tenant.named
         if tenant is not job:
             if not job.held_tasks:
                 job.busy_since_s = since_s
             job.held_tasks += 1
+        if job.hold is not None:
+            _hold_changed(job, since_s)
         if len(partition.tenants) > 1 or partition.id in self.sharers:
             self._share(partition, now_s)
 
@@ -298,6 +317,8 @@ class _Book:
             job.held_tasks -= 1
             if not job.held_tasks:
                 job.ran_s += now_s - job.busy_since_s
+        if job.hold is not None:
+            _hold_changed(job, now_s)
         if len(partition.tenants) > 1 or tenant.share != 1.0:
             tenant.share = 1.0
             self._share(partition, now_s)
@@ -329,10 +350,20 @@ class _Book:
         tenant = _known(job, task)
         if tenant is None or tenant.held is None:
             return
-        told_s = self.dropped.get(tenant.held.id) if tenant.told_s is None else tenant.told_s
-        if told_s is not None and tenant.planned_s <= told_s < now_s:
-            self._stood(job, tenant, now_s - told_s, job.costs.checkpoint_s + job.costs.stop_s, now_s)
+        told_s = self._told_to_leave(tenant)
+        if told_s is not None and tenant.changing_s is None:
+            tenant.changing_s = self._resizing_since(tenant)
+        elif told_s is None and tenant.changing_s is not None:
+            told_s = tenant.planned_s  # A newer plan has a place for it again; it leaves all the same.
+        if told_s is not None:
+            self._stood(job, tenant, told_s, job.costs.checkpoint_s + job.costs.stop_s, now_s)
         self._close(job, tenant, now_s)
+
+    def _told_to_leave(self, tenant: _Tenant) -> float | None:
+        """When its last plan, or a later one, took the tenant out of what it holds; None if none did."""
+        assert tenant.held is not None
+        told_s = self.dropped.get(tenant.held.id) if tenant.told_s is None else tenant.told_s
+        return told_s if told_s is not None and told_s >= tenant.planned_s else None
 
     def _changed(self, job: _Live, task: str, now_s: float, fresh: bool) -> None:
         """Resized, or moved (`fresh`: its process is started again)."""
@@ -340,12 +371,32 @@ class _Book:
         if tenant is None or tenant.held is None or tenant.planned is None:
             return
         prepare_s = costs.prepare_s if fresh or not job.job.warm else 0.0
-        observed_s = now_s - self._free_since(tenant.planned_s, tenant.planned.slices)
-        self._stood(job, tenant, observed_s, prepare_s + costs.checkpoint_s + costs.stop_s + costs.start_s, now_s)
+        free_s = self._free_since(tenant.planned_s, tenant.planned.slices)
+        self._stood(job, tenant, free_s, prepare_s + costs.checkpoint_s + costs.stop_s + costs.start_s, now_s)
         self._close(job, tenant, now_s)
         self._open(job, tenant, now_s, now_s)
 
-    def _stood(self, job: _Live, tenant: _Tenant, observed_s: float, declared_s: float, now_s: float) -> None:
+    def _changing_since(self, tenant: _Tenant) -> float | None:
+        """When the change began that is under way for a tenant; None if there is none, or it waits for others."""
+        told_s = self._told_to_leave(tenant)
+        return self._resizing_since(tenant) if told_s is None else told_s
+
+    def _resizing_since(self, tenant: _Tenant) -> float | None:
+        """The same for a resize or a move alone."""
+        held, planned = tenant.held, tenant.planned
+        if held is None or planned is None or planned.slices == held.slices:
+            return None
+        others = (t.held for job in self.live.values() for t in (job, *(job.tasks or {}).values()) if t is not tenant)
+        if any(other is not None and _overlap(other.slices, planned.slices) for other in others):
+            return None
+        return self._free_since(tenant.planned_s, planned.slices)
+
+    def _stood(self, job: _Live, tenant: _Tenant, since_s: float, declared_s: float, now_s: float) -> None:
+        """A change is done that began at that time. If it superseded another, the tenant has stood since that one."""
+        began_s, tenant.changing_s = tenant.changing_s, None
+        observed_s = now_s - since_s
+        if began_s is not None and began_s < since_s:
+            observed_s, declared_s = now_s - began_s, declared_s + since_s - began_s
         if job.costs != NO_COSTS:
             observed_s = min(observed_s, declared_s)
         elif tenant.named is not None and tenant.named.boundary.at != "now":
@@ -371,10 +422,33 @@ class _Book:
         for tenant in (job, *(job.tasks or {}).values()):
             if tenant.held is not None:
                 if verdict != Verdict.FINISHED and not at_exit and job.costs.stop_s:
-                    self._stood(job, tenant, job.costs.stop_s, job.costs.stop_s, now_s)
+                    self._stood(job, tenant, now_s - job.costs.stop_s, job.costs.stop_s, now_s)
                 self._close(job, tenant, now_s)
         self.ended_s = max(self.ended_s, now_s)
         self.records[job.number] = _record(job, now_s, verdict, now_s)
+        if job.job.id in self.followers:
+            self._release(job.job.id, now_s)
+
+    # -- held by users, and for other jobs ----------------------------------------------------------------------
+
+    def _follows(self, job: _Live) -> None:
+        job.hold = held_at_submission(job.job, self.live, job.submitted_s)
+        for first in job.hold.awaits if job.hold is not None else ():
+            self.followers.setdefault(first, []).append(job)
+
+    def _release(self, job_id: str, now_s: float) -> None:
+        """A job has ended: those that start after it no longer wait for it."""
+        for follower in self.followers.pop(job_id):
+            if follower.hold is not None:
+                follower.hold.awaits = [first for first in follower.hold.awaits if first != job_id]
+                _hold_changed(follower, now_s)
+
+    def _asked(self, event: JobAsked, now_s: float) -> None:
+        job = self.live.get(event.job)
+        if job is not None and event.wish is not Wish.STOP:
+            job.hold = job.hold or HeldTime()
+            job.hold.is_paused = event.wish is Wish.PAUSE
+            _hold_changed(job, now_s)
 
     # -- what is rare -----------------------------------------------------------------------------------------
 
@@ -391,6 +465,8 @@ class _Book:
                 self._changed(job, event.task, now_s, moved)
         elif isinstance(event, JobFailed):
             self._failed(event, now_s)
+        elif isinstance(event, JobAsked):
+            self._asked(event, now_s)
         elif isinstance(event, JobRefused):
             self.refusals.append((event.job, event.reason))
         elif isinstance(event, NodeLost):
@@ -401,6 +477,8 @@ class _Book:
 
     def _failed(self, event: JobFailed, now_s: float) -> None:
         self.failures += 1
+        if (job := self.live.get(event.job)) is not None:
+            self.failed.append((job.number, now_s))
         if event.final:
             if (job := self.live.pop(event.job, None)) is not None:
                 self._over(job, Verdict.FAILED, now_s)
@@ -413,6 +491,7 @@ class _Book:
             for tenant in (job, *(job.tasks or {}).values()):
                 if tenant.held is not None and any(s.node == node for s in tenant.held.slices):
                     self.failures += 1
+                    self.failed.append((job.number, now_s))
                     self._close(job, tenant, now_s)
         if self.nodes.pop(node, None) is not None:
             self.capacity.append((now_s, tuple(self.nodes.values())))
@@ -435,11 +514,18 @@ class _Book:
             EventCounts(self.pauses, self.resizes, self.moves, self.failures, self.plans, self.refused),
             began_s=min((r.submitted_s for r in jobs), default=0.0),
             until_s=now_s if self.live or not jobs else self.ended_s,
+            failed=tuple(self.failed),
         )
 
     def _runs(self) -> bool:
         """Whether any job holds resources."""
         return any(t.held is not None for job in self.live.values() for t in (job, *(job.tasks or {}).values()))
+
+
+def _overlap(one: tuple[Slice, ...], other: tuple[Slice, ...]) -> bool:
+    """Do they have a GPU in common?"""
+    gpus = {(part.node, gpu) for part in one for gpu in part.gpus}
+    return any((part.node, gpu) in gpus for part in other for gpu in part.gpus)
 
 
 def _known(job: _Live | None, task: str) -> _Tenant | None:
@@ -458,9 +544,16 @@ def _task(job: _Live, task: str) -> _Tenant:
     return job.tasks[task]
 
 
+def _hold_changed(job: _Live, now_s: float) -> None:
+    if job.hold is not None:
+        job.hold.update(now_s, runs=job.held is not None or job.held_tasks > 0)
+
+
 def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float, goes_on: bool = False) -> JobRecord:
     job, ran_as = live.job, live.ran_as
     waited_s = now_s - live.submitted_s - live.ran_s
+    if live.hold is not None:
+        waited_s -= live.hold.at(now_s)
     return JobRecord(
         job,
         live.submitted_s,
@@ -475,7 +568,7 @@ def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float, goes
         deadline_met(job, live.submitted_s, ended_s, verdict, now_s if goes_on else None)
         if job.deadline_s is not None
         else None,
-        goal_met(job, verdict, live.history, live.epoch, now_s - live.submitted_s, goes_on)
+        goal_met(job, verdict, live.history, live.epoch, now_s - live.submitted_s, goes_on, live.step)
         if sought(job) is not None
         else None,
     )
@@ -484,11 +577,13 @@ def _record(live: _Live, ended_s: float | None, verdict: str, now_s: float, goes
 def _observe(live: _Live, event: EpochEnded | ProgressReported) -> None:
     criterion = sought(live.job)
     live.epoch = max(live.epoch, event.epoch)
+    if isinstance(event, ProgressReported):
+        live.step = max(live.step, event.step)
     if isinstance(criterion, RunTime) or criterion is None or criterion.metric not in event.metrics:
         return
     if live.history is None:
         live.history = []
-    live.history.append((event.epoch, event.metrics[criterion.metric]))
+    live.history.append(Seen(event.epoch, event.metrics[criterion.metric], live.step))
 
 
 def sought(job: Job) -> Criterion | None:
@@ -512,7 +607,7 @@ def deadline_met(
 
 
 def goal_met(
-    job: Job, verdict: str, history: Sequence[tuple[int, float]] | None, epoch: int, after_s: float, goes_on: bool
+    job: Job, verdict: str, history: History | None, epoch: int, after_s: float, goes_on: bool, step: int = 0
 ) -> bool | None:
     """Whether the goal was reached, by verdict or last report: a job may end by itself when it gets there.
 
@@ -523,5 +618,5 @@ def goal_met(
         return None
     if verdict == Verdict.ATTAINED:
         return True
-    found = judge(criterion, history or (), epoch, after_s)
+    found = judge(criterion, history or (), epoch, after_s, step)
     return None if goes_on and found != "missed" else found == "attained"

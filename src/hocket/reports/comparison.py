@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import inf
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from hocket.model.resources import RESOURCES, Vector, total
 from hocket.reports.account import Account, Span
@@ -133,6 +134,28 @@ class ComparedRun(Struct, frozen=True):
     series: TimeSeries
     stuck: tuple[str, ...] = ()  # why the first unfinished jobs do not continue
     refused: str = ""  # why the first refused job was refused
+
+
+# What a run cost the process that made it differs between equal runs.
+_NO_RESULTS = ("seed", "decision_ms_mean", "decision_ms_p99", "cpu_s", "peak_rss_mib")
+
+
+def without_repetitions(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
+    """The runs, but only the first of a label whose seeds all gave the same results: nothing in it is random."""
+    groups: dict[str, list[ComparedRun]] = {}
+    for run in runs:
+        groups.setdefault(run.label, []).append(run)
+    return [run for same in groups.values() for run in (same[:1] if _are_equal(same) else same)]
+
+
+def _are_equal(runs: Sequence[ComparedRun]) -> bool:
+    first = _results(runs[0])
+    return all(_results(run) == first for run in runs[1:])
+
+
+def _results(run: ComparedRun) -> tuple[object, ...]:
+    numbers = {name: value for name, value in asdict(run.summary).items() if name not in _NO_RESULTS}
+    return numbers, run.jct_curve, run.series, run.stuck, run.refused
 
 
 def compared_run(label: str, account: Account, summary: Summary, stuck: tuple[str, ...] = ()) -> ComparedRun:

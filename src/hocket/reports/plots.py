@@ -124,12 +124,16 @@ def _utilisation(axes: Axes, over_time: TimeSeries) -> None:
 
 def _queue(axes: Axes, over_time: TimeSeries) -> None:
     times = _times(axes, over_time, len(over_time.running))
-    if over_time.running:
-        axes.stairs(over_time.running, times, color=colour(0), label="running", linewidth=1.4)
-        axes.stairs(over_time.waiting, times, color=colour(5), label="waiting", linewidth=1.4)
+    lines = {"running": (over_time.running, colour(0)), "waiting": (over_time.waiting, colour(5))}
+    for label, (values, ink) in lines.items():
+        if any(values):
+            axes.stairs(values, times, color=ink, label=label, linewidth=1.4)
+    if any(over_time.waiting):
         axes.stairs(over_time.waiting, times, fill=True, color=colour(5), alpha=0.18)
+    if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="upper right", ncols=2)
     axes.set_ylim(bottom=0)
+    _whole_numbers(axes)
     axes.set_title("Queue", loc="left")
     axes.set_ylabel("jobs")
 
@@ -186,6 +190,7 @@ def _over_time(axes: Axes, outcomes: Sequence[ComparedRun], resource: str, what:
         _percent(axes)
     else:
         axes.set_ylim(bottom=0)
+        _whole_numbers(axes)
         axes.set_title("Waiting jobs", loc="left")
         axes.set_ylabel("jobs")
 
@@ -218,6 +223,7 @@ def _gantt(figure: Callable[[tuple[float, float]], Figure], account: Account, sh
             axes.axhline(row + 1, color="#888888", linewidth=0.6)
     if len(account.jobs) <= _LABELLED_JOBS:
         _name_bars(axes, account, shown, unit_s)
+        _mark_failures(axes, account, shown, unit_s)
     axes.set_xlim(0, account.makespan_s / unit_s or 1)
     axes.set_ylim(rows or 1, 0)
     step = max(1, rows // 32)
@@ -236,16 +242,28 @@ def _gantt(figure: Callable[[tuple[float, float]], Figure], account: Account, sh
 
 
 def _name_bars(axes: Axes, account: Account, shown: Chart, unit_s: float) -> None:
-    """Write a job's name once for every run, on its topmost bar, if that is wide enough."""
-    named: set[tuple[int, float]] = set()
+    """Write a job's name on each of its bars that is wide enough."""
     for bar in shown.bars:
         job_id = account.jobs[bar.job].job.id
         wide = (bar.until_s - bar.since_s) / (account.makespan_s or 1.0) > 0.0085 * len(job_id)
-        if wide and bar.high - bar.low == 1.0 and (bar.job, bar.since_s) not in named:
-            named.add((bar.job, bar.since_s))
+        if wide and bar.high - bar.low == 1.0:
             middle_s = (bar.since_s + bar.until_s) / 2 - account.began_s
             ink = ink_on(colour(bar.job))
             axes.text(middle_s / unit_s, bar.row + 0.52, job_id, ha="center", va="center", fontsize=6, color=ink)
+
+
+def _mark_failures(axes: Axes, account: Account, shown: Chart, unit_s: float) -> None:
+    """Put a cross where a run failed, was killed, or lost its node."""
+    failed = set(account.failed)
+    at = [(bar.until_s, bar.row + (bar.low + bar.high) / 2) for bar in shown.bars if (bar.job, bar.until_s) in failed]
+    if not at:
+        return
+    times = [(until_s - account.began_s) / unit_s for until_s, _row in at]
+    axes.plot(
+        times, [row for _until_s, row in at], "X", color="black", markeredgecolor="white", markersize=9,
+        clip_on=False, label="a run that failed or was killed",
+    )  # fmt: skip
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
 # -- axes ----------------------------------------------------------------------------------------------------
@@ -256,6 +274,13 @@ def _times(axes: Axes, over_time: TimeSeries, intervals: int) -> list[float]:
     axes.set_xlabel(f"time since the first submission ({unit})")
     axes.set_xlim(0, over_time.interval_s * intervals / unit_s or 1)
     return [i * over_time.interval_s / unit_s for i in range(intervals + 1)]
+
+
+def _whole_numbers(axes: Axes) -> None:
+    """There are no fractions of jobs."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _percent(axes: Axes) -> None:

@@ -45,25 +45,32 @@ def pack_speedups(outcome: StudyOutcome) -> Iterator[PackSpeedup]:
 def study_as_dict(outcome: StudyOutcome) -> dict[str, Any]:
     """All of it as plain data."""
     of, best, result = outcome.definition, outcome.best, outcome.best_result
-    found = list(pack_speedups(outcome))
     return {
         "study": of.name,
         "search": msgspec.to_builtins(of.search),
-        "unit_steps": of.unit_steps,
-        "policy": outcome.policy,
-        "device": of.device,
+        **(_of_packs(outcome) if of.jobs is None else {"unit": of.jobs.unit, "command": of.jobs.command}),
         "seed": of.seed,
         "metric": of.metric,
         "goal": of.goal,
         "trials": len(outcome.trials),
         "failed": sum(bool(t.failed) for t in outcome.trials),
-        "steps": outcome.steps,
+        "steps" if of.jobs is None else "units": outcome.steps,
         "seconds": outcome.seconds,
-        "models_in_a_pack": _mean([_models(r) for t in outcome.trials for r in t.results]),
-        "gain": _mean([g.gain for g in found]),
         "best": None if best is None or result is None else _trial(best, result),
         "results": [_trial(t, r) for t in outcome.trials for r in t.results],
         "failures": {t.number: t.failed for t in outcome.trials if t.failed},
+    }
+
+
+def _of_packs(outcome: StudyOutcome) -> dict[str, Any]:
+    """What there is only where models are trained in one process."""
+    found, of = list(pack_speedups(outcome)), outcome.definition
+    return {
+        "unit_steps": of.unit_steps,
+        "policy": outcome.policy,
+        "device": of.device,
+        "models_in_a_pack": _mean([_models(r) for t in outcome.trials for r in t.results]),
+        "gain": _mean([g.gain for g in found]),
     }
 
 
@@ -129,7 +136,7 @@ def _written(value: object) -> str:
 
 
 def plot_study(outcome: StudyOutcome, folder: Path) -> list[Path]:
-    """Draw all three. Returns the files."""
+    """Draw curves and configurations, and for models in packs how much faster they were. Returns the files."""
     files: list[Path] = []
     brackets = outcome.brackets
     with drawing() as figure:
@@ -141,9 +148,10 @@ def plot_study(outcome: StudyOutcome, folder: Path) -> list[Path]:
         sheet = figure((8.6, 4.2))
         _coordinates(sheet.add_subplot(), outcome)
         files += save(sheet, folder, "parallel")
-        sheet = figure((5.6, 3.8))
-        _gains(sheet.add_subplot(), outcome)
-        files += save(sheet, folder, "gain")
+        if outcome.definition.jobs is None:
+            sheet = figure((5.6, 3.8))
+            _gains(sheet.add_subplot(), outcome)
+            files += save(sheet, folder, "gain")
     return files
 
 
@@ -166,7 +174,7 @@ def _curves(axes: Axes, outcome: StudyOutcome, number: int) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks([r.units for r in bracket.rungs], [str(r.units) for r in bracket.rungs])
     axes.minorticks_off()
-    axes.set_xlabel(f"units of {of.unit_steps} steps")
+    axes.set_xlabel(f"units of {of.unit_steps} steps" if of.jobs is None else f"units of {of.jobs.unit}")
     if not number:
         axes.set_ylabel(of.metric)
 

@@ -35,7 +35,7 @@ from hocket.model.event import (
     PolicySet,
     ProgressReported,
 )
-from hocket.model.job import Preempt
+from hocket.model.job import Job, Preempt
 from hocket.model.plan import Verdict
 from hocket.model.snapshot import demand_of
 from hocket.model.view import Costs
@@ -92,7 +92,7 @@ class _Told(Struct):
     epochs: list[EpochEnded] = []
     phases: list[PhasesObserved] = []
     saved_s: list[float] = []  # when its state was saved
-    saves: bool = False  # it was seen to save its state
+    first_save_s: float | None = None  # when it was first seen to save its state
     lost: list[tuple[float, float]] = []  # when it did the work that it lost with a node
     resumed: list[tuple[int, int]] = []  # after such a loss: the epoch from which it continued, and of how many
     used_gpus: float | None = None  # measured
@@ -128,8 +128,9 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
                 case JobCheckpointed(job=job) if job in told:
                     told[job].saved_s.append(event.at_s - told[job].submitted.costs.checkpoint_s)
                 case JobSaved(job=job) if job in told:
-                    told[job].saves = True
                     told[job].saved_s.append(event.at_s)
+                    if told[job].first_save_s is None:
+                        told[job].first_save_s = event.at_s
                 case JobEnded(job=job, at_exit=True) if job in told:
                     told[job].exited = True
                 case OwnerSet():
@@ -167,9 +168,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         if works[n].rests_on:
             shared[job_id] = works[n].rests_on
         truth = replace(truth, costs=event.costs if costs is None else costs)
-        same = record.job
-        if same.preempt is Preempt.SAVED and not of[n].saves:
-            same = replace(same, preempt=Preempt.NEVER)
+        same = _protected(record.job, of[n].first_save_s, ran.spans.get(n, ()))
         submissions.append(Submission(record.submitted_s - zero_s, same, truth, event.beliefs))
     workload = Workload(
         recorded.header.workload or "recorded",
@@ -183,6 +182,19 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         ),
     )
     return Rebuilt(workload, seen, unfinished, shared, loss, fitted is not None)
+
+
+def _protected(job: Job, first_save_s: float | None, spans: Sequence[Span]) -> Job:
+    """The job, protected from preemption for as long as it was: until it had saved its state.
+
+    Its later runs are taken to need as long for that as the one in which it saved first.
+    """
+    if job.preempt is not Preempt.SAVED:
+        return job
+    if first_save_s is None:
+        return replace(job, preempt=Preempt.NEVER)
+    began_s = max((span.since_s for span in spans if span.since_s <= first_save_s), default=first_save_s)
+    return replace(job, preempt=Preempt.ALWAYS, min_run_s=max(job.min_run_s, first_save_s - began_s))
 
 
 def _measured(switches: SwitchTimes) -> Costs:

@@ -38,6 +38,8 @@ from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine, Unavailable
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import CALL_LIMIT, Intake, read_requests
+from hocket.service.job_files import job_files
+from hocket.service.node_drain import DrainError, DrainSpec, UnknownNode, drain, drained_row, read_drain, undrain
 from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
 from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
@@ -70,13 +72,15 @@ class ApiError(HTTPException):
 class Api:
     """What the routes share."""
 
-    def __init__(self, engine: Engine, token: str, go_down: Callable[[float], None], protect_s: float) -> None:
+    def __init__(
+        self, engine: Engine, token: str, go_down: Callable[[float], None], protect_s: float, commands: bool
+    ) -> None:
         self.engine = engine
         self.go_down = go_down
         self._token = token.encode()
         self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
         self.owners = Owners(engine.executor)
-        self.intake = Intake(engine, self.owners, protect_s)
+        self.intake = Intake(engine, self.owners, protect_s, commands=commands)
         # Each agent has a thread that waits for orders, and takes none from other calls.
         self.polls = CapacityLimiter(inf)
         self.broadcast = Broadcast(self.change)
@@ -98,8 +102,8 @@ class Api:
             raise ApiError(503, str(error)) from error
 
     def record(self, job_id: str) -> Record:
-        """The record of a job, or 404."""
-        record = self.engine.catalogue.get(job_id)
+        """The record of a job by its name or id, or 404."""
+        record = self.engine.catalogue.get(self.engine.catalogue.names.id_of(job_id))
         if record is None:
             raise ApiError(404, f"there is no job '{job_id[:200]}'")
         return record
@@ -130,10 +134,20 @@ def answer(value: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-def make_app(engine: Engine, token: str, go_down: Callable[[float], None], protect_s: float = 0.0) -> FastAPI:
-    """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit."""
+def make_app(
+    engine: Engine,
+    token: str,
+    go_down: Callable[[float], None],
+    protect_s: float = 0.0,
+    *,
+    notify_commands: bool = False,
+) -> FastAPI:
+    """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
+
+    With `notify_commands`, jobs may name commands that are run here when something happens to them.
+    """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
-    api = Api(engine, token, go_down, protect_s)
+    api = Api(engine, token, go_down, protect_s, notify_commands)
 
     @app.middleware("http")
     async def guard(request: Request, call_next: Any) -> Response:
@@ -202,13 +216,15 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         """Why a job stands where it stands."""
         record, snapshot = api.record(job_id), api.engine.snapshot
         waits = api.engine.catalogue.queue_reason
-        return answer(rows.why(record, snapshot.jobs.get(job_id), snapshot, time(), waits))
+        return answer(rows.why(record, snapshot.jobs.get(record.job.id), snapshot, time(), waits))
 
     @app.get("/v1/jobs/{job_id:path}/log")
     def log(job_id: str, offset: int = 0, limit: int = 1 << 20, attempt: int = 0) -> Response:
         """A part of what a job printed."""
         record = api.record(job_id)
-        return _printed(api, record, offset, max(0, min(limit, _LARGEST_LOG_PART)), attempt)
+        if (run := record.run_of(attempt)) == 0:
+            return _log_part(b"", 0, 0)
+        return _printed(api, record, offset, max(0, min(limit, _LARGEST_LOG_PART)), run)
 
     for wish in Wish:
         _add_wish(app, api, wish)
@@ -228,8 +244,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         record = api.record(job_id)
         engine = api.engine
         snapshot, waits = engine.snapshot, engine.catalogue.queue_reason
-        view = snapshot.jobs.get(job_id)
-        return answer(rows.shown(record, view, snapshot, engine.executor, time(), waits, engine.policy))
+        view = snapshot.jobs.get(record.job.id)
+        found = rows.shown(record, view, snapshot, engine.executor, time(), waits, engine.policy)
+        return answer(found | job_files(record, engine.sessions.folders()))
 
 
 def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
@@ -239,10 +256,10 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
             raise ApiError(409, f"job '{job_id}' is over: {record.verdict}")
 
         def make(_snapshot: Snapshot, now_s: float) -> list[Event]:
-            return [JobAsked(now_s, job_id, wish, by[:200])]
+            return [JobAsked(now_s, record.job.id, wish, by[:200])]
 
         api.accepted(api.engine.executor.post(make))
-        return answer({"id": job_id, "state": api.row(record, time()).state})
+        return answer({"id": record.job.id, "state": api.row(record, time()).state})
 
     ask.__doc__ = f"Ask a job to {wish}."
     app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")
@@ -265,19 +282,23 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
 
 
-def _printed(api: Api, record: Record, offset: int, limit: int, attempt: int) -> Response:
+def _printed(api: Api, record: Record, offset: int, limit: int, run: int) -> Response:
     for node in api.engine.executor.nodes(record.job.id):
         request, came = token_hex(8), Flag()
         found: list[Any] = []
         api.logs[request] = (came, found)
-        api.engine.sessions.tell(node, [ReadLog(request, record.job.id, attempt, offset, limit)])
+        api.engine.sessions.tell(node, [ReadLog(request, record.job.id, run, offset, limit)])
         came.wait(_LOG_PATIENCE_S)
         api.logs.pop(request, None)
         if found and (found[0] or found[1].get("x-attempt", "0") != "0"):
             body, headers = found
-            kept = {k.title(): headers[k] for k in ("x-next-offset", "x-attempt") if k in headers}
-            return Response(body, media_type="application/octet-stream", headers=kept)
-    return Response(b"", media_type="application/octet-stream", headers={"X-Next-Offset": "0", "X-Attempt": "0"})
+            return _log_part(body, headers.get("x-next-offset", 0), record.attempt_of(run))
+    return _log_part(b"", 0, 0)
+
+
+def _log_part(body: bytes, next_offset: object, attempt: int) -> Response:
+    headers = {"X-Next-Offset": str(next_offset), "X-Attempt": str(attempt)}
+    return Response(body, media_type="application/octet-stream", headers=headers)
 
 
 def _add_owners(app: FastAPI, api: Api) -> None:
@@ -325,6 +346,16 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """The nodes, and which jobs hold their GPUs."""
         return answer({"nodes": rows.nodes(api.engine.snapshot)})
 
+    @app.post("/v1/nodes/{node:text}/drain", openapi_extra=_body(_schema_of(DrainSpec)))
+    async def drain_node(node: str, request: Request) -> Response:
+        """Give a node no new jobs; answered once it is in the journal, with the jobs that are still on it."""
+        return await run_in_threadpool(_drained, api, node, await request.body(), True)
+
+    @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=_body(_schema_of(DrainSpec)))
+    async def undrain_node(node: str, request: Request) -> Response:
+        """Give a drained node jobs again."""
+        return await run_in_threadpool(_drained, api, node, await request.body(), False)
+
     @app.get("/v1/events")
     async def events() -> StreamingResponse:
         """Changes of jobs as they come (server-sent events)."""
@@ -340,6 +371,19 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         return answer({"ok": True})
 
 
+def _drained(api: Api, node: str, body: bytes, is_drained: bool) -> Response:
+    executor = api.engine.executor
+    try:
+        spec = read_drain(body)
+        future = drain(executor, node, spec) if is_drained else undrain(executor, node, spec.by)
+        api.accepted(future, "hocket nodes")
+    except UnknownNode as error:
+        raise ApiError(404, str(error)) from error
+    except DrainError as error:
+        raise ApiError(400, str(error)) from error
+    return answer(drained_row(api.engine.snapshot, node, time()))
+
+
 def _add_agents(app: FastAPI, api: Api) -> None:
     engine = api.engine
 
@@ -349,7 +393,7 @@ def _add_agents(app: FastAPI, api: Api) -> None:
         if not 0 <= said.node.gpus <= MAX_GPUS:
             raise ApiError(400, f"node '{said.node.id}': gpus must be from 0 to {MAX_GPUS}, not {said.node.gpus}")
         try:
-            session = engine.sessions.open(said.node.id, said.address, said.state)
+            session = engine.sessions.open(said.node.id, said.address, said.state, said.folder)
         except NameTaken as error:
             _log.warning("an agent is refused: %s", error, extra={"node": said.node.id})
             raise ApiError(409, str(error)) from error

@@ -9,7 +9,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
+from msgspec.structs import replace
+
+from hocket.control.fold import observation
+from hocket.control.held_time import HeldTime, held_at_submission
 from hocket.control.ports import Cycle, DurableJournal
+from hocket.model.criterion import Convergence, Goal, RunTime, Steps
 from hocket.model.event import (
     EpochEnded,
     Event,
@@ -23,11 +28,16 @@ from hocket.model.event import (
     JobStarted,
     JobSubmitted,
     JobWarned,
+    MetricUnseen,
     NodeLost,
     ProgressReported,
+    Wish,
     WorkLost,
 )
+from hocket.model.job import Job
+from hocket.model.view import RECENT_OBSERVATIONS, JobView
 from hocket.service.ended_jobs import EndedJobs, EndedJobsError, Mark, checksum
+from hocket.service.names import Names
 from hocket.service.record import Record
 
 _log = logging.getLogger("hocket.service")
@@ -43,11 +53,13 @@ class Catalogue:
         self.records: dict[str, Record] = {}  # in the order of submission
         self.queue_reason = ""  # what was last said of all that wait
         self.over: Counter[str] = Counter()  # verdict → how many ended with it
+        self.names = Names()
         self._ended = ended_jobs
         self._submitted = 0
         self._cycles = 0  # since the shelf was brought up to date
         self._not_before = 0  # the number of the cycle after which to try again
         self._changed: set[str] = set()
+        self._followers: dict[str, list[str]] = {}  # live job → those that start after it
         self._last: Cycle | None = None
 
     @classmethod
@@ -121,11 +133,25 @@ class Catalogue:
         if record is not None and reason:
             record.reason = reason
 
+    def keep_observations(self, job_id: str, before: JobView, cycle: Cycle) -> None:
+        """Keep the last reports of a job that this cycle ended; `before` is its view before the cycle."""
+        record = self.records.get(job_id)
+        if record is None or record.ended_s is None:
+            return
+        for event in cycle.events:
+            if isinstance(event, EpochEnded | ProgressReported) and event.job == job_id:
+                before = replace(before, observations=(*before.observations, observation(before, event)))
+        record.observations = before.observations[-RECENT_OBSERVATIONS:]
+
     def _fold(self, event: Event, at_s: float, changed: dict[str, None]) -> None:
         if isinstance(event, JobSubmitted):
             self._submitted += 1
+            self.names.add(event.job.id)
             new = Record(self._submitted, event.job, at_s)
+            if event.job.after or event.job.after_any:
+                new.held = held_at_submission(event.job, self._awaited(event.job), at_s)
             self.records[event.job.id] = new
+            self._follow(new)
             new.note(at_s, "submitted")
             changed[event.job.id] = None
             return
@@ -144,7 +170,7 @@ class Catalogue:
                 record.rests(at_s, "paused")
                 record.note(at_s, "paused")
             case JobFailed(_, _, reason, final):
-                record.breaks(at_s, f"failed: {reason}")
+                record.breaks(at_s, f"failed: {reason}", event.code)
                 record.reason = reason
                 record.note(at_s, "failed for good" if final else "failed", reason)
                 if final:
@@ -156,23 +182,50 @@ class Catalogue:
                 self._end(record, at_s, verdict)
             case JobAsked(_, _, wish, by):
                 record.note(at_s, f"asked to {wish}", f"by {by}" if by else "")
+                if wish is not Wish.STOP:
+                    record.held = record.held or HeldTime()
+                    record.held.is_paused = wish is Wish.PAUSE
+                    record.hold_changed(at_s)
             case JobSaved():
                 record.saved_s = at_s
             case WorkLost():
                 record.lost_s += event.lost_s
                 record.lost_epochs += event.epochs
+                record.lost_steps += event.steps
                 record.warn(f"{event.in_words}: {event.why}")
                 record.note(at_s, "lost work", f"{event.in_words}: {event.why}")
             case JobWarned(_, _, about):
                 record.warn(about)
                 record.note(at_s, "warning", about)
+            case MetricUnseen():
+                record.unseen = event.in_words
+                record.note(at_s, "warning", event.in_words)
             case EpochEnded(_, _, epoch, metrics) | ProgressReported(_, _, epoch, metrics):
                 record.epoch = max(record.epoch, epoch)
                 record.metrics = {**record.metrics, **metrics}
+                if isinstance(event, ProgressReported):
+                    record.step = max(record.step, event.step)
+                if record.unseen and _is_seen(record):
+                    record.unseen = ""
+                    record.note(at_s, "seen", "what its criterion is about is reported now")
 
     def _end(self, record: Record, at_s: float, verdict: str) -> None:
         record.ended_s, record.verdict = at_s, verdict
         self.over[verdict] += 1
+        for follower in self._followers.pop(record.job.id, ()):
+            held = self.records[follower].held if follower in self.records else None
+            if held is not None:
+                held.awaits = [first for first in held.awaits if first != record.job.id]
+                self.records[follower].hold_changed(at_s)
+
+    def _awaited(self, job: Job) -> list[str]:
+        """The jobs that it starts after and that have not ended."""
+        there = (self.records.get(first) for first in job.predecessors)
+        return [record.job.id for record in there if record is not None and record.ended_s is None]
+
+    def _follow(self, record: Record) -> None:
+        for first in record.held.awaits if record.held is not None else ():
+            self._followers.setdefault(first, []).append(record.job.id)
 
     def _lose(self, node: str, at_s: float, changed: dict[str, None]) -> None:
         """Jobs that ran there run no more."""
@@ -191,7 +244,8 @@ class Catalogue:
         if self._ended is None or self._last is None or not due:
             return
         records = [self.records[job_id] for job_id in self._changed if job_id in self.records]
-        mark = Mark(number, checksum(self._last), self._submitted, dict(self.over), self.queue_reason)
+        newest = dict(self.names.newest)
+        mark = Mark(number, checksum(self._last), self._submitted, dict(self.over), self.queue_reason, newest)
         try:
             self._ended.put(records, mark)
         except EndedJobsError as error:
@@ -219,8 +273,19 @@ class Catalogue:
             self._ended.clear()
             return 0
         self.records = {record.job.id: record for record in self._ended.live()}
+        for record in self.records.values():
+            self._follow(record)
+        self.names.newest = dict(mark.newest)
         self._submitted, self.over, self.queue_reason = mark.submitted, Counter(mark.over), mark.queue_reason
         return mark.cycle
+
+
+def _is_seen(record: Record) -> bool:
+    """Whether the job has reported what its criterion is about: a metric, or a count of epochs or steps."""
+    criterion = record.job.criterion
+    if isinstance(criterion, Goal | Convergence):
+        return criterion.metric in record.metrics
+    return bool(record.step if isinstance(criterion, RunTime) and isinstance(criterion.limit, Steps) else record.epoch)
 
 
 def _is_of(mark: Mark, journal: DurableJournal) -> bool:

@@ -36,6 +36,7 @@ class Mark(Struct, frozen=True):
     submitted: int
     over: dict[str, int]  # verdict → jobs
     queue_reason: str
+    newest: dict[str, str] = {}  # `Names.newest`
 
 
 _MARK = msgspec.msgpack.Decoder(Mark)

@@ -21,7 +21,7 @@ from hocket.control.restore import restore_and_count
 from hocket.control.saved_state import StateSaver
 from hocket.model.event import Event, PolicySet
 from hocket.model.snapshot import Snapshot
-from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind
+from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind, find
 from hocket.service.catalogue import Catalogue
 from hocket.service.ended_jobs import EndedJobs
 from hocket.service.policy_guard import guarded
@@ -53,7 +53,7 @@ class Engine:
         Without a policy the last one goes on. Another, or other parameters, are followed from now on.
         """
         self._wanted = policy
-        first = policy if policy is not None else bind(DEFAULT_POLICY, {})
+        first = policy if policy is not None else find(DEFAULT_POLICY).bound()
         self.journal = open_to_append(store, Header(first.policy.name, first.settings, (), seed, "live"))
         begun = self.journal.header
         try:
@@ -68,6 +68,7 @@ class Engine:
         self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
         self._changed_jobs: list[str] = []  # by the present cycle
         self.changed: list[Callable[[list[str]], None]] = []  # are told which jobs changed
+        self.seen: list[Callable[[int, Cycle], None]] = []  # are given each cycle that is in the journal, numbered
         self.over = Flag()
         self._controller = self._restored()
         self.executor = executor(self._controller.snapshot)
@@ -224,6 +225,10 @@ class Engine:
         for job_id in changed:
             if (view := self._controller.state.jobs.get(job_id)) is not None:
                 self.catalogue.learn(job_id, view.reason)
+            elif (before := self.snapshot.jobs.get(job_id)) is not None:
+                self.catalogue.keep_observations(job_id, before, cycle)
+        for give in self.seen:
+            give(self._seen, cycle)
         return changed
 
     def _show(self) -> None:

@@ -60,6 +60,11 @@ class Home:
         return self.path / "log"
 
     @property
+    def notified_file(self) -> Path:
+        """How far notifications are sent."""
+        return self.path / "notified.json"
+
+    @property
     def ca_file(self) -> Path:
         """The certificates by which clients of this folder know the controller, if it has one."""
         return self.path / "ca.pem"
@@ -88,7 +93,8 @@ class Home:
 
     def sweep(self) -> None:
         """Remove what a controller left that was killed as it wrote."""
-        for whole in (self.token_file, self.url_file, self.ca_file):  # The folder may be a user's own.
+        # The folder may be a user's own.
+        for whole in (self.token_file, self.url_file, self.ca_file, self.notified_file):
             for part in self.path.glob(f"{whole.name}.*.part"):
                 if part.name[len(whole.name) + 1 : -len(".part")].isdecimal():
                     part.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from hocket.model.notify_target import shown_target
 from hocket.service.home import Home
 
 
@@ -15,6 +16,8 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     cores: float | None = None  # cores that it lends; None: all
     name: str = ""  # of this machine among the nodes; empty: its host name
     protect_s: float = 0.0  # how long jobs may be protected from preemption, in seconds; 0: without limit
+    notify: tuple[str, ...] = ()  # where all jobs are told of
+    notify_commands: bool = False  # clients on other machines may name commands to notify them by
 
     @property
     def agent_options(self) -> list[str]:
@@ -45,4 +48,6 @@ def as_options(settings: Settings) -> str:
     """The settings that are not the defaults, as options: `--gpus 4 --name box`."""
     said = settings.agent_options
     said += ["--protect", f"{settings.protect_s:g}s"] if settings.protect_s else []
+    said += [word for target in settings.notify for word in ("--notify", shown_target(target))]
+    said += ["--notify-commands"] if settings.notify_commands else []
     return " ".join(said)

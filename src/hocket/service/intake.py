@@ -19,9 +19,11 @@ from hocket.model.capacity import Capacity
 from hocket.model.event import Event, JobRefused, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.job_spec import JobRequest, SpecError
+from hocket.model.notify_target import is_url
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
 from hocket.service.engine import Engine
+from hocket.service.names import is_numbered, name_and_number, next_id
 from hocket.service.owners import Owners
 
 CALL_LIMIT = 1000  # jobs or arrays in one call
@@ -46,14 +48,33 @@ def read_requests(body: bytes) -> list[JobRequest]:
     return found
 
 
+def _refused_name(job: Job) -> str:
+    if not is_numbered(job.id):
+        return ""
+    return f"job '{job.id}': name must not end with '~' and a number: that tells jobs of one name apart"
+
+
+def _refused_command(job: Job) -> str:
+    command = next((t for t in (job.launch.notify if job.launch is not None else ()) if not is_url(t)), "")
+    if not command:
+        return ""
+    return (
+        f"job '{job.id}': notify must be a URL, not the command '{command[:80]}': it would run as the controller's "
+        "user, and the controller listens to other machines (`hocket up --notify-commands` allows commands)"
+    )
+
+
 class Intake:
     """Hands submissions to the controller. What is private is its thread's alone."""
 
-    def __init__(self, engine: Engine, owners: Owners, protect_s: float = 0.0) -> None:
+    def __init__(self, engine: Engine, owners: Owners, protect_s: float = 0.0, *, commands: bool = False) -> None:
+        """`commands`: jobs may be told of by commands, which run as the controller's user."""
         self._engine = engine
         self._owners = owners
         self._protect_s = protect_s
+        self._commands = commands
         self._coming: set[str] = set()  # ids that the present cycle takes in
+        self._renamed: dict[str, str] = {}  # name → id, of those whose name was used before
         self._nodes: tuple[Node, ...] = ()
         self._whole = Capacity.of(())
 
@@ -63,20 +84,23 @@ class Intake:
         mine: list[str] = []
 
         def make(snapshot: Snapshot, now_s: float) -> list[Event]:
-            self._coming.difference_update(mine)  # It may be made anew, when what it was made of was not kept.
+            self._forget(mine)  # It may be made anew, when what it was made of was not kept.
             told.clear()
             mine.clear()
             events: list[Event] = []
             whole = self._cluster(snapshot)
             for request in requests:
                 name = request.job.id or self._made_up_name(request.job, snapshot.submissions + len(events))
-                for job in request.jobs(name):
-                    reason = self._refusal(job, snapshot, whole)
+                for asked in request.jobs(name):
+                    job = self._with_ids(asked, snapshot)
+                    reason = _refused_name(asked) or self._refusal(job, snapshot, whole)
                     told.append((job.id, reason))
                     if reason:
                         events.append(JobRefused(now_s, job.id, reason))
                     else:
                         self._coming.add(job.id)
+                        if job.id != asked.id:
+                            self._renamed[asked.id] = job.id
                         mine.append(job.id)
                         bounded = replace(job, protect_s=self._protect_s) if self._protect_s else job
                         events.append(JobSubmitted(now_s, bounded))
@@ -88,8 +112,30 @@ class Intake:
             return [{"id": i, "refused": why or ("" if i in there else refused.get(i, ""))} for i, why in told]
 
         future = self._engine.executor.post(make, result)
-        future.add_done_callback(lambda _: self._coming.difference_update(mine))
+        future.add_done_callback(lambda _: self._forget(mine))
         return future
+
+    def _forget(self, ids: list[str]) -> None:
+        self._coming.difference_update(ids)
+        for job_id in ids:
+            self._renamed.pop(name_and_number(job_id)[0], None)
+
+    def _id_of(self, name: str) -> str:
+        """The newest job with a name, among those of this cycle too."""
+        return self._renamed.get(name) or self._engine.catalogue.names.id_of(name)
+
+    def _with_ids(self, job: Job, snapshot: Snapshot) -> Job:
+        """The job under an id of its own, if its name was used before by jobs that have ended; after others by id."""
+        newest = self._id_of(job.id)
+        is_over = newest not in self._coming and newest not in snapshot.jobs
+        if is_over and self._engine.catalogue.known(newest) is not None:
+            newest = next_id(newest)
+            while self._is_taken(newest):  # It was a name before names could be used again.
+                newest = next_id(newest)
+        after, after_any = (tuple(map(self._id_of, names)) for names in (job.after, job.after_any))
+        if (newest, after, after_any) == (job.id, job.after, job.after_any):
+            return job
+        return replace(job, id=newest, after=after, after_any=after_any)
 
     def _refusal(self, job: Job, snapshot: Snapshot, whole: Capacity) -> str:
         def verdict_of(name: str) -> str | None:
@@ -98,6 +144,8 @@ class Intake:
                 return record.verdict
             return "" if name in self._coming else None
 
+        if not self._commands and (why := _refused_command(job)):
+            return why
         taken = self._coming if job.id in self._coming else snapshot.jobs
         return refusal(taken, job, whole, self._owners.known(snapshot, job.owner), verdict_of)
 

@@ -40,6 +40,11 @@ class Listening:
             scheme = "https" if tls is not None else "http"
             self.url = f"{scheme}://{listen}:{self.socket.getsockname()[1]}"
 
+    @property
+    def is_local(self) -> bool:
+        """Can only processes of this machine reach it?"""
+        return self._path is not None or str(self.socket.getsockname()[0]).startswith("127.")
+
     def close(self) -> None:
         """Listen no more."""
         self.socket.close()

@@ -7,7 +7,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from hocket.control.held_time import HeldTime
 from hocket.model.job import Job
+from hocket.model.view import Observation
 
 _LINES = 100  # about one job
 _ATTEMPTS = 100  # of one job
@@ -23,14 +25,16 @@ class Line(Struct, frozen=True, gc=False):
 
 
 class AttemptRecord(Struct, gc=False):
-    """One try to run a job, from a start to whatever came next. The logs of a job are told apart by its number."""
+    """One try to run a job, from a start to whatever came next."""
 
-    number: int
+    number: int  # from 1, without gaps: what users see
+    run: int  # its number for agents, which name logs by it; numbers of runs have gaps
     nodes: list[str]
     size: int
     started_s: float | None = None  # None: it broke before it ran
     ended_s: float | None = None
     how: str = ""  # it ended
+    code: int | None = None  # exit code of a process that failed, as a shell has it; None if not known
 
 
 class Record(Struct, eq=False):
@@ -56,15 +60,32 @@ class Record(Struct, eq=False):
     saved_s: float | None = None  # when its state was last seen to be saved
     lost_s: float = 0.0  # work that was not saved when a run ended, in all
     lost_epochs: int = 0
+    unseen: str = ""  # the warning that its criterion's metric was not seen, until it is
+    step: int = 0  # steps done, as the job counts them; 0 if it named none
+    lost_steps: int = 0  # of a job without epochs
+    run: int = 0  # number of the last run that began or broke
+    held: HeldTime | None = None  # None: it never was
+    observations: tuple[Observation, ...] = ()  # its last reports, once it is over; before that its view has them
 
     def ran_at(self, now_s: float) -> float:
         """Seconds it has run."""
         return self.ran_s + (now_s - self.runs_since_s if self.runs_since_s is not None else 0.0)
 
     def waited_at(self, now_s: float) -> float:
-        """Seconds it has not."""
+        """Seconds it neither ran nor was held."""
         until_s = self.ended_s if self.ended_s is not None else now_s
-        return max(0.0, until_s - self.submitted_s - self.ran_at(until_s))
+        held_s = self.held.at(until_s) if self.held is not None else 0.0
+        return max(0.0, until_s - self.submitted_s - self.ran_at(until_s) - held_s)
+
+    def attempt_of(self, run: int) -> int:
+        """The number that users know a run by; 0 if it is not known."""
+        return next((t.number for t in self.tries if t.run == run), 0)
+
+    def run_of(self, attempt: int) -> int:
+        """The run of an attempt, of the last one for 0; 0 if there is none."""
+        if not attempt:
+            return self.tries[-1].run if self.tries else 0
+        return next((t.run for t in self.tries if t.number == attempt), 0)
 
     # -- as it goes on ------------------------------------------------------------------------------------------
 
@@ -81,13 +102,14 @@ class Record(Struct, eq=False):
 
     def runs(self, at_s: float, attempt: int) -> None:
         """It runs from now on, in this attempt; one that only goes on with another boundary has number 0."""
-        if self.tries and self.tries[-1].ended_s is None and attempt in (0, self.tries[-1].number):
+        if self.tries and self.tries[-1].ended_s is None and attempt in (0, self.tries[-1].run):
             return
         self.rests(at_s, "left for other resources")
         self.runs_since_s = at_s
         self.started_s = at_s if self.started_s is None else self.started_s
-        self.attempts += 1
-        self._try(AttemptRecord(attempt or self._last() + 1, self.nodes, self.size, at_s))
+        self.run = attempt or self.run + 1
+        self._try(at_s)
+        self.hold_changed(at_s)
 
     def rests(self, at_s: float, how: str) -> None:
         """It does not run any more, if it did."""
@@ -96,19 +118,25 @@ class Record(Struct, eq=False):
             self.runs_since_s = None
         if self.tries and self.tries[-1].ended_s is None:
             self.tries[-1].ended_s, self.tries[-1].how = at_s, how
+        self.hold_changed(at_s)
 
-    def breaks(self, at_s: float, how: str) -> None:
+    def breaks(self, at_s: float, how: str, code: int | None = None) -> None:
         """Its attempt broke, perhaps before it ran."""
+        self.run += 1  # A failure takes a number of its own (executors/agents/run_numbers.py).
         if not self.tries or self.tries[-1].ended_s is not None:
-            self._try(AttemptRecord(self._last() + 1, self.nodes, self.size))
+            self._try(None)
+        self.tries[-1].code = code
         self.rests(at_s, how)
 
-    def _try(self, attempt: AttemptRecord) -> None:
-        self.tries.append(attempt)
-        del self.tries[:-_ATTEMPTS]
+    def hold_changed(self, at_s: float) -> None:
+        """It may be held from now on, or no longer."""
+        if self.held is not None:
+            self.held.update(at_s, runs=self.runs_since_s is not None)
 
-    def _last(self) -> int:
-        return self.tries[-1].number if self.tries else 0
+    def _try(self, started_s: float | None) -> None:
+        self.attempts += 1
+        self.tries.append(AttemptRecord(self.attempts, self.run, self.nodes, self.size, started_s))
+        del self.tries[:-_ATTEMPTS]
 
 
 def lines_of(record: Record) -> list[dict[str, Any]]:

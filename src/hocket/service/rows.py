@@ -40,6 +40,8 @@ class JobRow(Struct, frozen=True, gc=False):
     saved_s: float | None
     lost_s: float
     lost_epochs: int
+    step: int
+    lost_steps: int
 
 
 def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: str = "") -> JobRow:
@@ -52,9 +54,9 @@ def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
         record.submitted_s, record.started_s, record.ended_s, round(record.waited_at(now_s), 3),
         round(record.ran_s if view is None else view.ran_at(now_s), 3), record.epoch, record.metrics,
         "" if job.criterion is None else str(job.criterion),
-        record.attempts if view is None else view.starts,
+        record.attempts,
         record.reason if over else _reason(record, view, snapshot, queue_reason),
-        record.saved_s, round(record.lost_s, 3), record.lost_epochs,
+        record.saved_s, round(record.lost_s, 3), record.lost_epochs, record.step, record.lost_steps,
     )  # fmt: skip
 
 
@@ -97,17 +99,23 @@ def shown(
     policy: BoundPolicy,
 ) -> dict[str, Any]:
     """All about one job, but for what may be secret; `policy` is the one that decides at present."""
-    observations = view.observations if view is not None else ()
+    observations = view.observations if view is not None else record.observations
     return {
         **asdict(row(record, view, snapshot, now_s, queue_reason)),
         "waits_for": _wait(view, snapshot, now_s, queue_reason).words,
         "job": shown_spec(record.job),
         "failures": view.failures if view is not None else 0,
         "protected": view.protected_at(now_s) if view is not None else "",
-        "observations": [{"at_s": o.at_s, "epoch": o.epoch, "metrics": _finite(o.metrics)} for o in observations],
+        "observations": [
+            {"at_s": o.at_s, "epoch": o.epoch, "step": o.step, "metrics": _finite(o.metrics)} for o in observations
+        ],
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
         "use": executor.usage(record.job.id),
-        "warnings": [*record.warnings, *(ignored_options(record.job, policy) if view is not None else ())],
+        "warnings": [
+            *record.warnings,
+            *([record.unseen] if record.unseen else []),
+            *(ignored_options(record.job, policy) if view is not None else ()),
+        ],
     }
 
 
@@ -124,6 +132,7 @@ def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
         "now": _reason(record, view, snapshot, queue_reason),
         "waits_for": wait.words,
         "short_of": wait.short_of,
+        "warning": record.unseen,
         "expected_s": wait.expected_s if wait.expected_s is None else max(0.0, round(wait.expected_s, 1)),
         "past": lines_of(record),
     }
@@ -153,6 +162,8 @@ def nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
         {
             "id": v.node.id,
             "up": v.up,
+            "drained": v.drained,
+            "cleared": v.cleared,
             "gpu_kind": v.node.gpu_kind,
             "gpus": [{"index": i, "job": holders.get((v.node.id, i), "")} for i in range(v.node.gpus)],
             "cores": v.node.cores,

@@ -19,6 +19,7 @@ from hocket.service.engine import Engine
 from hocket.service.home import Home
 from hocket.service.listening import LOOPBACK, Listening, Tls
 from hocket.service.local_agent import LocalAgent
+from hocket.service.notifier import Notifier
 
 _log = logging.getLogger("hocket.service")
 _AGENT_S = 15.0  # for the agent to say hello
@@ -42,8 +43,13 @@ class Up:
         tls: Tls | None = None,
         agent_options: list[str] | None = None,
         protect_s: float = 0.0,
+        notify: tuple[str, ...] = (),
+        notify_commands: bool = False,
     ) -> None:
-        """Take the journal and a port; without options for an agent, none is started here."""
+        """Take the journal and a port; without options for an agent, none is started here.
+
+        All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
+        """
         home.make()
         self.home = home
         self.engine = Engine(store, executor, policy, catalogue=home.catalogue)
@@ -54,7 +60,10 @@ class Up:
         self._agent = LocalAgent(home, self.url, agent_options) if agent_options is not None else None
         self._leaving = Flag()
         self._grace_s = 30.0
-        app = make_app(self.engine, home.token, self.leave, protect_s)
+        commands = notify_commands or self._listening.is_local
+        app = make_app(self.engine, home.token, self.leave, protect_s, notify_commands=commands)
+        self._notifier = Notifier(home, self.engine.catalogue, notify)
+        self.engine.seen.append(self._notifier.see)
         # Without a set-up of its own, what it logs comes out as all else does.
         config = uvicorn.Config(
             app,
@@ -83,6 +92,7 @@ class Up:
         policy = self.engine.policy.policy.name
         said = "the controller starts: process %d, home '%s', at %s, policy '%s'"
         _log.info(said, os.getpid(), self.home.path, self.url, policy, extra={"url": self.url, "policy": policy})
+        self._notifier.start(self.engine.journal)
         self.engine.start()
 
         async def serve() -> None:
@@ -100,6 +110,7 @@ class Up:
                 _log.error("the controller ends: %s", self.engine.trouble or "its API broke")
                 os._exit(1)  # The jobs and the agent stay; the next controller takes them over.
         _log.info("going down: the jobs are stopped, with a grace of %g s", self._grace_s)
+        self._notifier.leave()
         jobs_left = self.engine.executor.stop_all(self._grace_s)
         if self._agent is not None:
             self._agent.stop(self._grace_s)
@@ -110,6 +121,7 @@ class Up:
             _log.warning("%d jobs may run on elsewhere: %s", len(left), ", ".join(left[:5]))
         self._server.should_exit = True
         self.engine.close()
+        self._notifier.close()
         thread.join(timeout=5)
         self._listening.close()
         _log.info("the controller has ended")

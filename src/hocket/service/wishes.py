@@ -57,7 +57,8 @@ def meant(spec: WishSpec, live: Iterable[JobView], catalogue: Catalogue) -> Mean
         return Meant(list(there), {})
     found: dict[str, None] = {}
     refused: dict[str, str] = {}
-    for name in spec.jobs:
+    for said in spec.jobs:
+        name = catalogue.names.id_of(said)
         matching = [name] if name in there else _matching(name, there)
         found |= dict.fromkeys(matching)
         if not matching:

@@ -74,6 +74,10 @@ def _capacity(snapshot: Snapshot) -> Iterator[str]:
             if parts or free.gpus or free.cores or free.mem_mib or free.net_mbps:
                 yield f"node '{node.id}' is lost and still has something"
             continue
+        if view.drained:
+            if free.gpus or free.cores or free.mem_mib or free.net_mbps:
+                yield f"node '{node.id}' is drained and has something free"
+            continue
         masks = [free.gpus, *(gpu_mask(part.gpus) for part in parts)]
         if sum(m.bit_count() for m in masks) != node.gpus or sum(masks) != (1 << node.gpus) - 1:
             yield f"node '{node.id}': free and taken GPUs are not its {node.gpus}: {masks}"
@@ -107,7 +111,7 @@ def _tenants(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _queues(snapshot: Snapshot) -> Iterator[str]:
-    """Invariant: every live job but those held stands in one queue, in the bucket of its shape, by its rank."""
+    """Invariant: every live job but those held stands in one queue, in its bucket, by its rank."""
     stand = Counter()  # type: Counter[tuple[str, object, object]]
     for name, queue in (("waiting", snapshot.waiting), ("placed", snapshot.placed)):
         for bucket, entries in queue.buckets().items():
@@ -124,7 +128,7 @@ def _queues(snapshot: Snapshot) -> Iterator[str]:
                 yield f"job '{view.job.id}' is held and has partitions"
             continue
         entry = (view.rank, view.number, view.job.id)
-        key = ("placed", 0, entry) if view.partitions else ("waiting", shape_of(view.job), entry)
+        key = ("placed", view.job.is_elastic, entry) if view.partitions else ("waiting", shape_of(view.job), entry)
         if stand[key] != 1:
             yield f"job '{view.job.id}' stands {stand[key]} times where it belongs"
     if len(stand) != len(snapshot.jobs) - held:

@@ -35,7 +35,8 @@ from hocket.model.rebuild import from_document
 from hocket.model.resources import Node, fits
 from hocket.model.snapshot import Snapshot, demand_of
 from hocket.model.versioned import VersionedMap, VersionedQueue, versioned
-from hocket.model.view import JobView
+from hocket.model.view import NO_COSTS, JobView
+from hocket.policies.kit.common_params import ElasticParams
 from hocket.policies.registry import BoundPolicy
 from hocket.testing.harness import Ran, simulated
 from hocket.workloads.truth import Workload
@@ -61,13 +62,16 @@ def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
     before = rebuilt(snapshot)
     plan = bound.decide(snapshot)
     of_a_plan = (
-        passes_the_check, no_node_over_capacity, sizes_are_allowed, quotas_are_respected, works_or_says_why_not,
+        passes_the_check, no_node_over_capacity, drained_nodes_get_no_jobs, sizes_are_allowed, quotas_are_respected,
+        works_or_says_why_not,
         reasons_are_given, ends_are_allowed, times_are_to_come,
     )  # fmt: skip
     _keep(bound, snapshot, leaves_the_snapshot_alone, before, snapshot)
     _keep(bound, snapshot, decides_alike_again, bound, snapshot, before, plan)
     for law in of_a_plan:
         _keep(bound, snapshot, law, snapshot, plan)
+    if isinstance(bound.params, ElasticParams) and bound.params.lend:
+        _keep(bound, snapshot, idle_gpus_are_lent, snapshot, plan, bound.params.restart_s)
     _keep(bound, snapshot, memos_survive_json, plan)
     _keep(bound, snapshot, names_mean_nothing, bound, snapshot, plan)
     return plan
@@ -173,6 +177,25 @@ def no_node_over_capacity(snapshot: Snapshot, plan: Plan) -> None:
                 raise Broken(f"node '{node_id}' has {has:g} {name}, the plan gives away {total:g}")
 
 
+def drained_nodes_get_no_jobs(snapshot: Snapshot, plan: Plan) -> None:
+    """Jobs on a drained node may stay; none is placed there, and none gets more of it."""
+    drained = {view.node.id for view in snapshot.nodes.values() if view.drained}
+    if not drained:
+        return
+    before = {
+        (tenant.job, tenant.task): partition
+        for partition in snapshot.partitions.values()
+        for tenant in partition.tenants
+    }
+    for partition in plan.put:
+        for tenant in partition.tenants:
+            was = before.get((tenant.job, tenant.task))
+            had = {part.node: part for part in was.slices} if was is not None else {}
+            for part in partition.slices:
+                if part.node in drained and had.get(part.node) != part:
+                    raise Broken(f"job '{tenant.job}' is placed on node '{part.node}', which is drained")
+
+
 def sizes_are_allowed(snapshot: Snapshot, plan: Plan) -> None:
     """Every job runs at one of its sizes, with all that its replicas need, where it may run."""
     for partition in plan.put:
@@ -239,12 +262,45 @@ def works_or_says_why_not(snapshot: Snapshot, plan: Plan) -> None:
             raise Broken(f"job '{job.id}' waits while there is room for it, and no reason says why")
 
 
-def _within_quota(snapshot: Snapshot, job: Job, used: list[float]) -> bool:
+def idle_gpus_are_lent(snapshot: Snapshot, plan: Plan, assumed_s: float = 0.0) -> None:
+    """No GPU idles that a job may have by growing, if that pays, unless a reason says for which job it is kept.
+
+    It pays if the job would be faster, and in the time it has run would have gained all that its starts took; and, if
+    its end is believed, gains more until then than one more start takes. One that is not yet running grows at once.
+    A start of which nothing is known counts `assumed_s` seconds.
+    """
+    capacity, partitions = examine(snapshot, plan)[1], snapshot.partitions_of(plan)
+    if plan.reasons.get("*", "").endswith("must not be delayed"):
+        return
+    used, now_s = _used(snapshot, partitions), snapshot.now_s
+    for partition in partitions:
+        view = snapshot.jobs[partition.tenants[0].job]
+        job, size = view.job, partition.size_of(view.job.id)
+        if len(partition.tenants) > 1 or job.tasks is not None or job.id in plan.ends or view.verdict:
+            continue
+        if not job.demand.gpus or view.protected_at(now_s):
+            continue
+        restart_s = assumed_s if view.costs == NO_COSTS else view.costs.restart_s(job.warm)
+        restart_s = restart_s if view.partitions else 0.0
+        for larger in (each for each in job.sizes if each > size):
+            gain = view.beliefs.speed_at(larger) / view.beliefs.speed_at(size) - 1.0
+            left_s = view.remaining_s(now_s, size)
+            if gain <= 0 or max(view.starts, 1) * restart_s > view.ran_at(now_s) * gain * (1 - _CLOSE):
+                continue
+            if view.partitions and left_s is not None and left_s * gain / (1 + gain) <= restart_s * (1 + _CLOSE):
+                continue
+            if not _within_quota(snapshot, job, used[job.owner], larger - size, 0):
+                continue
+            if capacity.give(partition.slices).place(job, larger) is not None:
+                raise Broken(f"job '{job.id}' has {size} replicas while there is room for {larger}")
+
+
+def _within_quota(snapshot: Snapshot, job: Job, used: list[float], more_replicas: int = 0, more_jobs: int = 1) -> bool:
     owner = snapshot.owners.get(job.owner)
     if owner is None:
         return True
-    demand, size = job.demand, job.sizes[0]
-    more = (demand.gpus * size, demand.cores * size, demand.mem_mib * size, 1)
+    demand, size = job.demand, more_replicas or job.sizes[0]
+    more = (demand.gpus * size, demand.cores * size, demand.mem_mib * size, more_jobs)
     limits = (owner.max_gpus, owner.max_cores, owner.max_mem_mib, owner.max_jobs)
     return all(not limit or u + m <= limit for limit, u, m in zip(limits, used, more, strict=True))
 
@@ -376,11 +432,11 @@ def rebuilt(snapshot: Snapshot, names: Mapping[str, str] | None = None) -> Snaps
 
     views = table(snapshot.jobs, lambda v: _as_read(_renamed(v, new)))
     waiting: VersionedQueue[Any] = VersionedQueue({})
-    placed: VersionedQueue[int] = VersionedQueue({})
+    placed: VersionedQueue[bool] = VersionedQueue({})
     for view in sorted(views.values(), key=lambda v: v.job.id):
         entry = (view.rank, view.number, view.job.id)
         if view.partitions:
-            placed = placed.add(0, entry)
+            placed = placed.add(view.job.is_elastic, entry)
         elif not view.held:
             waiting = waiting.add(shape_of(view.job), entry)
     partitions = table(snapshot.partitions, lambda p: _as_read(_renamed(p, new)))

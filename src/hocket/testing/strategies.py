@@ -25,8 +25,10 @@ from hocket.model.event import (
     JobFailed,
     JobSaved,
     JobSubmitted,
+    NodeDrained,
     NodeJoined,
     NodeLost,
+    NodeUndrained,
     OwnerSet,
     ProgressReported,
     Wish,
@@ -222,7 +224,7 @@ def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[
     steps = []
     kinds = st.sampled_from(
         ["submit"] * 6 + ["answer"] * 5 + ["answer all"] * 3 + ["end"] * 3 + ["pass"] * 2
-        + ["fail", "lose", "join", "owner", "report", "ask", "save"]
+        + ["fail", "lose", "join", "owner", "report", "ask", "save", "drain", "undrain"]
     )  # fmt: skip
     for i in range(draw(st.integers(1, most))):
         what = draw(kinds)
@@ -277,6 +279,10 @@ def _happen(harness: Harness, step: Step, cluster: Sequence[Node]) -> None:
             harness.tell(NodeLost(at_s, cluster[step.which % len(cluster)].id))
         case "join":
             harness.tell(NodeJoined(at_s, cluster[step.which % len(cluster)]))
+        case "drain":
+            harness.tell(NodeDrained(at_s, cluster[step.which % len(cluster)].id, step.which % 2 == 1))
+        case "undrain":
+            harness.tell(NodeUndrained(at_s, cluster[step.which % len(cluster)].id))
         case "ask" if snapshot.jobs.data():
             harness.tell(JobAsked(at_s, list(snapshot.jobs)[step.which % len(snapshot.jobs)], step.value, "ana"))
         case "owner":

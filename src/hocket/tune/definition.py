@@ -15,6 +15,9 @@ from hocket.tune.brackets import Search
 from hocket.tune.sampling import EARLIER, RANDOM
 from hocket.tune.space import Domain
 
+MOST_TRIALS = 1_000_000  # More would be a mistake: all of them wait at once.
+MOST_SEED = 2**32 - 1  # as NumPy has it
+
 
 class StudyError(ValueError):
     """A study cannot be run as it was given: says what, which rule and which value."""
@@ -24,6 +27,27 @@ def check_name(name: str) -> None:
     """Raise StudyError unless this can be a study's name: its folder has it, too."""
     if not (name.isprintable() and 0 < len(name) <= 200 and "/" not in name and name not in (".", "..")):
         raise StudyError(f"name is 1 to 200 printable characters without '/', and no '.' or '..', not {name!r}")
+
+
+def check_search(search: Search, goal: str, seed: int) -> None:
+    """Raise StudyError if a study cannot be searched like this."""
+    if (trials := sum(len(b.numbers) for b in search.brackets())) > MOST_TRIALS:
+        raise StudyError(f"a study has at most {MOST_TRIALS:,} trials, not {trials:,}: take fewer, or fewer units")
+    if not 0 <= seed <= MOST_SEED:
+        raise StudyError(f"seed is from 0 to {MOST_SEED}, not {seed}")
+    if (least := getattr(search, "least", 1)) > search.units:
+        raise StudyError(f"least is at most the search's {search.units} units, not {least}")
+    if goal not in ("min", "max"):
+        raise StudyError(f"goal is min or max, not '{goal}'")
+
+
+class JobTemplate(Struct, frozen=True):
+    """The jobs that a study's trials are, where they are no models in this process."""
+
+    command: tuple[str, ...]  # with a placeholder for each hyperparameter
+    unit: str  # what the search counts, as a limit of a criterion: 1 epoch, 100 steps
+    prefix: str  # trial 3 is job PREFIX-3
+    options: dict[str, Any] = {}  # of `hocket submit`, as they were given
 
 
 class Definition(Struct, frozen=True):
@@ -41,6 +65,7 @@ class Definition(Struct, frozen=True):
     exact: bool
     memory_mib: float | None
     sampler: str
+    jobs: JobTemplate | None = None  # None: trials are models in this process
 
     @property
     def most_steps(self) -> int:
@@ -66,6 +91,7 @@ def definition_of(header: Header) -> Definition:
 def refuse_another(where: str, kept: Header, wanted: Header) -> None:
     """Say the first thing in which a study differs from the one that was begun there."""
     before, now = _told(kept), _told(wanted)
+    now["params"] = {name: now["params"].get(name) for name in before["params"]}  # A newer version has more.
     for name in now:
         shown = "mode" if name == "way" else name
         if before.get(name) != now[name]:

@@ -12,6 +12,7 @@ from hocket.control.journal import SqliteJournal
 from hocket.control.ports import Header
 from hocket.tune.brackets import Bracket, total_units
 from hocket.tune.definition import Definition, definition_of
+from hocket.tune.extension import EXTENDED, in_force
 from hocket.tune.trials import Result, Trial, Trials
 
 JOURNAL, CHECKPOINTS = "journal.db", "checkpoints"  # in a study's folder
@@ -82,13 +83,14 @@ def set_aside(folder: Path) -> None:
             (folder / f"{JOURNAL}{suffix}").replace(folder / f"failed-{JOURNAL}{suffix}")
     for checkpoint in (folder / CHECKPOINTS).glob("t*.pt"):
         checkpoint.unlink()
+    (folder / EXTENDED).unlink(missing_ok=True)
 
 
 def read(folder: Path | str) -> StudyOutcome:
     """The outcome of the study in a folder, so far."""
     journal = SqliteJournal(Path(folder) / JOURNAL)
     try:
-        definition = definition_of(journal.header)
+        definition = in_force(Path(folder), definition_of(journal.header))
         trials = Trials(definition.metric, definition.goal)
         at_s = 0.0
         for cycle in journal:

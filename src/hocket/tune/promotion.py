@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from hocket.tune.brackets import Asha, Bracket, Search
 from hocket.tune.trials import Trials
@@ -16,9 +17,9 @@ def due(search: Search, trials: Trials) -> list[Due]:
         return list(_without_waiting(search, trials))
     found: list[Due] = []
     for bracket in search.brackets():
-        more, is_done = _of_bracket(bracket, trials)
-        found += more
-        if search.in_turn and not is_done:
+        at = _standing(bracket, trials)
+        found += at.due
+        if search.in_turn and not at.is_done:
             break
     return found
 
@@ -29,28 +30,36 @@ def dropped(search: Search, trials: Trials) -> set[int]:
     for bracket in search.brackets():
         top = bracket.rungs[-1].units
         gone |= {n for n in bracket.numbers if n in trials.all and trials.all[n].result_at(top) is not None}
-        if search.asynchronous:
-            continue  # A trial that is not among the best now may be later.
-        for rung, following in zip(bracket.rungs, bracket.rungs[1:], strict=False):
-            there = [n for n in bracket.numbers if n in trials.all and trials.all[n].asked >= rung.units]
-            if any(trials.all[n].asked >= following.units for n in there):
-                gone |= {n for n in there if trials.all[n].asked == rung.units}
+        if not search.asynchronous:  # There a trial that is not among the best now may be later.
+            gone |= _standing(bracket, trials).dropped
     return gone
 
 
-def _of_bracket(bracket: Bracket, trials: Trials) -> tuple[list[Due], bool]:
+class _Standing(NamedTuple):
+    """How far a bracket is."""
+
+    due: list[Due]
+    dropped: set[int]  # trials that were not among the best of their rung
+    is_done: bool
+
+
+def _standing(bracket: Bracket, trials: Trials) -> _Standing:
     """A rung begins when all of the rung below are over: the best of them go on."""
     there = list(bracket.numbers)
+    gone: set[int] = set()
+    others: set[int] = set()  # of the rung below; until the best of that are submitted, all of them may go on
     for number, rung in enumerate(bracket.rungs):
         missing = [n for n in there if n not in trials.all or trials.all[n].asked < rung.units]
         missing = [n for n in missing if n not in trials.all or not trials.all[n].failed]
         if missing:
-            return [(n, rung.units) for n in missing], False
+            return _Standing([(n, rung.units) for n in missing], gone, False)
+        gone |= others
         if not all(trials.all[n].is_over_at(rung.units) for n in there):
-            return [], False
+            return _Standing([], gone, False)
         if number + 1 < len(bracket.rungs):
-            there = trials.ranked(there, rung.units)[: bracket.rungs[number + 1].trials]
-    return [], True
+            best = trials.ranked(there, rung.units)[: bracket.rungs[number + 1].trials]
+            others, there = set(there) - set(best), best
+    return _Standing([], gone, True)
 
 
 def _without_waiting(search: Asha, trials: Trials) -> Iterator[Due]:
@@ -59,7 +68,7 @@ def _without_waiting(search: Asha, trials: Trials) -> Iterator[Due]:
     under_way = sum(not t.is_over_at(t.asked) for t in trials.all.values())
     asked = {t.number: t.asked for t in trials.all.values()}
     for _ in range(search.at_once - under_way):
-        found = _promotable(search, bracket, trials, asked)
+        found = _promotable(search, bracket, trials, asked) or _below(bracket.rungs[0].units, trials, asked)
         if found is None:
             if len(asked) == search.trials:
                 return
@@ -72,6 +81,15 @@ def _promotable(search: Asha, bracket: Bracket, trials: Trials, asked: dict[int,
     for rung, following in reversed(list(zip(bracket.rungs, bracket.rungs[1:], strict=False))):
         ranked = trials.ranked(trials.all, rung.units)
         for number in ranked[: len(ranked) // search.eta]:
-            if asked[number] == rung.units and not trials.all[number].failed:
+            trial = trials.all[number]
+            if asked[number] < following.units and trial.is_over_at(trial.asked) and not trial.failed:
                 return number, following.units
+    return None
+
+
+def _below(units: int, trials: Trials, asked: dict[int, int]) -> Due | None:
+    """The first trial that rests below the first rung: only where a study was extended, and has higher rungs now."""
+    for trial in trials.all.values():
+        if asked[trial.number] < units and trial.is_over_at(trial.asked) and not trial.failed:
+            return trial.number, units
     return None

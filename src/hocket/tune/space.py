@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from math import exp, isfinite, log
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -229,6 +231,35 @@ def space_of_options(options: Sequence[str]) -> dict[str, Domain]:
             raise SpaceError(f"hyperparameter '{name}' is there twice in --space")
         found[name] = _domain(name, kind, [_typed(v) for v in values.split(",")] if values else [])
     return found
+
+
+def space_of_files_and_options(given: Sequence[str]) -> dict[str, Domain]:
+    """NAME=KIND:VALUES, or a TOML file whose lines, or those under [space], are NAME = { KIND = [VALUES] }."""
+    found: dict[str, Domain] = {}
+    for item in given:
+        is_file = "=" not in item or Path(item).is_file()
+        more = _space_of_file(Path(item)) if is_file else space_of_options([item])
+        if twice := found.keys() & more.keys():
+            raise SpaceError(f"hyperparameter '{min(twice)}' is there twice in --space")
+        found |= more
+    check(found)
+    return found
+
+
+def _space_of_file(path: Path) -> dict[str, Domain]:
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SpaceError(
+            f"--space '{path}' must be a TOML file or NAME=KIND:VALUES, as in rate=loguniform:1e-4,0.1 "
+            f"({error.strerror or error})"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpaceError(f"--space '{path}' is not TOML: {error}") from error
+    space = table.get("space")
+    if isinstance(space, Mapping) and not space.keys() & _KINDS.keys():  # Else it is a hyperparameter of that name.
+        return space_of_table(space)
+    return space_of_table(table)
 
 
 def space_of_table(table: Mapping[str, Any]) -> dict[str, Domain]:

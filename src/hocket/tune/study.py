@@ -10,6 +10,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal, open_to_append
 from hocket.control.ports import DurableJournal
@@ -18,8 +20,16 @@ from hocket.control.saved_state import StateSaver
 from hocket.model.resources import Node
 from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import find
+from hocket.tune import extension
 from hocket.tune.brackets import SEARCHES, Hyperband, Search
-from hocket.tune.definition import Definition, StudyError, check_name, header_of, refuse_another
+from hocket.tune.definition import (
+    Definition,
+    StudyError,
+    check_name,
+    check_search,
+    definition_of,
+    header_of,
+)
 from hocket.tune.outcome import CHECKPOINTS, JOURNAL, StudyOutcome, is_begun, read, set_aside
 from hocket.tune.sampling import RandomSampler, Sampler
 from hocket.tune.space import Space, check
@@ -29,8 +39,6 @@ from hocket.tune.tuner import Tuner
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-MOST_TRIALS = 1_000_000  # More would be a mistake: all of them wait at once.
-MOST_SEED = 2**32 - 1  # as NumPy has it
 UNNAMED = "value"  # the metric where none is named, and evaluate gives one number
 _BAR_EVERY_S = 0.2
 
@@ -87,22 +95,15 @@ class Study:
             if search not in SEARCHES:
                 raise StudyError(f"search '{search}' is not one of {', '.join(SEARCHES)}")
             search = SEARCHES[search]()
+        check_search(search, goal, seed)
         if unit_steps < 1:
             raise StudyError(f"unit_steps is at least 1, not {unit_steps}")
-        if (trials := sum(len(b.numbers) for b in search.brackets())) > MOST_TRIALS:
-            raise StudyError(f"a study has at most {MOST_TRIALS:,} trials, not {trials:,}: take fewer, or fewer units")
         if not checkpoint_s > 0:
             raise StudyError(f"checkpoint_s is more than 0 seconds, not {checkpoint_s}")
         if memory_mib is not None and not memory_mib > 0:
             raise StudyError(f"memory_mib is more than 0, not {memory_mib}")
-        if not 0 <= seed <= MOST_SEED:
-            raise StudyError(f"seed is from 0 to {MOST_SEED}, not {seed}")
-        if (least := getattr(search, "least", 1)) > search.units:
-            raise StudyError(f"least is at most the search's {search.units} units, not {least}")
         if exact and mode == "fused":
             raise StudyError("mode 'fused' is not bitwise as alone, and exact asks for that: leave out one of them")
-        if goal not in ("min", "max"):
-            raise StudyError(f"goal is min or max, not '{goal}'")
         if metric and metric != "loss" and evaluate is None:
             raise StudyError(f"metric '{metric}' needs an evaluate function; without one there is the loss only")
         metric = metric or (UNNAMED if evaluate is not None else "loss")
@@ -160,12 +161,12 @@ class Study:
         if self._folder is not None and is_begun(self._folder):
             there = read(self._folder)
             if not there.found.has_failed:
-                refuse_another(str(self._folder), there.header, header_of(of, self._policy, there.header.nodes[0]))
-                self.outcome = there
+                extension.refuse_other(self._folder, there.header, header_of(of, self._policy, there.header.nodes[0]))
+                self.outcome = replace(there, definition=of)
         return self
 
     def run(self, stepped: Callable[[int], None] | None = None, *, bar: bool = False) -> Study:
-        """Search until all is done.
+        """Search until all is done. A study that was begun in the folder with fewer units or trials gets more.
 
         On Ctrl-C all models are saved first. Run it again to continue, also after a kill.
 
@@ -225,14 +226,19 @@ class Study:
         self._folder.mkdir(parents=True, exist_ok=True)
         journal: DurableJournal = open_to_append(self._folder / JOURNAL, header)
         try:
+            begun = definition_of(journal.header)
+            before = Trials(begun.metric, begun.goal)  # Measured by another metric, all would have failed.
             for cycle in journal:
-                trials.take(cycle.events)
-            if trials.has_failed:
+                before.take(cycle.events)
+            if before.has_failed:
                 journal.close()
                 set_aside(self._folder)
-                trials.all.clear()
+                before.all.clear()
                 journal = open_to_append(self._folder / JOURNAL, header)
-            refuse_another(str(self._folder), journal.header, header)
+            extension.refuse_other(self._folder, journal.header, header)
+            if extension.in_force(self._folder, definition_of(journal.header)).search != definition.search:
+                extension.keep(self._folder, definition.search)
+            trials.all |= before.all
             yield restore(journal, policy), StateSaver(journal, policy)
         finally:
             journal.close()

@@ -15,7 +15,7 @@ from msgspec import Struct
 from hocket.model.validation import explained
 from hocket.tune.brackets import SEARCHES, Search
 from hocket.tune.definition import StudyError, check_name
-from hocket.tune.sampling import EARLIER, RANDOM, Sampler
+from hocket.tune.sampling import EARLIER, RANDOM, RandomSampler, Sampler
 from hocket.tune.space import Space, space_of_table
 from hocket.tune.study import Study
 
@@ -78,8 +78,8 @@ def study_of(file: StudyFile, space: Space | None = None) -> Study:
         script.training, chosen, evaluate=script.evaluate, metric=file.metric, goal=file.goal,  # type: ignore[arg-type]
         search=search, unit_steps=file.unit_steps, policy=file.policy, params=file.params, mode=file.mode,
         exact=file.exact, device=file.device, memory_mib=file.memory_mib, seed=file.seed,
-        sampler=_sampler(file, chosen), name=file.name or Path(file.script).stem, folder=file.folder or None,
-        checkpoint_s=file.checkpoint_s,
+        sampler=sampler_of(file.sampler, chosen, file.seed), name=file.name or Path(file.script).stem,
+        folder=file.folder or None, checkpoint_s=file.checkpoint_s,
     )  # fmt: skip
 
 
@@ -97,12 +97,13 @@ def search_of(table: dict[str, Any]) -> Search:
         raise StudyError(f"search '{kind}': {wrong} (it takes {', '.join(known)})") from error
 
 
-def _sampler(file: StudyFile, space: Space) -> Sampler | None:
-    if file.sampler in (RANDOM, EARLIER):
-        return None
+def sampler_of(name: str, space: Space, seed: int) -> Sampler:
+    """The sampler of that name."""
+    if name in (RANDOM, EARLIER):
+        return RandomSampler(space, seed)
     from hocket.tune.optuna_support import OptunaSampler
 
-    return OptunaSampler(space, file.sampler, file.seed)
+    return OptunaSampler(space, name, seed)
 
 
 class Script(Struct, frozen=True):
@@ -119,13 +120,14 @@ def load_script(path: Path) -> Script:
         raise StudyError(f"script '{path}' must be a file that exists")
     name = f"hocket_tune_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise StudyError(f"script '{path}' must be a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # Data sets and modules that are pickled name it.
     sys.path.insert(0, str(path.resolve().parent))  # It can import its neighbours, as when it is run.
     try:
-        spec.loader.exec_module(module)
+        # Not by its loader: that takes kept bytecode for the script if it was changed twice in one second.
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         raise StudyError(f"script '{path}' cannot be imported: {type(error).__name__}: {_first_line(error)}") from error
     training = getattr(module, "training", None)

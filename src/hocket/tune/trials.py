@@ -95,7 +95,10 @@ class Trials:
             if value is None or not isfinite(value):
                 return replace(trial, failed=f"its {self.metric} was {value} after {event.epoch} units")
             result = Result(event.epoch, event.metrics, event.at_s, trial.began_s)
-            return replace(trial, results=(*trial.results, result))
+            results = sorted(
+                (*trial.results, result), key=lambda r: r.units
+            )  # A study that is extended has other rungs.
+            return replace(trial, results=tuple(results))
         if isinstance(event, JobFailed) and event.final:
             return replace(trial, failed=event.reason)
         return trial

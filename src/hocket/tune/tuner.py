@@ -18,10 +18,12 @@ from hocket.model.curve import Beliefs, Curve, Point
 from hocket.model.event import Event, JobFailed, JobSubmitted
 from hocket.model.job import Job, Kind
 from hocket.model.resources import Demand, Node
+from hocket.tune.configurations import Configurations
 from hocket.tune.definition import Definition
-from hocket.tune.promotion import dropped, due
+from hocket.tune.extension import missing_results
+from hocket.tune.promotion import due
 from hocket.tune.sampling import Sampler
-from hocket.tune.space import Drawn, Space, drawn
+from hocket.tune.space import Space
 from hocket.tune.trials import Trial, Trials, config_of, job_id, model_name, of_job
 
 if TYPE_CHECKING:
@@ -44,16 +46,18 @@ class Tuner:
         node: Node,
         saver: StateSaver | None,
     ) -> None:
-        self._definition, self._space, self._trials, self._sampler = definition, space, trials, sampler
+        self._definition, self._trials = definition, trials
+        self._configurations = Configurations(definition, space, trials, sampler)
         self._controller, self._executor, self._trainer = controller, executor, trainer
         self._node, self._saver = node, saver
-        self._told: set[int] = set()  # trials that will never go on, as the sampler knows
         self._cleared: set[int] = set()  # those of which nothing is kept any more
         self._taken = 0  # events of the present cycle
 
     def run(self) -> None:
         """Cycle until nothing is due and nothing trains, or the executor was stopped."""
-        drive(self._controller, self._executor, self, first=(self._executor.now_s(), self._left_behind()))
+        now_s = self._executor.now_s()
+        first = [*missing_results(self._definition.search, self._trials, now_s), *self._left_behind()]
+        drive(self._controller, self._executor, self, first=(now_s, first))
         if not self._controller.state.jobs.live:  # It was not stopped: there is nothing more to do.
             self._drop_checkpoints(self._trials.all)
 
@@ -62,7 +66,7 @@ class Tuner:
     def take(self, now_s: float, events: Sequence[Event]) -> Moment:
         """What was reported, and what is submitted upon it, are one cycle: a kill loses both or neither."""
         self._trials.take(events)
-        self._tell_sampler()
+        self._configurations.tell_sampler()
         submitted = self._submissions()
         self._trials.take(submitted)
         self._taken = len(events) + len(submitted)
@@ -72,7 +76,7 @@ class Tuner:
         """That trials are over is in the journal: their checkpoints can go."""
         if self._saver is not None:
             self._saver.after_cycle(controller, self._taken)
-        self._drop_checkpoints(self._told)
+        self._drop_checkpoints(self._configurations.over)
 
     def done(self, controller: Controller) -> None:
         """The executor trains."""
@@ -106,7 +110,7 @@ class Tuner:
 
     def _submission(self, number: int, units: int, slower: Curve | None) -> JobSubmitted:
         """A trial's next stretch as a job, with what is known of its memory and its steps."""
-        asked = self._drawn(number)
+        asked = self._configurations.drawn(number)
         config = msgspec.json.encode(asked.config).decode()
         name = self._definition.name
         job = Job(job_id(number, units), kind=Kind.MODEL, command=(config,), model=name, traits=asked.traits)
@@ -117,28 +121,12 @@ class Tuner:
         beliefs = Beliefs(comp_s=_alone(self._trials.all.get(number)), slowdown=slower)
         return JobSubmitted(self._executor.now_s(), replace(job, demand=demand), beliefs)
 
-    def _drawn(self, number: int) -> Drawn:
-        """A trial's configuration: as it is in the journal, or a new one."""
-        trial = self._trials.all.get(number)
-        if trial is None:
-            return self._sampler.ask(number)
-        return drawn(self._space, lambda name, _domain: trial.config[name])
-
     def _expect(self, job: Job) -> None:
         from hocket.executors.inprocess.trainer import TrainingTask
 
         number, units = of_job(job.id)
         stretch = Stretch(model_name(number), units * self._definition.unit_steps, units)
         self._trainer.expect(job.id, TrainingTask(stretch, config_of(job), self._definition.seed * 1_000_003 + number))
-
-    def _tell_sampler(self) -> None:
-        """Of trials that will never go on."""
-        gone = dropped(self._definition.search, self._trials)
-        for number in sorted(gone - self._told):
-            trial = self._trials.all[number]
-            is_complete = trial.units * self._definition.unit_steps == self._definition.most_steps
-            self._sampler.tell(trial, self._trials.scores(trial), is_complete)
-        self._told |= gone
 
     def _drop_checkpoints(self, over: Iterable[int]) -> None:
         """Of these trials only the best one's model is kept. Only now: that they are over is in the journal."""

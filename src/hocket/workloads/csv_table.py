@@ -76,9 +76,9 @@ class Table:
             raise self.fail(name, row, f"must be {broken}, {value}") from None
 
 
-def read_table(path: str, required: Sequence[str], rows: int | None = None) -> Table:
-    """A CSV file with at least these columns; of all rows or only the first ones."""
-    text = read_text(path)
+def read_table(path: str, required: Sequence[str], rows: int | None = None, text: str | None = None) -> Table:
+    """A CSV file with at least these columns; of all rows or only the first ones. `text` is its content, if known."""
+    text = read_text(path) if text is None else text
     head = text if rows is None else "\n".join(text.split("\n", rows + 1)[: rows + 1])
     table = Table(path, text, _regular(head) or _by_csv(path, text))
     for name in required:

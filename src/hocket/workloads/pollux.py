@@ -1,6 +1,7 @@
 """The workloads of Pollux (Qiao et al., OSDI'21): which application arrives when, on how many GPUs.
 
-Columns: `workload`, `name` (the job's id), `time` (seconds), `application`, `num_replicas`, `batch_size`.
+Columns: `name` (the job's id), `time` (seconds), `application`, `num_replicas`, `batch_size`; and `workload` in a file
+that has several. In Pollux's repository each is a file of its own, without that column.
 
 **The files hold no run times; ours are an assumption.** Pollux puts each application into a class of total
 GPU time: small up to 1 GPU-hour, medium 1 to 10, large 10 to 100, extra-large 100 to 1,000. We give every job
@@ -30,8 +31,9 @@ ASSUMED_GPU_HOURS = {
 
 def read_pollux(path: str, workload: str = "", selection: Selection = Selection()) -> Workload:
     """One workload of the file; its name may be left out when there is only one."""
-    table = read_table(path, ("workload", "name", "time", "application", "num_replicas", "batch_size"))
-    table = _one_workload(table, workload)
+    table = read_table(path, ("name", "time", "application", "num_replicas", "batch_size"))
+    if workload or "workload" in table.cells:
+        table = _one_workload(table, workload)
     sizes = table.column("num_replicas", Whole(low=1))
     applications = table.column("application", TEXT)
     for row, application in enumerate(applications):
@@ -59,6 +61,8 @@ def pollux_option(options: Fields) -> str:
 
 
 def _one_workload(table: Table, wanted: str) -> Table:
+    if "workload" not in table.cells:
+        raise WorkloadError(f"{plain(table.path)}: the option workload is for files with a column of that name")
     names = table.column("workload", TEXT)
     known = sorted(set(names))
     if not wanted and len(known) == 1:

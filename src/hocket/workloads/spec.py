@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from hocket.workloads import generate
 from hocket.workloads.demo import demo
+from hocket.workloads.dorm import READINGS as DORM_READINGS
 from hocket.workloads.dorm import dorm_workload
 from hocket.workloads.errors import WorkloadError, did_you_mean, shown
 from hocket.workloads.fields import Fields, Number, Seconds, Whole, split_options
@@ -136,8 +137,9 @@ def _demo(_path: str, options: Fields, seed: int) -> Workload:
 
 
 def _dorm(_path: str, options: Fields, seed: int) -> Workload:
+    reading = options.choice("reading", DORM_READINGS, "figure-1")
     options.finish()
-    return dorm_workload(seed)
+    return dorm_workload(seed, reading=reading)
 
 
 def _harmony(_path: str, options: Fields, seed: int) -> Workload:
@@ -176,7 +178,7 @@ _SOURCES = (
     Source(
         "philly",
         "philly:philly_jobs.csv.gz?first=10000",
-        "Microsoft's Philly trace, recorded run times",
+        "Microsoft's Philly trace, recorded run times: a table, or its cluster_job_log",
         f"vc, {_TRACE_OPTIONS}",
         True,
         _philly,
@@ -225,9 +227,9 @@ _SOURCES = (
     Source("burst", "burst?jobs=80", "generated: all at once", _RECIPE_OPTIONS, False, _burst),
     Source(
         "dorm",
-        "dorm",
-        "Dorm's 50 applications of seven types, its cluster included; run times and speeds are our assumption",
-        "",
+        "dorm?reading=figure-8",
+        "Dorm's 50 applications of seven types, its cluster included; two readings of its run times and speeds",
+        "reading",
         False,
         _dorm,
     ),

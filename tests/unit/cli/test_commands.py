@@ -72,7 +72,7 @@ def test_what_the_command_line_says_reaches_the_run() -> None:
     assert plain["overhead_share"] == 0
     assert costly["overhead_share"] > 0
     las = told("simulate", "demo", "--policy", "las:promote=3", "--param", "levels_gpu_s=[10, 20]", "--json")
-    assert las["params"] == {"levels_gpu_s": [10, 20], "promote": 3}
+    assert las["params"] == {"levels_gpu_s": [10, 20], "promote": 3, "priority": True, "lend": True, "restart_s": 30.0}
 
 
 def test_until_stops_the_clock_and_leaves_jobs_without_complaint() -> None:
@@ -95,6 +95,27 @@ def test_a_run_leaves_a_journal_a_table_of_jobs_and_figures(tmp_path: Path) -> N
     kept.close()
     assert {p.name for p in tmp_path.iterdir()} == {"run.db", "jobs.csv", "plots"}  # nothing half-written
     assert len(list(plots.iterdir())) == 8
+
+
+def test_jobs_go_to_stdout_and_the_summary_out_of_their_way() -> None:
+    done = hocket("simulate", "demo", "-p", "fifo", "--jobs-csv", "-")
+    assert done.exit_code == 0
+    assert len(list(csv.DictReader(done.stdout.splitlines()))) == 61
+    assert "job completion time" in done.stderr
+    said = refused("simulate", "demo", "-p", "fifo", "--jobs-csv", "-", "--json")
+    assert "--jobs-csv - and --json must not both be given" in said
+
+
+def test_seeds_that_change_nothing_have_no_interval(tmp_path: Path) -> None:
+    jobs = tmp_path / "mine.csv"
+    jobs.write_text("id,submit_s,run_s,gpus\na,0,100,1\nb,5,50,1\nc,6,70,1\n")
+    words = "all 3 seeds gave the same results: nothing in this run is random, one seed is enough"
+    alike = hocket("compare", str(jobs), "fifo", "las", "--cluster", "1x1", "--seeds", "3").stdout
+    assert words in alike
+    assert "±" not in alike
+    noisy = hocket("compare", str(jobs), "fifo", "--cluster", "1x1", "--seeds", "3", "--noise", "0.3").stdout
+    assert words not in noisy
+    assert "±" in noisy
 
 
 def test_a_journal_is_not_overwritten(tmp_path: Path) -> None:
@@ -153,7 +174,8 @@ def test_a_job_that_its_owners_quota_can_never_have_room_for_is_refused(tmp_path
         (("simulate", "demo", "--policy", "las", "--param", "levels_gpu_s=[1"), "JSON"),
         (
             ("simulate", "demo", "--policy", "las", "--param", "promote=-1"),
-            "policy 'las': promote: expected a number from 0 up, not \"-1\" (its parameters: levels_gpu_s, promote)",
+            "policy 'las': promote: expected a number from 0 up, not \"-1\" "
+            "(its parameters: lend, restart_s, priority, levels_gpu_s, promote)",
         ),
         (("simulate", "demo", "--policy", "fifo", "--seed", "-1"), "not '-1' (see"),
         (("compare", "demo", "fifo", "--seeds=0"), "not '0' (see"),
@@ -232,15 +254,28 @@ def test_policies_are_listed_with_what_they_do() -> None:
     assert "Tiresias" in hocket("policies").stdout
 
 
+def test_policies_are_advised_by_situation_as_in_the_documents() -> None:
+    advice = told("policies", "--advise", "--json")["advice"]
+    known = {p["name"] for p in told("policies", "--json")["policies"]}
+    assert {name for each in advice for name in each["policies"]} <= known
+    printed = " ".join(hocket("policies", "--advise").stdout.split())
+    page = (Path(__file__).parents[3] / "docs" / "policies" / "README.md").read_text(encoding="utf-8")
+    for each in advice:
+        named = ", ".join(f"[{name}]({name}.md)" for name in each["policies"])
+        assert f"| {each['situation']} | {named} | {each['why']} |" in page
+        assert ", ".join(each["policies"]) in printed
+    assert "hocket policies --advise" in hocket("policies").stdout
+
+
 def test_one_policy_is_shown_with_its_parameters() -> None:
     shown = told("policies", "las", "--json")
-    levels, promote = shown["parameters"]
+    _lend, _restart, _priority, levels, promote = shown["parameters"]
     assert (levels["name"], levels["type"]) == ("levels_gpu_s", "tuple[float, ...]")
     assert promote["type"] == "float, ≥ 0"
     assert all(p["description"] for p in shown["parameters"])
     text = hocket("policies", "las").stdout
     assert "levels_gpu_s" in text
-    assert "no parameters" in hocket("policies", "fifo").stdout
+    assert "no parameters" in hocket("policies", "pack_none").stdout
 
 
 def test_policies_say_which_options_of_a_job_they_use() -> None:

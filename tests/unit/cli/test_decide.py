@@ -53,7 +53,7 @@ def test_every_policy_decides_on_its_example(name: str) -> None:
 def test_the_plan_of_a_file_is_told_whole(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.json"
     path.write_text(example())
-    found = json.loads(hocket("decide", "--policy", "fifo", str(path)).stdout)
+    found = json.loads(hocket("decide", "--policy", "fifo", "--param", "lend=false", str(path)).stdout)
     assert [p["id"] for p in found["partitions"]] == ["detector", "resnet", "tagger"]
     assert found["put"] == ["detector"]
     assert found["drop"] == []

@@ -186,7 +186,9 @@ def test_a_mistake_in_the_last_job_of_a_file_keeps_all_of_it_back(controller: An
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ("name = 'old'", "job 'old': name must be new, and there is one (finished)"),
+        ("name = 'live'", "job 'live': name must be that of no live job, and there is one (waiting)"),
+        ("name = 'again'", "job 'again': name must be that of no live job, and there is one (running)"),
+        ("name = 'b'\nafter = 'again~2'\ngpus = 5", "job 'b': sizes must fit the cluster"),
         ("name = 'b'\nafter = 'olt'", "job 'b': after: there is no job 'olt'; did you mean 'old'?"),
         ("name = 'b'\ngpus = 5", "job 'b': sizes must fit the cluster; its smallest needs 5 GPUs"),
         ("name = 'b'\nafter = 'x-*'", "after must name jobs, and no live one matches 'x-*'"),
@@ -198,6 +200,9 @@ def test_of_several_jobs_none_is_sent_if_one_would_be_refused(
     controller: Any, tmp_path: Path, second: str, message: str
 ) -> None:
     controller.add("old", "finished")
+    controller.add("live")
+    controller.add("again", "finished")
+    controller.add("again~2", "running")
     path = tmp_path / "jobs.toml"
     path.write_text(f"[[job]]\nname = 'a'\ncommand = 'true'\n[[job]]\ncommand = 'true'\n{second}\n")
     assert message in refused("submit", str(path))
@@ -331,9 +336,12 @@ def test_show_calls_what_was_submitted_as_its_user_did(controller: Any) -> None:
         "limit_s": None, "stop": "fixed", "target": "acc >= 90%", "stop_signal": "SIGUSR1", "log_mib": 64.0,
     }  # fmt: skip
     told = done("show", "a").split("as submitted\n", 1)[1].splitlines()
+    deadline = next(line for line in told if line.startswith("deadline"))
+    assert deadline.endswith("(1.50 min after submission)")
+    told.remove(deadline)
     assert [line.split(maxsplit=1) for line in told] == [
         ["command", "true"], ["gpus", "2,4"], ["replica_gpus", "2"], ["cpus", "1.5"], ["mem", "8192M"],
-        ["deadline", "90s"], ["target", "acc >= 90%"], ["signal", "SIGUSR1"], ["log_size", "64M"],
+        ["target", "acc >= 90%"], ["signal", "SIGUSR1"], ["log_size", "64M"],
     ]  # fmt: skip
 
 

@@ -66,9 +66,10 @@ _EXAMPLES: dict[str, Any] = {
     "priority": 1, "weight": 1, "urgency": 1, "until": "for 2h", "target": "acc >= 0.9",
     "stop": "optstop", "may_lower": "required",
     "deadline": 1, "time": 1, "after": "y", "after_any": "z", "array": 2, "preempt": "never", "min_run": 1,
-    "checkpoint": "model.pt",
+    "checkpoint": "model.pt", "continues": "w",
     "retries": 1, "backoff": 0, "resume": "true", "signal": "TERM", "checkpoint_signal": "USR1", "grace": 0,
     "warm": False, "progress": "none", "hang": 0, "log_size": 1, "model": "m",
+    "notify": "https://hooks.example.org/x",
 }  # fmt: skip
 
 

@@ -59,7 +59,13 @@ def test_a_changed_plan_is_shown_with_both_sides(spoilt: Path) -> None:
 def test_other_parameters_go_over_the_recorded_ones(recorded: Path) -> None:
     result = hocket("replay", str(recorded), "--param", "levels_gpu_s=[600]", "--json")
     found = json.loads(result.stdout)
-    assert found["params"] == {"levels_gpu_s": [600.0], "promote": 4.0}
+    assert found["params"] == {
+        "levels_gpu_s": [600.0],
+        "promote": 4.0,
+        "priority": True,
+        "lend": True,
+        "restart_s": 30.0,
+    }
     assert result.exit_code == 1
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
+
 import pytest
 
-from hocket.cli.units import BadValue, array_count, gpu_counts, mebibytes, number, seconds, whole
+from hocket.cli.units import BadValue, array_count, gpu_counts, mebibytes, number, seconds, seconds_from_now, whole
+
+NOON_S = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
 
 
 @pytest.mark.parametrize(
@@ -19,6 +24,40 @@ def test_times_have_units_or_are_seconds(text: object, time_s: float) -> None:
 def test_what_is_no_time_is_refused_with_the_rule(text: object) -> None:
     with pytest.raises(BadValue, match=r"must be a time such as 90s, 20m, 2h30m or 1d, above 0, not"):
         seconds(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-20 12:00",
+        "2026-11-20T12:00:00",
+        " 2026-11-20 13:00+01:00 ",
+        "2026-11-20T12:00Z",
+        datetime(2026, 11, 20, 12),
+        datetime(2026, 11, 20, 12, tzinfo=UTC),
+        "1h",
+    ],
+)
+def test_a_deadline_is_a_time_or_a_date_in_local_time_or_with_an_offset(
+    text: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        monkeypatch.setenv("TZ", "UTC")
+        time.tzset()
+        assert seconds_from_now(text, NOON_S - 3600) == 3600
+        monkeypatch.setenv("TZ", "CET-1")
+        time.tzset()
+        assert seconds_from_now("2026-11-20 13:00", NOON_S - 3600) == 3600
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["2026-11-20 12:00", "2026-11-19", "2026-13-01 12:00", "2026-11-20 noon", "soon", 0])
+def test_a_deadline_that_is_past_or_no_date_is_refused_with_its_value(text: object) -> None:
+    with pytest.raises(BadValue, match=r"must be a time such as 6h, or a date to come .*, not ") as found:
+        seconds_from_now(text, NOON_S + 86400 * 2)
+    assert str(found.value).endswith(f"not {text!r}")
 
 
 def test_a_grace_may_be_nothing_at_all() -> None:

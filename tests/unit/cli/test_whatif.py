@@ -18,7 +18,7 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorded run."""
     path = tmp_path_factory.mktemp("journal") / "week.db"
     workload = "poisson?jobs=60&gap=200&elastic"
-    done = hocket("simulate", workload, "--cluster", "1x8", "--policy", "fifo", "--journal", str(path))
+    done = hocket("simulate", workload, "--cluster", "1x8", "--policy", "drf", "--journal", str(path))
     assert done.exit_code == 0, done.output
     return path
 
@@ -30,10 +30,10 @@ def spoilt(week: Path, tmp_path: Path) -> Path:
 
 
 def test_json_is_one_object_with_the_band_and_what_it_rests_on(week: Path) -> None:
-    result = hocket("whatif", str(week), "--policy", "fifo", "--policy", "fair", "--json")
+    result = hocket("whatif", str(week), "--policy", "drf", "--policy", "fair", "--json")
     assert result.exit_code == 0
     found = json.loads(result.stdout)
-    assert found["recorded"]["policy"] == found["again"]["policy"] == "fifo"
+    assert found["recorded"]["policy"] == found["again"]["policy"] == "drf"
     same, other = found["whatif"]
     assert same["jct_mean_s"] == pytest.approx(found["recorded"]["jct_mean_s"], rel=1e-6)
     assert found["band"]["share"] == pytest.approx(0.0, abs=1e-6)
@@ -48,7 +48,7 @@ def test_json_is_one_object_with_the_band_and_what_it_rests_on(week: Path) -> No
 
 def test_the_table_sets_recorded_again_and_what_if_side_by_side(week: Path) -> None:
     text = hocket("whatif", str(week), "--policy", "fair").stdout
-    assert text.index("fifo, recorded") < text.index("fifo, run again") < text.index("fair, what if")
+    assert text.index("drf, recorded") < text.index("drf, run again") < text.index("fair, what if")
     assert "band: run again, the recorded policy's mean JCT differs by 0.00%" in text
     assert "fair rests on extrapolation for j" in text
     assert "assumed" in text
@@ -62,17 +62,26 @@ def test_two_settings_of_one_policy_are_two_rows_and_one_said_twice_is_one(week:
     assert len(json.loads(hocket("whatif", str(week), *twice, "--json").stdout)["whatif"]) == 2
 
 
+def test_what_if_is_drawn(week: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "plots"
+    done = hocket("whatif", str(week), "-p", "fifo", "--plots", str(folder))
+    assert done.exit_code == 0, done.output
+    assert f"plots in {folder}" in done.stdout
+    assert {path.name for path in folder.iterdir()} == {"compare.png", "compare.svg"}
+    assert "fifo, what if" in (folder / "compare.svg").read_text()
+
+
 def test_a_run_that_was_cut_off_names_the_jobs_that_had_not_finished(tmp_path: Path) -> None:
     path = tmp_path / "cut.db"
-    hocket("simulate", "burst?jobs=20", "--cluster", "1x8", "-p", "fifo", "--until", "1800", "--journal", str(path))
+    hocket("simulate", "burst?jobs=20", "--cluster", "1x8", "-p", "drf", "--until", "1800", "--journal", str(path))
     assert "not finished when recorded, or missed: j" in hocket("whatif", str(path), "--policy", "las").stdout
 
 
 def test_a_run_that_was_cut_off_is_compared_over_the_jobs_that_ended_in_both(tmp_path: Path) -> None:
     path = tmp_path / "cut.db"
-    hocket("simulate", "burst?jobs=20", "--cluster", "1x8", "-p", "fifo", "--until", "1800", "--journal", str(path))
+    hocket("simulate", "burst?jobs=20", "--cluster", "1x8", "-p", "drf", "--until", "1800", "--journal", str(path))
     text = hocket("whatif", str(path), "--policy", "las").stdout
-    again = next(line for line in text.splitlines() if "fifo, run again" in line)
+    again = next(line for line in text.splitlines() if "drf, run again" in line)
     assert " 1.00 " in again  # Those that had not ended take far longer, and do not count.
     assert "over the jobs that ended in both" in text
 
@@ -85,7 +94,7 @@ def test_the_journal_is_left_as_it_was(week: Path) -> None:
 
 def test_a_journal_must_exist(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
-    assert "does not exist" in refused("whatif", str(path), "--policy", "fifo")
+    assert "does not exist" in refused("whatif", str(path), "--policy", "drf")
     assert not path.exists()
 
 
@@ -93,35 +102,35 @@ def test_a_journal_must_exist(tmp_path: Path) -> None:
 def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.db"
     path.write_bytes(content)
-    assert f"journal '{path}' cannot be opened" in refused("whatif", str(path), "--policy", "fifo")
+    assert f"journal '{path}' cannot be opened" in refused("whatif", str(path), "--policy", "drf")
 
 
 def test_a_truncated_journal_is_refused(spoilt: Path) -> None:
     spoilt.write_bytes(spoilt.read_bytes()[: spoilt.stat().st_size // 2])
-    assert str(spoilt) in refused("whatif", str(spoilt), "--policy", "fifo")
+    assert str(spoilt) in refused("whatif", str(spoilt), "--policy", "drf")
 
 
 def test_a_cycle_that_cannot_be_read_is_named(spoilt: Path) -> None:
     edit(spoilt, "UPDATE cycle SET value = ? WHERE n = 7", b'{"at_s": 1')
-    assert f"journal '{spoilt}', cycle 7: " in refused("whatif", str(spoilt), "--policy", "fifo")
+    assert f"journal '{spoilt}', cycle 7: " in refused("whatif", str(spoilt), "--policy", "drf")
 
 
 def test_an_event_of_an_unknown_kind_is_refused(spoilt: Path) -> None:
     strange = msgspec.msgpack.encode({"at_s": 1, "events": [{"event": "Eclipse", "at_s": 1}]})
     edit(spoilt, "UPDATE cycle SET value = ?, crc = NULL WHERE n = 2", strange)
-    assert "Eclipse" in refused("whatif", str(spoilt), "--policy", "fifo")
+    assert "Eclipse" in refused("whatif", str(spoilt), "--policy", "drf")
 
 
 def test_a_newer_format_is_refused(spoilt: Path) -> None:
     header = SqliteJournal(spoilt).header
     newer = msgspec.json.encode(msgspec.structs.replace(header, format=header.format + 1))
     edit(spoilt, "UPDATE header SET value = ?", newer)
-    assert f"has format {header.format + 1}" in refused("whatif", str(spoilt), "--policy", "fifo")
+    assert f"has format {header.format + 1}" in refused("whatif", str(spoilt), "--policy", "drf")
 
 
 def test_a_journal_without_jobs_has_nothing_to_run_again(spoilt: Path) -> None:
     edit(spoilt, "DELETE FROM cycle")
-    assert "records no job" in refused("whatif", str(spoilt), "--policy", "fifo")
+    assert "records no job" in refused("whatif", str(spoilt), "--policy", "drf")
 
 
 def test_a_recorded_policy_that_is_gone_is_named(spoilt: Path) -> None:

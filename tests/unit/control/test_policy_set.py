@@ -131,7 +131,7 @@ def test_waiting_jobs_are_new_to_it_and_the_last_ones_notes_are_gone() -> None:
     controller.cycle(2.0, [PolicySet(2.0, "fifo")])
     (snapshot,) = seen
     assert (snapshot.memo, snapshot.arrived, snapshot.due) == (None, ("b1",), ())
-    assert {view.rank for view in snapshot.jobs.values()} == {()}
+    assert {view.rank for view in snapshot.jobs.values()} == {(0,)}
     assert sorted(snapshot.partitions) == ["a1", "a2"], "running jobs continue"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hocket.control.check import violations
-from hocket.model.event import EpochEnded, JobFailed, JobPaused, JobSaved, JobStarted, WorkLost
+from hocket.model.event import EpochEnded, JobFailed, JobPaused, JobSaved, JobStarted, ProgressReported, WorkLost
 from hocket.model.job import Preempt
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan
@@ -108,12 +108,32 @@ def test_what_is_not_saved_counts_from_the_last_save_or_the_start() -> None:
     harness = running()
     harness.tell(EpochEnded(100.0, "a", 1, {}))
     harness.tell(EpochEnded(200.0, "a", 2, {}))
-    assert view(harness).unsaved_at(250.0) == (240.0, 2)
+    assert view(harness).unsaved_at(250.0) == (240.0, 2, 0)
     harness.tell(JobSaved(260.0, "a"))
-    assert view(harness).unsaved_at(260.0) == (0.0, 0)
+    assert view(harness).unsaved_at(260.0) == (0.0, 0, 0)
     harness.tell(EpochEnded(300.0, "a", 3, {}))
-    assert view(harness).unsaved_at(310.0) == (50.0, 1)
+    assert view(harness).unsaved_at(310.0) == (50.0, 1, 0)
     assert view(harness).tier is Tier.DISK
+
+
+def test_of_a_job_without_epochs_steps_are_lost() -> None:
+    harness = running()
+    harness.tell(ProgressReported(100.0, "a", 0, {"loss": 0.5}, step=250))
+    harness.tell(JobSaved(150.0, "a"))
+    harness.tell(ProgressReported(200.0, "a", 0, {"loss": 0.4}, step=700))
+    assert view(harness).unsaved_at(250.0) == (100.0, 0, 450)
+    assert WorkLost(250.0, "a", 100.0, 0, "it failed", 450).in_words == "100 s of work (450 steps) were not saved"
+    harness.tell(EpochEnded(260.0, "a", 1, {}))
+    assert view(harness).unsaved_at(270.0) == (120.0, 1, 0), "once it names epochs, those count"
+
+
+def test_steps_within_an_epoch_take_no_place_among_observations() -> None:
+    harness = running()
+    harness.tell(EpochEnded(100.0, "a", 1, {"acc": 0.5}))
+    for step in range(1, 200):
+        harness.tell(ProgressReported(100.0 + step, "a", 1, {}, step=step))
+    found = view(harness)
+    assert (found.step, [o.metrics for o in found.observations]) == (199, [{"acc": 0.5}])
 
 
 def test_after_a_loss_the_next_run_counts_anew() -> None:
@@ -122,10 +142,10 @@ def test_after_a_loss_the_next_run_counts_anew() -> None:
     harness.tell(JobFailed(110.0, "a", "it broke"), WorkLost(110.0, "a", 100.0, 5, "it failed"))
     found = view(harness)
     assert found.run_began_s is None
-    assert found.unsaved_at(120.0) == (0.0, 0)
+    assert found.unsaved_at(120.0) == (0.0, 0, 0)
     harness.tell(JobStarted(130.0, "a", attempt=2))
     harness.tell(EpochEnded(140.0, "a", 1, {}))
-    assert view(harness).unsaved_at(150.0) == (20.0, 1)
+    assert view(harness).unsaved_at(150.0) == (20.0, 1, 0)
 
 
 def test_the_reason_of_a_job_that_waits_again_names_what_was_lost() -> None:

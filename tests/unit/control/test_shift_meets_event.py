@@ -103,4 +103,4 @@ def test_a_job_that_is_resized_twice_in_an_instant_falls_when_its_present_gpus_l
     controller.cycle(20.0, [JobResized(20.0, "a")])
     assert (controller.snapshot.jobs["a"].gpus, sizes) == (4, [])
     controller.cycle(36.0, [])  # It has had 40 GPU-seconds, and has 64 more.
-    assert controller.snapshot.jobs["a"].rank[0] == 1
+    assert controller.snapshot.jobs["a"].rank[1] == 1

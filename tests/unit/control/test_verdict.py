@@ -8,8 +8,12 @@ import pytest
 
 from hocket.control.timers import next_verdict_s, verdict
 from hocket.model.criterion import parse
+from hocket.model.event import JobStarted, ProgressReported
 from hocket.model.job import Job
 from hocket.model.view import JobView, Observation
+from hocket.policies import find
+from hocket.testing.builders import cluster, job, submitted
+from hocket.testing.harness import Harness
 
 
 def view(criterion: str | None, *values: float, **more: Any) -> JobView:
@@ -66,3 +70,18 @@ def test_a_run_time_counts_the_time_it_ran() -> None:
 def test_a_job_that_diverges_attains_nothing() -> None:
     assert verdict(view("acc >= 95%", 0.5, float("nan")), 120.0) is None
     assert verdict(view("acc >= 95%", 0.5, float("inf")), 120.0) is None
+
+
+def test_a_job_without_epochs_is_estimated_and_judged_by_its_steps() -> None:
+    harness = Harness.of(find("srtf").bound(), cluster("1x1"))
+    harness.tell(submitted(job("a", criterion=parse("loss <= 0.1 within 9000 steps"))), at_s=0.0)
+    harness.pending.clear()
+    harness.tell(JobStarted(0.0, "a", attempt=1))
+    for n in range(1, 6):
+        harness.tell(ProgressReported(100.0 * n, "a", 0, {"loss": 1.0 / n}, step=250 * n))
+    run_s = harness.snapshot.jobs["a"].beliefs.run_s
+    assert run_s is not None
+    assert run_s.mean == pytest.approx(1000.0, rel=0.1), "loss is 0.1 at step 2500, and 250 steps take 100 s"
+    assert harness.snapshot.jobs["a"].verdict == ""
+    harness.tell(ProgressReported(600.0, "a", 0, {"loss": 0.09}, step=1500))
+    assert harness.snapshot.jobs["a"].verdict == "attained"

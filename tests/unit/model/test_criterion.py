@@ -22,6 +22,8 @@ from hocket.model.criterion import (
     Epochs,
     Goal,
     RunTime,
+    Seen,
+    Steps,
     decided_after_s,
     judge,
     limit_of,
@@ -53,6 +55,9 @@ FORMS = [
     ("val-loss changes <0.1%", Convergence("val-loss", 0.001, None, True), "val-loss changes < 0.1%"),
     ("for 2h", RunTime(Duration(7200)), "for 2h"),
     ("for 30 epochs", RunTime(Epochs(30)), "for 30 epochs"),
+    ("for 3000 steps", RunTime(Steps(3000)), "for 3000 steps"),
+    ("loss <= 0.01 within 5000 Steps", Goal("loss", "<=", 0.01, Steps(5000)), "loss <= 0.01 within 5000 steps"),
+    ("step >= 7 within 1 step", Goal("step", ">=", 7, Steps(1)), "step >= 7 within 1 step"),
     ("  for\n2 days ", RunTime(Duration(172800)), "for 2d"),
     # the papers'
     (
@@ -192,6 +197,8 @@ def test_a_word_of_the_grammar_is_no_metric_in_any_case(word: str):
         lambda: Convergence("acc", math.nan),
         lambda: Convergence("-acc", 0.1),
         lambda: Epochs(0),
+        lambda: Steps(0),
+        lambda: Steps(10**13),
         lambda: Epochs(1.5),  # type: ignore[arg-type]
         lambda: Duration(0),
         lambda: Duration(-1),
@@ -277,6 +284,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 limits = st.one_of(
     st.builds(Epochs, st.integers(1, MAX_EPOCHS)),
+    st.builds(Steps, st.integers(1, MAX_EPOCHS)),
     st.builds(Duration, positive),
     st.builds(Duration, st.integers(1, 10**308).map(float)),
     st.builds(Duration, st.integers(1, 10**7).map(float)),
@@ -364,3 +372,22 @@ def test_once_the_time_is_over_nothing_stays_open(criterion: Criterion, elapsed_
         assert not isinstance(limit_of(criterion), Duration)
     elif elapsed_s + wait_s < 1e9:
         assert judge(criterion, [], 0, elapsed_s + wait_s) != "open"
+
+
+def test_a_limit_in_steps_is_counted_in_steps_alone():
+    goal = parse("loss <= 0.1 within 500 steps")
+    assert judge(goal, [Seen(0, 0.2, 250)], 0, 1e9, 250) == "open"
+    assert judge(goal, [Seen(0, 0.1, 500)], 0, 1e9, 500) == "attained"
+    assert judge(goal, [Seen(0, 0.2, 500)], 0, 1e9, 500) == "missed"
+    assert judge(goal, [Seen(0, 0.1, 501)], 0, 1e9, 501) == "missed"
+    assert judge(goal, [Seen(600, 0.2, 250)], 600, 1e9, 250) == "open", "epochs are none"
+    assert judge(parse("for 3 steps"), [], 9, 1e9, 2) == "open"
+    assert judge(parse("for 3 steps"), [], 0, 0, 3) == "attained"
+
+
+def test_of_a_job_without_epochs_two_reports_in_a_row_are_compared():
+    criterion = parse("loss changes < 0.125")
+    assert judge(criterion, [Seen(0, 0.5, 10)], 0, 0, 10) == "open"
+    assert judge(criterion, [Seen(0, 0.5, 10), Seen(0, 0.45, 20)], 0, 0, 20) == "attained"
+    assert judge(criterion, [Seen(0, 0.5, 10), Seen(0, 0.9, 20)], 0, 0, 20) == "open"
+    assert judge(criterion, [Seen(0, 0.9, 10), Seen(0, 0.5, 20), Seen(0, 0.5, 20)], 0, 0, 20) == "open", "of one step"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from hocket.executors.simulated import simulate
 from hocket.model.action import Start
 from hocket.model.curve import Beliefs, Estimate
-from hocket.model.event import JobSubmitted
+from hocket.model.event import JobEnded, JobSubmitted
 from hocket.model.job import Owner
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
@@ -46,6 +46,18 @@ def test_a_long_job_does_not():
 def test_a_long_job_may_run_beside_the_reservation():
     harness = line(submitted(job("a", 3), 0, 100), submitted(job("b", 3), 1, 50), submitted(job("c"), 2, 1e6))
     assert started(harness) == ["a", "c"]
+    assert "not in the way of 'b'" in harness.snapshot.jobs["c"].reason
+
+
+def test_the_reservation_is_a_number_of_gpus_not_those_that_are_free_now():
+    # GPUs 0 and 1 are free when 'b' comes, and 2 and 3 when it can start: of the first it needs one, whichever.
+    harness = line(submitted(job("x", 2), 0, 10), submitted(job("a", 2), 0, 100))
+    harness.tell(JobEnded(10.0, "x"))
+    harness.settle()
+    for event in (submitted(job("b", 3), 11, 50), submitted(job("c"), 12, 1e6)):
+        harness.tell(event)
+        harness.settle()
+    assert started(harness) == ["x", "a", "c"]
     assert "not in the way of 'b'" in harness.snapshot.jobs["c"].reason
 
 

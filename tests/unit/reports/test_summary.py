@@ -12,6 +12,7 @@ from hocket.model.criterion import parse
 from hocket.model.event import (
     EpochEnded,
     Event,
+    JobAsked,
     JobEnded,
     JobFailed,
     JobMoved,
@@ -22,6 +23,7 @@ from hocket.model.event import (
     JobSubmitted,
     NodeJoined,
     NodeLost,
+    Wish,
 )
 from hocket.model.job import Job, Task, TaskGraph
 from hocket.model.partition import EPOCH, Boundary, Partition, Sharing, Tenant
@@ -65,6 +67,26 @@ def two_jobs() -> list[Cycle]:
         at(100, JobStarted(100, "b")),
         at(150, JobEnded(150, "b")),
     ]
+
+
+def test_time_in_which_a_job_is_held_is_no_waiting_time() -> None:
+    """`b` starts after `a`, and then its user pauses it from 120 to 180 s, which takes 5 s; it waits for 20 s."""
+    cycles = [
+        at(0, JobSubmitted(0, Job("a")), JobSubmitted(0, Job("b", after=("a",))), put=[held("a", 0)]),
+        at(0, JobStarted(0, "a")),
+        at(100, JobEnded(100, "a")),
+        at(110, put=[held("b", 0)]),
+        at(110, JobStarted(110, "b")),
+        at(120, JobAsked(120, "b", Wish.PAUSE), drop=["b"]),
+        at(125, JobPaused(125, "b")),
+        at(180, JobAsked(180, "b", Wish.RESUME)),
+        at(190, put=[held("b", 0)]),
+        at(190, JobStarted(190, "b")),
+        at(200, JobEnded(200, "b")),
+    ]
+    b = read(*cycles).jobs[1]
+    assert (b.waited_s, b.ran_s) == (20, 25)
+    assert read(*cycles[:8]).jobs[1].waited_s == 10
 
 
 def test_two_jobs_in_a_row() -> None:

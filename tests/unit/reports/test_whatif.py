@@ -9,8 +9,8 @@ from hocket.control.ports import Cycle, Header
 from hocket.executors.simulated import Simulation, simulate
 from hocket.model.criterion import parse
 from hocket.model.curve import Beliefs, Curve, Point
-from hocket.model.event import JobEnded, JobStarted, JobSubmitted, OwnerSet, PhasesObserved, PolicySet
-from hocket.model.job import Kind, Owner, Task, TaskGraph
+from hocket.model.event import JobEnded, JobSaved, JobStarted, JobSubmitted, OwnerSet, PhasesObserved, PolicySet
+from hocket.model.job import Kind, Owner, Preempt, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Demand, Node, Slice
@@ -25,10 +25,10 @@ from hocket.workloads.truth import Fault, Workload
 
 
 def recorded(
-    work: Workload, nodes: list[Node], policy: str = "fifo", until_s: float | None = None
+    work: Workload, nodes: list[Node], policy: str = "fifo", until_s: float | None = None, **knobs: object
 ) -> tuple[Simulation, Account, Rebuilt]:
     """A run, its account, and what is rebuilt of it."""
-    run = simulate(work, nodes, find(policy).bound(), until_s=until_s)
+    run = simulate(work, nodes, find(policy).bound(knobs), until_s=until_s)
     accounted = account(run.journal.header, run.journal)
     return run, accounted, rebuild(accounted, run.journal)
 
@@ -208,10 +208,10 @@ def test_jobs_at_sizes_they_never_ran_at_are_named() -> None:
     # `a` runs at 4 while it is alone; under `fair` it is made smaller for `b`.
     elastic = submission(job("a", 1, 2, 4, owner="ana"), run_s=1000.0)
     rigid = submission(job("b", 2, owner="ben"), at_s=100.0, run_s=1000.0)
-    _run, _then, rebuilt = recorded(workload(elastic, rigid), cluster("1x4"))
+    _run, _then, rebuilt = recorded(workload(elastic, rigid), cluster("1x4"), lend=False)
     assert rebuilt.seen["a"] == {Place(4)}
     assert not rebuilt.loss_fitted
-    assert run_again(rebuilt, find("fifo").bound(), 0).extrapolated == {}
+    assert run_again(rebuilt, find("fifo").bound({"lend": False}), 0).extrapolated == {}
     assert run_again(rebuilt, find("fair").bound(), 0).extrapolated == {"a": (Place(2),)}
 
 
@@ -261,6 +261,33 @@ def test_a_job_that_was_given_a_time_is_given_it_again() -> None:
     _run, then, rebuilt = recorded(workload(timed), cluster("1x2"))
     again = run_again(rebuilt, find("fifo").bound(), 0)
     assert jcts(again.account) == jcts(then) == {"timed": pytest.approx(605.0)}
+
+
+@pytest.mark.parametrize(
+    ("saved_s", "given", "protected"),
+    [
+        ((), Preempt.SAVED, (Preempt.NEVER, 0.0)),
+        ((310.0, 500.0), Preempt.SAVED, (Preempt.ALWAYS, 300.0)),  # It starts at 10 s.
+        ((), Preempt.ALWAYS, (Preempt.ALWAYS, 0.0)),
+    ],
+)
+def test_a_job_is_protected_until_it_saved_as_it_was(
+    saved_s: tuple[float, ...], given: Preempt, protected: tuple[Preempt, float]
+) -> None:
+    run, _then, _rebuilt = recorded(
+        workload(submission(job("a"), run_s=1000.0, costs=Costs(start_s=10.0))), cluster("1x1")
+    )
+    cycles = []
+    for cycle in run.journal:
+        events = [
+            replace(event, job=replace(event.job, preempt=given)) if isinstance(event, JobSubmitted) else event
+            for event in cycle.events
+        ]
+        if any(isinstance(event, JobEnded) for event in events):
+            cycles += [Cycle(at_s, (JobSaved(at_s, "a"),)) for at_s in saved_s]
+        cycles.append(replace(cycle, events=tuple(events)))
+    again = rebuild(account(run.journal.header, cycles), cycles).workload.submissions[0].job
+    assert (again.preempt, again.min_run_s) == protected
 
 
 def test_a_refused_job_is_not_run_again() -> None:

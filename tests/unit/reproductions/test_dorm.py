@@ -9,7 +9,8 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Slice
 from hocket.reproductions import Case, Request, find
 from hocket.testing.builders import cluster, job
-from hocket_reproductions.dorm import DormMoment, DormRun, compare_with_paper, retold
+from hocket.workloads.dorm import READINGS, dorm_workload
+from hocket_reproductions.dorm import DormMoment, DormRun, compare_with_paper, fastest_s, retold
 
 NODES = cluster("2x4", cores=8.0, mem_mib=1000.0)
 ONE = job("a", 1, 2, cores=2, mem_mib=100)
@@ -56,9 +57,22 @@ def run(use, jct_s):
     return DormRun((DormMoment(0.0, use, use, 1, 1, 0),), {"lr-1": jct_s}, {"lr-1": jct_s}, 0)
 
 
+def case_of(label, reading):
+    return Case(label, 0, {"profiles": None, "reading": reading})
+
+
+def test_no_scheduler_is_faster_than_all_containers_at_once():
+    for reading, scaling in (("figure-1", 2.06), ("figure-8", 3.62)):
+        fastest = fastest_s(case_of("swarm", reading))
+        truths = {s.job.id: s.truth.run_s for s in dorm_workload(0, reading=reading).submissions}
+        ratios = [truths[job] / (least_s - 180.0) for job, least_s in fastest.items()]
+        assert sum(ratios) / len(ratios) == pytest.approx(scaling, abs=0.01)  # n_max over Swarm's size
+
+
 def test_figures_are_ratios_to_swarm_and_shortfalls_are_said():
     runs = {"dorm-1": run(2.0, 50.0), "dorm-2": run(2.0, 50.0), "dorm-3": run(0.5, 25.0), "swarm": run(1.0, 100.0)}
-    found = compare_with_paper(Request((0,)), [(Case(label), played) for label, played in runs.items()])
+    results = [(case_of(label, reading), played) for reading in READINGS for label, played in runs.items()]
+    found = compare_with_paper(Request((0,)), results)
     ours = {f.what: f.ours.mean for f in found.findings if f.ours is not None}
     assert ours["dorm-1, mean, relative to swarm"] == pytest.approx(2.0)
     assert ours["swarm's, relative to dorm-3's, mean over 24 hours"] == pytest.approx(2.0)
@@ -71,13 +85,14 @@ def test_every_approach_meets_the_same_applications():
     reproduction = find("dorm")
     cases = reproduction.cases(Request((0, 1)))
     assert [(c.label, c.seed) for c in cases[:4]] == [("dorm-1", 0), ("dorm-2", 0), ("dorm-3", 0), ("swarm", 0)]
-    assert len(cases) == 8
+    assert len(cases) == 16
+    assert [c.settings["reading"] for c in cases[::8]] == ["figure-1", "figure-8"]
     taken = {a.what for a in reproduction.assumptions(Request((0,)))}
     assert {"run times", "switching", "speed by containers", "θ1 and θ2"} <= taken
 
 
 def test_a_run_of_the_baseline_ends_and_never_adjusts():
-    played = find("dorm").run(Case("swarm", 0, {"profiles": None}), lambda _n: None, lambda _n: None)
+    played = find("dorm").run(case_of("swarm", "figure-8"), lambda _n: None, lambda _n: None)
     assert played.unfinished == 0
     assert len(played.jct_s) == 50
     assert played.most_adjusted == 0

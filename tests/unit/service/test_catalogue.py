@@ -6,6 +6,8 @@ import pytest
 from hocket.control.journal import SqliteJournal
 from hocket.control.ports import Cycle, Header
 from hocket.model.event import (
+    EpochEnded,
+    JobAsked,
     JobEnded,
     JobFailed,
     JobPaused,
@@ -14,11 +16,13 @@ from hocket.model.event import (
     JobSubmitted,
     JobWarned,
     NodeLost,
+    Wish,
 )
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
+from hocket.model.view import RECENT_OBSERVATIONS, JobView, Observation
 from hocket.service.catalogue import Catalogue
 from hocket.service.ended_jobs import EndedJobs
 
@@ -51,6 +55,44 @@ def test_how_its_end_was_judged_is_told_by_the_journal():
     assert (b.verdict, b.reason) == ("finished", "finished by itself")
 
 
+def test_time_in_which_a_job_is_held_is_no_waiting_time():
+    catalogue = Catalogue()
+    placed = Plan(put=(Partition("b", (Slice("n0", (0,)),), (Tenant("b", (1,)),)),))
+    for cycle in (
+        Cycle(0.0, (JobSubmitted(0.0, Job("a")),)),
+        Cycle(1.0, (JobSubmitted(1.0, Job("b", after=("a", "gone"))),)),
+        Cycle(11.0, (JobAsked(11.0, "b", Wish.PAUSE),)),
+        Cycle(21.0, (JobEnded(21.0, "a"),)),  # It is still paused.
+        Cycle(31.0, (JobAsked(31.0, "b", Wish.RESUME),), placed),
+        Cycle(34.0, (JobStarted(34.0, "b", attempt=1),)),
+        Cycle(40.0, (JobAsked(40.0, "b", Wish.PAUSE),)),
+        Cycle(42.0, (JobPaused(42.0, "b"),)),  # It ran until now.
+    ):
+        catalogue.see(cycle)
+    record = catalogue.records["b"]
+    assert (record.waited_at(99.0), record.ran_at(99.0)) == (3.0, 8.0)
+    catalogue.see(Cycle(102.0, (JobAsked(102.0, "b", Wish.RESUME),)))
+    assert record.waited_at(107.0) == 8.0
+    catalogue.see(Cycle(110.0, (JobEnded(110.0, "b", "stopped"),)))
+    assert record.waited_at(999.0) == 11.0
+
+
+def test_a_job_that_is_over_keeps_its_last_reports(tmp_path):
+    catalogue = Catalogue(EndedJobs(tmp_path / "ended.db"))
+    catalogue.see(Cycle(0.0, (JobSubmitted(0.0, Job("a")), JobSubmitted(0.0, Job("b")))))
+    seen = tuple(Observation(float(n), n, {"acc": n / 100}) for n in range(1, RECENT_OBSERVATIONS + 1))
+    before = JobView(job=Job("a"), number=1, submitted_s=0.0, observations=seen)
+    end = Cycle(99.0, (EpochEnded(99.0, "a", 70, {"acc": 0.7}), EpochEnded(99.0, "b", 1, {}), JobEnded(99.0, "a")))
+    catalogue.see(end)
+    catalogue.keep_observations("a", before, end)
+    catalogue.keep_observations("b", before, end)
+    assert catalogue.records["b"].observations == (), "it is not over"
+    catalogue.put_away(2, all_of_it=True)
+    kept = catalogue.get("a").observations
+    assert (kept[0].epoch, kept[-1].epoch, kept[-1].metrics) == (2, 70, {"acc": 0.7})
+    catalogue.close(2)
+
+
 # -- attempts and warnings --------------------------------------------------------------------------------------
 
 
@@ -71,15 +113,17 @@ def test_every_attempt_is_told_with_where_when_and_how_it_ended():
     ):
         catalogue.see(cycle)
     record = catalogue.records["a"]
-    assert [(t.number, t.started_s, t.ended_s, t.how) for t in record.tries] == [
-        (1, 1.0, 5.0, "failed: exit code 3"),
-        (2, None, 6.0, "failed: its sidecar was lost"),
-        (5, 7.0, 9.0, "left for other resources"),
-        (6, 9.0, 11.0, "paused"),
-        (7, 12.0, 13.0, "finished"),
+    assert [(t.number, t.run, t.started_s, t.ended_s, t.how) for t in record.tries] == [
+        (1, 1, 1.0, 5.0, "failed: exit code 3"),
+        (2, 3, None, 6.0, "failed: its sidecar was lost"),
+        (3, 5, 7.0, 9.0, "left for other resources"),
+        (4, 6, 9.0, 11.0, "paused"),
+        (5, 7, 12.0, 13.0, "finished"),
     ]
+    assert [record.run_of(attempt) for attempt in (0, 1, 2, 3, 6)] == [7, 1, 3, 5, 0]
+    assert [record.attempt_of(run) for run in (1, 2, 3, 7)] == [1, 0, 2, 5]
     assert {(*t.nodes, t.size) for t in record.tries} == {("n0", 2)}
-    assert record.attempts == 4
+    assert record.attempts == 5
     assert record.ran_s == 4.0 + 4.0 + 1.0
 
 

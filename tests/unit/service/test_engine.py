@@ -14,7 +14,8 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Node
 from hocket.policies import find
 from hocket.policies.fifo import decide as fifo
-from hocket.policies.registry import Params, Policy
+from hocket.policies.kit.common_params import EverydayParams
+from hocket.policies.registry import Policy
 from hocket.service.engine import Engine, Unavailable
 
 
@@ -150,7 +151,7 @@ class Faulty:
             raise KeyError(view.job.id)
 
     def bound(self):
-        return Policy("faulty", self.decide, Params, self.order, "", "", "", shifts=self.shifts).bound()
+        return Policy("faulty", self.decide, EverydayParams, self.order, "", "", "", shifts=self.shifts).bound()
 
 
 @pytest.mark.parametrize(

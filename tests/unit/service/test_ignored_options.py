@@ -16,6 +16,7 @@ ALL = Job("a", priority=3, urgency=2, deadline_s=60.0, weight=2.0)
     [
         ("round_robin", ["--priority", "--urgency", "--deadline", "--weight"]),
         ("edf", ["--priority", "--urgency", "--weight"]),
+        ("las", ["--urgency", "--deadline", "--weight"]),
         ("borg_fair", ["--urgency", "--deadline"]),
         ("mlf_h", ["--priority", "--weight"]),
     ],

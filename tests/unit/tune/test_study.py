@@ -189,6 +189,35 @@ def test_a_study_of_another_kind_does_not_go_on_in_the_same_folder(tmp_path: Pat
     assert outcome(read(tmp_path / "s")) == outcome(first), "it is unharmed"
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (SuccessiveHalving(trials=6, units=3), SuccessiveHalving(trials=9, units=9)),
+        (SuccessiveHalving(trials=9, units=9), SuccessiveHalving(trials=9, units=12)),  # other rungs: 1, 4, 12
+        (Asha(trials=6, units=3, at_once=2), Asha(trials=6, units=9, at_once=2)),
+        (Hyperband(units=3), Hyperband(units=9)),
+    ],
+)
+def test_a_study_is_extended_by_more_units_and_trials(tmp_path: Path, before, after) -> None:
+    def of(search, folder):
+        return Study(
+            plain, SPACE, search=search, unit_steps=4, policy="pack_none", mode="turn", folder=tmp_path / folder
+        )
+
+    of(before, "s").run()
+    of(after, "s").prepare()
+    more = of(after, "s").run()
+    whole = of(after, "whole").run()
+    assert more.best_result.units == after.units
+    assert len(more.trials) == len(whole.trials)
+    assert read(tmp_path / "s").definition.search == after
+    if not isinstance(after, Asha) and after.units == 9:  # Else the order counts, or values of other rungs stand in.
+        ends = {t.number: t.results[-1].metrics["loss"] for t in more.trials if t.units == after.units}
+        assert ends == {t.number: t.results[-1].metrics["loss"] for t in whole.trials if t.units == after.units}
+    with pytest.raises(StudyError, match="already, and can only get more"):
+        of(before, "s").run()
+
+
 def test_a_study_that_an_earlier_version_began_goes_on() -> None:
     header = study(None).run().outcome.header
     earlier = replace(header, workload=header.workload.replace('"sampler":"random"', '"sampler":"dice"'))
@@ -317,6 +346,19 @@ def test_an_evaluation_without_the_metric_ends_the_study_at_its_first_report(
     found = named("accuracy").prepare().run()
     assert found.best is not None, "the same folder serves once the metric is named"
     assert found.steps == named("accuracy").run().steps > 0
+
+
+def test_a_study_about_another_metric_does_not_set_aside_what_was_found(tmp_path: Path) -> None:
+    def about(metric: str) -> Study:
+        return Study(
+            plain, SPACE, evaluate=lambda _module, _config: {metric: 0.5}, metric=metric,
+            search=SEARCHES["hyperband"], unit_steps=4, policy="pack_none", mode="turn", folder=tmp_path,
+        )  # fmt: skip
+
+    found = about("accuracy").run()
+    with pytest.raises(StudyError, match="was begun with metric 'accuracy', not 'recall'"):
+        about("recall").run()
+    assert about("accuracy").prepare().best == found.best
 
 
 @pytest.mark.parametrize("is_given_up", [False, True])

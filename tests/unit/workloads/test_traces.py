@@ -269,3 +269,10 @@ def test_muri_times_are_milliseconds(philly):
     first, second = load(f"muri:{philly(MURI, 'muri.csv')}").submissions
     assert (first.truth.run_s, first.job.sizes, first.job.model) == (927475.0, (4,), "bert")
     assert (second.at_s, second.job.priority) == (1456.0, 1)
+
+
+def test_a_file_of_polluxs_repository_is_one_workload(philly):
+    rows = POLLUX.replace("workload-1,", "").replace("workload-2,", "").replace("workload,", "", 1)
+    path = philly(rows, "workload-1.csv")
+    assert [s.job.id for s in load(f"pollux:{path}").submissions] == ["cifar10-0", "ncf-1"]
+    assert "the option workload is for files with a column of that name" in refusal(f"pollux:{path}?workload=x")

@@ -1,4 +1,4 @@
-"""The evaluation of Harmony (ICDE'21), run again."""
+"""The evaluation of Harmony (ICDCS'21), run again."""
 
 from hocket_reproductions.harmony.evaluation import REPRODUCTION
 

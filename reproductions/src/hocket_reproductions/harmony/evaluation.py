@@ -338,7 +338,7 @@ def assumptions(_request: Request) -> list[Assumption]:
 
 REPRODUCTION = Reproduction(
     "harmony",
-    "Lee et al., Harmony: A Scheduling Framework Optimized for Multiple Distributed Machine Learning Jobs, ICDE'21",
+    "Lee et al., Harmony: A Scheduling Framework Optimized for Multiple Distributed Machine Learning Jobs, ICDCS'21",
     "80 parameter-server jobs on 100 machines, against isolated and naive co-location",
     assumptions,
     cases,

@@ -79,7 +79,7 @@ def cases(request: Request) -> list[Case]:
 
 def _in_full(approach: Approach) -> dict[str, Any]:
     """An approach with all knobs of its policy, also those that it leaves as they are."""
-    params = find_policy(approach.policy).bound(approach.params).settings_in_full
+    params = find_policy(approach.policy).bound(approach.params).settings
     return {"policy": approach.policy, "params": params, "whole": approach.whole}
 
 

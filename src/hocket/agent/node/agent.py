@@ -59,7 +59,9 @@ class NodeAgent:
 
         def hello(link: Link) -> Hello:
             address = options.address or link.own_address()
-            return Hello(devices.node, address, self._runs.present(), self._runs.kept_jobs(), state.identity)
+            return Hello(
+                devices.node, address, self._runs.present(), self._runs.kept_jobs(), state.identity, state.path
+            )
 
         session = Session(hello)
         self._orders = OrderLoop(links[0], session, self._runs, state)

@@ -194,6 +194,8 @@ def _shown(folder: str) -> int | None:
             continue
         return known if known in (0, 1) else None
     for fact, _ in facts(os.path.join(folder, run_folder.EVENTS), 0):
-        if fact["event"] == "progress":  # The first one suffices: a job that counts from 0 begins with it.
+        if (
+            fact["event"] == "progress" and "epoch" in fact
+        ):  # The first one suffices: a job that counts from 0 begins with it.
             return 0 if fact.get("first_epoch") == 0 else None
     return None

@@ -17,10 +17,14 @@ _LEVELS = {
     "use": logging.DEBUG,
     "progress": logging.DEBUG,
     "warning": logging.WARNING,
+    "metric-unseen": logging.WARNING,
     "hung": logging.WARNING,
     "cannot-start": logging.WARNING,
 }
-_TOLD = ("code", "signal", "reason", "about", "epoch", "then", "warm", "resumed", "asked", "killed", "pids", "ran_s")
+_TOLD = (
+    "code", "signal", "reason", "about", "epoch", "step", "metric", "then", "warm", "resumed", "asked", "killed",
+    "pids", "ran_s",
+)  # fmt: skip
 
 
 def log_run(level: int, key: RunKey, message: str, *args: object, **fields: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from hocket.agent.node.known_run import learnt
 from hocket.agent.node.state_folder import StateFolder
 from hocket.agent.protocol import PrepareRun, StartRun
+
+METRIC_WARNING = "HOCKET_METRIC_WARNING_S"  # seconds until a metric that is not seen is warned of; tests set it
 
 
 def sidecar_spec(
@@ -22,9 +25,12 @@ def sidecar_spec(
     spec["job"], spec["attempt"], spec["mark"] = job, order.run.number, uuid.uuid4().hex
     spec["warm"] = isinstance(order, PrepareRun)
     spec["cwd"] = spec.get("cwd") or state.work(job)
-    spec["checkpoint_dir"] = spec.get("checkpoint_dir") or state.checkpoints(job)
+    saves_as = spec.pop("continues", "") or job
+    spec["checkpoint_dir"] = spec.get("checkpoint_dir") or state.checkpoints(saves_as)
     if isinstance(spec.get("progress"), dict):
         spec["progress"] = learnt(spec["progress"], state.job(job), order.run.number)
     if isinstance(spec.get("env", {}), dict):
         spec["env"] = {**spec.get("env", {}), **(devices(env) if isinstance(order, StartRun) else env)}
+    if (limit_s := os.environ.get(METRIC_WARNING)) is not None:
+        spec["unseen_limit_s"] = float(limit_s)
     return spec

@@ -63,11 +63,11 @@ class StateFolder:
 
     def job(self, job: str) -> str:
         """Where the runs of a job are."""
-        return os.path.join(self.path, "runs", safe_name(job))
+        return runs_folder(self.path, job)
 
     def run(self, job: str, number: int) -> str:
         """Where one run is."""
-        return os.path.join(self.job(job), str(int(number)))
+        return run_folder_of(self.path, job, number)
 
     def make_run(self, job: str, number: int) -> str:
         """An empty folder for a new run; whatever was there is gone."""
@@ -81,11 +81,15 @@ class StateFolder:
 
     def checkpoints(self, job: str) -> str:
         """Where a job saves; it is there."""
-        return self._made("checkpoints", job)
+        path = checkpoints_folder(self.path, job)
+        os.makedirs(path, 0o700, exist_ok=True)
+        return path
 
     def work(self, job: str) -> str:
         """Where a job works that has no other place; it is there."""
-        return self._made("work", job)
+        path = os.path.join(self.path, "work", safe_name(job))
+        os.makedirs(path, 0o700, exist_ok=True)
+        return path
 
     def runs(self) -> Iterator[str]:
         """All run folders that are there."""
@@ -116,11 +120,6 @@ class StateFolder:
             del self._forgotten[oldest]
             remove(oldest)
 
-    def _made(self, kind: str, job: str) -> str:
-        path = os.path.join(self.path, kind, safe_name(job))
-        os.makedirs(path, 0o700, exist_ok=True)
-        return path
-
     def _find_forgotten(self) -> dict[str, int]:
         """Those that bear the mark; what an agent before us did not come to remove is removed."""
         times: dict[str, float] = {}
@@ -131,6 +130,21 @@ class StateFolder:
                 continue
             _keep_logs_of_all(folder)
         return {folder: _size(folder) for folder in sorted(times, key=times.__getitem__)}
+
+
+def runs_folder(state: str, job: str) -> str:
+    """Where the runs of a job are, in a state folder."""
+    return os.path.join(state, "runs", safe_name(job))
+
+
+def run_folder_of(state: str, job: str, number: int) -> str:
+    """Where one run is; its output is the file `log` there, with full files beside it."""
+    return os.path.join(runs_folder(state, job), str(int(number)))
+
+
+def checkpoints_folder(state: str, job: str) -> str:
+    """Where a job saves, unless it has a place of its own."""
+    return os.path.join(state, "checkpoints", safe_name(job))
 
 
 def safe_name(job: str) -> str:

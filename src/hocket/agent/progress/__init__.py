@@ -9,9 +9,9 @@
 | `report` | `hocket.report(...)` alone, which is listened to in all the other kinds, too | |
 
 For all: `epoch` (the counter's name, "epoch"), `epoch_length` (how many of it are one epoch, 1) and `first_epoch` (0 or
-1 if known). `epochs.py` tells how numbers become epochs. Relative paths are looked for in the working directory
-and in the checkpoint folder, and may begin with `$HOCKET_CHECKPOINT_DIR`. What files held before the reader was opened
-is an earlier run's: open a reader for each attempt, before the job starts.
+1 if known). `epoch_counter.py` tells how numbers become epochs, and what a job without epochs reports. Relative paths
+are looked for in the working directory and in the checkpoint folder, and may begin with `$HOCKET_CHECKPOINT_DIR`. What
+files held before the reader was opened is an earlier run's: open a reader for each attempt, before the job starts.
 
 Nothing is imported before it is used: each sidecar pays for what it loads.
 """
@@ -32,10 +32,13 @@ def check_config(config: dict[str, Any]) -> str:
     return problem(config)
 
 
-def open_reader(config: dict[str, Any], cwd: str, checkpoint_dir: str, channel: str = "") -> Reader:
+def open_reader(
+    config: dict[str, Any], cwd: str, checkpoint_dir: str, channel: str = "", counts_steps: bool = False
+) -> Reader:
     """The reader for one attempt of a job, by a configuration that `check_config` finds nothing wrong with.
 
-    `channel` is where the FIFO of `hocket.report` is made; without it, among the temporary files.
+    `channel` is where the FIFO of `hocket.report` is made; without it, among the temporary files. `counts_steps` asks
+    for the steps of jobs that name epochs, too.
     """
     from hocket.agent.progress.channel import Channel, Together
     from hocket.agent.progress.epoch_counter import EpochCounter
@@ -44,7 +47,7 @@ def open_reader(config: dict[str, Any], cwd: str, checkpoint_dir: str, channel: 
     counter = config.get("epoch", "epoch")
 
     def epochs() -> EpochCounter:
-        return EpochCounter(config.get("first_epoch"), config.get("epoch_length", 1))
+        return EpochCounter(config.get("first_epoch"), config.get("epoch_length", 1), counts_steps)
 
     def found(field: str) -> list[str]:
         from hocket.agent.progress.follow import places

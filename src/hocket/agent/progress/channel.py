@@ -1,7 +1,8 @@
 """The reading end of `hocket.report`: a FIFO whose path the job finds in its environment.
 
-A line is a count and `name=value`s, with tabs between. The job's processes write lines of at most PIPE_BUF bytes, which
-the kernel does not mix, and drop them when nothing has read for a while.
+A line is a count and `name=value`s, with tabs between; the step is `@step=value`, which no metric can be called, and
+the count is `-` if only that is known. The job's processes write lines of at most PIPE_BUF bytes, which the kernel does
+not mix, and drop them when nothing has read for a while.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import stat
 
 from hocket.agent.progress.epoch_counter import EpochCounter
 from hocket.agent.progress.lines import Lines
-from hocket.agent.progress.metrics import MOST_METRICS, metric_name, number
+from hocket.agent.progress.metrics import MOST_METRICS, STEP, metric_name, number
 from hocket.agent.progress.reader import Reader, Report
 
 VARIABLE = "HOCKET_REPORT"
@@ -25,7 +26,7 @@ class Channel(Reader):
     def __init__(self, epochs: EpochCounter, path: str) -> None:
         """Without a path, the FIFO stands in a folder of its own among the temporary files."""
         super().__init__(epochs)
-        self._said = epochs.said
+        self._count = epochs
         self._lines = Lines(LONGEST_LINE)
         self._folder = "" if path else _make_folder()
         self._path = path or os.path.join(self._folder, "report")
@@ -61,13 +62,17 @@ class Channel(Reader):
     def _line(self, line: str) -> list[Report]:
         first, *pairs = line.split("\t")
         count = number(first)
+        step: float | None = None
         metrics: dict[str, float] = {}
-        for pair in pairs[:MOST_METRICS]:
+        for pair in pairs[: MOST_METRICS + 1]:
             name, _equals, text = pair.rpartition("=")
             value = number(text)
-            if value is not None and (known_as := metric_name(name)):
+            if name == STEP:
+                step = value
+            elif value is not None and (known_as := metric_name(name)):
                 metrics[known_as] = value
-        return [] if count is None else self._said(count, metrics)
+        reports = [] if count is None else self._count.said(count, metrics)
+        return reports if step is None else reports + self._count.at_step(step, metrics)
 
 
 def _make_folder() -> str:
@@ -105,6 +110,16 @@ class Together(Reader):
         self._channel = channel
         self._is_guess = is_guess
         self._has_reported = False
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether one of them has named an epoch or a step."""
+        return self._reader.is_counted or self._channel.is_counted
+
+    @property
+    def names(self) -> set[str]:
+        """The metrics of both."""
+        return self._reader.names | self._channel.names
 
     @property
     def first_epoch(self) -> int | None:

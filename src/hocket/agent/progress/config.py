@@ -60,8 +60,9 @@ def _patterns_problem(patterns: object, counter: str) -> str:
             return _must(field, "without a repetition in a repetition, unless it is possessive as in (?:a+b)*+", text)
         if not pattern.groupindex:
             return _must(field, f"a pattern with named groups such as (?P<{counter}>\\d+)", text)
-        names_epoch = names_epoch or counter in pattern.groupindex
-    return "" if names_epoch else _must("patterns", f"at least one with the group (?P<{counter}>...)", patterns)
+        names_epoch = names_epoch or counter in pattern.groupindex or "step" in pattern.groupindex
+    rule = f"at least one with the group (?P<{counter}>...) or (?P<step>...)"
+    return "" if names_epoch else _must("patterns", rule, patterns)
 
 
 def _is_text(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""A CSV file that grows by rows: a header with the counter and metrics, then numbers.
+"""A CSV file that grows by rows: a header with the counter, or a step, and metrics, then numbers.
 
 The header may come again, with other columns too: scripts write it whenever they start.
 """
@@ -10,7 +10,7 @@ import csv
 from hocket.agent.progress.epoch_counter import EpochCounter
 from hocket.agent.progress.follow import LAST_LOOKS, Followed
 from hocket.agent.progress.lines import Lines
-from hocket.agent.progress.metrics import Row, number
+from hocket.agent.progress.metrics import STEPS, Row, number
 from hocket.agent.progress.reader import Reader, Report
 
 LONGEST_LINE = 1 << 16  # bytes
@@ -22,17 +22,12 @@ class CsvFiles(Reader):
 
     def __init__(self, epochs: EpochCounter, counter: str, paths: list[str]) -> None:
         super().__init__(epochs)
-        self._said = epochs.said
+        self._count = epochs
         self._files = [_CsvFile(path, counter) for path in paths]
 
     def poll(self) -> list[Report]:
         """What rows were added."""
-        reports: list[Report] = []
-        for file in self._files:
-            for row in file.rows():
-                if row.count is not None:
-                    reports += self._said(row.count, row.metrics, row.within)
-        return reports
+        return [report for file in self._files for row in file.rows() for report in row.told_to(self._count)]
 
     def _rest(self) -> list[Report]:
         return [report for _look in range(LAST_LOOKS) for report in self.poll()]
@@ -41,6 +36,7 @@ class CsvFiles(Reader):
 class _CsvFile:
     def __init__(self, path: str, counter: str) -> None:
         self._counter = counter
+        self._counters = STEPS | {counter}
         self._file = Followed(path)
         self._lines = Lines(LONGEST_LINE)
         self._columns: list[str] = []
@@ -63,11 +59,11 @@ class _CsvFile:
         return rows
 
     def _is_header(self, line: str) -> bool:
-        if self._counter not in line.lower():
+        if not any(counter in line.lower() for counter in self._counters):
             return False
         delimiter = max(_DELIMITERS, key=line.count)
         titles = [title.strip().lstrip("\ufeff") for title in _cells(line, delimiter)]
-        if self._counter not in (title.lower() for title in titles):
+        if self._counters.isdisjoint(title.lower() for title in titles):
             return False
         self._columns, self._delimiter = titles, delimiter
         return True

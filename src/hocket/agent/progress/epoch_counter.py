@@ -16,19 +16,23 @@ things, and this is how they are understood:
   again.
 - **A count that goes back** is a job that went back to a checkpoint: it is followed, and what was known of the epoch
   that was not finished is dropped.
+- **Steps.** A job that names steps and no epoch is reported step by step (`StepReport`), each with its values. Once it
+  names an epoch, what it says at a step is a value within that epoch; the steps themselves are counted only if a
+  criterion asks for it (`counts_steps`), over all epochs, whether the job begins anew in each or not.
 """
 
 from __future__ import annotations
 
-from hocket.agent.progress.reader import Report
+from hocket.agent.progress.reader import Report, StepReport
 
 MAX_EPOCH = 10**12
+_MOST_NAMES = 1000  # of metrics, remembered
 
 
 class EpochCounter:
     """What is known of a job's current epoch."""
 
-    def __init__(self, first_epoch: int | None = None, epoch_length: float = 1) -> None:
+    def __init__(self, first_epoch: int | None = None, epoch_length: float = 1, counts_steps: bool = False) -> None:
         self.first_epoch = first_epoch
         self.current: float | None = None  # as the job counts: what a line without a number belongs to
         self._length = epoch_length
@@ -36,6 +40,12 @@ class EpochCounter:
         self._epoch = -1  # that is described by what follows; none yet
         self._known: dict[str, float] = {}  # never edited once reported
         self._reported: dict[str, float] | None = None  # what was last said of it; None while it is not over
+        self.names: set[str] = set()  # of metrics, seen so far
+        self.step: int | None = None  # named last
+        self._at_step: dict[str, float] = {}  # known of it; never edited once reported
+        self.counts_steps = counts_steps
+        self._steps_before = 0  # in the epochs before this one, of a job that counts anew in each
+        self._step_epoch = -1  # in which `step` was named
 
     def said(self, count: float, metrics: dict[str, float], within: bool = False) -> list[Report]:
         """The job named its epoch `count`, and these metrics of it; `within` it, or at its end."""
@@ -56,6 +66,32 @@ class EpochCounter:
         """The job said that so many epochs are done."""
         return self._learn(count, metrics, True) if count <= MAX_EPOCH else []
 
+    def at_step(self, step: float, metrics: dict[str, float]) -> list[Report]:
+        """The job named a step, and these metrics of it, in words that name no epoch; or its epoch was told already."""
+        if not 0 <= step <= MAX_EPOCH:
+            return []
+        step = int(step)
+        if self.current is not None:
+            return self._step_within(step) if self.counts_steps else []
+        if step == self.step and all(_same(self._at_step.get(name), value) for name, value in metrics.items()):
+            return []
+        self._at_step = {**self._at_step, **metrics} if step == self.step else metrics
+        self.step = step
+        self._note(metrics)
+        return [StepReport(step, self._at_step)]
+
+    def _step_within(self, step: int) -> list[Report]:
+        if step == self.step and self._epoch == self._step_epoch:
+            return []
+        if self.step is not None and step <= self.step and self._epoch > self._step_epoch:
+            self._steps_before += self.step
+        self.step, self._step_epoch = step, self._epoch
+        return [StepReport(self._steps_before + step, {})]
+
+    def _note(self, metrics: dict[str, float]) -> None:
+        if len(self.names) < _MOST_NAMES:
+            self.names.update(metrics)
+
     def finish(self) -> list[Report]:
         """The job ended by itself, so the epoch it was in is over."""
         return [] if self._epoch < 1 or self._reported is not None else self._learn(self._epoch, {}, True)
@@ -68,6 +104,7 @@ class EpochCounter:
             self._epoch, self._known, self._reported = epoch, {}, None
         if any(not _same(self._known.get(name), value) for name, value in metrics.items()):
             self._known = {**self._known, **metrics}
+            self._note(metrics)
         if is_over and (epoch > 0 or self._known) and not self._is_said():
             self._reported = self._known
             reports.append((epoch, self._known))

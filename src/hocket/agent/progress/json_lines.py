@@ -1,6 +1,6 @@
 """JSON lines, printed among other things or written to a file: `{"epoch": 3, "loss": 0.4, "val": {"acc": 0.91}}`.
 
-Every object that has the counter counts; nested values come out as `val/acc`.
+Every object that has the counter or a step counts; nested values come out as `val/acc`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from hocket.agent.progress.epoch_counter import EpochCounter
 from hocket.agent.progress.follow import LAST_LOOKS, Followed
 from hocket.agent.progress.lines import Lines
-from hocket.agent.progress.metrics import Row, number
+from hocket.agent.progress.metrics import STEPS, Row, number
 from hocket.agent.progress.reader import Reader, Report
 
 LONGEST_LINE = 1 << 16  # bytes
@@ -23,9 +23,9 @@ class JsonLines(Reader):
 
     def __init__(self, epochs: EpochCounter, counter: str, paths: list[str]) -> None:
         super().__init__(epochs)
-        self._said = epochs.said
+        self._count = epochs
         self._counter = counter
-        self._key = json.dumps(counter).encode()
+        self._keys = [json.dumps(key).encode() for key in dict.fromkeys((counter, *sorted(STEPS)))]
         self._printed = None if paths else Lines(LONGEST_LINE)
         self._files = [(Followed(path), Lines(LONGEST_LINE)) for path in paths]
 
@@ -44,11 +44,13 @@ class JsonLines(Reader):
         return reports
 
     def _read(self, text: bytes) -> list[Report]:
+        if b"{" not in text:
+            return []
         reports: list[Report] = []
-        end = 0
-        while (spot := text.find(self._key, end)) >= 0:
-            start, end = text.rfind(b"\n", 0, spot) + 1, text.find(b"\n", spot)
-            reports += self._line(text[start:end])
+        keys = [key for key in self._keys if key in text]
+        for line in text.split(b"\n") if keys else ():
+            if any(key in line for key in keys):
+                reports += self._line(line)
         return reports
 
     def _line(self, line: bytes) -> list[Report]:
@@ -58,8 +60,7 @@ class JsonLines(Reader):
             return []
         values: dict[str, float] = {}
         _flatten(found, "", values, DEEPEST)
-        row = Row(values, self._counter)
-        return [] if row.count is None else self._said(row.count, row.metrics, row.within)
+        return Row(values, self._counter).told_to(self._count)
 
 
 def _flatten(found: dict[str, object], prefix: str, values: dict[str, float], deeper: int) -> None:

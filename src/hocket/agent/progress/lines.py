@@ -64,11 +64,13 @@ class Bars:
     """Follows the line that is being overwritten.
 
     Of a bar, two states count: the first that names an epoch, because the one before is over then, and the last. A bar
-    that goes on with the next epoch in the same line counts as a new one.
+    that goes on with the next epoch in the same line counts as a new one. Bars that name no epoch count in their last
+    state, unless they shall be `read_while_moving`: then in the last of each piece of output, too.
     """
 
-    def __init__(self, epoch_of: Callable[[bytes], object]) -> None:
+    def __init__(self, epoch_of: Callable[[bytes], object], read_while_moving: Callable[[], bool]) -> None:
         self._epoch_of = epoch_of  # None for a state that names no epoch
+        self._read_while_moving = read_while_moving  # bars that name none
         self._epoch: object = None
         self._named = self._unnamed = b""  # the last states that do and do not name an epoch
 
@@ -86,6 +88,8 @@ class Bars:
             else:
                 lines.append(line)
         self._overwrite(under_way, lines)
+        if self._unnamed and self._read_while_moving():
+            lines.append(TRANSIENT + self._unnamed)
         lines.append(b"")
         return b"\n".join(lines)
 

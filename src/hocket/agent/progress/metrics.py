@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hocket.agent.progress.epoch_counter import EpochCounter
+    from hocket.agent.progress.reader import Report
+
 STEPS = frozenset({"step", "steps", "global_step", "iter", "iters", "iteration", "iterations", "batch", "batch_idx"})
 MOST_METRICS = 200  # in one row
+STEP = "@step"  # as `hocket.report` writes a step
 
 _PHASES = frozenset({"train", "training", "val", "valid", "validation", "test", "eval", "evaluation", "dev"})
 _EVALUATIONS = _PHASES - {"train", "training"}
@@ -14,25 +20,33 @@ _TO_UNDERSCORES = str.maketrans("/.- ", "____")
 class Row:
     """What one row says of an epoch."""
 
-    __slots__ = ("count", "evaluates", "metrics", "within")
+    __slots__ = ("count", "evaluates", "metrics", "step", "within")
 
     def __init__(self, values: dict[str, float], counter: str) -> None:
         """The counter may stand below others (`train/epoch`). A row that names a step beside the epoch, and nothing of
         an evaluation, stands within the epoch; all others are of its end.
         """
         self.count: float | None = None
+        self.step: float | None = None  # the first that it names
         self.metrics: dict[str, float] = {}
-        names_step = False
         for name, value in values.items():
             last = name.rpartition("/")[2].strip().lower()
             if last == counter:
                 self.count = value if self.count is None else self.count
             elif last in STEPS:
-                names_step = True
+                self.step = value if self.step is None else self.step
             elif last not in _NO_METRICS and len(self.metrics) < MOST_METRICS and (known_as := metric_name(name)):
                 self.metrics[known_as] = value
         self.evaluates = any(map(is_evaluation, self.metrics))
-        self.within = names_step and not self.evaluates
+        self.within = self.step is not None and not self.evaluates
+
+    def told_to(self, epochs: EpochCounter) -> list[Report]:
+        """What it reports: of its epoch, or if it names none, of its step."""
+        count = epochs.current if self.count is None and self.step is not None and self.metrics else self.count
+        reports = [] if count is None else epochs.said(count, self.metrics, self.within)
+        if self.step is not None and (self.metrics or count is not None):
+            reports += epochs.at_step(self.step, self.metrics)
+        return reports
 
 
 def has_phase(name: str) -> bool:

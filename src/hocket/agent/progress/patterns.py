@@ -1,7 +1,8 @@
 """Progress by the user's own patterns.
 
 Each is searched for in each line. Its group `epoch` (or what the configuration calls the counter) names the epoch; a
-pattern without it speaks of the one named last. Every other named group is a metric; if a `%` follows it, a percentage.
+pattern without it speaks of the one named last. Its group `step` names a step; of a job that names no epoch, its values
+belong to that. Every other named group is a metric; if a `%` follows it, a percentage.
 What a pattern finds is the epoch's result, unless the count has a fraction or the line was overwritten; an epoch
 without metrics has just begun.
 """
@@ -49,5 +50,10 @@ class Patterns(Finder):
             value = number(text + percent) if text is not None else None
             if value is not None:
                 numbers[name] = value
+        step = numbers.pop("step", None) if self._counter != "step" else None
         count = numbers.pop(self._counter, self.epochs.current)
-        return [] if count is None else self.epochs.said(count, numbers, within=transient or not numbers)
+        if count is None:
+            step = self.epochs.step if step is None and numbers else step
+            return [] if step is None else self.epochs.at_step(step, numbers)
+        reports = self.epochs.said(count, numbers, within=transient or not numbers)
+        return reports if step is None else reports + self.epochs.at_step(step, {})

@@ -23,6 +23,10 @@ class Finder:
         """What whole lines report."""
         raise NotImplementedError
 
+    def reads_bars(self) -> bool:
+        """Whether bars that name no epoch are read while they move: those of a job without epochs may count steps."""
+        return False
+
 
 class Stdout(Reader):
     """Lines of the job's output, without colours and with progress bars in their last state."""
@@ -31,7 +35,7 @@ class Stdout(Reader):
         super().__init__(finder.epochs)
         self._finder = finder
         self._lines = Lines(LONGEST_LINE, overwritten=True)
-        self._bars = Bars(finder.epoch_of)
+        self._bars = Bars(finder.epoch_of, finder.reads_bars)
 
     def feed(self, data: bytes) -> list[Report]:
         """What lines were printed."""
@@ -51,6 +55,14 @@ class Stdout(Reader):
         return self._finder.read(self._bars.collapse(text))
 
 
+_COUNTS = (
+    b"step", b"iter", b"%|", b"update", b"round", b"batch", b"]\t", b"] [", b"] loss", b"\tlearn:", b"train:",
+    b"e    #",
+)  # fmt: skip
+_LOOKED_AT = 1 << 15  # bytes of output that are looked at as they come, for words of steps; that costs time, so later
+_PIECES, _OF_A_PIECE = 16, 512  # only so many pieces are, together, and so many bytes of each
+
+
 class Guess(Finder):
     """Loads what knows how people print progress (`phrases.py`) when they do."""
 
@@ -59,10 +71,17 @@ class Guess(Finder):
         self._counter = counter
         self._word = counter.encode()
         self._phrases: Finder | None = None
+        self._left = _LOOKED_AT
+        self._has_metric = False
+        self._recent: list[bytes] = []  # not looked at yet
+
+    def reads_bars(self) -> bool:
+        """Until an epoch is named."""
+        return self._counter == "epoch" and self.epochs.current is None
 
     def epoch_of(self, state: bytes) -> object:
         """As the phrases say."""
-        phrases = self._phrases or self._awaken(state)
+        phrases = self._phrases or (self._awaken(state) if self._word in state.lower() else None)
         return phrases.epoch_of(state) if phrases else None
 
     def read(self, text: bytes) -> list[Report]:
@@ -71,11 +90,33 @@ class Guess(Finder):
         return phrases.read(text) if phrases else []
 
     def _awaken(self, text: bytes) -> Finder | None:
-        if self._word in text.lower():
-            from hocket.agent.progress.phrases import Phrases
+        text = text.lower()
+        if self._word not in text:
+            if self._left <= 0:
+                self._recent.append(text if len(text) < _OF_A_PIECE else text[-_OF_A_PIECE:])
+                if len(self._recent) < _PIECES:
+                    return None
+                text = b"".join(self._recent)
+                self._recent.clear()
+            self._left -= len(text)
+            if self._counter != "epoch" or not self._may_count_steps(text):
+                return None
+        from hocket.agent.progress.phrases import Phrases
 
-            self._phrases = Phrases(self.epochs, self._counter)
+        self._phrases = Phrases(self.epochs, self._counter)
         return self._phrases
+
+    def _may_count_steps(self, text: bytes) -> bool:
+        """Whether words for a metric and for a count were seen."""
+        if b"." not in text and b"  " not in text:
+            return False  # neither a value nor the header of a table
+        self._has_metric = (
+            self._has_metric
+            or b"loss" in text or b"acc" in text or b"mse" in text or b"auc" in text or b"rew" in text
+            or b"error" in text or b"score" in text or b"mae" in text or b"ppl" in text or b"map" in text
+            or b"'s l" in text or b"learn:" in text
+        )  # fmt: skip
+        return self._has_metric and any(word in text for word in _COUNTS)
 
 
 # Colours and cursor moves; titles and links. None reaches beyond its line.

@@ -58,9 +58,12 @@ class TensorBoard(Reader):
         row = Row(step.values, self._counter)
         if row.count is not None:
             self._has_counter = True
-            return self._count.said(row.count, row.metrics, within=not row.evaluates)
+            reports = self._count.said(row.count, row.metrics, within=not row.evaluates)
+            return reports + self._count.at_step(step.step, {})
         if not self._has_counter:
-            return self._count.said(step.step, row.metrics) if row.metrics else []
+            if not row.metrics:
+                return []
+            return self._count.said(step.step, row.metrics) + self._count.at_step(step.step, {})
         return self._count.said(self._count.current or 0, row.metrics, within=not row.evaluates)
 
     def _look_for_files(self, passing: bool) -> None:

@@ -12,6 +12,7 @@ from hocket.agent.sidecar.command import environments, understood
 from hocket.agent.sidecar.preparation import Cold, Preparation
 from hocket.agent.sidecar.progress_events import Reporting
 from hocket.agent.sidecar.spec import signal_number
+from hocket.agent.sidecar.unseen_metric import UnseenMetric
 from hocket.agent.sidecar.usage import JobUsage, disk_full
 from hocket.agent.sidecar.workers import CannotStart, Output, Workers, may_pass, shown, start_process, told
 
@@ -44,6 +45,7 @@ class Attempt:
         self._look_s = now_s  # when to look at the memory of what is prepared
         self._given: dict[str, str] | None = None  # with the order to start
         self._watch: CheckpointWatch | None = None  # of its saves, while it runs
+        self._unseen = UnseenMetric(spec.awaited, spec.unseen_limit_s)
         self._workers: Workers | None = None
         self._output: Output | None = None
         self._began_s = self._heard_s = now_s
@@ -146,6 +148,7 @@ class Attempt:
         self._usage = JobUsage(os.getpid(), self._began_s)
         spec = self._spec
         self._watch = CheckpointWatch(spec.checkpoint_dir, spec.checkpoint, spec.cwd, self._began_s)
+        self._unseen.begin(self._began_s)
         resumed = self._argv is not self._spec.argv
         self._events.add("started", pids=pids, warm=warm, resumed=resumed)
 
@@ -188,6 +191,7 @@ class Attempt:
         self._heard_s = time.monotonic()
         self._log.write(data)
         self._reporting.feed(data, self._heard_s)
+        self._unseen.printed(data)
         if self._log.trouble and not self._warned_of_log:
             self._warned_of_log = True
             self.warn(f"the log cannot be written: {self._log.trouble}")
@@ -218,7 +222,7 @@ class Attempt:
         if self._preparation is not None:
             times.append(self._look_s)
         elif self._workers is not None:
-            times += [self._usage.next_s, self._reporting.next_s, self._hangs_s()]
+            times += [self._usage.next_s, self._reporting.next_s, self._hangs_s(), self._unseen.due_s]
             times += [self._watch.next_s] if self._watch is not None else []
             if not self._workers.alive:
                 times.append(time.monotonic() + _COMPANY_S)
@@ -250,6 +254,8 @@ class Attempt:
             self._reporting.poll(now_s)
         if self._watch is not None and now_s >= self._watch.next_s and self._watch.look(now_s):
             self._events.add("saved")
+        if (unseen := self._unseen.look(now_s, self._reporting.reader)) is not None:
+            self._events.add("metric-unseen", **unseen)
         if (hangs_s := self._hangs_s()) is not None and now_s >= hangs_s:
             self._hung = True
             self._events.add("hung", silent_s=round(self._spec.hang_limit_s, 3))

@@ -36,6 +36,9 @@ class Spec:
     log_bytes: int  # in one file
     log_kept: int  # full files kept beside the present one
     progress: dict[str, Any] | None  # for the progress reader; None: nothing is read
+    awaited: str  # metric of its criterion, or "epochs" or "steps" if that counts them; empty: nothing is awaited
+    counts_steps: bool  # its criterion does, so that they are reported beside epochs
+    unseen_limit_s: float  # until it is warned that what is awaited was not seen
     hang_limit_s: float  # without progress; 0: none
     workers: int  # processes of this job on this machine; the order to start what is prepared may say another number
     most_workers: int  # that a run of this job may have on one machine; 0: as many as this one
@@ -160,6 +163,9 @@ _RULES: dict[str, tuple[str, Callable[[object], bool], Any]] = {
     "log_bytes": ("a count from 4096", _count(4096), 16 << 20),
     "log_kept": ("a count from 1", _count(1), 4),
     "progress": ("an object, or null", _or_none(lambda value: isinstance(value, dict)), None),
+    "awaited": ("a text", lambda value: isinstance(value, str), ""),
+    "counts_steps": ("true or false", lambda value: isinstance(value, bool), False),
+    "unseen_limit_s": ("a number of seconds", is_duration, 60.0),
     "hang_limit_s": ("a number of seconds", is_duration, 0.0),
     "workers": ("a count from 1", _count(1), 1),
     "most_workers": ("a count", _count(0), 0),

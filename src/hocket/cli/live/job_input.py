@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hocket.cli import units
+from hocket.cli.live.launchers import asked_by_launcher
 from hocket.cli.terminal.errors import InputError
 from hocket.cli.units import BadValue
 from hocket.control.admission import read_request, refusal
@@ -55,9 +56,13 @@ def read_job(said: Mapping[str, object], folder: str, shell: Mapping[str, str]) 
         field = _BY_NAME[name]
         if field.part != "shell" and field.reads not in ("env", "folder", "gpus"):
             spec[field.api] = _read(name, said[name])
-    spec |= _sizes(said)
     spec["cwd"] = _folder(said.get("cwd", ""), folder)
     spec["env"] = _environment(said, shell)
+    if "gpus" not in said and "replica_gpus" not in said:
+        asked = asked_by_launcher(spec.get("command"), spec["cwd"], spec["env"].get("PATH"))
+        said = asked | dict(said)
+        spec |= {"max_nodes": asked["max_nodes"]} if "max_nodes" in asked and "max_nodes" not in spec else {}
+    spec |= _sizes(said)
     if not spec.get("command"):
         raise FieldProblem("command", "must say what to run, and is missing")
     return JobInput(spec, _admissible(spec))
@@ -266,8 +271,9 @@ def _reader(field: SpecField) -> Callable[[Any], Any]:
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "array": units.array_count, "env": _texts, "flag": _flag, "folder": _text, "gpus": units.gpu_counts,
-    "kinds": _kinds, "memory": units.mebibytes, "names": _texts, "number": units.number, "progress": _progress,
-    "signal": _signal, "text": _text, "whole": units.whole, "words": _words,
+    "kinds": _kinds, "memory": units.mebibytes, "moment": units.seconds_from_now, "names": _texts,
+    "number": units.number, "progress": _progress, "signal": _signal, "text": _text, "whole": units.whole,
+    "words": _words,
 }  # fmt: skip
 
 

@@ -46,6 +46,8 @@ class ListedJob(Struct, frozen=True):
     saved_s: float | None = None
     lost_s: float = 0.0
     lost_epochs: int = 0
+    step: int = 0
+    lost_steps: int = 0
 
     @property
     def is_over(self) -> bool:

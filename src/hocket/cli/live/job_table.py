@@ -123,7 +123,9 @@ def _time(time_s: float) -> str:
 
 
 def _epoch(row: ListedJob) -> str:
-    return f"{row.epoch:g}" if row.epoch else ""
+    if row.epoch:
+        return f"{row.epoch:g}"
+    return f"step {row.step}" if row.step else ""
 
 
 def share_done(row: ListedJob) -> float | None:
@@ -150,8 +152,8 @@ def share_done(row: ListedJob) -> float | None:
             return max(0.0, min(1.0, best / worst)) if best > 0 and worst > 0 else None
     if row.state == MISSED:
         return None
-    # Epochs count towards the end of the attempt at least; hours that passed since it was submitted do not.
-    return _of_limit(criterion.deadline, row, only_epochs=True)
+    # Epochs and steps count towards the end of the attempt at least; hours that passed since it was submitted do not.
+    return _of_limit(criterion.deadline, row, only_counts=True)
 
 
 def metric_shown(row: ListedJob) -> str:
@@ -162,11 +164,13 @@ def metric_shown(row: ListedJob) -> str:
     return " ".join(f"{name}={value:.4g}" for name, value in values if isinstance(value, int | float))
 
 
-def _of_limit(limit: Limit | None, row: ListedJob, only_epochs: bool = False) -> float | None:
-    from hocket.model.criterion import Duration, Epochs
+def _of_limit(limit: Limit | None, row: ListedJob, only_counts: bool = False) -> float | None:
+    from hocket.model.criterion import Duration, Epochs, Steps
 
     if isinstance(limit, Epochs):
         return max(0.0, min(1.0, row.epoch / limit.count))
-    if isinstance(limit, Duration) and not only_epochs:
+    if isinstance(limit, Steps):
+        return max(0.0, min(1.0, row.step / limit.count))
+    if isinstance(limit, Duration) and not only_counts:
         return max(0.0, min(1.0, row.ran_s / limit.time_s))
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +13,7 @@ from hocket.cli.options import Home, JobName
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Answer, Client
+    from hocket.cli.live.job_rows import ListedJob
 
 PART = 1 << 20
 _TAIL = 1 << 16  # the first look back for the last lines
@@ -49,10 +50,7 @@ def logs(
 
 
 def _print(client: Client, job: str, follow: bool, tail: int | None, attempt: int) -> None:
-    from functools import partial
-
     from hocket.cli.live.job_rows import row_in, shown
-    from hocket.cli.live.waiting import patiently
 
     row = row_in(shown(client, job))
     reader = LogReader(client, job, attempt)
@@ -62,18 +60,39 @@ def _print(client: Client, job: str, follow: bool, tail: int | None, attempt: in
         raise InputError(f"--attempt must be one of the {last} that job '{job}' has had, not {attempt}")
     if tail is not None:
         _write(reader.last_lines(tail))
+    if follow:
+        follow_output(client, job, reader, row)
+        return
+    _written(reader)
+    if not reader.attempt:
+        typer.echo(f"hocket: job '{job}' has not run; it is {row.state}", err=True)
+
+
+def follow_output(
+    client: Client,
+    job: str,
+    reader: LogReader,
+    row: ListedJob,
+    look: Callable[[ListedJob], None] = lambda _row: None,
+    on_away: Callable[[Exception], None] = lambda _error: None,
+) -> ListedJob:
+    """Print what the job prints until it is over, or the only attempt that is read; gives the job as it was then.
+
+    `look` is called between two reads.
+    """
+    from functools import partial
+
+    from hocket.cli.live.job_rows import row_in, shown
+    from hocket.cli.live.waiting import patiently
+
     while True:
-        if not follow:
-            _written(reader)
-            if not reader.attempt:
-                typer.echo(f"hocket: job '{job}' has not run; it is {row.state}", err=True)
-            return
-        is_over = row.is_over or patiently(client, reader.is_passed)
-        if not patiently(client, partial(_written, reader)):
+        look(row)
+        is_over = row.is_over or patiently(client, reader.is_passed, on_away=on_away)
+        if not patiently(client, partial(_written, reader), on_away=on_away):
             if is_over:
-                return  # It was over before this look, so there is nothing that a next one could find.
+                return row  # It was over before this look, so there is nothing that a next one could find.
             reader.rest()
-        row = row_in(patiently(client, partial(shown, client, job)))
+        row = row_in(patiently(client, partial(shown, client, job), on_away=on_away))
 
 
 def _written(reader: LogReader) -> bool:

@@ -17,10 +17,12 @@ _NOT_SAID: tuple[object, ...] = (None, "", [], {}, 0, 0.0, False)
 def show(job: JobName, home: Home = None, as_json: AsJson = False) -> None:
     """Show a job: where it stands, as what it was submitted, what it reported, what went wrong."""
     from hocket.cli.live.client import Client
+    from hocket.cli.live.crash import last_crash
     from hocket.cli.live.job_rows import shown
 
     with Client(home) as client:
         found = without_secrets(shown(client, job))
+        found["crash"] = last_crash(client, job, found)
     if as_json:
         import msgspec
 
@@ -41,7 +43,7 @@ def _print(found: dict[str, Any]) -> None:
     from rich.text import Text
 
     from hocket.cli.live.job_rows import row_in
-    from hocket.cli.live.job_table import bar_of, devices, metric_shown, one_line, styled_state
+    from hocket.cli.live.job_table import bar_of, devices, one_line, styled_state
     from hocket.cli.terminal.console import clock, console
     from hocket.reports.formatting import format_duration
 
@@ -70,15 +72,19 @@ def _print(found: dict[str, Any]) -> None:
     if row.until:
         page.print(Text(f"{'until':12}", style="dim") + Text(row.until) + Text("  ") + bar_of(row), soft_wrap=True)
     say("epoch", f"{row.epoch:g}" if row.epoch else "")
-    say("metrics", metric_shown(row))
+    say("step", row.step)
+    say("metrics", _all_metrics(row))
     _print_use(found.get("use"), say)
+    say("checkpoint", _paths(found.get("checkpoint")))
+    say("log", _paths(found.get("log")))
     job = found.get("job") or {}
     if job:
         page.print(Text("\nas submitted", style="bold"))
         for name, value in _as_typed(job).items():
             if name != "until" and value not in _NOT_SAID:
-                say(name, _words(name, value))
+                say(name, _words(name, value) if name != "deadline" else _deadline(row, job))
     _print_attempts(found.get("attempt_list") or [], page)
+    _print_crash(found.get("crash"), page)
     _print_observations(found.get("observations") or [], page)
     for n, warning in enumerate(found.get("warnings") or []):
         if n == 0:
@@ -99,8 +105,56 @@ def _lost(row: ListedJob) -> str:
 
     if not row.lost_s:
         return ""
-    epochs = f", {row.lost_epochs} epochs" if row.lost_epochs else ""
-    return f"{format_duration(row.lost_s)} of work{epochs} that were not saved"
+    counts = ((row.lost_epochs, "epochs"), (row.lost_steps, "steps"))
+    counted = "".join(f", {count:,} {unit}" for count, unit in counts if count)
+    return f"{format_duration(row.lost_s)} of work{counted} that were not saved"
+
+
+def _deadline(row: ListedJob, job: dict[str, Any]) -> str:
+    """`6h after submission, 2026-11-20 18:00:00`, and whether that is past."""
+    import time
+
+    from hocket.reports.formatting import format_duration
+
+    wanted_s = float(job["deadline_s"])
+    at_s = row.submitted_s + wanted_s
+    ended_s = row.ended_s if row.ended_s is not None else time.time()
+    past = f"; passed {format_duration(ended_s - at_s)} before it ended" if row.is_over else "; it is past"
+    date = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
+    return f"{date} ({format_duration(wanted_s)} after submission{past if ended_s > at_s else ''})"
+
+
+def _all_metrics(row: ListedJob) -> str:
+    """Every value that it reported last, that of the criterion first."""
+    named = row.until.split()[0] if row.until else ""
+    names = sorted(row.metrics, key=lambda name: (name != named, name))
+    values = ((name, row.metrics[name]) for name in names)
+    return "  ".join(f"{name}={value:.4g}" for name, value in values if isinstance(value, int | float))
+
+
+def _paths(found: object) -> str:
+    """`/path`, or `/path (on n1)` of each of several nodes."""
+    if not isinstance(found, list):
+        return ""
+    by_path: dict[str, list[str]] = {}
+    for file in found:
+        by_path.setdefault(str(file.get("path")), []).append(str(file.get("node")))
+    return ", ".join(f"{path} (on {', '.join(nodes)})" for path, nodes in by_path.items())
+
+
+def _print_crash(crash: object, page: Any) -> None:
+    """The last lines that the last failed attempt printed."""
+    from rich.text import Text
+
+    from hocket.cli.live.job_table import one_line
+
+    if not isinstance(crash, dict):
+        return
+    page.print(Text(f"\nlast lines of attempt {crash['attempt']}, which {one_line(crash['how'])}", style="bold"))
+    for line in crash["lines"]:
+        page.print(Text(one_line(line)), soft_wrap=True)
+    if not crash["lines"]:
+        page.print(Text("(it printed nothing, or its output is no longer kept)", style="dim"))
 
 
 def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
@@ -172,5 +226,6 @@ def _print_observations(found: list[dict[str, Any]], page: Any) -> None:
     for o in found[-_OBSERVED:]:
         metrics = o.get("metrics") or {}
         values = "  ".join(f"{k}={v:.4g}" for k, v in metrics.items() if isinstance(v, int | float))
-        line = one_line(f"epoch {o.get('epoch', 0):<6g} {values}")
+        count = f"epoch {o.get('epoch', 0):<6}" if o.get("epoch") or not o.get("step") else f"step {o['step']:<7}"
+        line = one_line(f"{count} {values}")
         page.print(Text(f"{clock(o.get('at_s'))}  ", style="dim") + Text(line), soft_wrap=True)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from hocket.cli.live.client import login
 from hocket.cli.live.job_input import FieldProblem, JobInput, jobs_in, located, read_job
 from hocket.cli.live.job_rows import LIVE, rows, unknown, wished
+from hocket.cli.live.launchers import launcher_warning
 from hocket.cli.terminal.errors import BAD_INPUT, InputError
 from hocket.control.admission import refusal
 from hocket.model.capacity import Capacity
@@ -22,12 +23,15 @@ from hocket.model.resources import Node
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client
+    from hocket.cli.live.job_rows import ListedJob
 
 BATCH = 100  # jobs in one call
 
 
-def described_jobs(command: list[str] | None, files: Sequence[Path], options: dict[str, Any]) -> list[JobInput]:
-    """All jobs that the command line means, checked before any is sent."""
+def described_jobs(
+    command: list[str] | None, files: Sequence[Path], options: dict[str, Any], verb: str = "submit"
+) -> list[JobInput]:
+    """All jobs that the command line means, checked before any is sent; `verb` is that of the `hocket` command."""
     shell = dict(os.environ)
     owner = {"owner": login()}
     if command is not None:
@@ -39,10 +43,10 @@ def described_jobs(command: list[str] | None, files: Sequence[Path], options: di
             raise _refused(problem, options) from None
     if not files:
         raise InputError(
-            "submit needs a file of jobs, or a command behind two dashes: hocket submit -- python train.py"
+            f"{verb} needs a file of jobs, or a command behind two dashes: hocket {verb} -- python train.py"
         )
     if odd := [str(f) for f in files if f.suffix.lower() != ".toml" and not f.is_file()]:
-        raise InputError(f"'{odd[0]}' is no file of jobs; put a command behind two dashes: hocket submit -- {odd[0]} …")
+        raise InputError(f"'{odd[0]}' is no file of jobs; put a command behind two dashes: hocket {verb} -- {odd[0]} …")
     found: list[JobInput] = []
     if "cwd" in options:
         options |= {"cwd": os.path.abspath(os.path.expanduser(options["cwd"]))}
@@ -64,6 +68,13 @@ def warn_of_missing_folders(jobs: Sequence[JobInput]) -> None:
     for folder in dict.fromkeys(each.spec["cwd"] for each in jobs):
         if not os.path.isdir(folder):
             typer.echo(f"hocket: warning: there is no folder '{folder}' here for the job to run in", err=True)
+
+
+def warn_of_launchers(jobs: Sequence[JobInput]) -> None:
+    """Warn of numbers of processes in commands (`torchrun --nproc_per_node=2`) that are not those of the job."""
+    for warning in dict.fromkeys(launcher_warning(each.spec) for each in jobs):
+        if warning:
+            typer.echo(f"hocket: warning: {warning}", err=True)
 
 
 def _refused(problem: FieldProblem, options: dict[str, Any]) -> Exception:
@@ -128,12 +139,22 @@ def ready_to_send(client: Client, jobs: Sequence[JobInput]) -> list[dict[str, An
     is_one = len(jobs) == 1 and "array" not in jobs[0].spec
     if is_one and not any(_is_pattern(name) for name in jobs[0].job.predecessors):
         return [jobs[0].spec]
-    there = {row.id: row.state for row in rows(client, everything=True)}
+    there = states_by_name(rows(client, everything=True))
     found = _with_names(jobs, [name for name, state in there.items() if state in LIVE])
     problem = submission_problem(found, there, client.get("/v1/nodes").json()["nodes"])
     if problem and not is_one:
         raise InputError(f"{problem}; nothing was submitted")
     return [each.spec for each in found]
+
+
+def states_by_name(found: Sequence[ListedJob]) -> dict[str, str]:
+    """The state of each job by its id, and by its name that of the newest, if a name was used again (`NAME~2`)."""
+    states = {row.id: row.state for row in found}
+    for row in found:  # in the order of submission
+        name, tilde, number = row.id.rpartition("~")
+        if tilde and number.isdecimal() and name in states:
+            states[name] = row.state
+    return states
 
 
 def submission_problem(jobs: Sequence[JobInput], states: Mapping[str, str], nodes: Sequence[dict[str, Any]]) -> str:
@@ -155,10 +176,12 @@ def submission_problem(jobs: Sequence[JobInput], states: Mapping[str, str], node
                 if verdict_of(name) is None:
                     return f"job '{names[0]}': {field}: {unknown(name, [*states, *new])}"
         for name in names:
-            if verdict_of(name) is not None:
-                return f"job '{name}': name must be new, and there is one ({states.get(name, 'submitted with it')})"
-        if reason := refusal(new, replace(each.job, id=names[0]), whole, None, verdict_of):
-            return reason
+            if verdict_of(name) == "":
+                said = states.get(name, "submitted with it")
+                return f"job '{name}': name must be that of no live job, and there is one ({said})"
+        # Its name may be that of a job that has ended; the id that it gets then is new.
+        if reason := refusal(new, replace(each.job, id=f"{names[0]}~"), whole, None, verdict_of):
+            return reason.replace(f"{names[0]}~", names[0], 1)
         new.update(_names(each.spec))
     return ""
 

@@ -42,6 +42,22 @@ Protect = Annotated[
     ),
 ]
 
+Notify = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="URL|CMD|none",
+        help="Tell of all jobs there when they end, fail or are paused, as `submit --notify` does for one. "
+        "Repeatable. Remembered.",
+    ),
+]
+NotifyCommands = Annotated[
+    bool | None,
+    typer.Option(
+        help="Let jobs that come from other machines name commands as --notify: they run here, as you. Remembered.",
+        show_default=False,
+    ),
+]
+
 
 def up(
     policy: Annotated[
@@ -56,6 +72,8 @@ def up(
     cores: Cores = None,
     name: NodeName = None,
     protect: Protect = None,
+    notify: Notify = None,
+    notify_commands: NotifyCommands = None,
     home: Annotated[Path, typer.Option(envvar="HOCKET_HOME", help="Where the controller keeps everything.")] = Path(
         "~/.hocket"
     ),
@@ -95,7 +113,7 @@ def up(
     from hocket.service.home_settings import write_settings
 
     place = Home(home)
-    settings, remembered = _settings(place, gpus, cores, name, protect)
+    settings, remembered = _settings(place, gpus, cores, name, protect, notify, notify_commands)
     if detach:
         _detached(place)
         return
@@ -119,6 +137,7 @@ def up(
             place, bound, store or str(place.journal), agents(lease, ResizeBy(resize)),
             listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
             agent_options=options if agent else None, protect_s=settings.protect_s,
+            notify=settings.notify, notify_commands=settings.notify_commands,
         )  # fmt: skip
         write_settings(place, settings)
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
@@ -130,7 +149,13 @@ def up(
 
 
 def _settings(
-    home: Home, gpus: str | None, cores: str | None, name: str | None, protect: str | None
+    home: Home,
+    gpus: str | None,
+    cores: str | None,
+    name: str | None,
+    protect: str | None,
+    notify: list[str] | None,
+    notify_commands: bool | None,
 ) -> tuple[Settings, str]:
     """The settings from now on; and as options, those that the home remembers and that were not given anew."""
     from msgspec.structs import replace
@@ -153,6 +178,10 @@ def _settings(
             given[field] = read(text)
         except BadValue as error:
             raise InputError(f"--{field.removesuffix('_s')} {error}") from error
+    if notify:
+        given["notify"] = _targets(notify)
+    if notify_commands is not None:
+        given["notify_commands"] = notify_commands
     settings = replace(Settings(), **given)
     if not 0 <= (settings.gpus or 0) <= MAX_GPUS:
         raise InputError(f"--gpus must be from 0 to {MAX_GPUS}, not {settings.gpus}")
@@ -162,6 +191,17 @@ def _settings(
         before = read_settings(home)
     kept = replace(before, **{field: getattr(Settings(), field) for field in given})
     return replace(before, **given), as_options(kept)
+
+
+def _targets(notify: list[str]) -> tuple[str, ...]:
+    """Where to tell of all jobs."""
+    from hocket.model.notify_target import target_problem
+
+    targets = tuple(dict.fromkeys(target for target in notify if target != "none"))
+    for target in targets:
+        if problem := target_problem(target):
+            raise InputError(f"--notify {problem}")
+    return targets
 
 
 def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> Tls | None:

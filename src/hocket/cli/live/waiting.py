@@ -58,8 +58,16 @@ def await_ends(client: Client, ids: Sequence[str]) -> dict[str, str]:
     return ends
 
 
-def patiently(client: Client, ask: Callable[[], T], patience_s: float = _AWAY_S) -> T:
-    """Ask, and go on asking while the controller is away: it comes back from its journal, perhaps elsewhere."""
+def patiently(
+    client: Client,
+    ask: Callable[[], T],
+    patience_s: float = _AWAY_S,
+    on_away: Callable[[Exception], None] = lambda _error: None,
+) -> T:
+    """Ask, and go on asking while the controller is away: it comes back from its journal, perhaps elsewhere.
+
+    `on_away` is called each time it does not answer.
+    """
     from hocket.cli.live.client import ControllerAway, ControllerRefused
 
     until_s = time.monotonic() + patience_s
@@ -72,6 +80,7 @@ def patiently(client: Client, ask: Callable[[], T], patience_s: float = _AWAY_S)
                 raise
             if time.monotonic() > until_s:
                 raise
+            on_away(error)
             client.close()
             time.sleep(_LAST_S / 2)
 

@@ -37,6 +37,8 @@ def _print(job: str, told: dict[str, Any]) -> None:
     say(Text(f"now        {one_line(str(told.get('now') or 'nothing has been decided yet'))}"))
     if told.get("waits_for"):
         say(Text(f"waits for  {one_line(str(told['waits_for']))}"))
+    if told.get("warning"):
+        say(Text(f"warning    {one_line(str(told['warning']))}", style="yellow"))
     expected_s = told.get("expected_s")
     if isinstance(expected_s, int | float):
         say(Text(f"expected   in about {format_duration(expected_s)}"))

@@ -59,6 +59,7 @@ def compare(
     from hocket.cli.simulation.scenario import Scenario, ScenarioRun, bound_policy
     from hocket.cli.terminal.errors import refusing
     from hocket.cli.terminal.output_files import must_be_writable
+    from hocket.reports.comparison import without_repetitions
 
     params = tuple(param or ())
     with refusing():
@@ -73,17 +74,20 @@ def compare(
         for n in range(seed, seed + seeds)
     ]
     outcomes = carried_out(assignments, workers)
+    shown = without_repetitions(outcomes)
     drawn: list[Path] = []
     if plots is not None:
         from hocket.reports.plots import plot_comparison
 
-        drawn = plot_comparison(outcomes, plots)
+        drawn = plot_comparison(shown, plots)
     if as_json:
         import msgspec
 
         print(msgspec.json.encode(_told(workload, outcomes)).decode())
     else:
-        print_comparison(outcomes, drawn)
+        print_comparison(shown, drawn)
+        if seeds > 1 and len(shown) == len(names):
+            print(f"all {seeds} seeds gave the same results: nothing in this run is random, one seed is enough")
     exit_if_stuck(outcomes)
 
 

@@ -16,9 +16,13 @@ def policies(
     name: Annotated[
         str | None, typer.Argument(help="One policy, with its parameters.", autocompletion=policy_names)
     ] = None,
+    advise: Annotated[bool, typer.Option("--advise", help="Say which policy to choose in which situation.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the policies, or show one with its parameters."""
+    if advise:
+        _advise(as_json)
+        return
     from hocket.cli.terminal.errors import refusing
     from hocket.policies.registry import find
     from hocket.policies.registry import policies as registered
@@ -36,9 +40,37 @@ def policies(
     page = console()
     if name is None:
         page.print(_list(found))
-        page.print("[dim]hocket policies NAME shows a policy's parameters[/dim]", highlight=False)
+        page.print(
+            "[dim]hocket policies NAME shows a policy's parameters; "
+            "hocket policies --advise says which to choose when[/dim]",
+            highlight=False,
+        )
     else:
         _show(found[0], page)
+
+
+def _advise(as_json: bool) -> None:
+    from hocket.cli.simulation.policy_advice import ADVICE
+
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode({"advice": ADVICE}).decode())
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from hocket.cli.terminal.console import console
+
+    table = Table(box=SIMPLE_HEAD, header_style="bold")
+    for title in ("if you have", "try first", "because"):
+        table.add_column(title)
+    for advice in ADVICE:
+        table.add_row(Text(advice.situation), Text(", ".join(advice.policies)), Text(advice.why))
+    page = console()
+    page.print(table)
+    page.print("[dim]hocket compare WORKLOAD P1 P2 … tries them on your own jobs[/dim]", highlight=False)
 
 
 def _told(policy: Policy) -> dict[str, Any]:

@@ -35,13 +35,15 @@ def replay(
     from hocket.cli.terminal.errors import refusing
     from hocket.control.journal import JournalError, SqliteJournal
     from hocket.control.replay import PolicyBrokeError
+    from hocket.policies.registry import as_recorded
 
     with refusing():
         kept = SqliteJournal(journal)
         try:
             header = kept.header
-            own = [f"{name}={msgspec.json.encode(value).decode()}" for name, value in header.params.items()]
-            bound = bound_policy(policy or header.policy, [*([] if policy else own), *(param or ())])
+            recorded = {} if policy else as_recorded(header.policy, header.params)
+            own = [f"{name}={msgspec.json.encode(value).decode()}" for name, value in recorded.items()]
+            bound = bound_policy(policy or header.policy, [*own, *(param or ())])
             found = _watched(kept, bound)
         except PolicyBrokeError as error:
             typer.echo(f"hocket: {error}", err=True)

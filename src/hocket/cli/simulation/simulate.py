@@ -47,7 +47,9 @@ def simulate(
         Path | None, typer.Option(metavar="PATH", help="Keep every event and plan in this SQLite file.")
     ] = None,
     plots: Plots = None,
-    jobs_csv: Annotated[Path | None, typer.Option(metavar="PATH", help="Write a row a job to this CSV file.")] = None,
+    jobs_csv: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Write a row a job to this CSV file; - for stdout.")
+    ] = None,
     record: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write every decision, as columns to learn from, to this folder.")
     ] = None,
@@ -63,7 +65,10 @@ def simulate(
     from hocket.cli.terminal.output_files import must_be_none_of, must_be_writable
 
     with refusing():
-        for path, what in ((journal, "--journal"), (jobs_csv, "--jobs-csv")):
+        to_stdout = str(jobs_csv) == "-"
+        if to_stdout and as_json:
+            raise ValueError("--jobs-csv - and --json must not both be given: stdout is for one of them")
+        for path, what in ((journal, "--journal"), (None if to_stdout else jobs_csv, "--jobs-csv")):
             if path is not None:
                 must_be_writable(path, what)
                 must_be_none_of(path, what, workload, cluster, speeds)
@@ -80,22 +85,25 @@ def simulate(
 
         from hocket.reports.decision_record import DecisionRecord
 
-        taken = DecisionRecord(replace(setup.header, params=setup.policy.settings_in_full))
+        taken = DecisionRecord(replace(setup.header, params=setup.policy.settings))
         setup = replace(setup, policy=replace(setup.policy, decide=taken.watching(setup.policy.decide)))
     run = _played(setup, journal, None if taken is None or record is None else partial(taken.write, record))
     keep((setup, run))
     if jobs_csv is not None:
+        import sys
+        from contextlib import nullcontext
+
         from hocket.cli.terminal.output_files import whole
         from hocket.reports.jobs_csv import write_jobs
 
-        with whole(jobs_csv) as out:
+        with nullcontext(sys.stdout) if to_stdout else whole(jobs_csv) as out:
             write_jobs(run.account, out)
     drawn: list[Path] = []
     if plots is not None:
         from hocket.reports.plots import plot_run
 
         drawn = plot_run(run.account, plots)
-    _print(run, drawn, as_json)
+    _print(run, drawn, as_json, to_stderr=to_stdout)
     lines = [f"unfinished: {line}" for line in run.stuck]
     if words := all_refused(run.summary, next((reason or job for job, reason in run.account.refusals), "")):
         lines.append(words)
@@ -146,7 +154,7 @@ def _played(
     return run
 
 
-def _print(run: FinishedSimulation, drawn: list[Path], as_json: bool) -> None:
+def _print(run: FinishedSimulation, drawn: list[Path], as_json: bool, to_stderr: bool) -> None:
     if as_json:
         import msgspec
 
@@ -155,7 +163,7 @@ def _print(run: FinishedSimulation, drawn: list[Path], as_json: bool) -> None:
     from hocket.cli.terminal.console import console
     from hocket.reports.table import summary_table
 
-    page = console()
+    page = console(to_stderr)
     page.print(summary_table(run.summary))
     for job_id, reason in run.account.refusals[:3]:
         page.print(f"refused: {reason or job_id}", markup=False, highlight=False, soft_wrap=True)

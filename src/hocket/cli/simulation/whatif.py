@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hocket.cli.options import AsJson, Params, policy_names
+from hocket.cli.options import AsJson, Params, Plots, policy_names
 
 if TYPE_CHECKING:
     from hocket.reports.account import Account
+    from hocket.reports.comparison import ComparedRun
     from hocket.reports.whatif import Band, Rebuilt, WhatIf
 
 
@@ -26,6 +27,7 @@ def whatif(
         ),
     ],
     param: Params = None,
+    plots: Plots = None,
     as_json: AsJson = False,
 ) -> None:
     """Run recorded arrivals again under another policy.
@@ -35,19 +37,22 @@ def whatif(
     from hocket.cli.simulation.policy_fault import blaming
     from hocket.cli.simulation.scenario import bound_policy
     from hocket.cli.terminal.errors import InputError, refusing
+    from hocket.cli.terminal.output_files import must_be_writable
     from hocket.cli.terminal.progress import bars
     from hocket.control.journal import SqliteJournal
+    from hocket.policies.registry import bind
     from hocket.reports.account import account
     from hocket.reports.simulation import rare_garbage_collection
     from hocket.reports.summary import summarise
     from hocket.reports.whatif import band, rebuild, run_again
 
     with refusing():
+        if plots is not None:
+            must_be_writable(plots, "--plots", is_folder=True)
         policies = {name: bound_policy(name, param or ()) for name in policy}  # by their settings, each once
         kept = SqliteJournal(journal)
         header = kept.header
-        same = bound_policy(header.policy)
-        same = same.policy.bound(header.params)
+        same = bind(header.policy, header.params)
         cycles = list(kept)
         recorded = account(header, cycles)
         if not recorded.jobs:
@@ -65,6 +70,12 @@ def whatif(
             progress.advance(task)
     kept.close()
     compared = band(recorded, again.account)
+    rows = _rows(recorded, again, others, rebuilt)
+    drawn: list[Path] = []
+    if plots is not None:
+        from hocket.reports.plots import plot_comparison
+
+        drawn = plot_comparison(rows, plots)
     if as_json:
         import msgspec
 
@@ -80,23 +91,37 @@ def whatif(
         }
         print(msgspec.json.encode(found).decode())
         return
-    _print(recorded, again, others, rebuilt, compared)
+    _print(rows, recorded, again, others, rebuilt, compared)
+    if drawn:
+        print(f"plots in {drawn[0].parent}")
 
 
-def _print(recorded: Account, again: WhatIf, others: dict[str, WhatIf], rebuilt: Rebuilt, compared: Band) -> None:
-    from hocket.cli.terminal.console import console
+def _rows(recorded: Account, again: WhatIf, others: dict[str, WhatIf], rebuilt: Rebuilt) -> list[ComparedRun]:
+    """The recorded run, the same again, and the others."""
     from hocket.reports.comparison import compared_run
     from hocket.reports.summary import summarise
-    from hocket.reports.table import comparison_table
-    from hocket.reports.whatif import band, names
 
-    page = console()
     policy = rebuilt.ruled(recorded.header.policy)
-    rows = [
+    return [
         compared_run(f"{policy}, recorded", recorded, summarise(recorded)),
         compared_run(f"{policy}, run again", again.account, again.summary),
         *(compared_run(f"{name}, what if", o.account, o.summary) for name, o in others.items()),
     ]
+
+
+def _print(
+    rows: list[ComparedRun],
+    recorded: Account,
+    again: WhatIf,
+    others: dict[str, WhatIf],
+    rebuilt: Rebuilt,
+    compared: Band,
+) -> None:
+    from hocket.cli.terminal.console import console
+    from hocket.reports.table import comparison_table
+    from hocket.reports.whatif import band, names
+
+    page = console()
     accounts = [recorded, again.account, *(o.account for o in others.values())]
     relative = {row.label: band(recorded, other).times for row, other in zip(rows, accounts, strict=True)}
     differ = any(r.ended_s is None for other in accounts for r in other.jobs)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 _WIDE = 200  # of a file or pipe, which has no edge to wrap at
 
 
-def console() -> Console:
-    """Standard output, as wide as the terminal is."""
+def console(to_stderr: bool = False) -> Console:
+    """Standard output, or standard error, as wide as the terminal is."""
     from rich.console import Console
 
-    found = Console()
-    return found if found.is_terminal or "COLUMNS" in os.environ else Console(width=_WIDE)
+    found = Console(stderr=to_stderr)
+    return found if found.is_terminal or "COLUMNS" in os.environ else Console(stderr=to_stderr, width=_WIDE)
 
 
 def clock(at_s: object) -> str:

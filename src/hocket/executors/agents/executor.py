@@ -38,6 +38,7 @@ from hocket.model.event import (
     JobResized,
     JobStarted,
     JobWarned,
+    MetricUnseen,
     NodeJoined,
     NodeLost,
     StateStored,
@@ -302,6 +303,8 @@ class AgentExecutor:
             self._use[run.job] = report.fields
         elif report.event in ("warning", "hung"):
             warned = self._warn(view, str(report.fields.get("about", "it hung")), now_s)
+        elif report.event == "metric-unseen" and not self._is_new(view, report.event):
+            return []  # Another attempt said so.
         elif report.event == "progress":
             warned = self._look_for_its_metric(view, report, now_s)
         elif report.event == "prepared":
@@ -319,11 +322,15 @@ class AgentExecutor:
 
     def _warn(self, view: JobView, about: str, now_s: float) -> list[Event]:
         """Something that the job's user should see; said once."""
+        return [JobWarned(now_s, view.job.id, about[:500])] if self._is_new(view, about) else []
+
+    def _is_new(self, view: JobView, about: str) -> bool:
+        """Was this not said before? And not too much in all."""
         said = self._warned.setdefault(view.job.id, set())
         if about in said or len(said) >= _MOST_WARNINGS:
-            return []
+            return False
         said.add(about)
-        return [JobWarned(now_s, view.job.id, about[:500])]
+        return True
 
     def _ignored_signal(self, view: JobView, report: Report, now_s: float) -> list[Event]:
         """A job that was killed because it did not react to the signal that asks it to save and leave."""
@@ -338,10 +345,12 @@ class AgentExecutor:
         """A goal that speaks of what the job never reports is never reached: its user should know after one epoch."""
         metric = getattr(view.job.criterion, "metric", None)
         seen = report.fields.get("metrics", {})
-        if metric is None or metric in seen or any(metric in o.metrics for o in view.observations):
+        if metric is None or metric in seen or "step" in report.fields:  # Not every step tells all.
             return []
-        reported = ", ".join(sorted(map(str, seen))) or "nothing"
-        return self._warn(view, f"its criterion is about '{metric}', and it has reported {reported} so far", now_s)
+        if any(metric in o.metrics for o in view.observations):
+            return []
+        unseen = MetricUnseen(now_s, view.job.id, metric, tuple(sorted(map(str, seen)))[:20])
+        return [unseen] if self._is_new(view, unseen.in_words) else []
 
     def _rest_of_broken(self, events: Iterable[Event]) -> list[tuple[str, StopRun]]:
         """What is left, on other nodes, of attempts that these facts break: nothing may go on there."""

@@ -7,6 +7,7 @@ from typing import Any
 from zlib import crc32
 
 from hocket.agent.protocol import PrepareRun, RunKey, StartRun
+from hocket.model.criterion import Epochs, Limit, RunTime, Steps, limit_of
 from hocket.model.job import Job, Launch
 from hocket.model.partition import Holding
 
@@ -36,7 +37,8 @@ def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) ->
                 "MASTER_ADDR": addresses.get(to.slices[0].node, "127.0.0.1"),
                 "MASTER_PORT": str(20_000 + crc32(f"{run.job}/{run.number}".encode()) % 10_000),
             }
-        orders[part.node] = StartRun(run, spec_of(job, replicas), env)
+        # Only the first part is watched for the criterion's metric: the others often print nothing.
+        orders[part.node] = StartRun(run, spec_of(job, replicas) | ({"awaited": ""} if index else {}), env)
         first += replicas
     return orders
 
@@ -60,16 +62,33 @@ def spec_of(job: Job, replicas: int) -> dict[str, Any]:
         # A line that is not written says nothing of progress.
         "env": {"PYTHONUNBUFFERED": "1", **threads, **launch.env},
         "checkpoint": launch.checkpoint,
+        **({"continues": launch.continues} if launch.continues else {}),
         "stop_signal": launch.stop_signal,
         "checkpoint_signal": launch.checkpoint_signal or None,
         "grace_s": launch.grace_s,
         "log_bytes": log_bytes,
         "log_kept": _LOG_FILES - 1,
         "progress": launch.progress,
+        "awaited": _awaited(job),
+        "counts_steps": any(isinstance(limit, Steps) for limit in _limits(job)),
         "hang_limit_s": launch.hang_s,
         "workers": replicas if a_process_a_replica else 1,
         "most_workers": min(job.sizes[-1], _MOST_WORKERS) if a_process_a_replica else 1,
     }
+
+
+def _limits(job: Job) -> list[Limit | None]:
+    return [limit_of(wanted) for wanted in (job.criterion, job.target) if wanted is not None]
+
+
+def _awaited(job: Job) -> str:
+    """What must be seen of the job for its criterion to be judged: a metric, or that it counts epochs or steps."""
+    criterion = job.criterion
+    if criterion is None:
+        return ""
+    if not isinstance(criterion, RunTime):
+        return criterion.metric
+    return "epochs" if isinstance(criterion.limit, Epochs) else "steps" if isinstance(criterion.limit, Steps) else ""
 
 
 def _starts_one_process_a_replica(command: tuple[str, ...]) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import nan
+from signal import Signals
+from typing import Any
 
 from hocket.agent.protocol import Report
 from hocket.executors.agents.run_numbers import changes_place, coming, present, tenancy_of
@@ -19,6 +21,7 @@ from hocket.model.event import (
     JobResized,
     JobSaved,
     JobStarted,
+    MetricUnseen,
     ProgressReported,
     WorkLost,
 )
@@ -47,6 +50,8 @@ def facts(view: JobView, report: Report, now_s: float) -> list[Event]:
             return _progress(view, report, now_s)
         case "checkpoint-asked" if tenancy is not None and run == present(view):
             return [JobCheckpointed(now_s, job_id)]
+        case "metric-unseen" if tenancy is not None and run == present(view):
+            return _unseen(view, report, now_s)
         case "saved" if tenancy is not None and run == present(view):
             return [JobSaved(now_s, job_id)]
         case "exited" | "lost" | "cannot-start":
@@ -55,11 +60,28 @@ def facts(view: JobView, report: Report, now_s: float) -> list[Event]:
 
 
 def _progress(view: JobView, report: Report, now_s: float) -> list[Event]:
-    epoch, metrics = int(report.fields.get("epoch", 0)), _metrics(report.fields.get("metrics", {}).items())
+    metrics, step = _metrics(report.fields.get("metrics", {}).items()), int(report.fields.get("step", 0))
+    if step:
+        is_news = step > view.step or not any(o.step == step and o.metrics == metrics for o in view.observations)
+        return [ProgressReported(now_s, view.job.id, view.epoch, metrics, step=step)] if is_news else []
+    epoch = int(report.fields.get("epoch", 0))
     if epoch > view.epoch:
         return [EpochEnded(now_s, view.job.id, epoch, metrics)]
     said_before = any(o.epoch == epoch and o.metrics == metrics for o in view.observations)
     return [] if said_before else [ProgressReported(now_s, view.job.id, epoch, metrics)]
+
+
+def _unseen(view: JobView, report: Report, now_s: float) -> list[Event]:
+    """That its criterion's metric is not seen; no news if an attempt before has reported it."""
+    fields = report.fields
+    metric = str(fields.get("metric", ""))
+    if any(metric in o.metrics for o in view.observations) or (metric == "epochs" and view.epoch):
+        return []
+    if metric == "steps" and view.step:
+        return []
+    read = tuple(str(name)[:100] for name in fields.get("read", ()))
+    lines = tuple(str(line)[:200] for line in fields.get("lines", ())[:3])
+    return [MetricUnseen(now_s, view.job.id, metric, read, float(fields.get("after_s", 0.0)), lines)]
 
 
 def _metrics(items: Iterable[tuple[str, float | None]]) -> dict[str, float]:
@@ -105,8 +127,10 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
 
 def lost_work(view: JobView, now_s: float, why: str) -> list[Event]:
     """What is lost of the job's work if its present run has ended now; nothing if it saved in the last second."""
-    lost_s, epochs = view.unsaved_at(now_s)
-    return [WorkLost(now_s, view.job.id, round(lost_s, 3), epochs, why)] if lost_s >= _LEAST_LOST_S else []
+    lost_s, epochs, steps = view.unsaved_at(now_s)
+    if lost_s < _LEAST_LOST_S:
+        return []
+    return [WorkLost(now_s, view.job.id, round(lost_s, 3), epochs, why, steps)]
 
 
 def _ended_as(report: Report) -> str:
@@ -131,4 +155,15 @@ def _failed(job_id: str, report: Report, now_s: float) -> JobFailed:
     if fields.get("hung"):
         return JobFailed(now_s, job_id, "it hung: no progress for too long")
     signal = fields.get("signal")
-    return JobFailed(now_s, job_id, f"it was killed by {signal}" if signal else f"exit code {fields.get('code')}")
+    reason = f"it was killed by {signal}" if signal else f"exit code {fields.get('code')}"
+    return JobFailed(now_s, job_id, reason, code=_shell_code(fields))
+
+
+def _shell_code(fields: dict[str, Any]) -> int | None:
+    """As a shell has it in `$?`."""
+    name, code = fields.get("signal"), fields.get("code")
+    if not name:
+        return code if isinstance(code, int) else None
+    number = str(name).removeprefix("SIG")  # One without a name is told by its number.
+    signal = int(number) if number.isdecimal() else getattr(Signals, str(name), None)
+    return None if signal is None else 128 + int(signal)

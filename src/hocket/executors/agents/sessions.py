@@ -22,6 +22,7 @@ class _Session(Struct, eq=False):
     heard_at: float
     address: str
     state: str = ""  # tells the agent's folder from others; empty if it did not say
+    folder: str = ""  # its path on that node; empty if it did not say
     orders: list[Numbered] = []
     sent: int = 0  # orders so far
 
@@ -47,7 +48,7 @@ class Sessions:
         self._sessions: dict[str, _Session] = {}
         self._closed = self._hushed = False
 
-    def open(self, node: str, address: str, state: str = "") -> str:
+    def open(self, node: str, address: str, state: str = "", folder: str = "") -> str:
         """A node's agent said hello; an older session of the node is no more.
 
         Raises NameTaken if that was of another agent, by its state folder, which was heard from within its lease.
@@ -66,7 +67,7 @@ class Sessions:
             _log.info("the agent of node '%s' %s, at %s", node, how, address, extra={"node": node, "address": address})
             self._end(node)
             session = token_hex(16)
-            self._sessions[session] = _Session(node, now, address, state)
+            self._sessions[session] = _Session(node, now, address, state, folder)
             self._changed.notify_all()
             return session
 
@@ -112,6 +113,11 @@ class Sessions:
         """Where other nodes reach each node."""
         with self._changed:
             return {s.node: s.address for s in self._sessions.values()}
+
+    def folders(self) -> dict[str, str]:
+        """Where each node's agent keeps the files of its jobs, of those that said it."""
+        with self._changed:
+            return {s.node: s.folder for s in self._sessions.values() if s.folder}
 
     def renew(self) -> None:
         """No agent could be heard for a while: all have their lease from now on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from hashlib import blake2b
 from math import inf
 
@@ -35,7 +36,7 @@ def problem_of(snapshot: Snapshot, theta1: float, theta2: float) -> SnapshotProb
     Those that wait come in the order of submission; smaller ones may pass one that there is not enough for.
     """
     cluster = _Cluster(snapshot)
-    ours, others = _placed(snapshot)
+    ours, others = _placed(snapshot, cluster.servers)
     servers, totals = cluster.free_beside(others), cluster.present(cluster.totals)
     running = [cluster.application(view, cluster.places_of(partition)) for view, partition in ours]
     newcomers, waiting, nowhere, left_out = _newcomers(cluster, Problem(servers, totals, tuple(running)))
@@ -69,7 +70,8 @@ class _Cluster:
         """What each server has beside these partitions."""
         free = [self.present(self.layout.nodes[i].vector) for i in self.nodes]
         for part in (part for partition in partitions for part in partition.slices):
-            server = self.servers[part.node]
+            if (server := self.servers.get(part.node)) is None:
+                continue  # It is drained.
             free[server] = tuple(f - t for f, t in zip(free[server], self.present(part.vector), strict=True))
         return tuple(free)
 
@@ -88,16 +90,18 @@ class _Cluster:
         return Application(demand, job.sizes, job.weight, before, accepts, job.max_nodes, owner)
 
 
-def _placed(snapshot: Snapshot) -> tuple[Placed, list[Partition]]:
+def _placed(snapshot: Snapshot, servers: Container[str]) -> tuple[Placed, list[Partition]]:
     """Jobs that have a partition for themselves with what they need and no more; and all other partitions.
 
-    Jobs that may not be preempted are no part of the problem: what they have is not there for others.
+    Jobs that may not be preempted are no part of the problem, nor are jobs on drained nodes: what they have is not
+    there for others.
     """
     ours: Placed = []
     outside: list[Partition] = []
     for partition in snapshot.partitions.values():
         view = snapshot.jobs.get(partition.tenants[0].job)
         may_change = view is not None and not view.verdict and not view.protected_at(snapshot.now_s)
+        may_change = may_change and all(part.node in servers for part in partition.slices)
         if view is not None and may_change and view.job.tasks is None and _is_plain(view, partition):
             ours.append((view, partition))
         else:

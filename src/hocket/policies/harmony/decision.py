@@ -102,7 +102,7 @@ class Decision:
 
     def is_groupable(self, view: JobView) -> bool:
         """Can the job share a group, on the machines that are up?"""
-        return groupable(view.job, (v.node for v in self.snapshot.nodes.values() if v.up))
+        return groupable(view.job, (v.node for v in self.snapshot.nodes.values() if v.is_open))
 
     def is_profiling(self) -> bool:
         """Is a job in a group yet to be profiled? One whose profile is unsound is not waited for."""

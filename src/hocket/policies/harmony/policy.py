@@ -1,4 +1,4 @@
-"""Harmony (ICDE'21, section IV): jobs whose COMP and COMM phases complement each other share groups of machines.
+"""Harmony (ICDCS'21, section IV): jobs whose COMP and COMM phases complement each other share groups of machines.
 
 Profile first (IV-B1): a new job runs in a group until the times of its COMP and COMM are known. A profiled job joins
 the group whose utilisation it raises most, or waits (IV-B4, case 1). When a job leaves a group, a similar job or a
@@ -89,7 +89,7 @@ def rank(view: JobView, _now_s: float, _params: Harmony) -> tuple[int]:
     return (0,) if view.memo is None else (1,)
 
 
-@policy("harmony", params=Harmony, order=rank, paper="Harmony, ICDE'21", reads_usage=False, reads=())
+@policy("harmony", params=Harmony, order=rank, paper="Harmony, ICDCS'21", reads_usage=False, reads=())
 def decide(snapshot: Snapshot, params: Harmony) -> Plan:
     """Parameter-server jobs share groups of whole machines, their COMP and COMM phases taking turns.
 

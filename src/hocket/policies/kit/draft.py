@@ -36,7 +36,8 @@ class Draft:
 
     __slots__ = (
         "_capacity", "_displaced", "_drop", "_named", "_no_room", "_over_quota", "_put", "_requeued", "_taken",
-        "_to_requeue", "_usage", "free_gpus", "has_quotas", "memos", "over_quota", "reasons", "reviews", "snapshot",
+        "_to_requeue", "_usage", "free_gpus", "has_elastic", "has_quotas", "memos", "over_quota", "reasons", "reviews",
+        "snapshot",
     )  # fmt: skip
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -47,6 +48,7 @@ class Draft:
         self.reasons: dict[str, str] = {}
         self.reviews: dict[str, float] = {}
         self.memos: dict[str, Any] = {}
+        self.has_elastic = True in snapshot.placed.buckets()  # a job that can have another size is or was placed
         self._put: dict[str, Partition] = {}
         self._drop: dict[str, None] = {}
         self._named = 0  # partitions that the draft named
@@ -77,6 +79,13 @@ class Draft:
         if not self._put:
             return 0
         return len(self._put) - len(self._put.keys() & self.snapshot.partitions.data().keys())
+
+    def started_jobs(self) -> list[JobView]:
+        """Jobs to which the draft gives a new partition of their own."""
+        if not self._put:
+            return []
+        jobs, present = self.snapshot.jobs.data(), self.snapshot.partitions.data()
+        return [jobs[pid] for pid in self._put if pid not in present and pid in jobs]
 
     @property
     def changed_partitions(self) -> Iterable[str]:
@@ -207,6 +216,8 @@ class Draft:
             if smallest:  # A larger size, or a quota, says nothing about others of its shape.
                 self._no_room.add(shape_of(job))
             return False
+        if len(job.sizes) > 1:
+            self.has_elastic = True
         job_id = job.id
         self._taken = slices = capacity.slices(
             job, places

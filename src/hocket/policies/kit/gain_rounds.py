@@ -67,7 +67,8 @@ def _read(view: JobView, by_loss: bool) -> tuple[Trend, _Ever] | None:
         goal = None
     metric = goal.metric if goal is not None else "loss" if "loss" in names else next(iter(names), "")
     falls = goal.relation == "<=" if goal is not None else less_is_better(metric)
-    values = {o.epoch: o.metrics[metric] for o in seen if metric in o.metrics and o.epoch >= 1}
+    counted = [(o.epoch if view.epoch else o.step, o) for o in seen if metric in o.metrics]
+    values = {count: o.metrics[metric] for count, o in counted if count >= 1}
     points = [(k, -v if falls else v) for k, v in sorted(values.items())]
     past = _carried(view, metric) if len(seen) >= RECENT_OBSERVATIONS else None  # Else all reports are there.
     if len(points) < 2:
@@ -131,8 +132,9 @@ def trend_of(view: JobView) -> Trend | None:
 
 
 def epochs_in(view: JobView, time_s: float, size: int, now_s: float) -> float:
-    """How many epochs the job does in a time at a size, as far as it has told."""
-    work_s = view.done_at(now_s) / view.epoch if view.epoch else 0.0
+    """How many epochs the job does in a time at a size, as far as it has told; steps, if it names no epochs."""
+    count = view.epoch or view.step
+    work_s = view.done_at(now_s) / count if count else 0.0
     return time_s * view.beliefs.speed_at(size) * view.pace / work_s if work_s > 0 else 0.0
 
 

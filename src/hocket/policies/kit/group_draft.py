@@ -24,7 +24,10 @@ class GroupDraft(Draft):
     def __init__(self, snapshot: Snapshot, sharing: Sharing = Sharing.INTERLEAVED) -> None:
         super().__init__(snapshot)
         self._sharing = sharing
-        self._grouped_machines = sum(len(p.slices) for p in snapshot.partitions.data().values() if p.sharing is sharing)
+        groups = [p for p in snapshot.partitions.data().values() if p.sharing is sharing]
+        if drained := {view.node.id for view in snapshot.nodes.data().values() if view.drained}:
+            groups = [p for p in groups if drained.isdisjoint(part.node for part in p.slices)]
+        self._grouped_machines = sum(len(p.slices) for p in groups)
         self.freed = False  # whether a group gave machines up, even if another has them by now
 
     def group(self, pid: str) -> Partition | None:

@@ -180,13 +180,13 @@ def grow(
     return wanted
 
 
-def placed_of(snapshot: Snapshot, owner: str, before: tuple[Any, ...] | None = None) -> list[Entry]:
-    """The owner's placed jobs, by rank; those that rank before a key only, if one is given."""
-    entries = snapshot.placed.buckets().get(0, [])
-    at = bisect_left(entries, owner, key=_owner)
-    if before is not None:
-        return entries[at : bisect_left(entries, before, at, key=lambda entry: entry[0])]
-    return entries[at : bisect_right(entries, owner, at, key=_owner)]
+def placed_of(snapshot: Snapshot, owner: str) -> list[Entry]:
+    """The owner's placed jobs, those of fixed size and elastic ones each by rank."""
+    found: list[Entry] = []
+    for entries in snapshot.placed.buckets().values():
+        at = bisect_left(entries, owner, key=_owner)
+        found += entries[at : bisect_right(entries, owner, at, key=_owner)]
+    return found
 
 
 def placed_s(view: JobView) -> float:

@@ -95,6 +95,11 @@ def begin_s(view: JobView) -> float:
     return view.costs.start_s + (0.0 if view.prepared else view.costs.prepare_s)
 
 
+def restart_s(view: JobView) -> float:
+    """From its last step before a change of size to the first after it; for a job that does not run, to its start."""
+    return view.costs.restart_s(view.job.warm) if view.partitions else cold_start_s(view)
+
+
 def shrunk_s(ends_s: float, times: float, now_s: float, wait_s: float, stop_s: float) -> float:
     """When a job would end that goes on for a while, stops, and starts again so many times slower."""
     left_s = ends_s - now_s - wait_s
@@ -122,7 +127,7 @@ def fix_ends_of_reviewed(draft: Draft) -> None:
     for job_id in draft.snapshot.due:
         view = draft.snapshot.jobs[job_id]
         if view.partitions and view.review_s is None:  # else its review is still to come
-            _fix(draft, view, view.rank[0])
+            _fix(draft, view, view.rank[-1])  # Whatever a policy ranks by before that, the last number is the end.
 
 
 def _fix(draft: Draft, view: JobView, at_s: float) -> float:
@@ -173,7 +178,7 @@ class PredictedEnds:
         self.changing = False  # something changes already for a job that can have other sizes
         self.elastic = self._look()  # all others of them, by their ends
         nodes = self.snapshot.nodes.values()
-        self._kinds = tuple(dict.fromkeys(v.node.gpu_kind for v in nodes if v.up and v.node.gpus))
+        self._kinds = tuple(dict.fromkeys(v.node.gpu_kind for v in nodes if v.is_open and v.node.gpus))
 
     def kinds(self, job: Job) -> tuple[str | None, ...]:
         """The kinds of GPU that a job may have, each for itself, and None for whichever is there."""

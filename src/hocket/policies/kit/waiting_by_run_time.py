@@ -83,5 +83,6 @@ def keep_brief_in_line(draft: Draft, view: JobView, within_s: float) -> None:
     if found is not None:
         draft.pass_over(view)
         for _needs_s, number, job_id in found:
-            if number > view.number:
-                draft.requeue(snapshot.jobs[job_id])
+            other = snapshot.jobs[job_id]
+            if (other.rank, number) > (view.rank, view.number):
+                draft.requeue(other)

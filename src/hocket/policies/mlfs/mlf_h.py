@@ -62,7 +62,7 @@ class MlfH(Params, frozen=True):
     round_s: Annotated[float, Meta(ge=0, description="it decides at multiples of this; 0: at once")] = 60.0
     longest_deadline_s: Annotated[float, Meta(gt=0, description="deadline of jobs that state none")] = 86400.0
     metric: Annotated[str, Meta(description="the name under which jobs report their loss")] = "loss"
-    whole: Annotated[bool, Meta(description="a job starts with all its tasks; false: task by task")] = True
+    whole: Annotated[bool, Meta(description="a job starts with all its tasks; false: with those that fit")] = True
     patience_s: Annotated[float, Meta(gt=0, description="no lower priority overtakes a job that waited this long")] = (
         604800.0
     )
@@ -405,7 +405,7 @@ class SchedulingRound:
         """Would the job fit an empty cluster?"""
         capacity = self.snapshot.capacity
         if view.job.tasks is None:
-            nodes = [v.node for v in self.snapshot.nodes.data().values() if v.up]
+            nodes = [v.node for v in self.snapshot.nodes.data().values() if v.is_open]
             return Capacity.of(nodes).place(view.job, view.job.sizes[0]) is not None
         key = view.rank[-1] if view.rank else shape_key(view.job.tasks)
         servers = capacity.up & capacity.layout.eligible(view.job)

@@ -77,9 +77,10 @@ class Packer(Draft):
         return models
 
     def packs(self) -> list[Partition]:
-        """Those there are, the oldest first."""
-        there = [p for p in self.snapshot.partitions.data().values() if p.sharing is Sharing.PACKED]
-        jobs = self.snapshot.jobs
+        """Those that models may enter, the oldest first: not those on a node that gets no new jobs."""
+        jobs, nodes = self.snapshot.jobs, self.snapshot.nodes
+        packs = (p for p in self.snapshot.partitions.data().values() if p.sharing is Sharing.PACKED)
+        there = [p for p in packs if nodes[p.slices[0].node].is_open]
         return sorted(there, key=lambda p: min(jobs[t.job].number for t in p.tenants))
 
     def has_device_for(self, views: Sequence[JobView]) -> bool:

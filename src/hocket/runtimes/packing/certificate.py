@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.runtimes.packing.batches import Batch
+from hocket.runtimes.packing.determinism import watched_operations
 from hocket.runtimes.packing.member import Member
 from hocket.runtimes.packing.step_modes.step_mode import OneByOne, StepMode
 
@@ -99,18 +99,12 @@ def certified(
 
     Afterwards the models have the state that `mode` computed.
     """
-    batches = {m.name: list(m.batches()) for m in members}
-    before = {m.name: m.copy_state() for m in members}
-    failed = OneByOne().step(members)
-    whole = [m for m in members if m.name not in failed]
-    alone = {m.name: _numbers(m.copy_state()) for m in whole}
+    solo = _SoloSteps(members)
     repeats: dict[str, int] = {}
     if members[0].device.type == "cuda":  # Libraries may add in another order each time.
-        _again(whole, before, batches)
-        failed.update(OneByOne().step(whole))
-        repeats = {m.name: compared("turn", m.step, alone[m.name], _numbers(m.copy_state())).max_ulp for m in whole}
-        whole = [m for m in whole if m.name not in failed]
-    _again(whole, before, batches)
+        repeats = solo.repeat()
+    solo.rewind()
+    whole, alone, failed = solo.whole, solo.alone, solo.failed
     failed.update(mode.step([m for m in others if m.name not in failed]))
     found = {
         m.name: replace(
@@ -122,9 +116,58 @@ def certified(
     return found, failed
 
 
-def _again(members: Sequence[Member], before: dict[str, Any], batches: dict[str, list[Batch]]) -> None:
-    for member in members:
-        member.rewind(before[member.name], batches[member.name])
+def unrepeatable(members: Sequence[Member]) -> tuple[dict[str, str], dict[str, Exception]]:
+    """Make the next step of these members by themselves: why it would not be the same if it was made again, if so.
+
+    On a GPU it is also made with PyTorch's deterministic algorithms, to find operations that have none, or that are
+    others than those in use: that two steps are the same by chance proves nothing.
+    """
+    found: dict[str, str] = {}
+    settled: dict[str, list[Tensor]] = {}
+    for member in members if members[0].device.type == "cuda" else ():
+        with watched_operations() as operations:
+            tried = _SoloSteps([member])
+            tried.rewind()
+        settled |= tried.alone
+        if operations:
+            found[member.name] = f"{' and '.join(operations)} may add in another order each time"
+    solo = _SoloSteps(members)
+    for member in solo.whole:
+        if member.name in settled and member.name not in found:
+            apart = compared("turn", member.step, solo.alone[member.name], settled[member.name])
+            if not apart.bitwise:
+                found[member.name] = (
+                    f"PyTorch's deterministic algorithms give other numbers, up to {apart.max_ulp:,} ulp; set"
+                    " torch.use_deterministic_algorithms(True)"
+                )
+    for name, ulp in solo.repeat().items():
+        if ulp and name not in found:
+            found[name] = f"two steps from the same state differ by up to {ulp:,} ulp"
+    return found, solo.failed
+
+
+class _SoloSteps:
+    """One step of each member by itself, which can be made again from the same state."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._batches = {m.name: list(m.batches()) for m in members}
+        self._before = {m.name: m.copy_state() for m in members}
+        self.failed = OneByOne().step(members)
+        self.whole = [m for m in members if m.name not in self.failed]
+        self.alone = {m.name: _numbers(m.copy_state()) for m in self.whole}
+
+    def rewind(self) -> None:
+        """Go back to before the step."""
+        for member in self.whole:
+            member.rewind(self._before[member.name], self._batches[member.name])
+
+    def repeat(self) -> dict[str, int]:
+        """Make the step again: the difference from the first time, in ulp."""
+        self.rewind()
+        self.failed.update(OneByOne().step(self.whole))
+        self.whole = [m for m in self.whole if m.name not in self.failed]
+        found = ((m, compared("turn", m.step, self.alone[m.name], _numbers(m.copy_state()))) for m in self.whole)
+        return {member.name: result.max_ulp for member, result in found}
 
 
 def compared(mode: str, step: int, one: list[Tensor], other: list[Tensor]) -> Certificate:

@@ -9,8 +9,9 @@ from math import isfinite
 import torch
 
 from hocket.runtimes.packing.admission import Admission
-from hocket.runtimes.packing.certificate import Certificate, certified, not_measured, solo_certificate
+from hocket.runtimes.packing.certificate import Certificate, certified, not_measured, solo_certificate, unrepeatable
 from hocket.runtimes.packing.checkpoint import ModelCheckpoint
+from hocket.runtimes.packing.determinism import why_not_exact
 from hocket.runtimes.packing.device_datasets import clear
 from hocket.runtimes.packing.host_offload import HostOffload, move
 from hocket.runtimes.packing.last_good import LastGoodState, LossMonitor
@@ -38,7 +39,7 @@ class Pack:
     Args:
         device: where all its models are trained.
         mode: one of `STEP_MODES`; None: the fastest, as measured.
-        exact: use only modes that make the same operations as a solo run.
+        exact: use only modes that make the same operations as a solo run; a model that cannot repeat a step is refused.
         memory_mib: limit on the predicted memory of all models together; None: what the device has.
         keep_every: copy each model's state every so many steps, to free it with if it fails; None: never.
         check_every: on a GPU, look every so many steps whether losses are finite.
@@ -70,6 +71,7 @@ class Pack:
         self.certificates: dict[str, Certificate] = {}
         self.steps = 0  # of the pack
         self._inexact: dict[str, str] = {}  # by model: the last mode it stepped in that may not be bitwise
+        self._repeatable: set[str] = set()  # models whose steps were seen to be the same when made again
         self._exact, self._keep_every = exact, keep_every
         self._solo, self._streams = OneByOne(), CaptureStreams()
         remembered = remembered or (_REMEMBERED if mode is None else Measurements())
@@ -103,6 +105,9 @@ class Pack:
         if training.name in self.members:
             raise Refused(f"model '{training.name}' is loaded already")
         self._refuse_shared(training)
+        if self._exact and (why := why_not_exact(training.module, self.device)):
+            raise Refused(f"model '{training.name}' cannot be trained exactly: {why}")
+        self._repeatable.discard(training.name)
         if checkpoint is None:
             self.certificates.pop(training.name, None)
         self._inexact.pop(training.name, None)
@@ -224,8 +229,10 @@ class Pack:
         foreign = any(member.rng.swaps_python_numpy for member in members)
         with PreservedRng(self.device, foreign):
             members = self._with_batches(members)
-            if members:
-                self._make_step(members)
+            rest = self._check_repeatable(members) if self._exact else members
+            if rest:
+                self._make_step(rest)
+            members = [member for member in members if member.name in self.members]
         self.steps += 1
         self._check_losses(members)
         for member in members:
@@ -280,6 +287,27 @@ class Pack:
             self._mark_inexact(mode, able)
             self._chooser.measured(lambda: failed.update({**mode.step(able), **self._one_by_one(rest)}))
         self._handle_failures(failed)
+
+    def _check_repeatable(self, members: list[Member]) -> list[Member]:
+        """Step models whose repeatability is unknown, twice from the same state; those that differ are freed.
+
+        Returns the others, which have not been stepped. A model that must be stepped by itself anyway is not checked.
+        """
+        new = [
+            member for member in members
+            if member.name not in self._repeatable
+            and member.is_known and member.solo_only is None and member.has_all_batches
+        ]  # fmt: skip
+        if not new:
+            return members
+        differing, failed = unrepeatable(new)
+        self._handle_failures(failed)
+        for member in new:
+            if member.name in differing and member.name in self.members:
+                self._fail(member, f"it cannot be trained exactly: {differing[member.name]}")
+            else:
+                self._repeatable.add(member.name)
+        return [member for member in members if member not in new]
 
     def _mark_inexact(self, mode: StepMode, members: Sequence[Member]) -> None:
         if not mode.exact:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.agent.progress.epoch_counter import MAX_EPOCH, EpochCounter
-from hocket.agent.progress.reader import Report
+from hocket.agent.progress.reader import Report, StepReport
 
 
 def told(epochs: EpochCounter, *said: tuple[float, dict[str, float]], within: bool = False) -> list[Report]:
@@ -107,6 +107,45 @@ def test_a_value_that_came_back_is_not_said_again() -> None:
     assert epochs.said(1, {"loss": 1.0}) == [(1, {"loss": 1.0})]
     assert epochs.said(1, {"loss": 0.5}, within=True) == []
     assert epochs.said(1, {"loss": 1.0}) == []
+
+
+def test_a_job_without_epochs_is_reported_step_by_step() -> None:
+    epochs = EpochCounter()
+    assert epochs.at_step(10, {"loss": 0.5}) == [StepReport(10, {"loss": 0.5})]
+    assert epochs.at_step(10, {"val_loss": 0.6}) == [StepReport(10, {"loss": 0.5, "val_loss": 0.6})]
+    assert epochs.at_step(10, {"loss": 0.5}) == []
+    (diverged,) = epochs.at_step(20, {"loss": nan})
+    assert isinstance(diverged, StepReport)
+    assert (diverged.step, isnan(diverged.metrics["loss"])) == (20, True)
+    assert epochs.at_step(20, {"loss": nan}) == []
+    assert [epochs.at_step(count, {}) for count in (nan, inf, -1, MAX_EPOCH * 10.0)] == [[]] * 4
+    assert epochs.names == {"loss", "val_loss"}
+    assert epochs.finish() == []
+
+
+def test_once_an_epoch_is_named_steps_are_counted_only_if_asked_for() -> None:
+    epochs = EpochCounter()
+    epochs.said(1, {"loss": 0.5}, within=True)
+    assert epochs.at_step(100, {"loss": 0.5}) == []
+    assert epochs.names == {"loss"}
+
+
+def test_steps_that_begin_anew_in_each_epoch_are_summed_up() -> None:
+    epochs = EpochCounter(counts_steps=True)
+    steps = []
+    for epoch, step in ((1, 300), (1, 600), (2, 300), (2, 600), (3, 600)):
+        epochs.said(epoch, {}, within=True)
+        steps += epochs.at_step(step, {})
+    assert steps == [StepReport(step, {}) for step in (300, 600, 900, 1200, 1800)]
+
+
+def test_steps_that_go_on_over_epochs_are_taken_as_they_are() -> None:
+    epochs = EpochCounter(counts_steps=True)
+    steps = []
+    for epoch, step in ((1, 300), (1, 600), (2, 900), (2, 880), (2, 900)):
+        epochs.said(epoch, {}, within=True)
+        steps += epochs.at_step(step, {})
+    assert steps == [StepReport(step, {}) for step in (300, 600, 900, 880, 900)]
 
 
 @given(

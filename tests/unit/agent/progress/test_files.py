@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hocket.agent.progress.epoch_counter import EpochCounter
 from hocket.agent.progress.follow import MOST_AT_ONCE, Followed, places
 from hocket.agent.progress.json_lines import JsonLines
+from hocket.agent.progress.reader import StepReport
 
 
 def append(path: Path, text: str) -> None:
@@ -237,3 +238,17 @@ def test_no_table_makes_it_fail(tmp_path_factory: Any, parts: list[str]) -> None
     path.write_bytes("".join(parts).encode("utf-8", "surrogatepass"))
     reader.poll()
     reader.close(finished=True)
+
+
+# -- steps ----------------------------------------------------------------------------------------------------
+
+
+def test_rows_without_an_epoch_are_of_their_step(opened: Any, tmp_path: Path) -> None:
+    table = opened(kind="csv", file="log.csv")
+    append(tmp_path / "log.csv", "step,loss\n10,0.5\n20,0.4\n")
+    assert table.poll() == [StepReport(10, {"loss": 0.5}), StepReport(20, {"loss": 0.4})]
+    objects = opened(kind="json")
+    assert objects.feed(b'{"global_step": 10, "loss": 0.5}\n{"step": 20}\n') == [StepReport(10, {"loss": 0.5})]
+    assert objects.feed(b'{"epoch": 1, "step": 30, "loss": 0.3}\n{"step": 40, "val_loss": 0.2}\n') == [
+        (1, {"loss": 0.3, "val_loss": 0.2})
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hocket.agent.progress import check_config, open_reader
+from hocket.agent.progress.reader import StepReport
 
 
 def test_named_groups_are_the_epoch_and_its_metrics(opened: Any) -> None:
@@ -74,7 +75,7 @@ BAD: tuple[tuple[dict[str, Any], str], ...] = (
     ),
     (
         {"patterns": ["(?P<acc>.)"]},
-        "progress.patterns must be at least one with the group (?P<epoch>...), not ['(?P<acc>.)']",
+        "progress.patterns must be at least one with the group (?P<epoch>...) or (?P<step>...), not ['(?P<acc>.)']",
     ),
     (
         {"patterns": ["(?P<epoch>a+)+b"]},
@@ -123,3 +124,11 @@ def test_repetitions_that_can_explode_are_refused(pattern: str) -> None:
 def test_an_unknown_kind_is_refused_when_it_is_opened() -> None:
     with pytest.raises(ValueError, match="'yaml'"):
         open_reader({"kind": "yaml"}, ".", "")
+
+
+def test_a_pattern_may_name_a_step_instead(opened: Any) -> None:
+    reader = opened(patterns=[r"it (?P<step>\d+) L=(?P<loss>\S+)", r"dev (?P<dev_loss>\S+)"])
+    assert reader.feed(b"dev 0.9\nit 5 L=0.5\ndev 0.6\n") == [
+        StepReport(5, {"loss": 0.5}),
+        StepReport(5, {"loss": 0.5, "dev_loss": 0.6}),
+    ]

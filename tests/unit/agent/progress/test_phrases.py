@@ -141,7 +141,6 @@ NO_PROGRESS = (
     "best epoch: 7, best acc: 0.9",
     "Resuming from epoch 5",
     "loss: 0.5 accuracy: 0.9",  # of which epoch?
-    "step 100: loss 0.3",
     "seconds per epoch: 12.5",
     "epoch time is longer than expected",
     "version 1.2.3, acc=1.2.3",

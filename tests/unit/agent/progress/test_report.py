@@ -17,6 +17,7 @@ from tests.children import child
 
 import hocket
 from hocket.agent.progress import open_reader
+from hocket.agent.progress.reader import StepReport
 
 PROGRAM = "import hocket\n"
 
@@ -39,6 +40,14 @@ def test_a_script_says_itself_how_far_it_is(opened: Any) -> None:
     run("hocket.report(epoch=3, acc=0.91, **{'val/loss': 1/3})", reader.env())
     assert reader.poll() == [(3, {"acc": 0.91, "val/loss": 1 / 3})]
     assert reader.poll() == []
+
+
+def test_a_script_without_epochs_says_its_steps(opened: Any) -> None:
+    reader = opened(kind="report")
+    run("hocket.report(step=200, loss=0.5); hocket.report(step=300); hocket.report(loss=0.1)", reader.env())
+    assert reader.poll() == [StepReport(200, {"loss": 0.5}), StepReport(300, {})]
+    run("hocket.report(1, step=400, loss=0.25)", reader.env())
+    assert reader.poll() == [(1, {"loss": 0.25})], "steps are counted beside epochs if a criterion asks for it"
 
 
 def test_outside_hocket_it_does_nothing() -> None:

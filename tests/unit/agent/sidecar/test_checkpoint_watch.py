@@ -53,6 +53,41 @@ def test_a_file_that_grows_is_not_saved_yet(folder: Folder) -> None:
     assert watch.look(5.0)
 
 
+def test_a_file_that_is_replaced_before_every_look_was_saved(folder: Folder) -> None:
+    watch = folder.watch()
+    said = []
+    for n in range(1, 8):
+        folder.write(folder.saves / "part", "x" * n)
+        (folder.saves / "part").rename(folder.saves / "model.pt")
+        said.append(watch.look(float(n)))
+    assert said == [False, True, False, False, False, False, False]  # the first time when the next one replaced it
+    assert watch.saved_s == 7.0
+    assert watch.next_s == 12.0
+
+
+def test_a_file_that_is_written_again_before_every_look_was_saved_unless_it_only_grows(folder: Folder) -> None:
+    watch = folder.watch()
+    folder.write(folder.saves / "model.pt", "one")
+    assert not watch.look(1.0)
+    folder.write(folder.saves / "model.pt", "two")
+    assert watch.look(2.0)
+    growing = CheckpointWatch(str(folder.saves), "", str(folder.cwd), 0.0)
+    for n in range(4, 9):
+        folder.write(folder.saves / "model.pt", "x" * n)
+        assert not growing.look(float(n))
+    folder.write(folder.saves / "other.pt", "x")  # Another file says nothing about whether the first is whole.
+    assert not growing.look(9.0)
+    assert growing.saved_s is None
+
+
+def test_replacing_what_was_there_before_is_no_save_yet(folder: Folder) -> None:
+    folder.write(folder.saves / "model.pt", "old")
+    watch = folder.watch()
+    folder.write(folder.saves / "model.pt", "ne")
+    assert not watch.look(1.0)
+    assert watch.saved_s is None
+
+
 def test_what_was_there_before_and_empty_files_are_no_saves(folder: Folder) -> None:
     folder.write(folder.saves / "model.pt")
     watch = folder.watch()

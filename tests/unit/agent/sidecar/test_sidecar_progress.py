@@ -96,3 +96,41 @@ def test_lines_of_several_workers_do_not_mix(run: Any) -> None:
     job.finish()
     assert set(job.log().splitlines()) == {f"epoch {n} acc=0.5" for n in range(1, 301)}
     assert len(job.log().splitlines()) == 900
+
+
+def test_steps_come_one_by_one_at_first_and_the_last_always(run_python: Any) -> None:
+    program = "for n in range(1, 5001): print(f'step {n} loss {1 / n}')\nprint('step 5001 acc 0.5')"
+    job = run_python(program, progress={})
+    job.finish()
+    said = [(e["step"], e["metrics"]) for e in job.events("progress")]
+    assert said[:3] == [(1, {"loss": 1.0}), (2, {"loss": 0.5}), (3, {"loss": 1 / 3})]
+    assert len(said) < 100
+    assert said[-1] == (5001, {"loss": 1 / 5000, "acc": 0.5}), "with what the steps before it had said"
+
+
+SILENT = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"
+
+
+def test_a_metric_that_is_not_seen_is_told_once_with_the_last_lines(run_python: Any, tmp_path: Path) -> None:
+    program = "print('epoch 1 loss=0.5')\nprint('\\x1b[1mx' * 100)\nprint('a\\rb')\nprint()\nprint('c', end='')\n"
+    job = run_python(program + SILENT, progress={}, awaited="acc", unseen_limit_s=0.5)
+    told_of = job.wait_for("metric-unseen")
+    assert (told_of["metric"], told_of["after_s"], told_of["read"]) == ("acc", 0.5, ["loss"])
+    first, second, third = told_of["lines"]
+    assert (len(first), second, third) == (120, "b", "c")
+    assert first.isprintable()
+    (tmp_path / "go").touch()
+    job.finish()
+    assert job.story().count("metric-unseen") == 1
+
+
+def test_a_metric_that_was_seen_within_an_epoch_is_not_missed(run_python: Any, tmp_path: Path) -> None:
+    job = run_python("print('epoch 1 step 3 acc=0.5')\n" + SILENT, progress={}, awaited="acc", unseen_limit_s=0.2)
+    counted = run_python("print('epoch 1')\n" + SILENT, progress={}, awaited="epochs", unseen_limit_s=0.2)
+    unread = run_python("print('acc 0.5')\n" + SILENT, awaited="acc", unseen_limit_s=0.2)
+    assert unread.wait_for("metric-unseen")["lines"] == ["acc 0.5"]
+    (tmp_path / "go").touch()
+    for each in (job, counted, unread):
+        each.finish()
+    assert "metric-unseen" not in job.story()
+    assert "metric-unseen" not in counted.story()

@@ -348,8 +348,25 @@ def test_a_goal_about_what_the_job_never_reports_is_warned_of(world):
     (order,) = world.orders()
     world.say(order.run, STARTED)
     world.say(order.run, ("progress", {"epoch": 1, "metrics": {"loss": 0.5}}))
-    assert world.engine.catalogue.records["a"].warnings == [
-        "its criterion is about 'acc', and it has reported loss so far"
-    ]
+    record = world.engine.catalogue.records["a"]
+    assert record.unseen == "its criterion is about 'acc', and it has reported loss so far"
+    world.say(order.run, ("metric-unseen", {"metric": "acc", "after_s": 60.0, "read": ["loss"], "lines": ["a", "b"]}))
+    assert "not seen in its first 60 s: what was read is loss; it printed last: 'a' | 'b'; --progress" in record.unseen
     world.say(order.run, ("progress", {"epoch": 2, "metrics": {"acc": 0.95}}))
+    assert record.unseen == ""
+    assert world.orders() == [StopRun(order.run, 7.0)]
+
+
+def test_a_step_that_does_not_tell_all_is_no_reason_for_a_warning(world):
+    world.submit(job(criterion=parse("val_loss <= 2")))
+    (order,) = world.orders()
+    world.say(order.run, STARTED)
+    world.say(order.run, ("progress", {"step": 10, "metrics": {"loss": 4.5}}))
+    assert world.engine.catalogue.records["a"].unseen == ""
+    world.say(order.run, ("progress", {"step": 250, "metrics": {"val_loss": 2.5}}))
+    # Of an attempt that has not come to it, though one before had.
+    world.say(order.run, ("metric-unseen", {"metric": "val_loss", "after_s": 60.0, "read": [], "lines": []}))
+    record = world.engine.catalogue.records["a"]
+    assert (record.unseen, record.warnings, record.step) == ("", [], 250)
+    world.say(order.run, ("progress", {"step": 500, "metrics": {"val_loss": 1.9}}))
     assert world.orders() == [StopRun(order.run, 7.0)]

@@ -10,8 +10,10 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from solo import Recipe, alone, data, same, training
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
-from hocket.pack import ModelCheckpoint, Pack
+from hocket.pack import ModelCheckpoint, Pack, Training
 
 MIXED = (
     Recipe("plain"),
@@ -131,7 +133,7 @@ def test_models_that_draw_from_python_and_numpy_keep_their_own_numbers() -> None
     import random
 
     import numpy as np
-    from torch import Tensor, nn
+    from torch import nn
 
     class Noisy(nn.Module):
         def __init__(self) -> None:
@@ -167,3 +169,29 @@ def test_primitives_load_pack_and_free() -> None:
     assert freed.step == 4
     assert same(alone(Recipe("b", steps=4), examples)[0], freed.state["module"])
     assert list(together.members) == ["a"]
+
+
+class OwnGenerator(nn.Module):
+    """Draws from a generator that no checkpoint has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out, self.generator = nn.Linear(6, 1), torch.Generator().manual_seed(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(x * (torch.rand(x.shape, generator=self.generator) > 0.5))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_exact_refuses_a_model_whose_steps_cannot_be_repeated(exact: bool) -> None:
+    examples = TensorDataset(torch.randn(32, 6), torch.randn(32, 1))
+    pack = Pack(exact=exact)
+    for name, module in (("drawing", OwnGenerator()), ("plain", nn.Linear(6, 1))):
+        optimiser = torch.optim.SGD(module.parameters(), 0.01)
+        pack.load(Training(name, module, optimiser, DataLoader(examples, 8), 12, loss=nn.MSELoss(), seed=1))
+    ended = {checkpoint.name: checkpoint for checkpoint in pack.run()}
+    assert not ended["plain"].failed
+    assert ended["plain"].reason == "all 12 steps are made"
+    assert ended["drawing"].failed == exact
+    if exact:
+        assert "it cannot be trained exactly: two steps from the same state differ by up to" in ended["drawing"].reason

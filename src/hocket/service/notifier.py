@@ -1,0 +1,246 @@
+"""Sends notifications, in threads of its own: the controller never waits for a receiver.
+
+At least once: how far it has come stands in a file, and after a crash the journal is read from there. Each target
+gets its notifications one at a time and in order; a target that does not answer delays no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from heapq import heappop, heappush
+from threading import Condition, Thread
+from time import monotonic
+
+import msgspec
+from msgspec import Struct
+
+from hocket.control.ports import Cycle, DurableJournal
+from hocket.model.notify_target import shown_target
+from hocket.service.catalogue import Catalogue
+from hocket.service.ended_jobs import EndedJobsError
+from hocket.service.home import Home
+from hocket.service.notifications import Notification, NotifyEvent, notifications
+from hocket.service.notify_delivery import deliver
+from hocket.service.record import Record
+
+_log = logging.getLogger("hocket.service")
+ATTEMPTS = 5
+BACKOFF_S = 1.0  # after the first failure, doubled each time
+_WAITING = 1_000  # notifications of one target; more are dropped
+_THREADS = 4
+_CYCLES = 1_000  # without notifications, after which the file is brought up to date all the same
+_CLOSE_S = 5.0  # for what is under way when the controller ends
+
+
+class _Cursor(Struct, frozen=True):
+    """What a crash may not make us forget."""
+
+    journal: str  # its name
+    cycle: int  # all notifications up to this cycle are delivered or given up
+    done: tuple[str, ...] = ()  # and these of later ones: their ids with their targets
+
+
+class _Delivery(Struct, eq=False):
+    cycle: int
+    told: Notification
+    folder: str
+    attempts: int = 0
+
+
+class Notifier:
+    """Follows the cycles of a journal, and tells users what happened to their jobs."""
+
+    def __init__(
+        self,
+        home: Home,
+        catalogue: Catalogue,
+        targets: tuple[str, ...] = (),
+        send: Callable[[str, Notification, str], str] = deliver,
+    ) -> None:
+        """Jobs of the catalogue are told of at their own targets and, all of them, at `targets`."""
+        self._home = home
+        self._catalogue = catalogue
+        self._targets = targets
+        self._send = send
+        self._file = home.notified_file
+        self._journal = ""
+        self._changed = Condition()
+        # All below is read and written with `_changed` held.
+        self._queues: dict[str, deque[_Delivery]] = {}  # target → those not delivered; one under way is the first
+        self._due: list[tuple[float, int, str]] = []  # heap: when to look at a target next; one entry for each queue
+        self._looks = 0  # breaks ties in it
+        self._open: dict[int, int] = {}  # cycle → how many of its deliveries are not done
+        self._done: dict[str, int] = {}  # id and target of one that is done → its cycle
+        self._seen = 0  # number of the last cycle
+        self._kept: _Cursor | None = None
+        self._under_way = 0
+        self._is_leaving = self._is_closed = False
+        self._threads = [Thread(target=self._work, name=f"notify-{n}", daemon=True) for n in range(_THREADS)]
+
+    def start(self, journal: DurableJournal) -> None:
+        """Take up what an earlier controller left, and begin to send. The catalogue is at the journal's end."""
+        self._journal, length = journal.name, len(journal)
+        cursor = self._read()
+        if cursor is None or cursor.journal != journal.name or cursor.cycle > length:
+            cursor = _Cursor(journal.name, length)  # What happened before there was a file is not told.
+        self._seen = cursor.cycle
+        done = set(cursor.done)
+        for number, cycle in enumerate(journal.after(cursor.cycle), cursor.cycle + 1):
+            self.see(number, cycle, done)
+        with self._changed:
+            if self._open:
+                _log.info("%d notifications of before the start are sent now", sum(self._open.values()))
+            self._keep()
+        for thread in self._threads:
+            thread.start()
+
+    def see(self, number: int, cycle: Cycle, done: set[str] | frozenset[str] = frozenset()) -> None:
+        """Take in a cycle that is in the journal, except what is `done`. Never waits, never raises."""
+        try:
+            found = [
+                (record, told)
+                for record, told in notifications(number, cycle, self._catalogue.records, self._find)
+                if not (self._is_leaving and told.event is NotifyEvent.PAUSE)  # `hocket down` is no policy.
+            ]
+        except Exception:
+            _log.exception("notifications of cycle %d are lost", number)
+            found = []
+        with self._changed:
+            self._seen = max(self._seen, number)
+            for record, told in found:
+                launch = record.job.launch
+                own = launch.notify if launch is not None else ()
+                folder = (launch.cwd if launch is not None else "") or str(self._home.path)
+                for target in dict.fromkeys((*own, *self._targets)):
+                    if _key(told, target) in done:
+                        self._done[_key(told, target)] = number
+                    else:
+                        self._put(target, _Delivery(number, told, folder))
+            if self._kept is not None and self._seen >= self._kept.cycle + _CYCLES:
+                self._changed.notify()
+
+    def leave(self) -> None:
+        """The controller goes down: that it pauses all jobs is not told."""
+        self._is_leaving = True
+
+    def close(self) -> None:
+        """Finish what is under way, within a few seconds; the next controller sends the rest."""
+        until_s = monotonic() + _CLOSE_S
+        with self._changed:
+            while (self._under_way or self._is_due()) and monotonic() < until_s:
+                self._changed.wait(0.05)
+            self._is_closed = True
+            self._changed.notify_all()
+            self._keep()
+
+    def _find(self, job_id: str) -> Record | None:
+        try:
+            return self._catalogue.get(job_id)
+        except EndedJobsError as error:
+            _log.warning("job '%s' is not told of: %s", job_id, error)
+            return None
+
+    def _put(self, target: str, delivery: _Delivery) -> None:
+        queue = self._queues.get(target)
+        if queue is not None and len(queue) >= _WAITING:
+            said = "a notification of job '%s' is dropped: %d wait for %s already"
+            _log.warning(said, delivery.told.job, len(queue), shown_target(target))
+            return
+        self._open[delivery.cycle] = self._open.get(delivery.cycle, 0) + 1
+        if queue is None:
+            self._queues[target] = queue = deque()
+            self._look(target, 0.0)
+        queue.append(delivery)
+
+    def _look(self, target: str, at_s: float) -> None:
+        self._looks += 1
+        heappush(self._due, (at_s, self._looks, target))
+        self._changed.notify()
+
+    def _is_due(self) -> bool:
+        return bool(self._due) and self._due[0][0] <= monotonic()
+
+    # -- in the threads -----------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        with self._changed:
+            while not self._is_closed:
+                if self._kept is None or self._seen >= self._kept.cycle + _CYCLES:
+                    self._keep()
+                if not self._is_due():
+                    self._changed.wait(self._due[0][0] - monotonic() if self._due else None)
+                    continue
+                _at_s, _n, target = heappop(self._due)
+                delivery = self._queues[target][0]
+                self._under_way += 1
+                self._changed.release()
+                try:
+                    problem = self._try(target, delivery)
+                finally:
+                    self._changed.acquire()
+                    self._under_way -= 1
+                self._settle(target, delivery, problem)
+
+    def _try(self, target: str, delivery: _Delivery) -> str:
+        try:
+            return self._send(target, delivery.told, delivery.folder)
+        except Exception as error:  # A thread that ends would take its target with it.
+            _log.exception("a notification broke")
+            return f"{type(error).__name__}: {error}"
+
+    def _settle(self, target: str, delivery: _Delivery, problem: str) -> None:
+        """A target was tried: go on with its next notification, or repeat this one later."""
+        delivery.attempts += 1
+        told = delivery.told
+        if problem and delivery.attempts < ATTEMPTS:
+            again_s = BACKOFF_S * 2 ** (delivery.attempts - 1)
+            said = "notification '%s' of job '%s' did not reach %s: %s; tried again in %g s"
+            _log.warning(said, told.event, told.job, shown_target(target), problem, again_s)
+            self._look(target, monotonic() + again_s)
+            return
+        if problem:
+            said = "notification '%s' of job '%s' did not reach %s: %s; given up after %d attempts"
+            _log.error(said, told.event, told.job, shown_target(target), problem, ATTEMPTS)
+        else:
+            _log.debug("notification '%s' of job '%s' has reached %s", told.event, told.job, shown_target(target))
+        queue = self._queues[target]
+        queue.popleft()
+        if queue:
+            self._look(target, 0.0)
+        else:
+            del self._queues[target]
+        self._open[delivery.cycle] -= 1
+        if not self._open[delivery.cycle]:
+            del self._open[delivery.cycle]
+        self._done[_key(told, target)] = delivery.cycle
+        self._keep()
+
+    # -- the file -----------------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        """Write down how far we are, if that has changed."""
+        cycle = min(self._open) - 1 if self._open else self._seen
+        self._done = {key: of for key, of in self._done.items() if of > cycle}
+        cursor = _Cursor(self._journal, cycle, tuple(self._done))
+        if cursor == self._kept:
+            return
+        try:
+            self._home.write(self._file, msgspec.json.encode(cursor).decode())
+        except OSError as error:
+            _log.warning("'%s' cannot be written (%s): some notifications may come twice", self._file, error)
+        self._kept = cursor
+
+    def _read(self) -> _Cursor | None:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=_Cursor)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            _log.warning("'%s' cannot be read (%s): what happened before this start is not told", self._file, error)
+            return None
+
+
+def _key(told: Notification, target: str) -> str:
+    return f"{told.id} {target}"

@@ -1,0 +1,36 @@
+"""What `hocket up` remembers of its options."""
+
+from pathlib import Path
+
+import pytest
+
+from hocket.cli.live.up import _settings
+from hocket.cli.terminal.errors import InputError
+from hocket.service.home import Home
+from hocket.service.home_settings import write_settings
+
+URL = "https://hooks.example.org/secret"
+
+
+def given(
+    home: Home, notify: list[str] | None = None, commands: bool | None = None
+) -> tuple[tuple[str, ...], bool, str]:
+    """What holds with these options, and what is said to be as at the last start."""
+    settings, remembered = _settings(home, None, None, None, None, notify, commands)
+    home.make()
+    write_settings(home, settings)
+    return settings.notify, settings.notify_commands, remembered
+
+
+def test_targets_are_remembered_until_they_are_given_anew_and_shown_without_secrets(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    assert given(home, [URL, "mail ann", URL], True) == ((URL, "mail ann"), True, "")
+    remembered = "--notify https://hooks.example.org/… --notify mail --notify-commands"
+    assert given(home) == ((URL, "mail ann"), True, remembered)
+    assert given(home, ["none"], False) == ((), False, "")
+    assert given(home) == ((), False, "")
+
+
+def test_a_target_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--notify must be an http or https URL"):
+        given(Home(tmp_path), ["ftp://example.org"])
