@@ -150,7 +150,7 @@ class _Listener:
         beside_s = [
             run.ended_s - run.since_s - run.epochs[-1].epoch * median(epoch_s[run.size])
             for run in self._all_runs
-            if run.ended_s is not None and run.size in epoch_s and run.epochs[0].epoch == 1
+            if run.ended_s is not None and run.size in epoch_s and run.epochs and run.epochs[0].epoch == 1
         ]
         return Story(
             [e._replace(at_s=e.at_s - zero_s) for e in self._entries],
