@@ -21,8 +21,9 @@ class LiveAgent:
         *options: str,
         within: tuple[str, ...] = (),
         token: Path | None = None,
+        url: str = "",
     ) -> None:
-        self._controller, self._name = controller, name
+        self._controller, self._name, self._url = controller, name, url
         self.state, self.log = controller.root / name, controller.root / f"{name}.log"
         self._within, self._options, self._token = within, options, token or controller.home / "token"
         self._child: subprocess.Popen[bytes] | None = None
@@ -40,7 +41,7 @@ class LiveAgent:
 
     def start(self) -> None:
         """Start it, again if it was killed; returns at once."""
-        command = [*self._within, sys.executable, "-m", "hocket.agent.node", "--url", self._controller.url]
+        command = [*self._within, sys.executable, "-m", "hocket.agent.node", "--url", self._url or self._controller.url]
         command += ["--token-file", str(self._token), "--state", str(self.state), "--name", self._name, *self._options]
         env = {**os.environ, "TMPDIR": str(self._controller.temporary)}
         with self.log.open("ab") as log:

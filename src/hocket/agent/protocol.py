@@ -8,6 +8,7 @@ host, and assumes nothing of the controller's files. Every call carries the toke
 | `POST /v1/agents/hello` `Hello` → `Welcome` | the node is there, with these runs; first of all, and after a 410 |
 | `POST /v1/agents/{session}/reports` `[Report, …]` → `ReportsAccepted` | answered once in the journal |
 | `GET /v1/agents/{session}/orders?after=N` → `[Numbered, …]` | what to do, as soon as there is anything, or `[]` |
+| `POST /v1/agents/{session}/alive` → `{}` | the agent is there; several times in each lease |
 | `POST /v1/agents/{session}/logs/{request}` bytes | the part of a log that a `ReadLog` asked for |
 
 A part of a log comes with the headers `X-Attempt` (the run's number; 0 if nothing is kept of it), `X-Offset` (where it
@@ -16,6 +17,11 @@ begins, which is later than asked for when that was removed) and `X-Next-Offset`
 A session that the controller does not know (it was restarted, or took the agent for lost) is answered 410: say hello
 again. A hello of a node that has an agent with another state folder, heard from within its lease, is answered 409, and
 ends the newcomer: two with one name would take each other's sessions, and jobs, in turn.
+
+**Leases.** The controller takes an agent that is silent for `lease_s` for lost, and starts its jobs elsewhere. The
+agent's runs stand still before that: `fence_s`, which is shorter, after it sent the last call that was answered. They
+go on when the controller answers again, unless it orders their end. A new session renews the lease only once the
+agent has carried out the orders that the controller had for it when it said hello.
 
 Orders are numbered from 1 in each session; asking `after=N` says that all up to N are taken. Reports may be said twice;
 a run's reports are numbered by its sidecar, and the controller passes over those it has heard.
@@ -57,6 +63,8 @@ class Welcome(Struct, frozen=True):
     session: str
     lease_s: float  # an agent that is silent for so long is taken for lost, and its runs with it
     poll_s: float  # how long a call for orders may stand
+    fence_s: float = 0.0  # without an answer for so long, its runs stand still; 0: they go on (older controllers)
+    orders: int = 0  # how many wait; when they are carried out, the runs that are left may go on
 
 
 class Report(Struct, frozen=True):
@@ -71,7 +79,8 @@ class Report(Struct, frozen=True):
     run: RunKey
     n: int
     at_s: float
-    # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost, let-go
+    # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost, let-go,
+    # frozen, thawed
     event: str
     fields: dict[str, Any] = {}
 

@@ -54,6 +54,7 @@ class DurableJournal(Journal, Protocol):
     """A journal on disk, from which a controller is restored after a kill. Cycles are numbered from 1."""
 
     name: str  # for error messages
+    lock_file: str  # which every controller of this journal holds on its machine; empty if there is none
 
     def extend(self, cycles: Sequence[Cycle]) -> None:
         """Keep several cycles, all or none."""
@@ -168,11 +169,18 @@ class AgentSessions(Protocol):
 
     lease_s: float  # an agent that does not call for longer counts as lost
 
+    @property
+    def fence_s(self) -> float:
+        """Shorter than the lease: after so long without an answer, an agent's runs stand still."""
+
     def open(self, node: str, address: str, state: str = "", folder: str = "") -> str:
         """A node's agent connects; returns its session. Raises NameTaken."""
 
     def node_of(self, session: str) -> str:
         """The node of a session, which is renewed. Raises UnknownSession."""
+
+    def waiting(self, session: str) -> int:
+        """The number of the last order for an agent. Raises UnknownSession."""
 
     def addresses(self) -> dict[str, str]:
         """Node → where other nodes reach it, of all that are connected."""

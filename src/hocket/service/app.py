@@ -398,7 +398,17 @@ def _add_agents(app: FastAPI, api: Api) -> None:
             _log.warning("an agent is refused: %s", error, extra={"node": said.node.id})
             raise ApiError(409, str(error)) from error
         await run_in_threadpool(api.accepted, engine.executor.post(engine.executor.hello(said)))
-        return answer(Welcome(session, engine.sessions.lease_s, POLL_S))
+        sessions = engine.sessions
+        try:
+            waiting = sessions.waiting(session)
+        except UnknownSession as error:
+            raise ApiError(410, "say hello again") from error
+        return answer(Welcome(session, sessions.lease_s, POLL_S, sessions.fence_s, waiting))
+
+    @app.post("/v1/agents/{session}/alive", include_in_schema=False)
+    async def alive(session: str) -> Response:
+        _node(api, session)
+        return answer({})
 
     @app.post("/v1/agents/{session}/reports", include_in_schema=False)
     async def reports(session: str, request: Request) -> Response:

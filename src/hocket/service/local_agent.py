@@ -26,12 +26,13 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 class LocalAgent:
     """Starts the agent, and starts it again when it dies."""
 
-    def __init__(self, home: Home, url: str, options: list[str]) -> None:
+    def __init__(self, home: Home, url: str, options: list[str], journal_lock: str = "") -> None:
+        """`journal_lock` is a file of this machine that every controller of the journal holds; empty: there is none."""
         self._home = home
         module = [sys.executable, "-P", "-m", "hocket.agent.node"]  # -P: nothing that lies where we are is run.
         where = ["--url", url, "--token-file", str(home.token_file), "--state", str(home.agent)]
         where += ["--ca", str(home.ca_file)] if home.ca_file.exists() else []
-        where += ["--log-file", str(home.log)]
+        where += ["--log-file", str(home.log), *(["--controller-lock", journal_lock] if journal_lock else [])]
         self._command = [*module, *where, *options]
         self._stopping = Flag()
         self._launching = Lock()

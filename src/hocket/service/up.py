@@ -57,7 +57,8 @@ class Up:
         self._listening = Listening(listen, port, home.last_port(), tls)
         self.url = self._listening.url
         home.trust(None if tls is None else tls.ca or tls.cert)
-        self._agent = LocalAgent(home, self.url, agent_options) if agent_options is not None else None
+        lock = self.engine.journal.lock_file
+        self._agent = LocalAgent(home, self.url, agent_options, lock) if agent_options is not None else None
         self._leaving = Flag()
         self._grace_s = 30.0
         commands = notify_commands or self._listening.is_local

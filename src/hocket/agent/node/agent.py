@@ -23,6 +23,7 @@ from hocket.agent.log_setup import LEVEL_VARIABLE, LEVELS, set_up_logging
 from hocket.agent.node.controller_link import Away, CallRefused, ControllerAddress, Link, Session
 from hocket.agent.node.devices import VISIBLE, Declared, discover
 from hocket.agent.node.gpus import GpuUsage
+from hocket.agent.node.lease import Heartbeat, Lease
 from hocket.agent.node.loops import OrderLoop, ReportLoop, repeat_in_thread
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.runs import Runs
@@ -47,7 +48,7 @@ class NodeAgent:
         self._failure = ""
         self._leaves = self._stops = False
         controller = ControllerAddress(options.url, options.token_file, options.ca)
-        links = Link(controller), Link(controller)
+        links = Link(controller), Link(controller), Link(controller)
         state = StateFolder(options.state)
         declared = Declared(options.gpus, options.gpu_kind, options.cores, options.mem_mib)
         devices = discover(options.name, declared, os.environ.get(VISIBLE))
@@ -63,14 +64,16 @@ class NodeAgent:
                 devices.node, address, self._runs.present(), self._runs.kept_jobs(), state.identity, state.path
             )
 
-        session = Session(hello)
-        self._orders = OrderLoop(links[0], session, self._runs, state)
+        session, lease = Session(hello), Lease(state.lease)
+        self._orders = OrderLoop(links[0], session, self._runs, state, lease)
         self._reports = ReportLoop(links[1], session, self._runs, GpuUsage(state))
+        self._heartbeat = Heartbeat(links[2], session, lease, options.controller_lock)
 
     def run(self) -> int:
         """Until a signal comes, or the controller refuses us; the exit code."""
         repeat_in_thread(self._take_orders, self._fail)
         repeat_in_thread(self._reports.say, self._fail)
+        repeat_in_thread(self._heartbeat.beat, self._fail)
         last_s: float | None = None  # until when to wait for reports to be heard
         while not self._failure:
             next_s = self._runs.tick()
@@ -162,8 +165,10 @@ def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
     levels = f"log from this level on: {', '.join(LEVELS)}; default: {LEVEL_VARIABLE}, or info"
     parser.add_argument("--log-level", type=_level, default=level, metavar="LEVEL", help=levels)
     parser.add_argument("--log-json", action="store_true", help="log one JSON object a line")
-    # For `hocket up`, which starts us with this file as stderr: it is rotated.
+    # For `hocket up`, which starts us with this file as stderr: it is rotated. While no process has the lock on its
+    # journal, there is no controller that could start our runs elsewhere.
     parser.add_argument("--log-file", metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument("--controller-lock", default="", metavar="FILE", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 

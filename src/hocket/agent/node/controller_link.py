@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hocket.agent.address import connection
+from hocket.agent.lease_file import boot_s
 from hocket.agent.protocol import Hello, Welcome
 
 _log = logging.getLogger("hocket.agent")
@@ -130,11 +131,14 @@ class Session:
         self._hello = hello
         self._lock = threading.Lock()
         self._welcome: Welcome | None = None
+        self._settled = ""  # the session whose first orders are carried out
+        self.said_s = 0.0  # when hello was said last, by `boot_s`
 
     def joined(self, link: Link) -> Welcome:
         """The session, a new one if there is none; or Away, CallRefused."""
         with self._lock:
             if self._welcome is None:
+                self.said_s = boot_s()
                 answer = link.call("POST", "/v1/agents/hello", msgspec.json.encode(self._hello(link)))
                 try:
                     self._welcome = msgspec.json.decode(answer, type=Welcome)
@@ -142,6 +146,16 @@ class Session:
                     raise CallRefused(200, f"what answers to hello is no controller of Hocket: {error}") from error
                 _log.info("connected to the controller, with a lease of %g s", self._welcome.lease_s)
             return self._welcome
+
+    def settle(self, session: str) -> None:
+        """The orders that waited when this session began are carried out: what runs here is what should."""
+        with self._lock:
+            self._settled = session
+
+    def is_settled(self, session: str) -> bool:
+        """Whether what runs here is what the controller wants."""
+        with self._lock:
+            return self._settled == session
 
     def is_gone(self, session: str) -> None:
         """The controller does not know it."""

@@ -12,12 +12,14 @@ from urllib.parse import quote
 
 import msgspec
 
+from hocket.agent.lease_file import boot_s
 from hocket.agent.logs import log_files, read_log
 from hocket.agent.node.controller_link import Away, CallRefused, Gone, Link, Patience, Session
 from hocket.agent.node.gpus import GpuUsage
+from hocket.agent.node.lease import Lease
 from hocket.agent.node.runs import Runs
 from hocket.agent.node.state_folder import StateFolder
-from hocket.agent.protocol import Numbered, ReadLog, ReportsAccepted
+from hocket.agent.protocol import Numbered, ReadLog, ReportsAccepted, Welcome
 
 _log = logging.getLogger("hocket.agent")
 _MARGIN_S = 15.0  # for the answer to a call for orders, beyond the time it may stand
@@ -51,8 +53,8 @@ def repeat_in_thread(call: Callable[[], None], fail: Callable[[str], None]) -> N
 class OrderLoop:
     """Takes orders. The next are asked for when these are carried out, so that none is taken and forgotten."""
 
-    def __init__(self, link: Link, session: Session, runs: Runs, state: StateFolder) -> None:
-        self._link, self._session, self._runs, self._state = link, session, runs, state
+    def __init__(self, link: Link, session: Session, runs: Runs, state: StateFolder, lease: Lease) -> None:
+        self._link, self._session, self._runs, self._state, self._lease = link, session, runs, state, lease
         self._of, self._after = "", 0
 
     def take(self) -> None:
@@ -60,7 +62,9 @@ class OrderLoop:
         welcome = self._session.joined(self._link)
         if welcome.session != self._of:
             self._of, self._after = welcome.session, 0
+            self._settle(welcome, self._session.said_s)
         path = f"/v1/agents/{quote(self._of, safe='')}/orders?after={self._after}"
+        sent_s = boot_s()
         try:
             answer = self._link.call("GET", path, within_s=welcome.poll_s + _MARGIN_S)
         except Gone:
@@ -75,6 +79,13 @@ class OrderLoop:
                 else:
                     self._runs.carry_out(numbered.order)
                 self._after = numbered.n
+        self._settle(welcome, sent_s)
+
+    def _settle(self, welcome: Welcome, sent_s: float) -> None:
+        """What was ordered when the session began is done: what runs here may go on."""
+        if self._after >= welcome.orders:
+            self._session.settle(welcome.session)
+            self._lease.renew(sent_s, welcome)
 
     def _send_log(self, order: ReadLog) -> None:
         part = log_part(self._state, order)

@@ -24,6 +24,7 @@ def sidecar_spec(
     job, spec = order.run.job, dict(order.spec)
     spec["job"], spec["attempt"], spec["mark"] = job, order.run.number, uuid.uuid4().hex
     spec["warm"] = isinstance(order, PrepareRun)
+    spec["lease"] = state.lease
     spec["cwd"] = spec.get("cwd") or state.work(job)
     saves_as = spec.pop("continues", "") or job
     spec["checkpoint_dir"] = spec.get("checkpoint_dir") or state.checkpoints(saves_as)

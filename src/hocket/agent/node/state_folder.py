@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | `lock` | the agent's process id; locked as long as it lives | never |
 | `identity` | what tells this folder from those of other agents | never |
+| `lease` | until when its runs may go on without an answer from the controller | never |
 | `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs; see below |
 | `checkpoints/JOB/` | what the job saves, shared by its runs | never, unless empty: it is the user's result |
 | `work/JOB/` | where a job without a folder of its own works | never, unless empty |
@@ -25,7 +26,7 @@ import urllib.parse
 from collections.abc import Iterator
 from contextlib import suppress
 
-from hocket.agent import run_folder
+from hocket.agent import lease_file, run_folder
 
 _LONGEST = 120
 _FORGOTTEN = "forgotten"  # an empty file among a job's runs; its time says when
@@ -60,6 +61,11 @@ class StateFolder:
         except OSError:
             return ""
         return identity
+
+    @property
+    def lease(self) -> str:
+        """The file that says until when runs may go on."""
+        return os.path.join(self.path, lease_file.NAME)
 
     def job(self, job: str) -> str:
         """Where the runs of a job are."""

@@ -9,6 +9,7 @@ from hocket.agent.logs import Log
 from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.sidecar.checkpoint_watch import CheckpointWatch
 from hocket.agent.sidecar.command import environments, understood
+from hocket.agent.sidecar.lease_watch import LeaseWatch
 from hocket.agent.sidecar.preparation import Cold, Preparation
 from hocket.agent.sidecar.progress_events import Reporting
 from hocket.agent.sidecar.spec import signal_number
@@ -46,6 +47,7 @@ class Attempt:
         self._given: dict[str, str] | None = None  # with the order to start
         self._watch: CheckpointWatch | None = None  # of its saves, while it runs
         self._unseen = UnseenMetric(spec.awaited, spec.unseen_limit_s)
+        self._lease = LeaseWatch(spec.lease, spec.mark)
         self._workers: Workers | None = None
         self._output: Output | None = None
         self._began_s = self._heard_s = now_s
@@ -149,6 +151,7 @@ class Attempt:
         spec = self._spec
         self._watch = CheckpointWatch(spec.checkpoint_dir, spec.checkpoint, spec.cwd, self._began_s)
         self._unseen.begin(self._began_s)
+        self._lease.begin(self._began_s)
         resumed = self._argv is not self._spec.argv
         self._events.add("started", pids=pids, warm=warm, resumed=resumed)
 
@@ -223,6 +226,7 @@ class Attempt:
             times.append(self._look_s)
         elif self._workers is not None:
             times += [self._usage.next_s, self._reporting.next_s, self._hangs_s(), self._unseen.due_s]
+            times.append(self._lease.next_s)
             times += [self._watch.next_s] if self._watch is not None else []
             if not self._workers.alive:
                 times.append(time.monotonic() + _COMPANY_S)
@@ -248,6 +252,8 @@ class Attempt:
             self._go_cold(str(why))
 
     def _look_at_running(self, workers: Workers, now_s: float) -> None:
+        if self._lease.next_s is not None and now_s >= self._lease.next_s:
+            self._look_at_lease(workers, now_s)
         if now_s >= self._usage.next_s and (use := self._usage.look(now_s)) is not None:
             self._events.add("use", **use)
         if self._reporting.next_s is not None and now_s >= self._reporting.next_s:
@@ -263,9 +269,16 @@ class Attempt:
         if not workers.alive:
             self._see_whether_it_is_over(now_s)
 
+    def _look_at_lease(self, workers: Workers, now_s: float) -> None:
+        if (found := self._lease.look(now_s, workers.pids)) is None:
+            return
+        self._events.add(**found)
+        if not self._lease.is_frozen:  # It could not say anything meanwhile.
+            self._heard_s = self._reporting.last_s = now_s
+
     def _hangs_s(self) -> float | None:
         """When it will have been silent for too long. Where no progress is read, anything printed is a sign of life."""
-        if not self._spec.hang_limit_s or self._kill_s is not None:
+        if not self._spec.hang_limit_s or self._kill_s is not None or self._lease.is_frozen:
             return None
         return (self._reporting.last_s if self._reporting.is_on else self._heard_s) + self._spec.hang_limit_s
 

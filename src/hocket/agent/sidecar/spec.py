@@ -45,6 +45,7 @@ class Spec:
     warm: bool  # prepare, and wait for the order to start
     warm_limit_mib: float  # memory of all that stands prepared; 0: none
     prepare_limit_s: float
+    lease: str | None  # the agent's file that says until when the job may run; None: for ever
 
     def __init__(self, fields: dict[str, Any]) -> None:
         """Take over the fields, or raise BadSpec."""
@@ -172,4 +173,5 @@ _RULES: dict[str, tuple[str, Callable[[object], bool], Any]] = {
     "warm": ("true or false", lambda value: isinstance(value, bool), False),
     "warm_limit_mib": ("a number of MiB", is_duration, 0.0),
     "prepare_limit_s": ("a number of seconds", is_duration, 120.0),
+    "lease": ("an absolute path, or null", _or_none(_folder), None),
 }

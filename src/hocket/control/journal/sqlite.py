@@ -52,6 +52,8 @@ class SqliteJournal(StoredJournal):
         self.path = Path(path)
         self.name = str(path)
         self._patience_s = patience_s
+        beside = self.path.resolve()
+        self.lock_file = str(beside.with_name(f"{beside.name}.lock"))
         self._lock: LockFile | None = None
         self._db: sqlite3.Connection | None = None
         there = self.path.exists()
@@ -80,9 +82,8 @@ class SqliteJournal(StoredJournal):
             self._lock.release()
 
     def _hold(self) -> None:
-        beside = self.path.resolve()
         try:
-            self._lock = LockFile(beside.with_name(f"{beside.name}.lock"))
+            self._lock = LockFile(Path(self.lock_file))
         except AlreadyLocked as error:
             raise JournalHeld(f"journal '{self.name}' is held by {error}; one controller at a time") from error
         except OSError as error:

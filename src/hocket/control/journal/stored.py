@@ -52,6 +52,7 @@ class StoredJournal(ABC):
 
     header: Header
     name: str  # of the store, for error messages
+    lock_file: str = ""  # which every controller of it holds on its machine; empty: a database knows its holder
 
     def __init__(self, writes: bool) -> None:
         self._writes = writes

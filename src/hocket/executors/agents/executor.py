@@ -303,6 +303,10 @@ class AgentExecutor:
             self._use[run.job] = report.fields
         elif report.event in ("warning", "hung"):
             warned = self._warn(view, str(report.fields.get("about", "it hung")), now_s)
+        elif report.event == "thawed":
+            stood_s = float(report.fields.get("stood_s", 0.0))
+            about = f"it stood still for {stood_s:.1f} s: node '{node}' had no contact with the controller"
+            warned = self._warn(view, about, now_s)
         elif report.event == "metric-unseen" and not self._is_new(view, report.event):
             return []  # Another attempt said so.
         elif report.event == "progress":

@@ -15,6 +15,7 @@ from hocket.control.ports import NameTaken, UnknownSession
 
 _log = logging.getLogger("hocket.executors")
 _MOST_ORDERS = 1000  # in one answer
+_FENCE = 0.75  # of the lease, after which an agent without an answer lets its runs stand still
 
 
 class _Session(Struct, eq=False):
@@ -47,6 +48,11 @@ class Sessions:
         self._changed = Condition()  # Its lock may be taken again by the thread that has it.
         self._sessions: dict[str, _Session] = {}
         self._closed = self._hushed = False
+
+    @property
+    def fence_s(self) -> float:
+        """After so long without an answer, an agent's runs stand still, so that none runs on when they are lost."""
+        return self.lease_s * _FENCE
 
     def open(self, node: str, address: str, state: str = "", folder: str = "") -> str:
         """A node's agent said hello; an older session of the node is no more.
@@ -103,6 +109,11 @@ class Sessions:
         """The node of a session, which was just heard from. Raises UnknownSession."""
         with self._changed:
             return self._heard(session).node
+
+    def waiting(self, session: str) -> int:
+        """How many orders the agent of a session was told so far. Raises UnknownSession."""
+        with self._changed:
+            return self._heard(session).sent
 
     def has(self, node: str) -> bool:
         """Has the node's agent said hello?"""

@@ -42,6 +42,8 @@ class ControllerAddress:
         self.answer_with: dict[str, int] = {}  # hello, reports, orders → a status instead of an answer
         self.refuse: Callable[[list[Report]], int] = lambda _: 0
         self.poll_s = 0.5
+        self.fence_s = 0.0
+        self.first_orders: list[Order] = []  # that wait when an agent says hello
         self._orders: list[Numbered] = []
         self._connections: list[Any] = []
         self._port = 0
@@ -118,13 +120,16 @@ class ControllerAddress:
                 return status, b'{"error": "as the test wants it"}'
             if words == ["hello"]:
                 self.hellos.append(msgspec.json.decode(body, type=Hello))
-                self._orders.clear()
+                self._orders = [Numbered(n, order) for n, order in enumerate(self.first_orders, 1)]
                 self.changed.notify_all()
-                return 200, msgspec.json.encode(Welcome(self.session, 10.0, self.poll_s))
+                waiting = len(self._orders)
+                return 200, msgspec.json.encode(Welcome(self.session, 10.0, self.poll_s, self.fence_s, waiting))
             if words[0] != self.session:
                 return 410, b""
             if words[1] == "reports":
                 return self._take_reports(msgspec.json.decode(body, type=list[Report]))
+            if words[1] == "alive":
+                return 200, b"{}"
             if words[1] == "orders":
                 after = int(parse_qs(parts.query)["after"][0])
                 mine = len(self.hellos)

@@ -1,0 +1,71 @@
+"""Sees when the lease of the sidecar's agent is over: the job stands still, since it may be started elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from hocket.agent.lease_file import boot_s, read_lease
+from hocket.agent.orphan_cleanup import orphans
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FIRST_S = 1.0  # until the first look: the agent renews its lease when it has carried out its orders
+_LONGEST_S = 2.0  # between looks: a timer does not count while the machine sleeps
+_FROZEN_S = 0.2  # between looks while the job stands still
+
+
+class LeaseWatch:
+    """Stops all processes of a job with SIGSTOP when the lease is over, and lets them go on when it is renewed."""
+
+    def __init__(self, path: str | None, mark: str) -> None:
+        self._path, self._mark = path, mark
+        self._since_s: float | None = None  # since when the job stands still, by `boot_s`
+        self._goes_on = False  # the lease is renewed: orders that came before are carried out first
+        self.next_s: float | None = None  # when to look
+
+    def begin(self, now_s: float) -> None:
+        """The job's process runs from now on."""
+        self.next_s = now_s + _FIRST_S if self._path is not None else None
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the job stands still."""
+        return self._since_s is not None
+
+    def look(self, now_s: float, sessions: Iterable[int]) -> dict[str, object] | None:
+        """Freeze the job or let it go on, if that is due; the event to report then."""
+        assert self._path is not None
+        until_s, at_s = read_lease(self._path), boot_s()
+        holds = until_s is None or at_s < until_s
+        if self._since_s is None:
+            if not holds:
+                self._signal(signal.SIGSTOP, sessions)
+                self._since_s, self.next_s = at_s, now_s + _FROZEN_S
+                return {"event": "frozen"}
+            self.next_s = now_s + (_LONGEST_S if until_s is None else min(until_s - at_s, _LONGEST_S))
+        elif not holds:
+            self._goes_on = False
+            self._signal(signal.SIGSTOP, sessions)  # Another process may have let it go on, or it was just started.
+            self.next_s = now_s + _FROZEN_S
+        elif not self._goes_on:
+            self._goes_on, self.next_s = True, now_s
+        else:
+            stood_s, self._since_s, self._goes_on = at_s - self._since_s, None, False
+            self._signal(signal.SIGCONT, sessions)
+            self.next_s = now_s + _FIRST_S
+            return {"event": "thawed", "stood_s": round(stood_s, 3)}
+        return None
+
+    def _signal(self, number: signal.Signals, sessions: Iterable[int]) -> None:
+        """To all that is of the job; a process that starts another meanwhile is found the second time."""
+        known: set[int] = set()
+        while new := set(orphans(self._mark, sessions, os.getpid())) - known:
+            for pid in new:
+                try:
+                    os.kill(pid, number)
+                except (ProcessLookupError, PermissionError):
+                    pass
+            known |= new
