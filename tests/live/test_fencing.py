@@ -1,4 +1,4 @@
-"""Two nodes, and faults that last longer than the lease: a job that is started elsewhere no longer runs where it was."""
+"""Two nodes, and faults longer than the lease: a job that is started elsewhere no longer runs where it was."""
 
 import os
 import signal

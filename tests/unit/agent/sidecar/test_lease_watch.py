@@ -69,7 +69,7 @@ def test_all_that_a_job_started_stands_still(run_python: Any, until: Any, tmp_pa
     assert all(n - was <= 1 for n, was in zip(now, before, strict=True)), "one write may have been under way"
 
 
-def test_an_order_to_end_comes_before_a_renewed_lease(run_python: Any, until: Any, tmp_path: Path) -> None:
+def test_an_order_to_end_comes_before_a_renewed_lease(run_python: Any, tmp_path: Path) -> None:
     lease = tmp_path / "lease"
     write_lease(str(lease), 0.0)
     job = run_python(COUNTS, lease=str(lease))
