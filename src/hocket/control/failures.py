@@ -22,7 +22,7 @@ def run_lost(state: State, event: JobFailed) -> None:
     if (was := state.jobs.live.get(job_id)) is None:
         return
     ran_s = state.now_s - was.since_s if was.size else 0.0
-    _fail(state, job_id, event.reason)
+    _fail(state, job_id, event.reason, event.passed)
     if was.verdict:
         return
     view = state.jobs.live[job_id]
@@ -48,8 +48,8 @@ def _rest(state: State, view: JobView, failed: JobView, times: int, ran_s: float
     return True
 
 
-def _fail(state: State, job_id: str, reason: str) -> None:
-    """The job's run is lost; it waits again."""
+def _fail(state: State, job_id: str, reason: str, passed: int = 0) -> None:
+    """The job's run is lost; it waits again. The number of its next run is larger than `passed`."""
     view = state.jobs.live.get(job_id)
     if view is None:
         return
@@ -59,6 +59,7 @@ def _fail(state: State, job_id: str, reason: str) -> None:
     now = replace(
         state.accounted(view, (), JobState.WAITING if view.tier is Tier.NONE else JobState.PAUSED),
         failures=view.failures + 1,
+        skipped=max(view.skipped, passed - view.starts - view.failures - 1),
         partitions=(),
         prepared=False,
         preparing=False,

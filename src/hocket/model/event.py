@@ -252,6 +252,7 @@ class JobFailed(_Event, frozen=True, gc=False, tag=True):
     final: bool = False  # it is over and will not be started again
     own: bool = True  # it broke by itself; what was done to it counts against no limit
     code: int | None = None  # exit code of its process, 128 and the signal if one killed it; None if not known
+    passed: int = 0  # a later run than this one has been made, with this number: the next has a larger one; 0: none
 
 
 class TimePassed(_Event, frozen=True, gc=False, tag=True):

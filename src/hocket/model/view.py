@@ -138,6 +138,7 @@ class JobView(Struct, frozen=True, gc=False):
     saved_epoch: int = 0  # epochs done in the state that it saved last
     step: int = 0  # steps done, as it reported last; 0: it has named none
     saved_step: int = 0  # steps done in the state that it saved last
+    skipped: int = 0  # numbers of runs that are passed over: another controller, or a later journal, gave them before
 
     @property
     def id(self) -> str:

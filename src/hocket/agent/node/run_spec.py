@@ -27,7 +27,8 @@ def sidecar_spec(
     spec["lease"] = state.lease
     spec["cwd"] = spec.get("cwd") or state.work(job)
     saves_as = spec.pop("continues", "") or job
-    spec["checkpoint_dir"] = spec.get("checkpoint_dir") or state.checkpoints(saves_as)
+    if not spec.get("checkpoint_dir"):
+        spec["checkpoint_dir"], spec["attempt_file"] = state.checkpoints(saves_as), state.attempt_file(saves_as)
     if isinstance(spec.get("progress"), dict):
         spec["progress"] = learnt(spec["progress"], state.job(job), order.run.number)
     if isinstance(spec.get("env", {}), dict):

@@ -7,6 +7,7 @@
 | `lease` | until when its runs may go on without an answer from the controller | never |
 | `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs; see below |
 | `checkpoints/JOB/` | what the job saves, shared by its runs | never, unless empty: it is the user's result |
+| `checkpoints/.JOB.attempt` | the number of the run that has this folder | when the job is forgotten |
 | `work/JOB/` | where a job without a folder of its own works | never, unless empty |
 
 Logs of forgotten jobs are kept until there are more than 1,000 such jobs, or they take more than 1 GiB together; then
@@ -91,6 +92,10 @@ class StateFolder:
         os.makedirs(path, 0o700, exist_ok=True)
         return path
 
+    def attempt_file(self, job: str) -> str:
+        """The file that says which attempt the checkpoints of a job belong to."""
+        return os.path.join(self.path, "checkpoints", f".{safe_name(job)}.attempt")  # No such name begins with a '.'.
+
     def work(self, job: str) -> str:
         """Where a job works that has no other place; it is there."""
         path = os.path.join(self.path, "work", safe_name(job))
@@ -121,6 +126,7 @@ class StateFolder:
         for name in ("checkpoints", "work"):
             with suppress(OSError):  # It is not empty, or not there.
                 os.rmdir(os.path.join(self.path, name, safe_name(job)))
+        remove(self.attempt_file(job))
         while len(self._forgotten) > self._most or sum(self._forgotten.values()) > self._most_bytes:
             oldest = next(iter(self._forgotten))
             del self._forgotten[oldest]

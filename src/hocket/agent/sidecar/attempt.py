@@ -7,6 +7,7 @@ import time
 
 from hocket.agent.logs import Log
 from hocket.agent.orphan_cleanup import kill_orphans
+from hocket.agent.sidecar.attempt_file import AttemptFile
 from hocket.agent.sidecar.checkpoint_watch import CheckpointWatch
 from hocket.agent.sidecar.command import environments, understood
 from hocket.agent.sidecar.lease_watch import LeaseWatch
@@ -28,6 +29,7 @@ _PREPARING_S = 0.1  # between looks at the memory of what is getting ready
 _STANDING_S = 5.0  # and of what stands ready
 _COMPANY_S = 0.1  # between looks at what outlives a worker that was asked to stop
 _COLLEAGUES_S = 10.0  # grace for workers when another has failed
+_NUMBER_S = 2.0  # between looks whether a later attempt has the checkpoints
 
 
 class Attempt:
@@ -48,6 +50,9 @@ class Attempt:
         self._watch: CheckpointWatch | None = None  # of its saves, while it runs
         self._unseen = UnseenMetric(spec.awaited, spec.unseen_limit_s)
         self._lease = LeaseWatch(spec.lease, spec.mark)
+        self._number = AttemptFile(spec.attempt_file, spec.job, spec.attempt)
+        self._number_s: float | None = None  # when to look whether a later attempt has its checkpoints
+        self._fenced_by = 0  # the number of that one
         self._workers: Workers | None = None
         self._output: Output | None = None
         self._began_s = self._heard_s = now_s
@@ -113,6 +118,9 @@ class Attempt:
             self._hand_over(preparation, self._given)
 
     def _hand_over(self, preparation: Preparation, given: dict[str, str]) -> None:
+        if self._is_stale():
+            self._give_up_preparation()
+            return
         try:
             pids, outputs = preparation.hand_over(self._environments(given))
         except (Cold, ValueError) as why:
@@ -136,12 +144,21 @@ class Attempt:
             self._start_cold(self._given)
 
     def _start_cold(self, given: dict[str, str]) -> None:
+        if self._is_stale():
+            self._give_up_preparation()
+            return
         try:
             begun = [start_process(self._command.argv, self._spec.cwd, env) for env in self._environments(given)]
         except (CannotStart, ValueError) as error:
             self._cannot_start(str(error), isinstance(error, CannotStart) and error.passing)
             return
         self._started([pid for pid, _ in begun], [output for _, output in begun], warm=False)
+
+    def _is_stale(self) -> bool:
+        """Has a later attempt the checkpoints?"""
+        self._number_s = time.monotonic() + _NUMBER_S if self._spec.attempt_file is not None else None
+        self._fenced_by = self._number.newer()
+        return self._fenced_by > 0
 
     def _started(self, pids: list[int], outputs: list[int], warm: bool) -> None:
         self._workers = Workers(pids)
@@ -226,7 +243,7 @@ class Attempt:
             times.append(self._look_s)
         elif self._workers is not None:
             times += [self._usage.next_s, self._reporting.next_s, self._hangs_s(), self._unseen.due_s]
-            times.append(self._lease.next_s)
+            times += [self._lease.next_s, self._number_s]
             times += [self._watch.next_s] if self._watch is not None else []
             if not self._workers.alive:
                 times.append(time.monotonic() + _COMPANY_S)
@@ -252,6 +269,10 @@ class Attempt:
             self._go_cold(str(why))
 
     def _look_at_running(self, workers: Workers, now_s: float) -> None:
+        if self._number_s is not None and now_s >= self._number_s and self._is_stale():
+            self._number_s = None
+            self.kill()
+            return
         if self._lease.next_s is not None and now_s >= self._lease.next_s:
             self._look_at_lease(workers, now_s)
         if now_s >= self._usage.next_s and (use := self._usage.look(now_s)) is not None:
@@ -272,7 +293,7 @@ class Attempt:
     def _look_at_lease(self, workers: Workers, now_s: float) -> None:
         if (found := self._lease.look(now_s, workers.pids)) is None:
             return
-        self._events.add(**found)
+        self._events.add("frozen" if self._lease.is_frozen else "thawed", **found)
         if not self._lease.is_frozen:  # It could not say anything meanwhile.
             self._heard_s = self._reporting.last_s = now_s
 
@@ -365,6 +386,7 @@ class Attempt:
             after_s=after_s,
             hung=self._hung,
             killed=self._killed,
+            fenced_by=self._fenced_by,
             saved_when_asked=saved_when_asked,
             ran_s=round(now_s - self._began_s, 3) if self._workers is not None else 0,
             cpu_s=round(self._usage.ended_cpu_s, 2),

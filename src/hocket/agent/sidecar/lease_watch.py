@@ -35,8 +35,8 @@ class LeaseWatch:
         """Whether the job stands still."""
         return self._since_s is not None
 
-    def look(self, now_s: float, sessions: Iterable[int]) -> dict[str, object] | None:
-        """Freeze the job or let it go on, if that is due; the event to report then."""
+    def look(self, now_s: float, sessions: Iterable[int]) -> dict[str, float] | None:
+        """Freeze the job or let it go on, if that is due; what is to be reported of that, None if nothing changes."""
         assert self._path is not None
         until_s, at_s = read_lease(self._path), boot_s()
         holds = until_s is None or at_s < until_s
@@ -44,7 +44,7 @@ class LeaseWatch:
             if not holds:
                 self._signal(signal.SIGSTOP, sessions)
                 self._since_s, self.next_s = at_s, now_s + _FROZEN_S
-                return {"event": "frozen"}
+                return {}
             self.next_s = now_s + (_LONGEST_S if until_s is None else min(until_s - at_s, _LONGEST_S))
         elif not holds:
             self._goes_on = False
@@ -56,7 +56,7 @@ class LeaseWatch:
             stood_s, self._since_s, self._goes_on = at_s - self._since_s, None, False
             self._signal(signal.SIGCONT, sessions)
             self.next_s = now_s + _FIRST_S
-            return {"event": "thawed", "stood_s": round(stood_s, 3)}
+            return {"stood_s": round(stood_s, 3)}
         return None
 
     def _signal(self, number: signal.Signals, sessions: Iterable[int]) -> None:

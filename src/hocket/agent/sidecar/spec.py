@@ -46,6 +46,7 @@ class Spec:
     warm_limit_mib: float  # memory of all that stands prepared; 0: none
     prepare_limit_s: float
     lease: str | None  # the agent's file that says until when the job may run; None: for ever
+    attempt_file: str | None  # beside the checkpoint folder, with the number of the attempt that has it; None: none
 
     def __init__(self, fields: dict[str, Any]) -> None:
         """Take over the fields, or raise BadSpec."""
@@ -174,4 +175,5 @@ _RULES: dict[str, tuple[str, Callable[[object], bool], Any]] = {
     "warm_limit_mib": ("a number of MiB", is_duration, 0.0),
     "prepare_limit_s": ("a number of seconds", is_duration, 120.0),
     "lease": ("an absolute path, or null", _or_none(_folder), None),
+    "attempt_file": ("an absolute path, or null", _or_none(_folder), None),
 }

@@ -147,6 +147,9 @@ def _failed(job_id: str, report: Report, now_s: float) -> JobFailed:
     fields = report.fields
     if report.event == "lost":
         return JobFailed(now_s, job_id, "its sidecar was lost", own=False)
+    if passed := int(fields.get("fenced_by") or 0):
+        reason = f"run {passed} of it, which is later than run {report.run.number}, has its checkpoints"
+        return JobFailed(now_s, job_id, reason, own=False, passed=passed)
     if report.event == "cannot-start":
         # An agent's own word (0) is about its node, a sidecar's about the job; what may pass is tried again.
         by_node, passing = report.n == 0, bool(fields.get("passing"))

@@ -12,12 +12,12 @@ from hocket.model.view import Doing, JobView, Tenancy
 
 def present(view: JobView) -> RunKey:
     """The run that goes on, or went on last."""
-    return RunKey(view.job.id, view.starts + view.failures)
+    return RunKey(view.job.id, view.starts + view.failures + view.skipped)
 
 
 def coming(view: JobView) -> RunKey:
     """The run that is starting, or will be the next one."""
-    return RunKey(view.job.id, view.starts + view.failures + 1)
+    return RunKey(view.job.id, view.starts + view.failures + view.skipped + 1)
 
 
 def tenancy_of(view: JobView) -> Tenancy | None:

@@ -64,3 +64,37 @@ def test_a_newcomer_that_cannot_be_prepared_starts_cold_when_its_turn_comes(tmp_
     world.engine.executor.report([report], NODE.id).result(PATIENCE_S)
     assert world.orders() == [StopRun(RunKey("a", 1), 7.0)]
     world.engine.close()
+
+
+def test_a_run_that_is_stale_costs_no_try_and_the_next_one_is_later_than_what_fenced_it(world):
+    world.submit(job(retries=0))
+    (order,) = world.orders()
+    ended = {"code": None, "signal": None, "asked": False, "fenced_by": 7}
+    world.engine.executor.report([Report(order.run, 1, time.time(), "exited", ended)], NODE.id).result(PATIENCE_S)
+    (again,) = world.orders()
+    assert again.run == RunKey("a", 8)
+    view = world.engine.snapshot.jobs["a"]
+    assert (view.crashes, view.failures, view.skipped) == (0, 1, 6)
+    told = {"code": None, "signal": "SIGKILL", "asked": False, "fenced_by": 3}
+    world.engine.executor.report([Report(again.run, 1, time.time(), "exited", told)], NODE.id).result(PATIENCE_S)
+    assert world.orders()[0].run == RunKey("a", 9), "never a smaller one"
+
+
+def test_a_session_begins_with_the_number_of_orders_that_wait_for_it(world):
+    world.submit(job())
+    sessions = world.engine.sessions
+    session = sessions.open(NODE.id, "here")
+    assert sessions.waiting(session) == 0
+    sessions.tell(NODE.id, [StopRun(RunKey("a", 1), 0.0)])
+    assert sessions.waiting(session) == 1
+    assert 0 < sessions.fence_s < sessions.lease_s
+
+
+def test_a_user_is_told_that_a_job_stood_still(world):
+    world.submit(job())
+    (order,) = world.orders()
+    reports = [Report(order.run, n, time.time(), what, f) for n, (what, f) in enumerate(
+        [("started", {"pids": [1]}), ("frozen", {}), ("thawed", {"stood_s": 12.3456})], 1)]  # fmt: skip
+    world.engine.executor.report(reports, NODE.id).result(PATIENCE_S)
+    (warning,) = world.engine.catalogue.records["a"].warnings
+    assert "it stood still for 12.3 s" in str(warning)
