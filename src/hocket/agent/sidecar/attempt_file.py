@@ -37,7 +37,8 @@ class AttemptFile:
         assert self._path is not None
         part = f"{self._path}.{self._number}.part"
         try:
-            with open(part, "w", encoding="utf-8") as file:
+            new = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(new, "w", encoding="utf-8") as file:
                 json.dump({"job": self._job, "attempt": self._number}, file)
             os.replace(part, self._path)
         except OSError:  # The disk is full, or read only.

@@ -67,7 +67,7 @@ def test_a_newcomer_that_cannot_be_prepared_starts_cold_when_its_turn_comes(tmp_
 
 
 def test_a_run_that_is_stale_costs_no_try_and_the_next_one_is_later_than_what_fenced_it(world):
-    world.submit(job(retries=0))
+    world.submit(job())
     (order,) = world.orders()
     ended = {"code": None, "signal": None, "asked": False, "fenced_by": 7}
     world.engine.executor.report([Report(order.run, 1, time.time(), "exited", ended)], NODE.id).result(PATIENCE_S)
