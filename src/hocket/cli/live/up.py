@@ -96,7 +96,12 @@ def up(
         Path | None, typer.Option(metavar="PEM", help="What clients trust; the certificate itself by default.")
     ] = None,
     agent: Annotated[bool, typer.Option(help="Lend this machine's devices too.")] = True,
-    lease: Annotated[float, typer.Option(min=1, help="Seconds of silence after which a node counts as lost; its jobs are frozen before that.")] = 15.0,
+    lease: Annotated[
+        float,
+        typer.Option(
+            min=1, help="Seconds of silence after which a node counts as lost; its jobs are frozen before that."
+        ),
+    ] = 15.0,
     resize: Annotated[
         Literal["early", "terminate"],
         typer.Option(help="How jobs change size: prepared while they still train, or stopped and started cold."),

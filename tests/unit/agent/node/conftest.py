@@ -44,6 +44,7 @@ class ControllerAddress:
         self.poll_s = 0.5
         self.fence_s = 0.0
         self.first_orders: list[Order] = []  # that wait when an agent says hello
+        self.orders_take_s = 0.0  # until they are handed out
         self._orders: list[Numbered] = []
         self._connections: list[Any] = []
         self._port = 0
@@ -131,6 +132,7 @@ class ControllerAddress:
             if words[1] == "alive":
                 return 200, b"{}"
             if words[1] == "orders":
+                self.changed.wait_for(lambda: False, self.orders_take_s)
                 after = int(parse_qs(parts.query)["after"][0])
                 mine = len(self.hellos)
                 self.changed.wait_for(lambda: self._after(after) or len(self.hellos) != mine, self.poll_s)

@@ -109,6 +109,7 @@ def test_what_is_not_wanted_any_more_never_goes_on(controller: Any, idle_agent: 
     until(lambda: is_frozen(controller, key), "the run stands still")
     counted = idle_agent.state / "work" / "j" / "count"
     before = counted.read_text()
+    controller.orders_take_s = 1.0  # The session is new, and the order is on its way.
     controller.first_orders = [StopRun(key, 0.0) if order is StopRun else ForgetJob("j")]
     with controller.changed:
         controller.hellos.append(controller.hellos[-1])  # It knows no session any more.

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from hocket.agent.lease_file import boot_s, write_lease
 from hocket.agent.process_tree import process
+from hocket.agent.sidecar.lease_watch import LeaseWatch
 
 # A program that counts, and one of a session of its own that counts too.
 COUNTS = """
@@ -82,15 +85,50 @@ def test_an_order_to_end_comes_before_a_renewed_lease(run_python: Any, tmp_path:
     assert ((tmp_path / "parent").read_text() if before else "") == before
 
 
-def test_a_job_that_stands_still_does_not_hang(run_python: Any, tmp_path: Path) -> None:
+def test_a_job_that_stands_still_does_not_hang(run_python: Any, until: Any, tmp_path: Path) -> None:
     lease = tmp_path / "lease"
     write_lease(str(lease), 0.0)
-    job = run_python("print('epoch 1')\n" + COUNTS, lease=str(lease), progress={}, hang_limit_s=1.5)
+    job = run_python(COUNTS, lease=str(lease), progress={}, hang_limit_s=1.5)
     job.wait_for("frozen")
-    for _ in range(3):
-        job.send("checkpoint")  # It is answered with a warning each time, so that the sidecar is seen to go on.
-    write_lease(str(lease), boot_s() + 3600)
-    job.wait_for("thawed")
-    assert "hung" not in job.story()
+    over_s = boot_s() + 2.5
+    until(lambda: boot_s() > over_s, "longer than it may be silent")
     (tmp_path / "end").touch()
+    write_lease(str(lease), boot_s() + 3600)
     job.finish()
+    assert job.story() == ["started", "frozen", "thawed", "exited"]
+
+
+def test_before_a_job_goes_on_its_orders_are_read_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hocket.agent.sidecar.lease_watch.orphans", lambda *_: [])
+    lease = str(tmp_path / "lease")
+    watch = LeaseWatch(lease, "mark")
+    watch.begin(10.0)
+    write_lease(lease, 0.0)
+    assert watch.look(11.0, ()) == {}
+    assert watch.is_frozen
+    write_lease(lease, boot_s() + 3600)
+    assert watch.look(12.0, ()) is None
+    assert (watch.is_frozen, watch.next_s) == (True, 12.0), "it looks again at once, when the orders are read"
+    write_lease(lease, 0.0)
+    assert watch.look(12.0, ()) is None, "the lease is over again"
+    write_lease(lease, boot_s() + 3600)
+    assert watch.look(13.0, ()) is None
+    assert (watch.look(13.0, ()) or {}).keys() == {"stood_s"}
+    assert not watch.is_frozen
+
+
+def test_a_lease_is_looked_at_when_it_ends_and_often_in_case_the_machine_sleeps(tmp_path: Path) -> None:
+    lease = str(tmp_path / "lease")
+    watch = LeaseWatch(lease, "mark")
+    assert watch.next_s is None
+    watch.begin(10.0)
+    assert watch.next_s == 11.0
+    write_lease(lease, boot_s() + 0.5)
+    assert watch.look(11.0, ()) is None
+    assert 11.0 < watch.next_s <= 11.5
+    write_lease(lease, boot_s() + 3600)
+    assert watch.look(12.0, ()) is None
+    assert watch.next_s == 14.0
+    unleased = LeaseWatch(None, "mark")
+    unleased.begin(0.0)
+    assert unleased.next_s is None
