@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ _KINDS = {
     "object": "an object",
     "null": "nothing",
 }
+LEAST = 1e-9  # of an amount that is not 0: what is divided by a smaller one may be infinite
 _CLOSING = '"]}'
 _RANGES = {">=": " from {} up", ">": " above {}", "<=": " up to {}", "<": " below {}", "": " {}"}
 _LENGTHS = {
@@ -30,6 +31,14 @@ _LENGTHS = {
     "<": " of fewer than {}",
     "": " of {}",
 }
+
+
+def too_small(given: Mapping[str, Any]) -> str:
+    """The first amount among these that is neither 0 nor at least `LEAST`, with the rule; empty if there is none."""
+    for name, value in given.items():
+        if isinstance(value, float) and 0 < abs(value) < LEAST:
+            return f"{name}: expected 0 or a number from {LEAST:g} up, not {value!r}"
+    return ""
 
 
 def shown(value: Any) -> str:

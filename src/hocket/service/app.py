@@ -12,12 +12,12 @@ from math import inf
 from secrets import compare_digest, token_hex
 from threading import Event as Flag
 from time import monotonic, time
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
@@ -32,6 +32,7 @@ from hocket.model.event import Event, JobAsked, Wish
 from hocket.model.job_spec import JobSpec, SpecError
 from hocket.model.resources import MAX_GPUS
 from hocket.model.snapshot import Snapshot
+from hocket.model.validation import too_small
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
 from hocket.service.ended_jobs import EndedJobsError
@@ -47,6 +48,9 @@ from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
 _log = logging.getLogger("hocket.service")
 LARGEST_BODY = 16 << 20
 POLL_S = 20.0
+# Numbers in queries; a larger one fits no database, and no message to an agent.
+Count = Annotated[int, Query(ge=0, le=2**31 - 1)]
+Offset = Annotated[int, Query(ge=-(2**53), le=2**53)]
 _PATIENCE_S = 60.0  # for a cycle to be written
 _LOG_PATIENCE_S = 10.0
 _LARGEST_LOG_PART = 4 << 20
@@ -203,11 +207,11 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         return answer({"jobs": told, "warnings": list(dict.fromkeys(ignored))})
 
     @app.get("/v1/jobs")
-    def jobs(all: bool = False, owner: str = "", limit: int = 100_000) -> Response:  # noqa: A002 - the API's word
+    def jobs(all: bool = False, owner: str = "", limit: Count = 100_000) -> Response:  # noqa: A002 - the API's word
         """Live jobs, and those that are over."""
         now_s, snapshot, waits = time(), api.engine.snapshot, api.engine.catalogue.queue_reason
         live = snapshot.jobs.data()
-        records = api.engine.catalogue.listed(over=all, owner=owner, limit=max(0, limit))
+        records = api.engine.catalogue.listed(over=all, owner=owner, limit=limit)
         found = [rows.row(r, live.get(r.job.id), snapshot, now_s, waits) for r in records]
         return answer({"jobs": found})
 
@@ -219,12 +223,12 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         return answer(rows.why(record, snapshot.jobs.get(record.job.id), snapshot, time(), waits))
 
     @app.get("/v1/jobs/{job_id:path}/log")
-    def log(job_id: str, offset: int = 0, limit: int = 1 << 20, attempt: int = 0) -> Response:
+    def log(job_id: str, offset: Offset = 0, limit: Count = 1 << 20, attempt: Count = 0) -> Response:
         """A part of what a job printed."""
         record = api.record(job_id)
         if (run := record.run_of(attempt)) == 0:
             return _log_part(b"", 0, 0)
-        return _printed(api, record, offset, max(0, min(limit, _LARGEST_LOG_PART)), run)
+        return _printed(api, record, offset, min(limit, _LARGEST_LOG_PART), run)
 
     for wish in Wish:
         _add_wish(app, api, wish)
@@ -392,6 +396,8 @@ def _add_agents(app: FastAPI, api: Api) -> None:
         said = decoded(await request.body(), Hello)
         if not 0 <= said.node.gpus <= MAX_GPUS:
             raise ApiError(400, f"node '{said.node.id}': gpus must be from 0 to {MAX_GPUS}, not {said.node.gpus}")
+        if wrong := too_small(msgspec.structs.asdict(said.node)):
+            raise ApiError(400, f"node '{said.node.id}': {wrong}")
         try:
             session = engine.sessions.open(said.node.id, said.address, said.state, said.folder)
         except NameTaken as error:
@@ -417,7 +423,7 @@ def _add_agents(app: FastAPI, api: Api) -> None:
         return answer(ReportsAccepted(await run_in_threadpool(api.accepted, engine.executor.report(said, node))))
 
     @app.get("/v1/agents/{session}/orders", include_in_schema=False)
-    async def orders(session: str, after: int = 0) -> Response:
+    async def orders(session: str, after: Count = 0) -> Response:
         wait_s = min(POLL_S, engine.sessions.lease_s / 3)
         try:
             return answer(await run_sync(engine.sessions.orders, session, after, wait_s, limiter=api.polls))

@@ -16,7 +16,7 @@ from hocket.control.ports import LiveExecutor
 from hocket.model.event import Event, OwnerSet
 from hocket.model.job import NAME_LENGTH, Owner
 from hocket.model.snapshot import NO_USE, Snapshot, usage_of
-from hocket.model.validation import explained
+from hocket.model.validation import explained, too_small
 
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000, description="0 for no limit")]
 Amount = Annotated[float, Meta(ge=0, le=1e12, description="0 for no limit")]
@@ -76,6 +76,8 @@ def _read(body: bytes) -> OwnerSpec:
     fields = OwnerSpec.__struct_fields__
     if not isinstance(given, dict):
         raise OwnerError(f"the body must be an object with {', '.join(fields)}")
+    if wrong := too_small(given):
+        raise OwnerError(wrong)
     try:
         return msgspec.convert(given, OwnerSpec)
     except msgspec.ValidationError as error:

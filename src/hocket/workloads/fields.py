@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 from msgspec import Struct
 
+from hocket.model.validation import LEAST
 from hocket.workloads.errors import WorkloadError, did_you_mean, shown
 
 T = TypeVar("T")
@@ -100,6 +101,8 @@ class Number(Struct, frozen=True):
             raise BrokenRuleError(self.words)
         if value > self.high:
             raise BrokenRuleError(f"{self.words}, at most {self.high:g}")
+        if 0 < value < LEAST:
+            raise BrokenRuleError(f"{self.words}, {'' if self.above else '0 or '}at least {LEAST:g}")
         return float(value)
 
     def of_text(self, text: str) -> float:
@@ -115,6 +118,7 @@ class Number(Struct, frozen=True):
         if values:
             self.of(min(values))
             self.of(max(values))
+            self.of(min(filter(None, values), default=self.high))
             # Comparisons with NaN are False, so `min` and `max` may miss it; a sum does not.
             if not isfinite(sum(values)):
                 raise BrokenRuleError(self.words)

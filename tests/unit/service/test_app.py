@@ -71,6 +71,9 @@ def test_an_array_becomes_so_many_jobs(client):
         ({**JOB, "array": 0}, ["array"]),
         ({**JOB, "progress": {"kind": "nonesuch"}}, ["nonesuch"]),
         ({**JOB, "weight": 0}, ["weight"]),
+        ({**JOB, "weight": 5e-324}, ["weight", "from 1e-09 up", "5e-324"]),
+        ({**JOB, "cores": 1e-320}, ["cores", "0 or a number from 1e-09 up"]),
+        ({**JOB, "mem_mib": 1e-320}, ["mem_mib", "0 or a number from 1e-09 up"]),
     ],
 )
 def test_a_bad_job_is_refused_with_field_rule_and_value(client, job, words):
@@ -223,11 +226,23 @@ def test_a_wish_names_the_jobs_it_cannot_be_for(client):
         ("/v1/jobs?limit=x", "limit must be a valid integer, not 'x'"),
         ("/v1/jobs?all=maybe", "all must be a valid boolean, not 'maybe'"),
         ("/v1/jobs/a/log?offset=1.5", "offset must be a valid integer, not '1.5'"),
+        (
+            "/v1/jobs?limit=9223372036854775808",
+            "limit must be less than or equal to 2147483647, not '9223372036854775808'",
+        ),
+        ("/v1/jobs?limit=-1", "limit must be greater than or equal to 0, not '-1'"),
+        ("/v1/jobs/a/log?attempt=9999999999", "attempt must be less than or equal to 2147483647, not '9999999999'"),
+        (f"/v1/jobs/a/log?offset=-{2**60}", f"offset must be greater than or equal to -{2**53}, not '-{2**60}'"),
     ],
 )
 def test_a_question_that_is_wrong_is_answered_in_one_sentence(client, path, words):
     said = client.get(path)
     assert (said.status, said.json()) == (422, {"error": words})
+
+
+@pytest.mark.parametrize("name", ["limit", "offset", "attempt"])
+def test_a_number_of_thousands_of_digits_is_refused(client, name):
+    assert client.get(f"/v1/jobs/a/log?{name}={'9' * 4300}").status == 422
 
 
 def test_why_says_what_it_waits_for(client):

@@ -172,9 +172,13 @@ class Patience:
         self._wait_s = _FIRST_S
         self._trouble = ""
 
+    def is_news(self, trouble: Exception) -> bool:
+        """Whether it failed in another way than the last time."""
+        return str(trouble) != self._trouble
+
     def wait_s(self, trouble: Exception) -> float:
         """It failed once more."""
-        if str(trouble) != self._trouble:
+        if self.is_news(trouble):
             self._trouble = str(trouble)
             _log.warning("%s; trying again", self._trouble)
         wait_s, self._wait_s = self._wait_s, min(self._wait_s * 2, _LONGEST_S)

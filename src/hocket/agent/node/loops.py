@@ -19,12 +19,22 @@ from hocket.agent.node.gpus import GpuUsage
 from hocket.agent.node.lease import Lease
 from hocket.agent.node.runs import Runs
 from hocket.agent.node.state_folder import StateFolder
-from hocket.agent.protocol import Numbered, ReadLog, ReportsAccepted, Welcome
+from hocket.agent.protocol import Order, ReadLog, ReportsAccepted, Welcome
 
 _log = logging.getLogger("hocket.agent")
 _MARGIN_S = 15.0  # for the answer to a call for orders, beyond the time it may stand
 _GAP_S = 0.02  # between calls with reports, lest a hundred jobs make a thousand calls
-_ORDERS = msgspec.json.Decoder(list[Numbered])
+_ORDER = msgspec.json.Decoder(Order)
+
+
+class _Received(msgspec.Struct, frozen=True):
+    """As `Numbered`, with an order that is not read yet."""
+
+    n: int
+    order: msgspec.Raw
+
+
+_RECEIVED = msgspec.json.Decoder(list[_Received])
 _HEARD = msgspec.json.Decoder(ReportsAccepted)
 
 
@@ -42,10 +52,10 @@ def repeat_in_thread(call: Callable[[], None], fail: Callable[[str], None]) -> N
             except CallRefused as error:
                 fail(str(error))
                 return
-            except BaseException as error:  # A bug must not leave an agent that hears nothing and says nothing.
-                _log.exception("bug: a loop of the agent broke")
-                fail(f"bug: {error!r}")
-                return
+            except Exception as error:  # Whatever comes, the agent goes on: its jobs depend on it.
+                if patience.is_news(error):
+                    _log.exception("bug, or nonsense from the controller; trying again")
+                time.sleep(patience.wait_s(error))
 
     threading.Thread(target=go_on, daemon=True).start()
 
@@ -70,16 +80,29 @@ class OrderLoop:
         except Gone:
             self._session.is_gone(self._of)
             raise
-        orders = _ORDERS.decode(answer)
-        _log.debug("%d orders after %d", len(orders), self._after)
-        for numbered in orders:
-            if numbered.n > self._after:
-                if isinstance(numbered.order, ReadLog):
-                    self._send_log(numbered.order)
-                else:
-                    self._runs.carry_out(numbered.order)
-                self._after = numbered.n
+        received = _RECEIVED.decode(answer)
+        _log.debug("%d orders after %d", len(received), self._after)
+        for each in received:
+            if each.n > self._after:
+                self._carry_out(each)
+                self._after = each.n
         self._settle(welcome, sent_s)
+
+    def _carry_out(self, received: _Received) -> None:
+        try:
+            order = _ORDER.decode(received.order)
+        except msgspec.MsgspecError as error:  # One that cannot be read must not keep the others from being taken.
+            _log.error("order %d cannot be read, and is left out: %s", received.n, error)
+            return
+        if not isinstance(order, ReadLog):
+            self._runs.carry_out(order)
+            return
+        try:
+            self._send_log(order)
+        except Gone:
+            raise
+        except Exception:
+            _log.exception("bug: order %d, for a part of a log, is left out", received.n)
 
     def _settle(self, welcome: Welcome, sent_s: float) -> None:
         """What was ordered when the session began is done: what runs here may go on."""

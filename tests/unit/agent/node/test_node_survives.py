@@ -206,6 +206,29 @@ def test_reports_that_the_controller_cannot_read_do_not_stop_the_others(controll
     assert "given up" in agent.said()
 
 
+def test_orders_that_an_agent_cannot_read_do_not_stop_the_others(controller: Any, agent: Any) -> None:
+    controller.raw_orders = b"""
+        {"n": 1, "order": {"order": "read-log", "request": "a", "job": "j", "number": %s, "offset": 0, "limit": 1}},
+        {"n": 2, "order": {"order": "read-log", "request": "b", "job": "j", "number": 1, "offset": -%s, "limit": 1}},
+        {"n": 3, "order": {"order": "never-heard-of"}},
+        {"n": 4, "order": [1, {"order": null}]},
+    """ % (b"9" * 4300, b"9" * 30)
+    key = controller.run("j", 1, "true")
+    assert controller.wait_for(key, "exited").fields["code"] == 0
+    assert agent.process.poll() is None
+    for n in (3, 4):
+        assert f"order {n} cannot be read, and is left out" in agent.said()
+
+
+def test_answers_that_are_nonsense_do_not_end_an_agent(controller: Any, agent: Any, until: Any) -> None:
+    controller.nonsense = b"<html>a proxy</html>"
+    until(lambda: "nonsense from the controller" in agent.said())
+    controller.nonsense = b""
+    key = controller.run("j", 1, "true")
+    assert controller.wait_for(key, "exited").fields["code"] == 0
+    assert agent.process.poll() is None
+
+
 def test_a_wrong_token_ends_the_agent_and_a_new_one_does_not(controller: Any, agent: Any) -> None:
     key = controller.run_python("j", FOR_EVER)
     controller.wait_for(key, "started")
