@@ -55,6 +55,7 @@ class Hello(Struct, frozen=True):
     jobs: tuple[str, ...] = ()  # of which it keeps run folders: those that are over are to be forgotten
     state: str = ""  # tells its state folder from all others: another agent with the same name has another one
     folder: str = ""  # the path of its state folder on that node, for users; older agents do not say it
+    seen: dict[str, int] = {}  # job → the largest number of a run of it that was here, as far as that is kept
 
 
 class Welcome(Struct, frozen=True):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hocket.control.node_change import jobs_that_must_leave
 from hocket.control.state import State
 from hocket.model.capacity import Capacity
-from hocket.model.event import JobFailed, NodeJoined, NodeLost
+from hocket.model.event import JobFailed, NodeJoined, NodeLost, RunsPassed
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.resources import Node
 from hocket.model.view import Hold, JobState, JobView, NodeView, Tier
@@ -22,7 +22,7 @@ def run_lost(state: State, event: JobFailed) -> None:
     if (was := state.jobs.live.get(job_id)) is None:
         return
     ran_s = state.now_s - was.since_s if was.size else 0.0
-    _fail(state, job_id, event.reason, event.passed)
+    _fail(state, job_id, event.reason)
     if was.verdict:
         return
     view = state.jobs.live[job_id]
@@ -48,8 +48,15 @@ def _rest(state: State, view: JobView, failed: JobView, times: int, ran_s: float
     return True
 
 
-def _fail(state: State, job_id: str, reason: str, passed: int = 0) -> None:
-    """The job's run is lost; it waits again. The number of its next run is larger than `passed`."""
+def runs_passed(state: State, event: RunsPassed) -> None:
+    """Numbers of runs were given before: the job's next run has a larger one."""
+    view = state.jobs.live.get(event.job)
+    if view is not None and (skipped := event.number - view.starts - view.failures) > view.skipped:
+        state.put_view(view, replace(view, skipped=skipped))
+
+
+def _fail(state: State, job_id: str, reason: str) -> None:
+    """The job's run is lost; it waits again."""
     view = state.jobs.live.get(job_id)
     if view is None:
         return
@@ -59,7 +66,6 @@ def _fail(state: State, job_id: str, reason: str, passed: int = 0) -> None:
     now = replace(
         state.accounted(view, (), JobState.WAITING if view.tier is Tier.NONE else JobState.PAUSED),
         failures=view.failures + 1,
-        skipped=max(view.skipped, passed - view.starts - view.failures - 1),
         partitions=(),
         prepared=False,
         preparing=False,

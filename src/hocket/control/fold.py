@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr, replace
 
 from hocket.control.commit import end_job
 from hocket.control.drain import leave_cleared_node, node_drained, node_undrained
-from hocket.control.failures import forget_tenants, node_joined, node_lost, run_lost
+from hocket.control.failures import forget_tenants, node_joined, node_lost, run_lost, runs_passed
 from hocket.control.state import State
 from hocket.estimators import convergence, phases, quality, run_time
 from hocket.model.capacity import shape_of
@@ -39,6 +39,7 @@ from hocket.model.event import (
     PhasesObserved,
     PolicySet,
     ProgressReported,
+    RunsPassed,
     StateStored,
     TimePassed,
     Wish,
@@ -421,6 +422,7 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     PhasesObserved: _phases_observed,
     JobEnded: _over,
     JobFailed: _failed,
+    RunsPassed: runs_passed,
     NodeJoined: node_joined,
     NodeLost: node_lost,
     NodeDrained: node_drained,

@@ -252,7 +252,13 @@ class JobFailed(_Event, frozen=True, gc=False, tag=True):
     final: bool = False  # it is over and will not be started again
     own: bool = True  # it broke by itself; what was done to it counts against no limit
     code: int | None = None  # exit code of its process, 128 and the signal if one killed it; None if not known
-    passed: int = 0  # a later run than this one has been made, with this number: the next has a larger one; 0: none
+
+
+class RunsPassed(_Event, frozen=True, gc=False, tag=True):
+    """Runs of a job are known that the journal does not know: it is older, or another controller started them."""
+
+    job: str  # id of the job
+    number: int  # of the last of them; the job's next run has a larger number
 
 
 class TimePassed(_Event, frozen=True, gc=False, tag=True):
@@ -288,5 +294,6 @@ Event = (
     | MetricUnseen
     | JobEnded
     | JobFailed
+    | RunsPassed
     | TimePassed
 )

@@ -60,8 +60,9 @@ class NodeAgent:
 
         def hello(link: Link) -> Hello:
             address = options.address or link.own_address()
+            runs = self._runs
             return Hello(
-                devices.node, address, self._runs.present(), self._runs.kept_jobs(), state.identity, state.path
+                devices.node, address, runs.present(), runs.kept_jobs(), state.identity, state.path, runs.last_numbers()
             )
 
         session, lease = Session(hello), Lease(state.lease)

@@ -65,6 +65,11 @@ class Runs:
         with self._changed:
             return tuple(sorted(job for job, runs in self._by_job.items() if runs and job not in self._forgetting))
 
+    def last_numbers(self) -> dict[str, int]:
+        """The last run of each job that was not forgotten. A controller whose journal is older does not know it."""
+        with self._changed:
+            return {job: max(runs) for job, runs in self._by_job.items() if runs and job not in self._forgetting}
+
     # -- orders -------------------------------------------------------------------------------------------------
 
     def carry_out(self, order: PrepareRun | StartRun | StopRun | SaveRun | ForgetJob) -> None:

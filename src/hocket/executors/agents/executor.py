@@ -24,9 +24,10 @@ from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
-from hocket.executors.agents.run_numbers import going, nodes_of
+from hocket.executors.agents.run_numbers import going, nodes_of, tenancy_of
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import ResizeBy
+from hocket.executors.agents.unconfirmed_orders import Overdue, UnconfirmedOrders
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.event import (
     Event,
@@ -34,6 +35,7 @@ from hocket.model.event import (
     JobEnded,
     JobFailed,
     JobMoved,
+    JobPaused,
     JobRefused,
     JobResized,
     JobStarted,
@@ -44,7 +46,7 @@ from hocket.model.event import (
     StateStored,
 )
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import JobView
+from hocket.model.view import Doing, JobView, Tier
 
 _log = logging.getLogger("hocket.executors")
 _LONGEST_WAIT_S = 1.0  # so that leases are looked at
@@ -80,6 +82,7 @@ class AgentExecutor:
         self._exits = MultiNodeExits()
         self._warned: dict[str, set[str]] = {}  # job → what was said before
         self._left_alone: list[tuple[str, StopRun]] = []  # node → parts whose attempt broke elsewhere, to be stopped
+        self._unconfirmed = UnconfirmedOrders()
         self._taken: list[_Posted] = []  # what the present cycle takes in
         self._closed = False
         self._take_up(snapshot)
@@ -102,6 +105,8 @@ class AgentExecutor:
         self._began_s = self._looked_s = self._clock()  # _looked_s: when silent agents were last looked for
         self._was_late = False  # the last look
         now_s = max(self._began_s, snapshot.now_s)
+        for view in snapshot.jobs.values():
+            self._unconfirmed.see(view)
         found = (local_effect(view, self._orders.prepares, now_s) for view in snapshot.jobs.values())
         self._ready: list[Event] = [event for event in found if event is not None]
 
@@ -186,6 +191,7 @@ class AgentExecutor:
                 self._inbox.clear()
             now_s = max(self._clock(), self.snapshot.now_s)
             events = self._ready + self._events(now_s) + self._losses(now_s)
+            events += self._give_up_unconfirmed(events, now_s)
             self._ready = []
             self._left_alone = self._rest_of_broken(events)
             if events or self._taken or (until_s is not None and until_s <= now_s):
@@ -199,6 +205,7 @@ class AgentExecutor:
             view = self.snapshot.jobs.get(job_id)
             if view is None:
                 continue  # It ended in this very cycle.
+            self._unconfirmed.see(view)
             match action:
                 case Start(_, _, to, _) | Resume(_, _, to, _):
                     orders.run(view, to)
@@ -393,6 +400,35 @@ class AgentExecutor:
             if view.run_began_s is not None and not lost.isdisjoint(nodes_of(view)):
                 events += lost_work(view, now_s, "its node was lost")
         return events
+
+    def _give_up_unconfirmed(self, events: Sequence[Event], now_s: float) -> list[Event]:
+        """Orders that nothing came of are repeated, and then given up; neither for jobs that change just now."""
+        found: list[Event] = []
+        for view, how, waited_s in self._unconfirmed.overdue(self.snapshot.jobs.get, self.sessions.addresses()):
+            tenancy = tenancy_of(view)
+            if tenancy is None or any(getattr(event, "job", None) == view.job.id for event in events):
+                continue
+            nodes = ", ".join(f"'{node}'" for node in nodes_of(view))
+            about = f"that it is {tenancy.doing} is not confirmed by node {nodes} after {waited_s:.0f} s"
+            # What its agent says again was not understood when it was said first.
+            self._heard.pop(view.job.id, None)
+            if how is Overdue.ASK_AGAIN:
+                found += self._warn(view, f"{about}: asked again", now_s)
+                if tenancy.doing is Doing.STARTING and tenancy.coming is not None:
+                    self._orders.run(view, tenancy.coming)
+                else:
+                    self._orders.stop(view)
+                continue
+            found += self._warn(view, f"{about}: given up", now_s)
+            for node in nodes_of(view):
+                self.sessions.tell(node, [StopRun(run, 0.0) for run in going(view)])
+            if tenancy.doing is Doing.ENDING:
+                found.append(JobEnded(now_s, view.job.id, view.verdict or "stopped"))
+            elif tenancy.doing is Doing.PAUSING:
+                found.append(JobPaused(now_s, view.job.id, tier=Tier.NONE if view.saved_s is None else Tier.DISK))
+            else:
+                found.append(JobFailed(now_s, view.job.id, about, own=False))
+        return found
 
     def _stood_still(self, now_s: float) -> bool:
         """Was this process stopped for so long that it may have heard no agent? Cycles that all take long are none."""

@@ -13,10 +13,18 @@ from hocket.control.node_change import jobs_that_must_leave
 from hocket.executors.agents.local_effects import stays
 from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
-from hocket.executors.agents.run_numbers import changes_place, coming, going, nodes_of, present, tenancy_of
+from hocket.executors.agents.run_numbers import (
+    changes_place,
+    coming,
+    going,
+    last_given,
+    nodes_of,
+    present,
+    tenancy_of,
+)
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import keeps_standby
-from hocket.model.event import Event, JobEnded, JobFailed, JobPaused, NodeJoined
+from hocket.model.event import Event, JobEnded, JobFailed, JobPaused, NodeJoined, RunsPassed
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Doing, JobView
 
@@ -40,13 +48,31 @@ class Reconciliation:
         self._forget_again(snapshot)
         if known is None or not known.up:
             self._let_go([])
-            return [NodeJoined(now_s, node)]
+            return [NodeJoined(now_s, node), *self._later_runs(snapshot, set(), now_s)]
         leave = jobs_that_must_leave(snapshot, known.node, node) if known.node != node else set()
         views = [v for v in snapshot.jobs.values() if v.job.id not in leave]
         here = [v for v in views if node.id in nodes_of(v) or v.preparing]
+        later = self._later_runs(snapshot, {v.job.id for v in here}, now_s)
+        passed = {event.job for event in later}
+        here = [v for v in here if v.job.id not in passed]
         self._let_go(here)
         joined = [NodeJoined(now_s, node)] if known.node != node else []
-        return [*joined, *(event for view in here for event in self._compare(view, now_s))]
+        return [*joined, *later, *(event for view in here for event in self._compare(view, now_s))]
+
+    def _later_runs(self, snapshot: Snapshot, here: set[str], now_s: float) -> list[JobFailed | RunsPassed]:
+        """Of jobs whose last run on that node has a number which was not given yet: the journal is an older one.
+
+        Whatever of such a job is believed to run there (`here`) does not.
+        """
+        found: list[JobFailed | RunsPassed] = []
+        for job_id, number in self._hello.seen.items():
+            if (view := snapshot.jobs.get(job_id)) is None or number <= last_given(view):
+                continue
+            if job_id in here and tenancy_of(view) is not None:
+                reason = f"its node knows run {number} of it, which is later than any in the journal"
+                found.append(JobFailed(now_s, job_id, reason, own=False))
+            found.append(RunsPassed(now_s, job_id, number))
+        return found
 
     def _forget_again(self, snapshot: Snapshot) -> None:
         """An agent that was to be told that a job is over may have died before it was."""

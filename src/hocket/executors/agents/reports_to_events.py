@@ -23,6 +23,7 @@ from hocket.model.event import (
     JobStarted,
     MetricUnseen,
     ProgressReported,
+    RunsPassed,
     WorkLost,
 )
 from hocket.model.view import Doing, JobView, Tier
@@ -122,7 +123,8 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
             return lost  # It makes room for itself.
         if tenancy.doing is Doing.PAUSING or left:
             return [JobPaused(now_s, job_id, tier=Tier.NONE if view.saved_s is None else Tier.DISK), *lost]
-    return [_failed(job_id, report, now_s), *lost]
+    later = int(report.fields.get("fenced_by") or 0)
+    return [_failed(job_id, report, now_s), *lost, *([RunsPassed(now_s, job_id, later)] if later else [])]
 
 
 def lost_work(view: JobView, now_s: float, why: str) -> list[Event]:
@@ -147,9 +149,9 @@ def _failed(job_id: str, report: Report, now_s: float) -> JobFailed:
     fields = report.fields
     if report.event == "lost":
         return JobFailed(now_s, job_id, "its sidecar was lost", own=False)
-    if passed := int(fields.get("fenced_by") or 0):
-        reason = f"run {passed} of it, which is later than run {report.run.number}, has its checkpoints"
-        return JobFailed(now_s, job_id, reason, own=False, passed=passed)
+    if later := int(fields.get("fenced_by") or 0):
+        reason = f"run {later} of it, which is later than run {report.run.number}, has its checkpoints"
+        return JobFailed(now_s, job_id, reason, own=False)
     if report.event == "cannot-start":
         # An agent's own word (0) is about its node, a sidecar's about the job; what may pass is tried again.
         by_node, passing = report.n == 0, bool(fields.get("passing"))

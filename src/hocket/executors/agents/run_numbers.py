@@ -20,6 +20,12 @@ def coming(view: JobView) -> RunKey:
     return RunKey(view.job.id, view.starts + view.failures + view.skipped + 1)
 
 
+def last_given(view: JobView) -> int:
+    """The largest number that a run of the job may have by now: the next one may stand prepared, or be starting."""
+    may_come = view.tenancies or view.preparing or view.prepared
+    return coming(view).number if may_come else present(view).number
+
+
 def tenancy_of(view: JobView) -> Tenancy | None:
     """What a job of one tenant has in fact."""
     return view.tenancies[0] if view.tenancies else None
