@@ -45,6 +45,18 @@ class Home:
         return self.path / "journal.db"
 
     @property
+    def journal_mark(self) -> Path:
+        """The name of the journal that this home has had jobs in, so that it is missed when it is not there."""
+        return self.path / "journal.name"
+
+    def had_journal(self, name: str) -> bool:
+        """Whether a controller of this home has written to that journal."""
+        try:
+            return self.journal_mark.read_text() == name
+        except OSError:
+            return False
+
+    @property
     def catalogue(self) -> Path:
         """What became of its jobs; made of the journal, and made anew if it is missing."""
         return self.path / "catalogue.db"
@@ -94,7 +106,7 @@ class Home:
     def sweep(self) -> None:
         """Remove what a controller left that was killed as it wrote."""
         # The folder may be a user's own.
-        for whole in (self.token_file, self.url_file, self.ca_file, self.notified_file):
+        for whole in (self.token_file, self.url_file, self.ca_file, self.notified_file, self.journal_mark):
             for part in self.path.glob(f"{whole.name}.*.part"):
                 if part.name[len(whole.name) + 1 : -len(".part")].isdecimal():
                     part.unlink(missing_ok=True)

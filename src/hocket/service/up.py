@@ -6,13 +6,15 @@ import logging
 import os
 import signal
 import sys
+from contextlib import suppress
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic, sleep
 
 import uvicorn
 
-from hocket.control.ports import MakeExecutor
+from hocket.control.journal import JournalError
+from hocket.control.ports import Cycle, MakeExecutor
 from hocket.policies.registry import BoundPolicy
 from hocket.service.app import make_app
 from hocket.service.engine import Engine
@@ -45,14 +47,17 @@ class Up:
         protect_s: float = 0.0,
         notify: tuple[str, ...] = (),
         notify_commands: bool = False,
+        new_journal: bool = False,
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here.
 
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
+        With `new_journal`, a journal that this home had and that is missing or empty is begun anew. Raises
+        JournalError.
         """
         home.make()
         self.home = home
-        self.engine = Engine(store, executor, policy, catalogue=home.catalogue)
+        self.engine = _engine(home, policy, store, executor, new_journal)
         home.sweep()  # No other process writes there: we hold the journal.
         self._listening = Listening(listen, port, home.last_port(), tls)
         self.url = self._listening.url
@@ -65,6 +70,8 @@ class Up:
         app = make_app(self.engine, home.token, self.leave, protect_s, notify_commands=commands)
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
+        self._is_marked = home.had_journal(self.engine.journal.name)
+        self.engine.seen.append(self._mark_journal)
         # Without a set-up of its own, what it logs comes out as all else does.
         config = uvicorn.Config(
             app,
@@ -78,6 +85,13 @@ class Up:
             config.ssl_certfile, config.ssl_keyfile = tls.cert, tls.key
             _load(config, tls)
         self._server = uvicorn.Server(config)
+
+    def _mark_journal(self, _number: int, _cycle: Cycle) -> None:
+        """The journal has something to lose from now on."""
+        if not self._is_marked:
+            self._is_marked = True
+            with suppress(OSError):  # On a full disk it is not missed later.
+                self.home.write(self.home.journal_mark, self.engine.journal.name)
 
     def leave(self, grace_s: float) -> None:
         """Stop all jobs and end."""
@@ -136,6 +150,29 @@ class Up:
             pass
         if not self.engine.sessions.addresses() and not self._leaving.is_set():
             _log.warning("the agent of this machine has not connected within %g s; see '%s'", _AGENT_S, self.home.log)
+
+
+def _engine(home: Home, policy: BoundPolicy | None, store: str, executor: MakeExecutor, new_journal: bool) -> Engine:
+    """The controller on its journal; not on an empty one in place of one that had jobs."""
+    is_file = "://" not in store
+    if is_file and not (os.path.exists(store) and os.path.getsize(store)):  # No file is made before it is refused.
+        _refuse_empty(home, store, new_journal)
+    engine = Engine(store, executor, policy, catalogue=home.catalogue)
+    if not len(engine.journal):
+        try:
+            _refuse_empty(home, engine.journal.name, new_journal)
+        except JournalError:
+            engine.close()
+            raise
+    return engine
+
+
+def _refuse_empty(home: Home, journal: str, new_journal: bool) -> None:
+    if home.had_journal(journal) and not new_journal:
+        raise JournalError(
+            f"home '{home.path}' had a journal '{journal}', which is missing or empty: restore it, or begin anew, "
+            "without the jobs that were in it, by `hocket up --new-journal`"
+        )
 
 
 def _load(config: uvicorn.Config, tls: Tls) -> None:

@@ -80,6 +80,9 @@ def up(
     store: Annotated[
         str, typer.Option(metavar="FILE|URL", help="Its journal: a file, or postgresql://…; in its home by default.")
     ] = "",
+    new_journal: Annotated[
+        bool, typer.Option("--new-journal", help="Begin anew where the journal of this home is missing or empty.")
+    ] = False,
     listen: Annotated[
         str,
         typer.Option(
@@ -142,7 +145,7 @@ def up(
             place, bound, store or str(place.journal), agents(lease, ResizeBy(resize)),
             listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
             agent_options=options if agent else None, protect_s=settings.protect_s,
-            notify=settings.notify, notify_commands=settings.notify_commands,
+            notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
         )  # fmt: skip
         write_settings(place, settings)
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
