@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from asyncio import Future as AsyncFuture
+from asyncio import get_running_loop, wait_for
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from math import inf
 from secrets import compare_digest, token_hex
-from threading import Event as Flag
 from time import monotonic, time
 from typing import Annotated, Any, TypeVar
 
@@ -35,6 +36,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.validation import too_small
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
+from hocket.service.connections import SCOPE
 from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine, Unavailable
 from hocket.service.ignored_options import ignored_options
@@ -82,7 +84,7 @@ class Api:
         self.engine = engine
         self.go_down = go_down
         self._token = token.encode()
-        self.logs: dict[str, tuple[Flag, list[Any]]] = {}  # request → when it came, and what
+        self.logs: dict[str, AsyncFuture[tuple[bytes, dict[str, str]]]] = {}  # request → the part of a log, and headers
         self.owners = Owners(engine.executor)
         self.intake = Intake(engine, self.owners, protect_s, commands=commands)
         # Each agent has a thread that waits for orders, and takes none from other calls.
@@ -157,6 +159,8 @@ def make_app(
     async def guard(request: Request, call_next: Any) -> Response:
         if request.url.path != "/v1/health" and not api.admits(request):
             return answer({"error": "the token is missing or wrong (Authorization: Bearer …)"}, 401)
+        if (connection := request.scope.get(SCOPE)) is not None and api.admits(request):
+            connection.proven()
         length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > LARGEST_BODY or "transfer-encoding" in request.headers:
             return answer({"error": f"a body must say its length, of {LARGEST_BODY} bytes at most"}, 413)
@@ -223,12 +227,12 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         return answer(rows.why(record, snapshot.jobs.get(record.job.id), snapshot, time(), waits))
 
     @app.get("/v1/jobs/{job_id:path}/log")
-    def log(job_id: str, offset: Offset = 0, limit: Count = 1 << 20, attempt: Count = 0) -> Response:
+    async def log(job_id: str, offset: Offset = 0, limit: Count = 1 << 20, attempt: Count = 0) -> Response:
         """A part of what a job printed."""
-        record = api.record(job_id)
+        record = await run_in_threadpool(api.record, job_id)
         if (run := record.run_of(attempt)) == 0:
             return _log_part(b"", 0, 0)
-        return _printed(api, record, offset, min(limit, _LARGEST_LOG_PART), run)
+        return await _printed(api, record, offset, min(limit, _LARGEST_LOG_PART), run)
 
     for wish in Wish:
         _add_wish(app, api, wish)
@@ -286,16 +290,19 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
 
 
-def _printed(api: Api, record: Record, offset: int, limit: int, run: int) -> Response:
+async def _printed(api: Api, record: Record, offset: int, limit: int, run: int) -> Response:
+    """Ask the agents for it. No thread waits for them, so that many readers keep no other call from being answered."""
     for node in api.engine.executor.nodes(record.job.id):
-        request, came = token_hex(8), Flag()
-        found: list[Any] = []
-        api.logs[request] = (came, found)
+        request, came = token_hex(8), get_running_loop().create_future()
+        api.logs[request] = came
         api.engine.sessions.tell(node, [ReadLog(request, record.job.id, run, offset, limit)])
-        came.wait(_LOG_PATIENCE_S)
-        api.logs.pop(request, None)
-        if found and (found[0] or found[1].get("x-attempt", "0") != "0"):
-            body, headers = found
+        try:
+            body, headers = await wait_for(came, _LOG_PATIENCE_S)
+        except TimeoutError:
+            continue
+        finally:
+            del api.logs[request]
+        if body or headers.get("x-attempt", "0") != "0":
             return _log_part(body, headers.get("x-next-offset", 0), record.attempt_of(run))
     return _log_part(b"", 0, 0)
 
@@ -324,7 +331,7 @@ def _add_owners(app: FastAPI, api: Api) -> None:
 
 def _add_cluster(app: FastAPI, api: Api) -> None:
     @app.get("/v1/health")
-    def health() -> Response:
+    async def health() -> Response:  # It waits for no thread.
         """Is it there?"""
         ok = not api.engine.over.is_set()
         return answer({"ok": ok, "version": __version__, "pid": os.getpid()}, 200 if ok else 503)
@@ -433,10 +440,10 @@ def _add_agents(app: FastAPI, api: Api) -> None:
     @app.post("/v1/agents/{session}/logs/{log_request}", include_in_schema=False)
     async def logs(session: str, log_request: str, request: Request) -> Response:
         _node(api, session)
-        waiting = api.logs.get(log_request)
-        if waiting is not None:
-            waiting[1][:] = [await request.body(), dict(request.headers)]
-            waiting[0].set()
+        body = await request.body()
+        came = api.logs.get(log_request)
+        if came is not None and not came.done():
+            came.set_result((body, dict(request.headers)))
         return answer({"ok": True})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,9 +27,14 @@ _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 class LocalAgent:
     """Starts the agent, and starts it again when it dies."""
 
-    def __init__(self, home: Home, url: str, options: list[str], journal_lock: str = "") -> None:
-        """`journal_lock` is a file of this machine that every controller of the journal holds; empty: there is none."""
-        self._home = home
+    def __init__(
+        self, home: Home, url: str, options: list[str], journal_lock: str = "", open_files: int | None = None
+    ) -> None:
+        """`journal_lock` is a file of this machine that every controller of the journal holds; empty: there is none.
+
+        `open_files` is how many files the agent and its jobs may open; None: as many as the controller.
+        """
+        self._home, self._open_files = home, open_files
         module = [sys.executable, "-P", "-m", "hocket.agent.node"]  # -P: nothing that lies where we are is run.
         where = ["--url", url, "--token-file", str(home.token_file), "--state", str(home.agent)]
         where += ["--ca", str(home.ca_file)] if home.ca_file.exists() else []
@@ -80,6 +86,10 @@ class LocalAgent:
                 )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, was)
+        if self._open_files is not None:
+            with suppress(OSError, ValueError):
+                _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+                resource.prlimit(self._child.pid, resource.RLIMIT_NOFILE, (self._open_files, hard))
         _log.info("the agent of this machine starts: process %d, log '%s'", self._child.pid, self._home.log)
         return self._child
 

@@ -17,6 +17,7 @@ from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, MakeExecutor
 from hocket.policies.registry import BoundPolicy
 from hocket.service.app import make_app
+from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
 from hocket.service.home import Home
 from hocket.service.listening import LOOPBACK, Listening, Tls
@@ -62,8 +63,11 @@ class Up:
         self._listening = Listening(listen, port, home.last_port(), tls)
         self.url = self._listening.url
         home.trust(None if tls is None else tls.ca or tls.cert)
-        lock = self.engine.journal.lock_file
-        self._agent = LocalAgent(home, self.url, agent_options, lock) if agent_options is not None else None
+        files_before, files = raised_file_limit()
+        self._agent = None
+        if agent_options is not None:
+            lock = self.engine.journal.lock_file
+            self._agent = LocalAgent(home, self.url, agent_options, lock, files_before)
         self._leaving = Flag()
         self._grace_s = 30.0
         commands = notify_commands or self._listening.is_local
@@ -75,6 +79,7 @@ class Up:
         # Without a set-up of its own, what it logs comes out as all else does.
         config = uvicorn.Config(
             app,
+            http=guarded(Limits(total=max(64, files * 4 // 5))),
             log_config=None,
             log_level="warning",
             access_log=False,

@@ -16,6 +16,7 @@ from hocket.executors.agents.executor import agents
 from hocket.model.resources import Node
 from hocket.policies import find
 from hocket.service.app import make_app
+from hocket.service.connections import Limits, guarded
 from hocket.service.engine import Engine
 
 TOKEN = "a-token-of-the-tests"
@@ -109,9 +110,16 @@ def app(engine):
 
 
 @pytest.fixture
-def port(app):
+def limits():
+    return Limits()
+
+
+@pytest.fixture
+def port(app, limits):
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+    http = guarded(limits)
+    config = uvicorn.Config(app, http=http, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:

@@ -1,0 +1,186 @@
+"""Connections to the API that say nothing, or too slowly, are closed, and never keep agents and users out.
+
+A connection is *proven* once a request on it had the right token. Only so many others are kept: when one more comes,
+the oldest of them is closed. So a client that shows its token at once gets through, whatever others do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import h11
+from msgspec import Struct
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+_log = logging.getLogger("hocket.service")
+SCOPE = "hocket.connection"  # where a request finds its connection
+_FILES = 65_536  # open files that a controller asks for; each connection is one
+_SAID_EVERY_S = 60.0
+
+
+class Limits(Struct, frozen=True):
+    """What a connection may take."""
+
+    header_s: float = 10.0  # from its beginning, or the first byte of its next request, to the end of the headers
+    body_s: float = 30.0  # and the time for its bytes at the slowest rate
+    slowest: float = 65_536.0  # bytes a second
+    unproven: int = 256  # connections without a token so far
+    unproven_by_peer: int = 64  # from one address of another machine
+    total: int = 800  # connections in all; a tenth more for those of this machine
+
+
+def raised_file_limit() -> tuple[int, int]:
+    """Let this process open more files, as far as it may; the limit before, and now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return soft, soft
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return soft, wanted
+    return soft, soft
+
+
+class Connections:
+    """All that are open now. For the thread of the event loop."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._all = 0
+        self._unproven: dict[GuardedProtocol, str] = {}  # the oldest first; the address of the peer
+        self._by_peer: Counter[str] = Counter()
+        self._closed = 0  # since that was last said
+        self._said_s = float("-inf")
+
+    def admits(self, connection: GuardedProtocol, peer: str) -> bool:
+        """A connection is made: whether there is room for it. The oldest that is not proven may have to go for it."""
+        limits, is_local = self.limits, not peer or peer.startswith("127.") or peer == "::1"
+        if self._all >= limits.total * (1.1 if is_local else 1.0):
+            self._note("there are too many connections")
+            return False
+        self._all += 1
+        self._unproven[connection] = peer
+        self._by_peer[peer] += 1
+        if not is_local and self._by_peer[peer] > limits.unproven_by_peer:
+            self._drop(next(c for c, of in self._unproven.items() if of == peer), "too many from one address")
+        elif len(self._unproven) > limits.unproven:
+            self._drop(next(iter(self._unproven)), "too many that have not shown a token")
+        return True
+
+    def proven(self, connection: GuardedProtocol) -> None:
+        """A request on it had the token."""
+        if (peer := self._unproven.pop(connection, None)) is not None:
+            self._forget(peer)
+
+    def lost(self, connection: GuardedProtocol) -> None:
+        """It is closed."""
+        self._all -= 1
+        self.proven(connection)
+
+    def too_slow(self, connection: GuardedProtocol, what: str) -> None:
+        """It took longer than it may."""
+        self._drop(connection, f"{what} took too long")
+
+    def _forget(self, peer: str) -> None:
+        self._by_peer[peer] -= 1
+        if not self._by_peer[peer]:
+            del self._by_peer[peer]
+
+    def _drop(self, connection: GuardedProtocol, why: str) -> None:
+        self._note(why)
+        self.proven(connection)
+        connection.transport.abort()
+
+    def _note(self, why: str) -> None:
+        """Say it, but not for each of thousands."""
+        self._closed += 1
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._said_s >= _SAID_EVERY_S:
+            _log.warning("%d connections were closed, the last because %s", self._closed, why)
+            self._closed, self._said_s = 0, now_s
+
+
+class GuardedProtocol(H11Protocol):
+    """uvicorn's protocol, with limits. A class of its own for each server, which `guarded` makes."""
+
+    guard: Connections
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._is_admitted = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._waits_for = ""  # what the timer is for
+        app = self.app
+
+        async def with_connection(scope: Any, receive: Any, send: Any) -> None:
+            scope[SCOPE] = self
+            await app(scope, receive, send)
+
+        self.app = with_connection
+
+    def proven(self) -> None:
+        """The request that is being answered had the token."""
+        self.guard.proven(self)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """There is a new connection: closed at once, if there is no room for it."""
+        super().connection_made(transport)
+        self._is_admitted = self.guard.admits(self, self.client[0] if self.client else "")
+        if self._is_admitted:
+            self._await("its header", self.guard.limits.header_s)
+        else:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Something came: what is awaited next?"""
+        super().data_received(data)
+        their_state, limits = self.conn.their_state, self.guard.limits
+        if their_state is h11.SEND_BODY:
+            self._await("its body", limits.body_s + self._length() / limits.slowest)
+        elif their_state is h11.IDLE and self._has_begun():
+            self._await("its header", limits.header_s)
+        else:
+            self._await("", 0.0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is closed, by us or by the client."""
+        self._await("", 0.0)
+        if self._is_admitted:
+            self._is_admitted = False
+            self.guard.lost(self)
+        super().connection_lost(exc)
+
+    def _await(self, what: str, within_s: float) -> None:
+        """Wait for this from now on; a timer that runs for the same goes on."""
+        if what == self._waits_for:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waits_for = what
+        if what:
+            self._timer = self.loop.call_later(within_s, self._is_late)
+
+    def _is_late(self) -> None:
+        if not self.transport.is_closing():
+            self.guard.too_slow(self, self._waits_for)
+
+    def _has_begun(self) -> bool:
+        """Is there a part of a header?"""
+        return bool(self.conn.trailing_data[0]) or self.cycle is None
+
+    def _length(self) -> float:
+        lengths = [value for name, value in self.headers or () if name == b"content-length"]
+        with suppress(ValueError, IndexError):
+            return min(float(int(lengths[0])), 1e9)
+        return 0.0
+
+
+def guarded(limits: Limits) -> type[GuardedProtocol]:
+    """The protocol for one server."""
+    return type("Guarded", (GuardedProtocol,), {"guard": Connections(limits)})
