@@ -22,6 +22,9 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 # In the controller's thread, the cycle that lines belong to; other threads have none.
 cycle_number: ContextVar[int | None] = ContextVar("cycle_number", default=None)
 
+_MOST_REPEATED, _REPEATED_S = 5, 60.0  # of one message of another package, in that time
+_MOST_MESSAGES = 1000  # that are told apart
+
 _CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _NOT_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
 
@@ -36,9 +39,33 @@ def set_up_logging(level: str, as_json: bool, file: str | os.PathLike[str] | Non
     root = logging.getLogger()
     for old in [h for h in root.handlers if isinstance(h, StderrHandler)]:
         root.removeHandler(old)
+    handler.addFilter(RepeatedMessages())
     root.addHandler(handler)
     root.setLevel(max(LEVELS[level], logging.INFO))
     logging.getLogger("hocket").setLevel(LEVELS[level])
+
+
+class RepeatedMessages(logging.Filter):
+    """Leaves out what other packages say again and again, such as a traceback for each of thousands of connections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[tuple[str, str], tuple[float, int]] = {}  # logger, message → since when, and how often
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to log it: of each message, a few in a minute."""
+        if record.name.startswith("hocket"):
+            return True
+        key, now_s = (record.name, str(record.msg)), record.created
+        since_s, count = self._seen.get(key, (now_s, 0))
+        if not 0 <= now_s - since_s < _REPEATED_S:
+            left_out, since_s, count = max(0, count - _MOST_REPEATED), now_s, 0
+            if left_out:
+                record.msg, record.args = f"{record.getMessage()} (and {left_out} times before, not logged)", None
+        if key not in self._seen and len(self._seen) >= _MOST_MESSAGES:
+            self._seen.clear()
+        self._seen[key] = since_s, count + 1
+        return count < _MOST_REPEATED
 
 
 class TextLogLine(logging.Formatter):

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hocket.agent.log_setup import JsonLogLine, TextLogLine, cycle_number, set_up_logging
+from hocket.agent.log_setup import JsonLogLine, RepeatedMessages, TextLogLine, cycle_number, set_up_logging
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 5, 250_000, UTC)
 
@@ -144,3 +144,19 @@ def test_a_stderr_that_nobody_reads_stops_nothing(form: str) -> None:
         assert program.wait(120) == 0
         assert program.stdout is not None
         assert program.stdout.read() == "it goes on\n"
+
+
+def test_what_another_package_says_again_and_again_is_logged_a_few_times_a_minute() -> None:
+    repeated = RepeatedMessages()
+
+    def logged(name: str, at_s: float) -> str | None:
+        fields = {"name": name, "msg": "accept() failed: %s", "args": ("full",), "created": at_s}
+        record = logging.makeLogRecord(fields)
+        return record.getMessage() if repeated.filter(record) else None
+
+    assert [logged("asyncio", n / 100) for n in range(1000)].count("accept() failed: full") == 5
+    assert logged("asyncio", 61.0) == "accept() failed: full (and 995 times before, not logged)"
+    assert logged("asyncio", 62.0) == "accept() failed: full"
+    assert logged("uvicorn.error", 62.0) == "accept() failed: full", "another logger"
+    assert logged("asyncio", 1.0) == "accept() failed: full", "the clock was set back"
+    assert all(logged("hocket.agent", 0.0) for _ in range(100)), "our own are for us to limit"
