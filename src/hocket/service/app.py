@@ -54,6 +54,7 @@ POLL_S = 20.0
 Count = Annotated[int, Query(ge=0, le=2**31 - 1)]
 Offset = Annotated[int, Query(ge=-(2**53), le=2**53)]
 _PATIENCE_S = 60.0  # for a cycle to be written
+_ALWAYS = ("/v1/health", "/v1/down")  # are answered while the controller starts
 _LOG_PATIENCE_S = 10.0
 _LARGEST_LOG_PART = 4 << 20
 T = TypeVar("T")
@@ -83,6 +84,7 @@ class Api:
     ) -> None:
         self.engine = engine
         self.go_down = go_down
+        self.is_ready: Callable[[], bool] = lambda: True  # whether users are served
         self._token = token.encode()
         self.logs: dict[str, AsyncFuture[tuple[bytes, dict[str, str]]]] = {}  # request → the part of a log, and headers
         self.owners = Owners(engine.executor)
@@ -147,13 +149,16 @@ def make_app(
     protect_s: float = 0.0,
     *,
     notify_commands: bool = False,
+    is_ready: Callable[[], bool] = lambda: True,
 ) -> FastAPI:
     """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
 
-    With `notify_commands`, jobs may name commands that are run here when something happens to them.
+    With `notify_commands`, jobs may name commands that are run here when something happens to them. Until `is_ready`,
+    only agents are served.
     """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
     api = Api(engine, token, go_down, protect_s, notify_commands)
+    api.is_ready = is_ready
 
     @app.middleware("http")
     async def guard(request: Request, call_next: Any) -> Response:
@@ -164,6 +169,9 @@ def make_app(
         length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > LARGEST_BODY or "transfer-encoding" in request.headers:
             return answer({"error": f"a body must say its length, of {LARGEST_BODY} bytes at most"}, 413)
+        path = request.url.path
+        if not api.is_ready() and path not in _ALWAYS and not path.startswith("/v1/agents/"):
+            return answer({"error": "the controller is starting: the agent of its machine has not connected yet"}, 503)
         began_s = monotonic()
         response: Response = await call_next(request)
         if _log.isEnabledFor(logging.DEBUG):
@@ -333,7 +341,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     @app.get("/v1/health")
     async def health() -> Response:  # It waits for no thread.
         """Is it there?"""
-        ok = not api.engine.over.is_set()
+        ok = api.is_ready() and not api.engine.over.is_set()
         return answer({"ok": ok, "version": __version__, "pid": os.getpid()}, 200 if ok else 503)
 
     @app.get("/v1/status")

@@ -71,7 +71,10 @@ class Up:
         self._leaving = Flag()
         self._grace_s = 30.0
         commands = notify_commands or self._listening.is_local
-        app = make_app(self.engine, home.token, self.leave, protect_s, notify_commands=commands)
+        self._ready = Flag()
+        app = make_app(
+            self.engine, home.token, self.leave, protect_s, notify_commands=commands, is_ready=self._ready.is_set
+        )
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
         self._is_marked = home.had_journal(self.engine.journal.name)
@@ -124,6 +127,7 @@ class Up:
         if self._agent is not None:
             self._agent.start()
             self._await_agent()
+        self._ready.set()
         self.home.write(self.home.url_file, self.url)
         while not self._leaving.wait(0.5):
             if self.engine.over.is_set() or not thread.is_alive():

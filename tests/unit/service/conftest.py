@@ -105,8 +105,15 @@ def engine(tmp_path):
 
 
 @pytest.fixture
-def app(engine):
-    return make_app(engine, TOKEN, lambda _grace_s: None)
+def ready():
+    flag = threading.Event()
+    flag.set()
+    return flag
+
+
+@pytest.fixture
+def app(engine, ready):
+    return make_app(engine, TOKEN, lambda _grace_s: None, is_ready=ready.is_set)
 
 
 @pytest.fixture

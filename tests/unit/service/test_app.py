@@ -416,3 +416,15 @@ def test_a_client_that_dies_while_sending_is_no_error(app, path):
     scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
     asyncio.run(app(scope, receive, send))
     assert [m["status"] for m in told if m["type"] == "http.response.start"] == [400]
+
+
+def test_until_the_agent_of_its_machine_has_connected_only_agents_are_served(client, ready, engine):
+    ready.clear()
+    refused = client.post("/v1/jobs", {"jobs": [JOB]})
+    assert (refused.status, "is starting" in refused.json()["error"]) == (503, True)
+    assert (client.get("/v1/health").status, client.get("/v1/health").json()["ok"]) == (503, False)
+    session = engine.sessions.open("there", "127.0.0.1")
+    assert client.post(f"/v1/agents/{session}/alive", {}).status == 200
+    ready.set()
+    assert client.get("/v1/health").json()["ok"]
+    submit(client, JOB)
