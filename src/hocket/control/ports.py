@@ -140,6 +140,9 @@ class LiveExecutor(Executor, Protocol):
     def hello(self, hello: Hello) -> Facts:
         """The events of an agent that connects, to be posted."""
 
+    def now_s(self) -> float:
+        """The time, on the clock of the events; it never jumps."""
+
     def nodes(self, job_id: str) -> list[str]:
         """The connected nodes where a job's logs may be: those that run it, or all if it runs nowhere."""
 

@@ -12,7 +12,7 @@ from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
 from math import inf
 from secrets import compare_digest, token_hex
-from time import monotonic, time
+from time import monotonic
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -125,7 +125,7 @@ class Api:
         """A job that changed, for those that listen; nothing if it cannot be looked up."""
         with suppress(EndedJobsError):
             if (record := self.engine.catalogue.get(job_id)) is not None:
-                return b"event: job\ndata: " + msgspec.json.encode(self.row(record, time())) + b"\n\n"
+                return b"event: job\ndata: " + msgspec.json.encode(self.row(record, self.engine.now_s())) + b"\n\n"
         return b""
 
 
@@ -221,7 +221,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     @app.get("/v1/jobs")
     def jobs(all: bool = False, owner: str = "", limit: Count = 100_000) -> Response:  # noqa: A002 - the API's word
         """Live jobs, and those that are over."""
-        now_s, snapshot, waits = time(), api.engine.snapshot, api.engine.catalogue.queue_reason
+        now_s, snapshot, waits = api.engine.now_s(), api.engine.snapshot, api.engine.catalogue.queue_reason
         live = snapshot.jobs.data()
         records = api.engine.catalogue.listed(over=all, owner=owner, limit=limit)
         found = [rows.row(r, live.get(r.job.id), snapshot, now_s, waits) for r in records]
@@ -232,7 +232,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         """Why a job stands where it stands."""
         record, snapshot = api.record(job_id), api.engine.snapshot
         waits = api.engine.catalogue.queue_reason
-        return answer(rows.why(record, snapshot.jobs.get(record.job.id), snapshot, time(), waits))
+        return answer(rows.why(record, snapshot.jobs.get(record.job.id), snapshot, api.engine.now_s(), waits))
 
     @app.get("/v1/jobs/{job_id:path}/log")
     async def log(job_id: str, offset: Offset = 0, limit: Count = 1 << 20, attempt: Count = 0) -> Response:
@@ -261,7 +261,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         engine = api.engine
         snapshot, waits = engine.snapshot, engine.catalogue.queue_reason
         view = snapshot.jobs.get(record.job.id)
-        found = rows.shown(record, view, snapshot, engine.executor, time(), waits, engine.policy)
+        found = rows.shown(record, view, snapshot, engine.executor, engine.now_s(), waits, engine.policy)
         return answer(found | job_files(record, engine.sessions.folders()))
 
 
@@ -275,7 +275,7 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
             return [JobAsked(now_s, record.job.id, wish, by[:200])]
 
         api.accepted(api.engine.executor.post(make))
-        return answer({"id": record.job.id, "state": api.row(record, time()).state})
+        return answer({"id": record.job.id, "state": api.row(record, api.engine.now_s()).state})
 
     ask.__doc__ = f"Ask a job to {wish}."
     app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")
@@ -293,7 +293,7 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     except WishError as error:
         raise ApiError(404, str(error)) from error
     (to,) = found
-    now_s = time()
+    now_s = api.engine.now_s()
     told = [{"id": job_id, "state": api.row(api.record(job_id), now_s).state} for job_id in to.jobs]
     return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
 
@@ -353,7 +353,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
             {
                 "policy": engine.policy.policy.name,
                 "params": engine.policy.settings,
-                "now_s": time(),
+                "now_s": api.engine.now_s(),
                 "jobs": counts,
                 "decisions": engine.decisions,
                 "trouble": engine.trouble,
@@ -400,7 +400,7 @@ def _drained(api: Api, node: str, body: bytes, is_drained: bool) -> Response:
         raise ApiError(404, str(error)) from error
     except DrainError as error:
         raise ApiError(400, str(error)) from error
-    return answer(drained_row(api.engine.snapshot, node, time()))
+    return answer(drained_row(api.engine.snapshot, node, api.engine.now_s()))
 
 
 def _add_agents(app: FastAPI, api: Api) -> None:

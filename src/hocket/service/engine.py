@@ -89,6 +89,10 @@ class Engine:
         """The agents that are connected."""
         return self.executor.sessions
 
+    def now_s(self) -> float:
+        """The time, on the clock of the events."""
+        return self.executor.now_s()
+
     def start(self) -> None:
         """Begin to cycle."""
         self._thread.start()

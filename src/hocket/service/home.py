@@ -77,6 +77,11 @@ class Home:
         return self.path / "notified.json"
 
     @property
+    def clock_file(self) -> Path:
+        """By how much the controller's clock differs from the time since the machine booted."""
+        return self.path / "clock.json"
+
+    @property
     def ca_file(self) -> Path:
         """The certificates by which clients of this folder know the controller, if it has one."""
         return self.path / "ca.pem"
@@ -106,7 +111,8 @@ class Home:
     def sweep(self) -> None:
         """Remove what a controller left that was killed as it wrote."""
         # The folder may be a user's own.
-        for whole in (self.token_file, self.url_file, self.ca_file, self.notified_file, self.journal_mark):
+        files = (self.token_file, self.url_file, self.ca_file, self.notified_file, self.journal_mark, self.clock_file)
+        for whole in files:
             for part in self.path.glob(f"{whole.name}.*.part"):
                 if part.name[len(whole.name) + 1 : -len(".part")].isdecimal():
                     part.unlink(missing_ok=True)

@@ -136,13 +136,15 @@ def up(
     set_up_logging(log_level, log_json, place.log)
     from hocket.executors.agents.executor import agents
     from hocket.executors.agents.standby_runs import ResizeBy
+    from hocket.service.steady_clock import SteadyClock
     from hocket.service.up import Up
 
     os.umask(0o077)  # What jobs have in their environment is in the journal.
     with refusing():
         place.make()
+        executor = agents(lease, ResizeBy(resize), SteadyClock(place.clock_file, place.write))
         controller = Up(
-            place, bound, store or str(place.journal), agents(lease, ResizeBy(resize)),
+            place, bound, store or str(place.journal), executor,
             listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
             agent_options=options if agent else None, protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,

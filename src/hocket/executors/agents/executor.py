@@ -102,7 +102,9 @@ class AgentExecutor:
     def _take_up(self, snapshot: Snapshot) -> None:
         """Begin with this state: what needs no agent is true."""
         self.observe(snapshot)
-        self._began_s = self._looked_s = self._clock()  # _looked_s: when silent agents were last looked for
+        # A clock that was set back while there was no controller goes on from the last time in the journal.
+        self._behind_s = max(0.0, snapshot.now_s - self._clock())
+        self._began_s = self._looked_s = self.now_s()  # _looked_s: when silent agents were last looked for
         self._was_late = False  # the last look
         now_s = max(self._began_s, snapshot.now_s)
         for view in snapshot.jobs.values():
@@ -123,6 +125,10 @@ class AgentExecutor:
         """What a node's agent reports, in order."""
         count = len(reports)
         return self._post(_Posted(None, Future(), deque(reports), node, lambda _refused: count))
+
+    def now_s(self) -> float:
+        """The time, as events have it."""
+        return self._clock() + self._behind_s
 
     def nodes(self, job_id: str) -> list[str]:
         """The connected nodes where a job's logs may be: those that run it, or all if it runs nowhere."""
@@ -182,14 +188,14 @@ class AgentExecutor:
                 if self._closed:
                     return None
                 if not self._inbox and not self._ready:
-                    left = _LONGEST_WAIT_S if until_s is None else until_s - self._clock()
+                    left = _LONGEST_WAIT_S if until_s is None else until_s - self.now_s()
                     if left > 0:
                         self._arrived.wait(min(left, _LONGEST_WAIT_S))
                     if self._closed:
                         return None
                 self._taken = list(self._inbox)
                 self._inbox.clear()
-            now_s = max(self._clock(), self.snapshot.now_s)
+            now_s = max(self.now_s(), self.snapshot.now_s)
             events = self._ready + self._events(now_s) + self._losses(now_s)
             events += self._give_up_unconfirmed(events, now_s)
             self._ready = []
@@ -444,6 +450,11 @@ class AgentExecutor:
         self._orders.forget(job_id)
 
 
-def agents(lease_s: float = 15.0, resize_by: ResizeBy = ResizeBy.EARLY) -> MakeExecutor:
-    """An executor for the agents that connect; one that is silent for longer than its lease is taken for lost."""
-    return lambda snapshot: AgentExecutor(snapshot, Sessions(lease_s), resize_by=resize_by)
+def agents(
+    lease_s: float = 15.0, resize_by: ResizeBy = ResizeBy.EARLY, clock: Callable[[], float] = time
+) -> MakeExecutor:
+    """An executor for the agents that connect; one that is silent for longer than its lease is taken for lost.
+
+    `clock` must not jump: times that jobs ran and waited, and their limits, are differences of it.
+    """
+    return lambda snapshot: AgentExecutor(snapshot, Sessions(lease_s), clock, resize_by)
