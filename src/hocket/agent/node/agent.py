@@ -60,10 +60,8 @@ class NodeAgent:
 
         def hello(link: Link) -> Hello:
             address = options.address or link.own_address()
-            runs = self._runs
-            return Hello(
-                devices.node, address, runs.present(), runs.kept_jobs(), state.identity, state.path, runs.last_numbers()
-            )
+            runs, seen = self._runs.present(), self._runs.last_numbers()
+            return Hello(devices.node, address, runs, tuple(sorted(seen)), state.identity, state.path, seen)
 
         session, lease = Session(hello), Lease(state.lease)
         self._orders = OrderLoop(links[0], session, self._runs, state, lease)

@@ -60,13 +60,9 @@ class Runs:
             kept = {r.key for r in self._all() if not r.cursor.over and not r.is_forgotten}
             return tuple(sorted(kept | self._outbox.keys()))
 
-    def kept_jobs(self) -> tuple[str, ...]:
-        """Those that were not forgotten. The order for that may have been lost with a controller or an agent."""
-        with self._changed:
-            return tuple(sorted(job for job, runs in self._by_job.items() if runs and job not in self._forgetting))
-
     def last_numbers(self) -> dict[str, int]:
-        """The last run of each job that was not forgotten. A controller whose journal is older does not know it."""
+        """Job → its last run, of those that were not forgotten: the order for that may have been lost, and a controller
+        whose journal is older does not know that run."""
         with self._changed:
             return {job: max(runs) for job, runs in self._by_job.items() if runs and job not in self._forgetting}
 
