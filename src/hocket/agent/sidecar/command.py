@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from hocket.agent.job_environment import of_the_node
 from hocket.agent.orphan_cleanup import MARK
 
 TYPE_CHECKING = False
@@ -137,7 +138,13 @@ def environments(
     MASTER_PORT. A job of one process that was not started by torchrun knows nothing of ranks, unless they are given.
     """
     said = {**spec.env, **given}
-    env = {**os.environ, **said, MARK: spec.mark, "HOCKET_JOB": spec.job, "HOCKET_ATTEMPT": str(spec.attempt)}
+    env = {
+        **of_the_node(os.environ),
+        **said,
+        MARK: spec.mark,
+        "HOCKET_JOB": spec.job,
+        "HOCKET_ATTEMPT": str(spec.attempt),
+    }
     if spec.checkpoint_dir is not None:
         env["HOCKET_CHECKPOINT_DIR"] = spec.checkpoint_dir
     if command.launched:

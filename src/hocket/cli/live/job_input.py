@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hocket.agent.job_environment import OWN, SHELL, is_one_of
 from hocket.cli import units
 from hocket.cli.live.launchers import asked_by_launcher
 from hocket.cli.terminal.errors import InputError
@@ -140,28 +140,13 @@ def _environment(said: Mapping[str, object], shell: Mapping[str, str]) -> dict[s
     return found
 
 
-# Not all of a shell's environment goes with a job: it holds secrets, and a job should run the same from any terminal.
-# What finds programs and libraries and sets language and caches does; the rest by `--env` or `--export-all`.
-TAKEN = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR",
-    "VIRTUAL_ENV", "CONDA_*", "MAMBA_*", "PYENV_*", "PYTHONPATH", "PYTHONUNBUFFERED", "LD_LIBRARY_PATH", "LIBRARY_PATH",
-    "CUDA_HOME", "CUDA_PATH", "OMP_*", "MKL_*", "OPENBLAS_*", "XDG_*_HOME", "HF_HOME", "TORCH_HOME", "MPLBACKEND",
-)  # fmt: skip
-# Set for each run; those of a job that submits other jobs would be wrong.
-OWN = ("HOCKET_*", "CUDA_VISIBLE_DEVICES", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_*")
-
-
 def carried(shell: Mapping[str, str], everything: bool = False) -> dict[str, str]:
     """The part of an environment that goes with a job."""
     return {
         name: value
         for name, value in shell.items()
-        if (everything or _is_one_of(name, TAKEN)) and not _is_one_of(name, OWN) and _is_passable(name, value)
+        if (everything or is_one_of(name, SHELL)) and not is_one_of(name, OWN) and _is_passable(name, value)
     }
-
-
-def _is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_passable(name: str, value: str) -> bool:
