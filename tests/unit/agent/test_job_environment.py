@@ -11,7 +11,8 @@ from hocket.agent.job_environment import is_one_of, of_the_node
 
 def test_secrets_of_the_agent_do_not_reach_jobs() -> None:
     environ = {
-        "PATH": "/bin", "LC_ALL": "C", "XDG_CACHE_HOME": "/c", "NCCL_DEBUG": "INFO", "https_proxy": "p", "HF_HOME": "/h",
+        "PATH": "/bin", "LC_ALL": "C", "XDG_CACHE_HOME": "/c", "NCCL_DEBUG": "INFO", "https_proxy": "p",
+        "HF_HOME": "/h",
         "AWS_SECRET_ACCESS_KEY": "s", "WANDB_API_KEY": "s", "XDG_SESSION_ID": "3", "SITE_A": "a", "LICENSE": "l",
         "HOCKET_HOME": "/x", "CUDA_VISIBLE_DEVICES": "3", "RANK": "7", "MASTER_ADDR": "m",
     }  # fmt: skip
