@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 _WIDTH = 110
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # `json.dumps` makes an encoder for each call.
 _LARGEST = 1.7976931348623157e308  # the largest number that is finite
 
 # -- text ---------------------------------------------------------------------------------------------------
@@ -64,14 +65,14 @@ def encode(document: Document) -> str:
 
 def readable(value: Any, indent: int = 0) -> str:
     """JSON of plain data, in which whatever is short stands on one line."""
-    short = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    short = _json(value)
     if not isinstance(value, dict | list) or len(short) + indent <= _WIDTH:
         return short
     pad = " " * (indent + 2)
     if isinstance(value, list):
         lines = [pad + readable(item, indent + 2) for item in value]
     else:
-        lines = [f"{pad}{json.dumps(k, ensure_ascii=False)}: {readable(v, indent + 2)}" for k, v in value.items()]
+        lines = [f"{pad}{_json(k)}: {readable(v, indent + 2)}" for k, v in value.items()]
     opens, closes = ("[", "]") if isinstance(value, list) else ("{", "}")
     return f"{opens}\n" + ",\n".join(lines) + f"\n{' ' * indent}{closes}"
 
