@@ -17,9 +17,9 @@ if hasattr(testing, "_get_command"):
     testing._get_command = cache(testing._get_command)
 
 
-def hocket(*args: str, text: str | bytes | None = None) -> Any:
-    """What came of a command, with this on its standard input."""
-    return CliRunner().invoke(app, args, input=text, env={"COLUMNS": "160"})
+def hocket(*args: str, text: str | bytes | None = None, **env: str) -> Any:
+    """What came of a command, with this on its standard input and in its environment."""
+    return CliRunner().invoke(app, args, input=text, env={"COLUMNS": "160", **env})
 
 
 def refused(*args: str, text: str | bytes | None = None) -> str:
