@@ -1,11 +1,15 @@
 """How Hypothesis draws. It never judges how long something took: a machine may be slow."""
 
 import gc
+import os
 import signal
 
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from tests.roaming import ROAMS
+
+# Tests run beside each other, and what they compute is small: more threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not ROAMS)
 settings.load_profile("ours")
