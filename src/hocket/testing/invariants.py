@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hocket.control.state import State
-from hocket.model.partition import Partition, Sharing
+from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.resources import gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of, queues_of
-from hocket.model.view import Holding, JobState, JobView, Tenancy
+from hocket.model.versioned import VersionedQueue
+from hocket.model.view import JobState, JobView, Tenancy
 
 _CLOSE = 1e-6
 _AMOUNTS = ("cores", "mem_mib", "net_mbps")
@@ -124,8 +126,12 @@ def _tenants(snapshot: Snapshot) -> Iterator[str]:
 def _queues(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: every live job but those held stands in one queue, in its bucket, by its rank."""
     views = snapshot.jobs.values()
-    rebuilt = queues_of(views)
-    for name, queue, facts in zip(("waiting", "placed"), (snapshot.waiting, snapshot.placed), rebuilt, strict=True):
+    waiting, placed = queues_of(views)
+    pairs: tuple[tuple[str, VersionedQueue[Any], VersionedQueue[Any]], ...] = (
+        ("waiting", snapshot.waiting, waiting),
+        ("placed", snapshot.placed, placed),
+    )
+    for name, queue, facts in pairs:
         if queue.buckets() != facts.buckets():
             yield f"the {name} queue has {queue.buckets()}, and the jobs say {facts.buckets()}"
         if len(queue) != len(facts):
