@@ -33,6 +33,7 @@ $(STAMP): $(USERS) reproductions/pyproject.toml
 	@echo "installing what tests, checks and documents need: torch and others, about 1.3 GB more in $(VENV)"
 	@$(PIP) -e '.[dev]' -e reproductions 2> $(VENV)/pip.log | $(NAMES) || { cat $(VENV)/pip.log >&2; exit 1; }
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src reproductions/src || true  # Some packages have templates that are no Python.
+	@$(BIN)/python -m tests.compile_kernels
 	@touch $(STAMP)
 
 setup: $(USERS) ## create .venv with .venv/bin/hocket

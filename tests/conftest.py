@@ -1,10 +1,15 @@
 """How Hypothesis draws. It never judges how long something took: a machine may be slow."""
 
+import gc
+import os
 import signal
 
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from tests.roaming import ROAMS
+
+# Tests run beside each other, and what they compute is small: more threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not ROAMS)
 settings.load_profile("ours")
@@ -16,3 +21,14 @@ if not ROAMS and hasattr(providers, "_get_local_constants"):
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # Started in the background, as a job of a shell: what the tests start would never hear of Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    """Nothing of what is imported and collected is garbage; to look for some takes a fifth of that time."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, but not again and again among the modules and tests that are there for good."""
+    gc.freeze()
+    gc.enable()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -17,7 +18,6 @@ ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src" / "hocket"
 PAPERS = ROOT / "reproductions" / "src" / "hocket_reproductions"
 FILES = [*sorted(SRC.rglob("*.py")), *sorted(PAPERS.rglob("*.py"))]
-TREES = {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in FILES}
 
 MOST_LINES = 500
 # Files that may be longer, each with a sentence that says why it is one idea. A reviewer agrees to every entry.
@@ -29,6 +29,11 @@ ONE_IDEA = {
 }
 VAGUE = re.compile(r"(utils?|commons?|helpers?|managers?|bases?|misc)$")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in FILES}
 
 
 def relative(path: Path) -> str:
@@ -57,7 +62,7 @@ def test_a_file_is_named_after_what_it_holds() -> None:
 
 def test_a_public_class_name_is_defined_in_one_file() -> None:
     defined: dict[str, list[str]] = {}
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 defined.setdefault(node.name, []).append(relative(path))
@@ -70,7 +75,7 @@ def test_a_public_class_name_is_defined_in_one_file() -> None:
 
 def test_nothing_asks_whether_it_is_simulated() -> None:
     wrong = []
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
                 continue
@@ -87,7 +92,7 @@ def test_the_simulator_knows_no_policy_by_name() -> None:
     names = set(policies())
     wrong = [
         f"{relative(path)}:{node.lineno}: {node.value!r}"
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if relative(path).startswith(("executors/", "control/", "model/"))
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and node.value in names
@@ -106,7 +111,7 @@ def matched_in(folder: str, function: str) -> set[str]:
     """The classes that functions of this name in a folder have a case for, or ask for: `type(...) is Start`."""
     return {
         name
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if relative(path).startswith(folder)
         for definition in ast.walk(tree)
         if isinstance(definition, ast.FunctionDef) and definition.name == function
@@ -178,8 +183,8 @@ def bare(tree: ast.Module) -> Iterator[Definition]:
 
 
 def test_everything_public_has_a_docstring() -> None:
-    found = [f"{relative(path)}:{d.lineno}: {d.name}" for path, tree in TREES.items() for d in bare(tree)]
-    found += [f"{relative(path)}: the file itself" for path, tree in TREES.items() if not ast.get_docstring(tree)]
+    found = [f"{relative(path)}:{d.lineno}: {d.name}" for path, tree in trees().items() for d in bare(tree)]
+    found += [f"{relative(path)}: the file itself" for path, tree in trees().items() if not ast.get_docstring(tree)]
     assert not found, "\n".join(found)
 
 

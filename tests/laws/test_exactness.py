@@ -59,7 +59,9 @@ def test_fifo_on_one_pool_is_the_queue_recurrence(jobs, gpus):
 def test_fifo_is_exact_on_every_virtual_cluster_of_the_philly_table():
     clusters: dict[str, list[tuple[float, int, float]]] = {}
     for s in load(f"philly:{PHILLY}").submissions:
-        clusters.setdefault(s.job.owner, []).append((s.at_s, s.job.sizes[0], s.truth.run_s))
+        jobs = clusters.setdefault(s.job.owner, [])
+        if len(jobs) < 2000:  # The largest have some 20,000: more of the same.
+            jobs.append((s.at_s, s.job.sizes[0], s.truth.run_s))
     assert len(clusters) > 10
     for jobs in clusters.values():
         work = sum(size * run_s for _at, size, run_s in jobs)

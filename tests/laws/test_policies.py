@@ -8,7 +8,8 @@ from hocket.policies import find, policies
 from hocket.testing import laws
 from hocket.testing import strategies as some
 
-# Policies at their defaults, and these with knobs turned to where more can happen.
+# Policies at their defaults, and these with knobs turned to where more can happen; rounds are shorter than jobs,
+# but not so short that nothing happens in most of them.
 VARIANTS = {
     "backfill": [{"depth": 2}],
     "borg_fair": [{"preempt": False}],
@@ -16,13 +17,13 @@ VARIANTS = {
     "edf": [{"preempt": False}],
     "fair": [{"preempt": False}, {"quantum_s": 0}],
     "graphene": [{"jct": 0.0, "packing": 1.0}],
-    "hypersched": [{"round_s": 40, "significant": 0.2}],
+    "hypersched": [{"round_s": 100, "significant": 0.2}],
     "las": [{"promote": 1.0}, {"levels_gpu_s": [1, 10, 100]}, {"levels_gpu_s": [1, 10, 100], "promote": 0.2}],
     "mlfs_c": [{"inner": "las"}, {"inner": "fair", "inner_params": {"quantum_s": 0}}],
     "mlf_h": [{"round_s": 0}, {"round_s": 0, "patience_s": 50}],
     "reshape": [{"objective": "jct", "hysteresis": 0.2}, {"donors": 3}],
-    "round_robin": [{"quantum_s": 50}],
-    "slaq": [{"round_s": 40}],
+    "round_robin": [{"quantum_s": 120}],
+    "slaq": [{"round_s": 100}],
     "srtf": [{"hysteresis": 0.5}],
     "static": [{"size": "largest"}],
     "tiresias": [{"variant": "las"}, {"levels_gpu_s": [1, 10, 100], "promote": 1.0}],

@@ -1,8 +1,6 @@
 """What must hold of a live controller's folder once all its jobs are over: nothing left, and a journal that is true."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import msgspec
 from tests.live.controller import LiveController
 from tests.live.processes import below
+from tests.unit.cli.typed import hocket
 
 from hocket.cli.simulation.scenario import bound_policy
 from hocket.control.journal import SqliteJournal
@@ -63,9 +62,8 @@ def restored(journal: Path, copy: Path) -> Shown:
 
 def decided_again(journal: Path) -> str:
     """Decide again all that was decided; what `hocket replay` says if there is a difference."""
-    command = [sys.executable, "-m", "hocket", "replay", str(journal)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "" if found.returncode == 0 else found.stdout + found.stderr
+    found = hocket("replay", str(journal))
+    return "" if found.exit_code == 0 else str(found.stdout + found.stderr)
 
 
 def orphans(root: Path) -> list[str]:

@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import chdir, closing
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.live.processes import end_all
+from tests.unit.cli.typed import hocket
 
 from hocket.agent.address import connection as connection_to
 
@@ -106,6 +107,17 @@ class LiveController:
     def jobs(self) -> dict[str, dict[str, Any]]:
         """All jobs there ever were, by id."""
         return {row["id"]: row for row in self.call("GET", "/v1/jobs?all=true")["jobs"]}
+
+    def types(self, *words: str, code: int = 0, folder: Path | None = None, **env: str) -> Any:
+        """What a command of its user prints, typed in this `folder`; it must end with this `code`.
+
+        The command runs in this process. To start one for each would take most of the time; that they run as
+        processes too, test_cli_walk.py shows.
+        """
+        with chdir(folder or Path.cwd()):
+            done = hocket(*words, **{"HOCKET_HOME": str(self.home), "COLUMNS": "300", **env})
+        assert done.exit_code == code, (words, done.stdout, done.stderr, done.exception)
+        return done
 
     def down(self, grace_s: float = 10.0) -> None:
         """Stop the jobs and the controller, and wait until it has ended."""

@@ -15,6 +15,7 @@ import pytest
 from tests.children import child
 from tests.live.at_rest import orphans
 from tests.live.processes import end_all
+from tests.unit.cli.typed import hocket
 
 ROOT = Path(__file__).parents[2]
 TRAIN = (sys.executable, str(ROOT / "examples" / "train_numpy.py"))
@@ -41,8 +42,9 @@ class User:
         return found
 
     def awaits(self, job: str, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """What `show` says of a job as soon as that holds; asked in this process, since it is asked again and again."""
         until = time.monotonic() + PATIENCE_S
-        while not condition(found := self.told("show", job)):
+        while not condition(found := json.loads(hocket("show", job, "--json", **self.env).stdout)):
             assert time.monotonic() < until, (found, self.told("why", job))
             time.sleep(0.05)
         return found

@@ -7,11 +7,10 @@ import sys
 
 import pytest
 from tests.live.processes import end_all
+from tests.unit.cli.typed import hocket
 
 from hocket.control.journal import open_to_read
 from hocket.model.event import JobFailed
-
-HOCKET = (sys.executable, "-m", "hocket")
 
 
 @pytest.mark.slow
@@ -19,7 +18,7 @@ def test_the_demo_ends_well_and_its_journal_picture_and_what_if_tell_the_same(tm
     """One test, since the demo takes half a minute and test workers share no results."""
     (tmp_path / "tmp").mkdir()
     env = {**os.environ, "COLUMNS": "160", "TMPDIR": str(tmp_path / "tmp")}  # By which its processes are found.
-    command = [*HOCKET, "demo", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "hocket", "demo", "--out", str(tmp_path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, env=env)
     finally:
@@ -49,13 +48,11 @@ def the_journal_tells_of_the_kill_and_is_decided_again_alike(path):
     journal.close()
     assert [f.job for f in failures] == ["unlucky"]
     assert "SIGKILL" in failures[0].reason
-    again = subprocess.run([*HOCKET, "replay", str(path)], capture_output=True, text=True, timeout=300)
-    assert again.returncode == 0, again.stdout + again.stderr
+    again = hocket("replay", str(path))
+    assert again.exit_code == 0, again.output
 
 
 def what_if_run_again_comes_close_to_what_was_recorded(path):
-    command = [*HOCKET, "whatif", str(path), "--policy", "fifo", "--json"]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    found = json.loads(told.stdout)
+    found = json.loads(hocket("whatif", str(path), "--policy", "fifo", "--json").stdout)
     assert found["band"]["share"] < 0.5  # wide, since the machine may be busy while it runs
     assert found["whatif"][0]["finished"] == 8

@@ -1,7 +1,5 @@
 """A drained node gets no new jobs, and with --now its jobs go elsewhere once they may: two real agents."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,11 +39,8 @@ def two_nodes(tmp_path: Path) -> Iterator[LiveController]:
 
 
 def hocket(controller: LiveController, *args: str, code: int = 0) -> str:
-    env = {**os.environ, "HOCKET_HOME": str(controller.home), "COLUMNS": "300"}
-    command = [sys.executable, "-m", "hocket", *args]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env, cwd=controller.root)
-    assert done.returncode == code, (args, done.stdout, done.stderr)
-    return done.stdout + done.stderr
+    done = controller.types(*args, code=code, folder=controller.root)
+    return str(done.stdout + done.stderr)
 
 
 def submit(controller: LiveController, name: str, *options: str) -> None:

@@ -1,11 +1,9 @@
 """Where a controller listens besides loopback: a socket that is its owner's alone, and HTTPS."""
 
-import os
 import shutil
 import ssl
 import stat
 import subprocess
-import sys
 from contextlib import closing
 from http.client import HTTPException
 from pathlib import Path
@@ -17,12 +15,8 @@ from hocket.agent.address import connection
 
 
 def hocket(controller: LiveController, *args: str, code: int = 0, **env: str) -> str:
-    known = {**os.environ, "HOCKET_HOME": str(controller.home), **env}
-    done = subprocess.run(
-        [sys.executable, "-m", "hocket", *args], capture_output=True, text=True, timeout=300, env=known
-    )
-    assert done.returncode == code, (args, done.stdout, done.stderr)
-    return done.stdout + done.stderr
+    done = controller.types(*args, code=code, **env)
+    return str(done.stdout + done.stderr)
 
 
 @pytest.fixture

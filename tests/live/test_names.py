@@ -1,10 +1,9 @@
 """The name of a job that is over can be used again, with a real controller."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.live.controller import LiveController, awaited
@@ -20,18 +19,15 @@ def controller(tmp_path: Path) -> Iterator[LiveController]:
         found.down(grace_s=0.0)
 
 
-def hocket(controller: LiveController, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "HOCKET_HOME": str(controller.home), "COLUMNS": "300"}
-    done = subprocess.run([sys.executable, "-m", "hocket", *args], capture_output=True, text=True, timeout=600, env=env)
-    assert done.returncode == code, (args, done.stdout, done.stderr)
-    return done
+def hocket(controller: LiveController, *args: str, code: int = 0) -> Any:
+    return controller.types(*args, code=code)
 
 
 @pytest.mark.slow
 def test_a_name_means_the_newest_job_that_has_it(controller: LiveController) -> None:
     go = controller.root / "go"
 
-    def submit(name: str, says: str, *options: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def submit(name: str, says: str, *options: str, code: int = 0) -> Any:
         script = (sys.executable, "-c", SLEEP, str(go), says)
         return hocket(controller, "submit", "-n", name, *options, "--", *script, code=code)
 
@@ -57,7 +53,7 @@ def test_a_name_means_the_newest_job_that_has_it(controller: LiveController) -> 
     all_hold()
     controller.kill()
     controller.begin()
-    awaited(lambda: controller.jobs()["net~3"]["state"] == "running", "the third runs")
+    awaited(lambda: hocket(controller, "logs", "net").stdout == "third\n", "the agent, which has the logs, is back")
     all_hold()
 
     # A job that starts after `net` starts after the newest, and a wish is for the newest.

@@ -1,8 +1,6 @@
 """Users are told when their jobs end, fail and are paused: a real controller, a real receiver, real commands."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -66,11 +64,8 @@ def receiver() -> Iterator[Receiver]:
 
 
 def hocket(controller: LiveController, *args: str, code: int = 0) -> str:
-    env = {**os.environ, "HOCKET_HOME": str(controller.home), "COLUMNS": "300"}
-    command = [sys.executable, "-m", "hocket", *args]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=env, cwd=controller.root)
-    assert done.returncode == code, (args, done.stdout, done.stderr)
-    return done.stdout + done.stderr
+    done = controller.types(*args, code=code, folder=controller.root)
+    return str(done.stdout + done.stderr)
 
 
 def submit(controller: LiveController, name: str, script: str, *options: str) -> None:

@@ -1,8 +1,6 @@
 """An owner's quota, set, kept and lifted while real jobs run and wait."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,11 +31,7 @@ class Ana:
         (self.folder / "job.py").write_text(_JOB)
 
     def says(self, *args: str) -> str:
-        env = {**os.environ, "HOCKET_HOME": str(self.controller.home)}
-        line = [sys.executable, "-m", "hocket", *args]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=300, env=env)
-        assert done.returncode == 0, (args, done.stdout, done.stderr)
-        return done.stdout
+        return str(self.controller.types(*args).stdout)
 
     def sets(self, *options: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.says("owners", "set", "ana", *options, "--json"))

@@ -1,7 +1,5 @@
 """Pausing loses no work unseen: jobs that have not saved are not preempted, and what is lost is said."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -35,10 +33,7 @@ class User:
         (self.folder / "plain.py").write_text(_PLAIN)
 
     def types(self, *args: str) -> str:
-        env = {**os.environ, "HOCKET_HOME": str(self.controller.home), "COLUMNS": "200"}
-        done = subprocess.run([sys.executable, "-m", "hocket", *args], capture_output=True, text=True, env=env)
-        assert done.returncode == 0, (args, done.stdout, done.stderr)
-        return done.stdout
+        return str(self.controller.types(*args, COLUMNS="200").stdout)
 
     def trains(self, name: str, *options: str) -> None:
         command = [sys.executable, str(self.folder / "plain.py"), str(self.folder)]

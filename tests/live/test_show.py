@@ -1,8 +1,6 @@
 """What `hocket show` says of a job that crashed, and that a job that is held does not wait: with real processes."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,10 +30,7 @@ def controller(tmp_path: Path) -> Iterator[LiveController]:
 
 
 def hocket(controller: LiveController, *args: str, code: int = 0) -> str:
-    env = {**os.environ, "HOCKET_HOME": str(controller.home), "COLUMNS": "300"}
-    done = subprocess.run([sys.executable, "-m", "hocket", *args], capture_output=True, text=True, timeout=600, env=env)
-    assert done.returncode == code, (args, done.stdout, done.stderr)
-    return done.stdout
+    return str(controller.types(*args, code=code).stdout)
 
 
 def shown(controller: LiveController, name: str) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Jobs that count steps and not epochs, and criteria whose metric is not seen: with a real controller and real jobs."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,10 +30,7 @@ class User:
         (self.folder / "prints.py").write_text(_PRINTS)
 
     def types(self, *args: str, code: int = 0) -> str:
-        env = {**os.environ, "HOCKET_HOME": str(self.controller.home), "COLUMNS": "400"}
-        done = subprocess.run([sys.executable, "-m", "hocket", *args], capture_output=True, text=True, env=env)
-        assert done.returncode == code, (args, done.stdout, done.stderr)
-        return done.stdout
+        return str(self.controller.types(*args, code=code, COLUMNS="400").stdout)
 
     def submits(self, name: str, *options: str, printed: str = "") -> None:
         self.prints(name, printed)

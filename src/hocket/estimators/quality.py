@@ -7,6 +7,7 @@ a given b2 that is linear in b0 and b1, so they follow by non-negative least squ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import ceil, isfinite, sqrt
 
 from msgspec import Struct
@@ -56,6 +57,10 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit | None:
             return None
         low, high = max(0.0, best.b2 - step), min(least, best.b2 + step)
     return best
+
+
+# The same jobs report the same values when they are simulated or replayed again, and a fit is half of such a run.
+_fit_of = lru_cache(maxsize=1024)(fit)
 
 
 def _fit_with(points: Sequence[tuple[float, float]], b2: float) -> Fit | None:
@@ -115,8 +120,8 @@ def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: flo
     points = list(noticed.quality.points)
     rises = goal.relation == ">="
     best = _best_conceivable(goal, points)
-    missing = [(p.x, best - p.mean if rises else p.mean - best) for p in _spread(points, _MOST)]
-    found = fit(missing) if len(points) >= _ENOUGH else None
+    missing = tuple((p.x, best - p.mean if rises else p.mean - best) for p in _spread(points, _MOST))
+    found = _fit_of(missing) if len(points) >= _ENOUGH else None
     if found is None:
         return noticed
     at = found.epochs_to(abs(best - goal.target))

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 from msgspec import NODEFAULT, Struct
-from msgspec.inspect import DictType, Field, StructType, Type, UnionType, VarTupleType, type_info
+from msgspec.inspect import DictType, StructType, Type, UnionType, VarTupleType, type_info
 
 from hocket.model.entries import (
     FORMAT,
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 _WIDTH = 110
+_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # `json.dumps` makes an encoder for each call.
 _LARGEST = 1.7976931348623157e308  # the largest number that is finite
 
 # -- text ---------------------------------------------------------------------------------------------------
@@ -64,14 +65,14 @@ def encode(document: Document) -> str:
 
 def readable(value: Any, indent: int = 0) -> str:
     """JSON of plain data, in which whatever is short stands on one line."""
-    short = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    short = _json(value)
     if not isinstance(value, dict | list) or len(short) + indent <= _WIDTH:
         return short
     pad = " " * (indent + 2)
     if isinstance(value, list):
         lines = [pad + readable(item, indent + 2) for item in value]
     else:
-        lines = [f"{pad}{json.dumps(k, ensure_ascii=False)}: {readable(v, indent + 2)}" for k, v in value.items()]
+        lines = [f"{pad}{_json(k)}: {readable(v, indent + 2)}" for k, v in value.items()]
     opens, closes = ("[", "]") if isinstance(value, list) else ("{", "}")
     return f"{opens}\n" + ",\n".join(lines) + f"\n{' ' * indent}{closes}"
 
@@ -154,19 +155,27 @@ def _unknown(raw: Any, kind: Type, path: str) -> Iterator[str]:
                 yield from _unknown(raw, option, path)
                 return
     elif isinstance(kind, StructType) and isinstance(raw, dict):
-        fields: dict[str, Field] = {field.encode_name: field for field in kind.fields}
+        types = _types_of(kind.cls)
         for key, value in raw.items():
             here = f"{path}.{key}" if path else str(key)
-            if key not in fields:
+            if key not in types:
                 yield here
-            else:
-                yield from _unknown(value, _bare(fields[key].type), here)
+            elif isinstance(value, dict | list):
+                yield from _unknown(value, types[key], here)
     elif isinstance(kind, DictType) and isinstance(raw, dict):
         for key, value in raw.items():
             yield from _unknown(value, _bare(kind.value_type), f"{path}.{key}")
     elif isinstance(kind, VarTupleType) and isinstance(raw, list):
         for n, value in enumerate(raw):
             yield from _unknown(value, _bare(kind.item_type), f"{path}[{n}]")
+
+
+@cache
+def _types_of(struct: type) -> dict[str, Type]:
+    """The types of a struct's fields, by their names in JSON."""
+    kind = type_info(struct)
+    assert isinstance(kind, StructType)
+    return {field.encode_name: _bare(field.type) for field in kind.fields}
 
 
 def _bare(kind: Type) -> Type:

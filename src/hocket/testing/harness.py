@@ -194,7 +194,7 @@ def simulated(
     *,
     eager: bool = False,
     late_s: float = 0.0,
-    validate: bool = True,
+    validate_every: int = 1,
     seed: int = 0,
     beliefs: BeliefMode = BeliefMode("oracle"),
     noise: float = 0.0,
@@ -208,7 +208,7 @@ def simulated(
         nodes: the machines of the cluster.
         eager: ask the policy in every cycle, whatever its plans say it waits for.
         late_s: moments that the policy asked for come so many seconds later, as they do under a real clock.
-        validate: check the invariants of the state after every cycle.
+        validate_every: check the invariants of the state after every so many cycles, and at the end.
         seed: of all random numbers.
         beliefs: what the policy is told about run times: the truth ("oracle"), the truth with an error, or only what
             ended jobs have shown ("learned").
@@ -231,17 +231,24 @@ def simulated(
             if isinstance(event, JobEnded):
                 ended[event.job] = (event.at_s, event.verdict)
         actions = controller.cycle(*moment)
-        if validate and (found := broken_invariants(controller.snapshot) + broken_indices(controller.state)):
-            raise Unsound(f"at {moment[0]:g} s: " + "; ".join(found))
+        cycles += 1
+        if cycles % validate_every == 0:
+            _raise_unless_sound(controller)
         if actions:
             executor.apply(actions)
-        cycles += 1
         if moment[0] > now_s:
             now_s, since = moment[0], cycles
         if cycles - since > _RESTLESS * (len(workload.submissions) + 10):
             raise Unsound(f"policy '{bound.policy.name}' does not come to rest at {now_s:g} s")
+    if cycles % validate_every:
+        _raise_unless_sound(controller)
     refused, final = controller.refused_plans, controller.snapshot
     return Ran(ended, tuple(final.jobs), cycles, len(controller.decision_s), refused, final)
+
+
+def _raise_unless_sound(controller: Controller) -> None:
+    if found := broken_invariants(controller.snapshot) + broken_indices(controller.state):
+        raise Unsound(f"at {controller.state.now_s:g} s: " + "; ".join(found))
 
 
 class _Eager(Controller):

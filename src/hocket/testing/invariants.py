@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hocket.control.state import State
-from hocket.model.capacity import shape_of
-from hocket.model.partition import Sharing
+from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.resources import gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of, queues_of
-from hocket.model.view import JobState, Tenancy
+from hocket.model.versioned import VersionedQueue
+from hocket.model.view import JobState, JobView, Tenancy
 
 _CLOSE = 1e-6
+_AMOUNTS = ("cores", "mem_mib", "net_mbps")
+_IDLE = (JobState.WAITING, JobState.PAUSED)
 
 
 def broken_invariants(snapshot: Snapshot) -> list[str]:
@@ -29,34 +32,38 @@ def broken_invariants(snapshot: Snapshot) -> list[str]:
 
 
 def broken_indices(state: State) -> list[str]:
-    """Every index of a `state` that is not what its facts say; `broken_invariants` looks at those in a snapshot too."""
-    jobs, partitions = state.jobs.live, state.partitions.live
+    """Every index of a `state` that is in no snapshot of it and is not what its facts say; `broken_invariants` looks at
+    the others."""
+    jobs = state.jobs.live
     tasks: Counter[str] = Counter()
-    for partition in partitions.values():
-        tasks.update(t.job for t in partition.tenants if t.task)
     followers: dict[str, set[str]] = defaultdict(set)
     holders: dict[str, set[str]] = defaultdict(set)
+    for partition in state.partitions.live.values():
+        for tenant in partition.tenants:
+            if tenant.task:
+                tasks[tenant.job] += 1
     for job_id, view in jobs.items():
-        for first in view.job.predecessors if view.held else ():
-            if first in jobs:
-                followers[first].add(job_id)
-        for tenancy in view.tenancies:
-            for held in (tenancy.holding, tenancy.coming):
-                if held is not None:
-                    holders[held.partition].add(job_id)
-    waiting, placed = queues_of(jobs.values())
-    live_followers = {first: set(ids) & jobs.keys() for first, ids in state.followers.items()}
+        if view.held:
+            for first in view.job.predecessors:
+                if first in jobs:
+                    followers[first].add(job_id)
+        for held in _holdings(view):
+            holders[held.partition].add(job_id)
+    live_followers = {first: kept for first, ids in state.followers.items() if (kept := set(ids) & jobs.keys())}
     return [
         f"the index '{name}' has {kept}, and the facts say {rebuilt}"
         for name, kept, rebuilt in (
-            ("waiting", state.waiting.seal().buckets(), waiting.buckets()),
-            ("placed", state.placed.seal().buckets(), placed.buckets()),
             ("tasks_placed", state.tasks_placed, tasks if state.counts_usage else {}),
-            ("followers", {first: ids for first, ids in live_followers.items() if ids}, followers),
+            ("followers", live_followers, followers),
             ("jobs_by_partition", holders if state.jobs_by_partition is None else state.jobs_by_partition, holders),
         )
         if kept != rebuilt
     ]
+
+
+def _holdings(view: JobView) -> list[Holding]:
+    """What a job's tenants hold and will hold."""
+    return [held for t in view.tenancies for held in (t.holding, t.coming) if held is not None]
 
 
 def _capacity(snapshot: Snapshot) -> Iterator[str]:
@@ -64,11 +71,11 @@ def _capacity(snapshot: Snapshot) -> Iterator[str]:
     taken = defaultdict(list)
     for partition in snapshot.partitions.values():
         for part in partition.slices:
-            taken[part.node].append((partition.id, part))
+            taken[part.node].append(part)
     gpus = 0
     for node, free in snapshot.capacity:
         view = snapshot.nodes[node.id]
-        parts = [part for _pid, part in taken.pop(node.id, [])]
+        parts = taken.pop(node.id, ())
         gpus += free.gpus.bit_count()
         if not view.up:
             if parts or free.gpus or free.cores or free.mem_mib or free.net_mbps:
@@ -78,13 +85,17 @@ def _capacity(snapshot: Snapshot) -> Iterator[str]:
             if free.gpus or free.cores or free.mem_mib or free.net_mbps:
                 yield f"node '{node.id}' is drained and has something free"
             continue
-        masks = [free.gpus, *(gpu_mask(part.gpus) for part in parts)]
-        if sum(m.bit_count() for m in masks) != node.gpus or sum(masks) != (1 << node.gpus) - 1:
+        masks = [free.gpus, *[gpu_mask(part.gpus) for part in parts]]
+        if sum([m.bit_count() for m in masks]) != node.gpus or sum(masks) != (1 << node.gpus) - 1:
             yield f"node '{node.id}': free and taken GPUs are not its {node.gpus}: {masks}"
-        for name in ("cores", "mem_mib", "net_mbps"):
-            total = getattr(free, name) + sum(getattr(part, name) for part in parts)
-            if abs(total - getattr(node, name)) > _CLOSE:
-                yield f"node '{node.id}': free and taken {name} make {total}, it has {getattr(node, name)}"
+        cores, mem_mib, net_mbps = free.cores, free.mem_mib, free.net_mbps
+        for part in parts:
+            cores, mem_mib, net_mbps = cores + part.cores, mem_mib + part.mem_mib, net_mbps + part.net_mbps
+        for name, total, has in zip(
+            _AMOUNTS, (cores, mem_mib, net_mbps), (node.cores, node.mem_mib, node.net_mbps), strict=True
+        ):
+            if abs(total - has) > _CLOSE:
+                yield f"node '{node.id}': free and taken {name} make {total}, it has {has}"
     if gpus != snapshot.capacity.gpus:
         yield f"{gpus} GPUs are free, the capacity says {snapshot.capacity.gpus}"
     for node_id in taken:
@@ -102,6 +113,8 @@ def _tenants(snapshot: Snapshot) -> Iterator[str]:
         for tenant in partition.tenants:
             named[tenant.job].add(pid)
     for job_id, view in snapshot.jobs.items():
+        if not view.partitions and job_id not in named:
+            continue
         if set(view.partitions) != named.pop(job_id, set()) or len(set(view.partitions)) < len(view.partitions):
             yield f"job '{job_id}' has partitions {view.partitions}, which do not all have it"
         if view.verdict and view.partitions:
@@ -112,62 +125,59 @@ def _tenants(snapshot: Snapshot) -> Iterator[str]:
 
 def _queues(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: every live job but those held stands in one queue, in its bucket, by its rank."""
-    stand = Counter()  # type: Counter[tuple[str, object, object]]
-    for name, queue in (("waiting", snapshot.waiting), ("placed", snapshot.placed)):
-        for bucket, entries in queue.buckets().items():
-            if entries != sorted(entries) or not entries:
-                yield f"a bucket of the {name} queue is empty or out of order"
-            stand.update((name, bucket, entry) for entry in entries)
-        if len(queue) != sum(len(b) for b in queue.buckets().values()):
-            yield f"the {name} queue miscounts its entries"
-    held = 0
-    for view in snapshot.jobs.values():
-        if view.held:
-            held += 1
-            if view.partitions:
-                yield f"job '{view.job.id}' is held and has partitions"
-            continue
-        entry = (view.rank, view.number, view.job.id)
-        key = ("placed", view.job.is_elastic, entry) if view.partitions else ("waiting", shape_of(view.job), entry)
-        if stand[key] != 1:
-            yield f"job '{view.job.id}' stands {stand[key]} times where it belongs"
-    if len(stand) != len(snapshot.jobs) - held:
-        yield f"{len(stand)} entries stand in the queues for {len(snapshot.jobs)} jobs, of which {held} are held"
+    views = snapshot.jobs.values()
+    waiting, placed = queues_of(views)
+    pairs: tuple[tuple[str, VersionedQueue[Any], VersionedQueue[Any]], ...] = (
+        ("waiting", snapshot.waiting, waiting),
+        ("placed", snapshot.placed, placed),
+    )
+    for name, queue, facts in pairs:
+        if queue.buckets() != facts.buckets():
+            yield f"the {name} queue has {queue.buckets()}, and the jobs say {facts.buckets()}"
+        if len(queue) != len(facts):
+            yield f"the {name} queue miscounts its entries: it says {len(queue)}, there are {len(facts)}"
+    for view in views:
+        if view.held and view.partitions:
+            yield f"job '{view.job.id}' is held and has partitions"
 
 
 def _usage(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: usage is what each owner's jobs have by plan."""
+    jobs = snapshot.jobs.data()
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0] * 5)
     for partition in snapshot.partitions.values():
         for tenant in partition.tenants:
-            job = snapshot.jobs[tenant.job].job
-            demand, replicas = demand_of(job, tenant.task), sum(tenant.replicas)
-            needs = (demand.gpus, demand.cores, demand.mem_mib, demand.net_mbps)
-            for i, need in enumerate(needs):
-                sums[job.owner][i] += need * replicas
-    for view in snapshot.jobs.values():
-        sums[view.job.owner][4] += bool(view.partitions)
+            job = jobs[tenant.job].job
+            demand, replicas, used_by_plan = demand_of(job, tenant.task), sum(tenant.replicas), sums[job.owner]
+            used_by_plan[0] += demand.gpus * replicas
+            used_by_plan[1] += demand.cores * replicas
+            used_by_plan[2] += demand.mem_mib * replicas
+            used_by_plan[3] += demand.net_mbps * replicas
+    for view in jobs.values():
+        if view.partitions:
+            sums[view.job.owner][4] += 1
     for owner in {*sums, *snapshot.usage}:
         used: Usage = snapshot.usage.get(owner) or NO_USE
-        has = (used.gpus, used.cores, used.mem_mib, used.net_mbps, used.jobs)
-        if any(abs(a - b) > _CLOSE for a, b in zip(has, sums[owner], strict=True)):
+        has = [used.gpus, used.cores, used.mem_mib, used.net_mbps, used.jobs]
+        if has != sums[owner] and any(abs(a - b) > _CLOSE for a, b in zip(has, sums[owner], strict=True)):
             yield f"owner '{owner}' uses {sums[owner]} by plan, usage says {has}"
 
 
 def _views(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: state, size and GPUs of a view follow from its tenancies; a job prepares before it has any."""
+    now_s = snapshot.now_s
     for view in snapshot.jobs.values():
-        held = [t.holding for t in view.tenancies if t.holding is not None]
-        if view.size != sum(h.size for h in held) or view.gpus != sum(h.gpus for h in held):
+        tenancies = view.tenancies
+        held = [t.holding for t in tenancies if t.holding is not None]
+        if view.size != sum([h.size for h in held]) or view.gpus != sum([h.gpus for h in held]):
             yield f"job '{view.job.id}' says size {view.size} on {view.gpus} GPUs, and holds {held}"
-        idle = view.state in (JobState.WAITING, JobState.PAUSED)
-        if idle == bool(view.tenancies):
-            yield f"job '{view.job.id}' is {view.state} with tenancies {view.tenancies}"
-        if view.preparing and view.tenancies:
+        if (view.state in _IDLE) == bool(tenancies):
+            yield f"job '{view.job.id}' is {view.state} with tenancies {tenancies}"
+        if view.preparing and tenancies:
             yield f"job '{view.job.id}' prepares, and runs or starts already"
-        if len({t.task for t in view.tenancies}) < len(view.tenancies):
+        if len(tenancies) > 1 and len({t.task for t in tenancies}) < len(tenancies):
             yield f"job '{view.job.id}' has two tenancies of one task"
-        if min(view.waited_s, view.ran_s, view.attained_gpu_s, view.done_s) < 0 or view.since_s > snapshot.now_s:
+        if min(view.waited_s, view.ran_s, view.attained_gpu_s, view.done_s) < 0 or view.since_s > now_s:
             yield f"job '{view.job.id}' has a time below 0 or in the future"
     if len(set(snapshot.unsettled)) < len(snapshot.unsettled):
         yield "a tenant is unsettled twice"
@@ -175,40 +185,46 @@ def _views(snapshot: Snapshot) -> Iterator[str]:
 
 def _leaving(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: the tenants that are leaving are those that hold more than the plan gives them."""
-    leaving = set(snapshot.leaving)
+    leaving, partitions = set(snapshot.leaving), snapshot.partitions.data()
     for view in snapshot.jobs.values():
         for tenancy in view.tenancies:
             tenant = f"{view.job.id}/{tenancy.task}"
-            more = _more_than_planned(snapshot, view.job.id, tenancy)
-            shared = any(
-                h is not None
-                and (p := snapshot.partitions.get(h.partition)) is not None
-                and p.sharing is not Sharing.ALONE
-                for h in (tenancy.holding, tenancy.coming)
-            )
+            more = _more_than_planned(partitions, view.job.id, tenancy)
             if more and tenant not in leaving:
                 yield f"tenant '{tenant}' holds {more} beyond its plan and is not leaving"
-            if not more and tenant in leaving and not shared:
+            if not more and tenant in leaving and not _shares(partitions, tenancy):
                 yield f"tenant '{tenant}' is leaving and holds no GPU beyond its plan"
             leaving.discard(tenant)
     if leaving:
         yield f"leaving names tenants that hold nothing: {sorted(leaving)}"
 
 
-def _more_than_planned(snapshot: Snapshot, job_id: str, tenancy: Tenancy) -> set[tuple[str, object]]:
+def _shares(partitions: Mapping[str, Partition], tenancy: Tenancy) -> bool:
+    """Does a tenant hold something, or will it, of a partition that is not its own alone?"""
+    return any(
+        held is not None
+        and (partition := partitions.get(held.partition)) is not None
+        and partition.sharing is not Sharing.ALONE
+        for held in (tenancy.holding, tenancy.coming)
+    )
+
+
+def _more_than_planned(partitions: Mapping[str, Partition], job_id: str, tenancy: Tenancy) -> set[tuple[str, object]]:
     more: set[tuple[str, object]] = set()
     for held in (tenancy.holding, tenancy.coming):
         if held is None:
             continue
-        partition = snapshot.partitions.get(held.partition)
+        partition = partitions.get(held.partition)
         if partition is not None and partition.sharing is Sharing.ALONE:
             tenant = partition.tenants[0]
             partition = partition if (tenant.job, tenant.task) == (job_id, tenancy.task) else None  # another's by now
+        if partition is not None and partition.slices == held.slices:
+            continue  # as planned
         planned = {s.node: s for s in partition.slices} if partition is not None else {}
         for part in held.slices:
             kept = planned.get(part.node)
             more |= {(part.node, g) for g in part.gpus if kept is None or g not in kept.gpus}
-            for name in ("cores", "mem_mib", "net_mbps"):
+            for name in _AMOUNTS:
                 if getattr(part, name) > (getattr(kept, name) if kept is not None else 0.0):
                     more.add((part.node, name))
     return more
@@ -216,16 +232,18 @@ def _more_than_planned(snapshot: Snapshot, job_id: str, tenancy: Tenancy) -> set
 
 def _facts(snapshot: Snapshot) -> Iterator[str]:
     """Invariant: no GPU is held in fact by two tenants, unless they share a partition."""
+    nodes = snapshot.nodes.data()
     holders: dict[tuple[str, int], tuple[str, str]] = {}
     for view in snapshot.jobs.values():
         for tenancy in view.tenancies:
             tenant = f"{view.job.id}/{tenancy.task}"
             for held in (tenancy.holding, tenancy.coming):
-                for part in held.slices if held is not None else ():
-                    if not snapshot.nodes[part.node].up:
+                if held is None:
+                    continue
+                for part in held.slices:
+                    if not nodes[part.node].up:
                         yield f"tenant '{tenant}' holds something of node '{part.node}', which is lost"
                     for gpu in part.gpus:
-                        assert held is not None
                         other, pid = holders.setdefault((part.node, gpu), (tenant, held.partition))
                         if other != tenant and pid != held.partition:
                             yield f"GPU {gpu} of node '{part.node}' is held by '{other}' and '{tenant}'"

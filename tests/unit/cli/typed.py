@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from typer import testing
 from typer.testing import CliRunner
 
 from hocket.cli.main import app
 
+if hasattr(testing, "_get_command"):
+    # It builds all commands anew for each that is typed, which takes ten times as long as most of them.
+    testing._get_command = cache(testing._get_command)
 
-def hocket(*args: str, text: str | bytes | None = None) -> Any:
-    """What came of a command, with this on its standard input."""
-    return CliRunner().invoke(app, args, input=text, env={"COLUMNS": "160"})
+
+def hocket(*args: str, text: str | bytes | None = None, **env: str) -> Any:
+    """What came of a command, with this on its standard input and in its environment."""
+    return CliRunner().invoke(app, args, input=text, env={"COLUMNS": "160", **env})
 
 
 def refused(*args: str, text: str | bytes | None = None) -> str:

@@ -126,20 +126,24 @@ def test_the_state_is_the_live_one_after_every_cycle(name: str) -> None:
 @EVERY_POLICY
 def test_a_saved_state_is_the_live_one_and_decides_as_it_did(name: str) -> None:
     policy = find(name).bound()
-    states: list[bytes] = []
+    states: dict[int, bytes] = {}  # by the number of cycles before; after every fifth
+    cycles = 0
     for live, journal in lived(policy):
-        states.append(saved_state.encode(live, policy))
-        if len(states) % 20 == 0:
-            assert_equal(live, saved_state.decode(states[-1], policy, journal), between=True)
-    for cut in range(5, len(states), 60):
+        cycles += 1
+        if cycles % 5 == 0:
+            states[cycles] = saved_state.encode(live, policy)
+        if cycles % 20 == 0:
+            assert_equal(live, saved_state.decode(states[cycles], policy, journal), between=True)
+    last = saved_state.encode(live, policy)
+    for cut in range(5, cycles, 60):
         asks = MemoryJournal(journal.header)
         one, other = saved_state.decode(states[cut], policy, asks), saved_state.decode(states[cut], policy, journal)
         other.journal = MemoryJournal(journal.header)
-        for cycle in journal.after(cut + 1):
+        for cycle in journal.after(cut):
             one.advance(cycle.at_s, cycle.events)
             assert asks.cycles[-1] == cycle, "decided as it was"
             again(other, cycle)
-        assert saved_state.encode(other, policy) == states[-1]
+        assert saved_state.encode(other, policy) == last
 
 
 @EVERY_POLICY

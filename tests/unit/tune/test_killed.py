@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.children import child
+from tests.unit.cli.typed import hocket
 from tests.whole_lines import whole_lines
 
 from hocket.tune import read
@@ -25,24 +27,35 @@ UNIT_STEPS = 7
 PATIENCE_S = 300.0
 
 
-def started(folder: Path) -> AbstractContextManager[subprocess.Popen[str]]:
-    """`hocket tune study.toml`, with all that it keeps in this folder."""
+def study_file(folder: Path) -> str:
+    """A study that keeps all in this folder."""
     folder.mkdir(exist_ok=True)
     (folder / "study.toml").write_text(
         f'script = "{SCRIPT}"\nmetric = "accuracy"\ngoal = "max"\nunit_steps = {UNIT_STEPS}\nway = "turn"\n'
         'checkpoint_s = 0.02\nfolder = "kept"\n[search]\nunits = 9\n'
     )
+    return str(folder / "study.toml")
+
+
+def started(folder: Path) -> AbstractContextManager[subprocess.Popen[str]]:
+    """`hocket tune study.toml`, as a process that can be killed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "LEDGER": str(folder / "ledger")}
-    command = [sys.executable, "-m", "hocket", "tune", str(folder / "study.toml"), "--json"]
+    command = [sys.executable, "-m", "hocket", "tune", study_file(folder), "--json"]
     return child(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def finished(folder: Path) -> dict[str, Any]:
-    """What the study found, but how long it took."""
-    with started(folder) as process:
-        output, errors = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, errors
-    found = json.loads(output)
+    """Run it to its end, in this process, which has PyTorch already: what it found, but how long it took."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as those that are killed
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LEDGER", str(folder / "ledger"))
+            done = hocket("tune", study_file(folder), "--json")
+    finally:
+        torch.set_num_threads(threads)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
     results = [(r["trial"], r["units"], r["config"], _own(r["metrics"])) for r in found["results"]]
     return {"best": found["best"]["trial"], "steps": found["steps"], "results": sorted(results, key=lambda r: r[:2])}
 

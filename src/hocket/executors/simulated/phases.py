@@ -67,7 +67,9 @@ def interleave(
     n, machines = len(tenants), 1 + max(i for t in tenants for i in t.machines)
     where = np.array([m for t in tenants for m in t.machines])
     first = np.cumsum([0, *(len(t.machines) for t in tenants)])
-    comp, comm, reload = (np.array([getattr(t, of) for t in tenants]) for of in ("comp_s", "comm_s", "reload_s"))
+    comp, comm, reload = (
+        np.array([getattr(t, of) for t in tenants], dtype=np.float64) for of in ("comp_s", "comm_s", "reload_s")
+    )
     cpu_free, disk_free, last, before = np.zeros((4, machines))
     began, ended, comp_sum, comm_sum, slowest_sum = np.zeros((5, n))
     done, comps, comms = np.zeros((3, n), dtype=np.int64)

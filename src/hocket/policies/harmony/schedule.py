@@ -72,8 +72,9 @@ def schedule(
         return NO_GROUPS
     search = _Search(
         Jobs(
-            np.array([jobs[i].comp_machine_s for i in usable]),
-            np.array([jobs[i].comm_s for i in usable]),
+            # Whole numbers would be of another type, for which numba would compile everything once more.
+            np.array([jobs[i].comp_machine_s for i in usable], dtype=np.float64),
+            np.array([jobs[i].comm_s for i in usable], dtype=np.float64),
             np.array([least[i] if least is not None else 1 for i in usable], dtype=np.int64),
         ),
         machines,

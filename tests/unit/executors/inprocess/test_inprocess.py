@@ -60,14 +60,14 @@ class ModelFactory:
 class World:
     """An executor and a clock that goes on a little whenever it is looked at."""
 
-    def __init__(self, folder: Path | None = None, breaks: str = "", **options) -> None:
-        self.seconds = 0.0
+    def __init__(self, folder: Path | None = None, breaks: str = "", tick_s: float = 0.03, **options) -> None:
+        self.seconds, self.tick_s = 0.0, tick_s  # With 0.03, a burst of training is seven steps long.
         self.workshop = ModelFactory(breaks)
         options = {"mode": "turn", "checkpoint_s": 1e9, **options}
         self.executor = InProcessExecutor(self.workshop, self.now_s, checkpoints=folder, **options)
 
     def now_s(self) -> float:
-        self.seconds += 0.03  # A burst of training is seven steps long, then.
+        self.seconds += self.tick_s
         return self.seconds
 
     def do(self, *actions) -> list:
@@ -175,7 +175,7 @@ def test_models_are_saved_every_so_often(tmp_path: Path) -> None:
 
 
 def test_saving_that_takes_long_is_done_rarely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path, checkpoint_s=0.5)
+    world = World(tmp_path, tick_s=0.3, checkpoint_s=0.5)
     put = world.executor.checkpoints.put
 
     def slowly(member, reason) -> None:

@@ -1,10 +1,10 @@
-"""P2 by trying everything: the reference that no solver has touched."""
+"""P2 by trying everything that could be best: the reference that no solver has touched."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hocket.policies.dorm.problem import Allocation, Places, Problem, utilisation, violations
+from hocket.policies.dorm.problem import Allocation, Places, Problem, containers, utilisation, violations
 
 
 def placements(problem: Problem, i: int, free: list[list[float]]) -> Iterator[Places]:
@@ -24,16 +24,19 @@ def placements(problem: Problem, i: int, free: list[list[float]]) -> Iterator[Pl
                 yield ((server, n), *rest) if n else rest
             n += 1
 
-    for size in application.sizes:
+    for size in reversed(application.sizes):  # What is worth most first, so that less need be tried.
         yield from spread(0, size)
 
 
 def best_by_enumeration(problem: Problem) -> tuple[float, Allocation] | None:
     """The largest utilisation of any allocation that breaks nothing; None when all do."""
     best: list[tuple[float, Allocation]] = []
+    most = [gain * max(a.sizes) for gain, a in zip(problem.gains, problem.applications, strict=True)]
 
-    def fill(chosen: tuple[Places, ...], free: list[list[float]]) -> None:
+    def fill(chosen: tuple[Places, ...], free: list[list[float]], worth_so_far: float) -> None:
         i = len(chosen)
+        if best and worth_so_far + sum(most[i:]) < best[0][0] - 1e-9:
+            return  # However the rest is placed, it is worth less.
         if i == len(problem.applications):
             worth = utilisation(problem, chosen)
             if (not best or worth > best[0][0]) and not any(violations(problem, chosen)):
@@ -44,7 +47,7 @@ def best_by_enumeration(problem: Problem) -> tuple[float, Allocation] | None:
             for server, n in places:
                 for k, need in enumerate(problem.applications[i].demand):
                     after[server][k] -= n * need
-            fill((*chosen, places), after)
+            fill((*chosen, places), after, worth_so_far + problem.gains[i] * containers(places))
 
-    fill((), [list(server) for server in problem.servers])
+    fill((), [list(server) for server in problem.servers], 0.0)
     return best[0] if best else None

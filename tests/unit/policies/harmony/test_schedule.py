@@ -3,6 +3,7 @@ import random
 import pytest
 
 from hocket.model.phases import Profile
+from hocket.policies.harmony import search_kernel
 from hocket.policies.harmony.algorithm_1 import as_printed
 from hocket.policies.harmony.oracle import exhaustive
 from hocket.policies.harmony.schedule import Terms, schedule, use_of
@@ -55,6 +56,13 @@ def test_no_job_gets_fewer_machines_than_it_needs():
         found = schedule(jobs, 20, least=least)
         sound(jobs, found, 20, least)
         assert found.groups
+
+
+def test_whole_numbers_are_scheduled_as_others_are_and_nothing_is_compiled_for_them():
+    schedule([Profile(40.0, 10.0), Profile(10.0, 40.0)], 4)
+    compiled = len(search_kernel.compiled().group_jobs.signatures)
+    assert schedule([Profile(40, 10), Profile(10, 40)], 4) == schedule([Profile(40.0, 10.0), Profile(10.0, 40.0)], 4)
+    assert len(search_kernel.compiled().group_jobs.signatures) == compiled
 
 
 def test_a_job_that_needs_more_than_there_is_waits():
