@@ -19,6 +19,7 @@ from hocket.workloads.dorm import READINGS as DORM_READINGS
 from hocket.workloads.dorm import dorm_workload
 from hocket.workloads.errors import WorkloadError, did_you_mean, shown
 from hocket.workloads.fields import Fields, Number, Seconds, Whole, split_options
+from hocket.workloads.harmony import READINGS as HARMONY_READINGS
 from hocket.workloads.harmony import SUBSETS, harmony_workload
 from hocket.workloads.mlfs import mlfs_philly, mlfs_workload, read_mlfs_options
 from hocket.workloads.muri import read_muri
@@ -144,8 +145,9 @@ def _dorm(_path: str, options: Fields, seed: int) -> Workload:
 
 def _harmony(_path: str, options: Fields, seed: int) -> Workload:
     which, gap_s = options.choice("which", SUBSETS, "all"), options.read("gap", Seconds(), 0.0)
+    reading = options.choice("reading", HARMONY_READINGS, "epochs")
     options.finish()
-    return harmony_workload(which, gap_s, seed)
+    return harmony_workload(which, gap_s, seed, reading=reading)
 
 
 def _reshape(_path: str, options: Fields, seed: int) -> Workload:
@@ -236,8 +238,9 @@ _SOURCES = (
     Source(
         "harmony",
         "harmony?gap=240",
-        "Harmony's 80 parameter-server jobs (Table I) and its 100 machines; COMP times are measured, the rest assumed",
-        "which, gap",
+        "Harmony's 80 parameter-server jobs (Table I) and its 100 machines; COMP times are measured, the rest assumed; "
+        "two readings of its run times",
+        "which, gap, reading",
         False,
         _harmony,
     ),
