@@ -26,6 +26,7 @@ from hocket.workloads.muri import read_muri
 from hocket.workloads.philly import read_philly
 from hocket.workloads.plain_csv import read_csv
 from hocket.workloads.pollux import pollux_option, read_pollux
+from hocket.workloads.reshape import READINGS as RESHAPE_READINGS
 from hocket.workloads.reshape import WORKLOADS as RESHAPE
 from hocket.workloads.reshape import reshape_workload
 from hocket.workloads.selection import read_selection
@@ -152,8 +153,9 @@ def _harmony(_path: str, options: Fields, seed: int) -> Workload:
 
 def _reshape(_path: str, options: Fields, seed: int) -> Workload:
     number, cold = options.choice("workload", map(str, RESHAPE), "1"), options.flag("cold")
+    reading = options.choice("reading", RESHAPE_READINGS, "introduction")
     options.finish()
-    return reshape_workload(int(number), seed, early=not cold)
+    return reshape_workload(int(number), seed, early=not cold, reading=reading)
 
 
 def _mlfs(_path: str, options: Fields, seed: int) -> Workload:
@@ -247,8 +249,8 @@ _SOURCES = (
     Source(
         "reshape",
         "reshape?workload=1",
-        "Reshape's four workloads, its cluster included; run times and speeds are our assumption",
-        "workload, cold",
+        "Reshape's four workloads, its cluster included; two readings of its run times, speeds and costs",
+        "workload, cold, reading",
         False,
         _reshape,
     ),
