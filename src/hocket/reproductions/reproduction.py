@@ -67,10 +67,10 @@ class Finding(Struct, frozen=True):
     @property
     def gap(self) -> Gap | None:
         """Why it is below the paper's figure; None if it is not, or has no bound."""
-        stated = _NUMBER.search(self.paper)
-        if stated is None or self.ours is None or self.bound is None:
+        number = self.paper.removesuffix(self.unit).strip()
+        if not _NUMBER.fullmatch(number) or self.ours is None or self.bound is None:
             return None
-        paper, ours = float(stated[0]), self.ours.mean
+        paper, ours = float(number), self.ours.mean
         if ours >= paper:
             return None
         reachable = max(ours, min(paper, self.bound.mean))

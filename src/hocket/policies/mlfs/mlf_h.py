@@ -11,8 +11,8 @@ and the `TaskDraft` (the loads of servers and GPUs as the plan stands).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isfinite
-from typing import TYPE_CHECKING, Annotated, Any
+from math import inf, isfinite, nextafter
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
@@ -63,6 +63,9 @@ class MlfH(Params, frozen=True):
     longest_deadline_s: Annotated[float, Meta(gt=0, description="deadline of jobs that state none")] = 86400.0
     metric: Annotated[str, Meta(description="the name under which jobs report their loss")] = "loss"
     whole: Annotated[bool, Meta(description="a job starts with all its tasks; false: with those that fit")] = True
+    task_by_task: Annotated[
+        bool, Meta(description="with whole=false, tasks of all jobs go in one order; false: job by job")
+    ] = True
     patience_s: Annotated[float, Meta(gt=0, description="no lower priority overtakes a job that waited this long")] = (
         604800.0
     )
@@ -71,6 +74,7 @@ class MlfH(Params, frozen=True):
     traffic: Annotated[bool, Meta(description="whether tasks go to those that they exchange data with")] = True
     relieve: Annotated[bool, Meta(description="whether tasks leave overloaded servers")] = True
     copies: Annotated[int, Meta(ge=0, le=8, description="of each job's first task, against stragglers")] = 0
+    before: ClassVar[dict[str, Any]] = {"task_by_task": False}
 
     @property
     def weights(self) -> PriorityWeights:
@@ -128,7 +132,8 @@ class SchedulingRound:
         self.started: list[str] = []
         self.waits = False  # a job or a task waits that would take what becomes free
         self._migrating: list[SingleTask] = []
-        self._room = RoomFilter(self.draft, params.whole, params.gamma)
+        self._serves_tasks = params.task_by_task and not params.whole
+        self._room = RoomFilter(self.draft, params.whole, params.gamma, self._serves_tasks)
         self._reserved: int | None = None  # the row that `_reserved_row` found
         self._hosts: dict[tuple[bytes, bytes | None], HostCandidates] = {}  # by what a task needs and accepts
         self._shapes: dict[str, TaskShape] = {}
@@ -216,6 +221,9 @@ class SchedulingRound:
                 if self._start_jobs(queue, queue.order, singles) and queue.later is not None:
                     self._start_jobs(queue, queue.rank(self._still_fitting(queue, queue.later())), singles)
         self._place_singles(singles)
+        if self._serves_tasks:
+            for job_id in self.started:
+                self.draft.reasons[job_id] = self._why_started(job_id)
 
     def _start_jobs(self, queue: WaitingQueue, rows: Any, singles: SingleTaskQueue) -> bool:
         """Try jobs in this order, and single tasks between them; False once what is free is reserved for a job."""
@@ -223,19 +231,23 @@ class SchedulingRound:
         while at < len(rows):
             row, at, started = int(rows[at]), at + 1, len(self.started)
             self._place_singles(singles, float(queue.priority[row]))
-            if not self._try_to_start(queue, row):
+            if not self._try_to_start(queue, row, singles):
                 return False
             if len(self.started) > started:
                 rows, at = self._still_fitting(queue, rows[at:]), 0
         return True
 
-    def _try_to_start(self, queue: WaitingQueue, row: int) -> bool:
+    def _try_to_start(self, queue: WaitingQueue, row: int, singles: SingleTaskQueue) -> bool:
         """Start the job if it fits; False if it does not, and what is free is reserved for it."""
         draft, view = self.draft, self.snapshot.jobs[queue.entries[row][-1]]
         over_quota = draft.over_quota
         if view.verdict:
             return True
         if view.job.tasks is not None:
+            # What is free is kept for the reserved job as a whole: it does not wait for lower priorities again.
+            if self._serves_tasks and row != self._reserved_row(queue):
+                self._queue_tasks(view, queue.shapes[queue.shape[row]], singles)
+                return True
             started = self._start_tasks(queue, row, view)
         elif draft.is_passed_over(view):
             started = False
@@ -269,6 +281,27 @@ class SchedulingRound:
             draft.reasons[view.id] = f"starts {len(placed)} of {len(order)} tasks: the others fit nowhere"
             self.started.append(view.id)
         return False
+
+    def _queue_tasks(self, view: JobView, key: str, singles: SingleTaskQueue) -> None:
+        """Let each task of a waiting job wait for its own turn, among those of all others."""
+        draft, graph = self.draft, view.job.tasks
+        assert graph is not None
+        has_quota = draft.quota_has_room(view.job, range(len(graph.tasks)))
+        draft.over_quota += not has_quota
+        if not has_quota or not self._room.may_start(view, key) or not self._could_run(view):
+            self._note_waiting()
+            return
+        structure, priority = self.shape(view, key).structure, self.priorities(view.id)
+        first = nextafter(float(priority.max()), inf)  # Its parameter server goes before its other tasks.
+        for k, needs in enumerate(self.tasks(view.id).needs.tolist()):
+            own = first if structure.servers[k] else float(priority[k])
+            singles.add(SingleTask(own, view, k, tuple(needs)), is_exact=True)
+
+    def _why_started(self, job_id: str) -> str:
+        all_tasks, missing = len(self.tasks(job_id).names), len(self.draft.missing(job_id))
+        if missing:
+            return f"starts {all_tasks - missing} of {all_tasks} tasks: the others fit nowhere"
+        return f"starts: priority {self.priorities(job_id).max():.3g}"
 
     def _nearest_to_ideal(self, places: Places) -> Any:
         """The choice of a GPU for each of a job's tasks in turn, which knows where the ones before it went."""
@@ -309,7 +342,7 @@ class SchedulingRound:
             hosts = self._hosts[key] = HostCandidates(self.draft.table, needs, accepts)
         return hosts.best_gpu(self.draft.traffic_mib(tasks, tasks.names[k], places), stays, degradation)
 
-    # -- single tasks: migrating, or missing in a job that is placed ----------------------------------------
+    # -- single tasks: migrating, missing in a job that is placed, or of a job that starts task by task -------
 
     def _place_singles(self, singles: SingleTaskQueue, least: float = -inf) -> None:
         """Place single tasks by priority, down to this one."""
@@ -326,6 +359,10 @@ class SchedulingRound:
             left_s = view.remaining_s(self.snapshot.now_s)
             degradation = min(1.0, view.costs.restart_s(warm=False) / left_s) if left_s else 0.0
         if self.place_task(tasks, k, stays, degradation):
+            if not view.partitions:
+                if len(draft.places[view.id]) == 1:
+                    self.started.append(view.id)
+                return
             verb = "moves" if is_migrating else "has room again"
             draft.reasons[view.id] = f"task '{name}' {verb}: priority {task.priority:.3g}"
             return
@@ -335,6 +372,8 @@ class SchedulingRound:
             draft.reasons[view.id] = f"task '{name}' stays: no other server has room for it"
             return
         self.waits = True
+        if not view.partitions:
+            self._note_waiting()
         if is_migrating:
             draft.reasons[view.id] = f"task '{name}' waits: its server is overloaded, and no other has room for it"
 
@@ -368,7 +407,10 @@ class SchedulingRound:
 
     def _note_waiting(self) -> None:
         self.waits = True
-        self.draft.reasons.setdefault("*", "waits: no server has room for all of its tasks without being overloaded")
+        what = "any" if self._serves_tasks else "all"
+        self.draft.reasons.setdefault(
+            "*", f"waits: no server has room for {what} of its tasks without being overloaded"
+        )
 
     def _may_fit(self, queue: WaitingQueue, among: Any) -> Any:
         return self._room.rows(queue, self._reserved_row(queue), among)
