@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from msgspec import Struct
 
 
-class Work(Struct, frozen=True):
+class JobNeeds(Struct, frozen=True):
     """What has to be done for one job, however it is scheduled."""
 
     submitted_s: float
@@ -20,21 +20,21 @@ class Work(Struct, frozen=True):
     alone_s: float  # from its submission to its end, if it has the whole cluster for itself
 
 
-def least_makespan_s(works: Sequence[Work]) -> float:
+def least_makespan_s(works: Sequence[JobNeeds]) -> float:
     """When the last job ends, at the earliest."""
     return max((ends[-1] for ends in _bounds(works)), default=0.0)
 
 
-def least_mean_jct_s(works: Sequence[Work]) -> float:
+def least_mean_jct_s(works: Sequence[JobNeeds]) -> float:
     """Mean time from submission to end, at the least."""
     if not works:
         return 0.0
     # Each bound says when at the earliest one job has ended, two jobs have, and so on: all of them hold at once.
-    ends = [max(several) for several in zip(*_bounds(works), strict=True)]
+    ends: list[float] = [max(several) for several in zip(*_bounds(works), strict=True)]
     return (sum(ends) - sum(w.submitted_s for w in works)) / len(works)
 
 
-def _bounds(works: Sequence[Work]) -> list[list[float]]:
+def _bounds(works: Sequence[JobNeeds]) -> list[list[float]]:
     """By resource, and by what jobs take alone: the k-th of all ends is not before the k-th of these."""
     if not works:
         return []

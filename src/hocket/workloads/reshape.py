@@ -46,7 +46,7 @@ REPORTS = 20  # how often a job of the fourth workload says its accuracy
 TOP5 = 0.5  # final accuracy; the distance to it halves in every quarter of the run
 
 
-class Reading(Struct, frozen=True):
+class ReshapeReading(Struct, frozen=True):
     """What is taken for what the paper says in two ways."""
 
     epoch_s: float  # of ImageNet on one V100, for the model that was measured …
@@ -62,13 +62,13 @@ def _by_law(size: int, speed: float) -> tuple[Point, ...]:
 
 
 READINGS = {
-    "introduction": Reading(
+    "introduction": ReshapeReading(
         IMAGENET / (4.395 * 64),
         3.8,
         Curve((Point(1.0, 1.0), Point(2.0, 1.7), Point(4.0, 2.4), *_by_law(4, 2.4))),
         COSTS,
     ),
-    "table-iv": Reading(
+    "table-iv": ReshapeReading(
         IMAGENET / 64 * 0.18,
         1.8,
         Curve((Point(1.0, 1.0), Point(2.0, 0.18 / 0.14), *_by_law(2, 0.18 / 0.14))),
@@ -91,7 +91,7 @@ class JobType(Struct, frozen=True):
         """As a job's model."""
         return f"{self.model} (batch size {self.batch}, {self.dataset})"
 
-    def run_s(self, reading: Reading) -> float:
+    def run_s(self, reading: ReshapeReading) -> float:
         """On one V100."""
         if self.gflops:
             return reading.epoch_s * self.gflops / reading.gflops
@@ -164,7 +164,9 @@ def reshape_workload(
     return workload if profiles is None else _measured(workload, chosen, profiles)
 
 
-def _job(job_id: str, kind: JobType, chosen: ReshapeWorkload, early: bool, reading: Reading) -> tuple[Job, Truth]:
+def _job(
+    job_id: str, kind: JobType, chosen: ReshapeWorkload, early: bool, reading: ReshapeReading
+) -> tuple[Job, Truth]:
     quality = saturating(REPORTS, 0.0, TOP5, REPORTS / 4) if chosen.goals else None
     goal = Goal("top5", ">=", quality.points[-1].mean) if quality is not None else None
     job = Job(job_id, sizes=SIZES, max_nodes=1, criterion=goal, warm=early, model=kind.name)

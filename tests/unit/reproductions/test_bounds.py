@@ -6,7 +6,7 @@ import pytest
 
 from hocket.reports.mean_interval import MeanInterval
 from hocket.reproductions import Finding, Gap
-from hocket.reproductions.bounds import Work, least_makespan_s, least_mean_jct_s, shortest_first
+from hocket.reproductions.bounds import JobNeeds, least_makespan_s, least_mean_jct_s, shortest_first
 
 
 def test_the_one_with_the_least_left_is_served_first():
@@ -15,13 +15,13 @@ def test_the_one_with_the_least_left_is_served_first():
 
 
 def test_bounds_are_the_tightest_of_those_by_resource_and_by_job():
-    works = [Work(0.0, (1.0, 4.0), 5.0), Work(0.0, (2.0, 4.0), 20.0)]
+    works = [JobNeeds(0.0, (1.0, 4.0), 5.0), JobNeeds(0.0, (2.0, 4.0), 20.0)]
     assert least_makespan_s(works) == 20.0
     assert least_mean_jct_s(works) == (5.0 + 20.0) / 2
-    busy = [Work(0.0, (6.0,), 6.0), Work(0.0, (6.0,), 6.0)]
+    busy = [JobNeeds(0.0, (6.0,), 6.0), JobNeeds(0.0, (6.0,), 6.0)]
     assert least_makespan_s(busy) == 12.0
     assert least_mean_jct_s(busy) == (6.0 + 12.0) / 2
-    late = [Work(0.0, (1.0,), 1.0), Work(100.0, (1.0,), 3.0)]
+    late = [JobNeeds(0.0, (1.0,), 1.0), JobNeeds(100.0, (1.0,), 3.0)]
     assert least_makespan_s(late) == 103.0
     assert least_mean_jct_s(late) == 2.0
     assert least_makespan_s([]) == least_mean_jct_s([]) == 0.0
@@ -31,7 +31,7 @@ def test_no_schedule_in_any_order_beats_the_bounds():
     rng = Random("bounds")
     for _ in range(200):
         jobs = [(rng.randrange(10), rng.randint(1, 9), rng.randint(1, 3)) for _ in range(rng.randint(1, 6))]
-        works = [Work(float(at), (need / 3,), need / most) for at, need, most in jobs]
+        works = [JobNeeds(float(at), (need / 3,), need / most) for at, need, most in jobs]
         ends = _served_at_random(jobs, rng)
         jct_s = sum(end - at for end, (at, _need, _most) in zip(ends, jobs, strict=True)) / len(jobs)
         assert max(ends) >= least_makespan_s(works) - 1e-9

@@ -12,7 +12,9 @@ from hocket.model.view import Costs
 from hocket.reproductions import Request, find
 from hocket.testing.builders import job
 from hocket.workloads.reshape import READINGS, reshape_workload
-from hocket_reproductions.reshape import POLICIES, Adjustment, least_s, retold
+from hocket_reproductions.reshape.bounds import least_s
+from hocket_reproductions.reshape.evaluation import POLICIES
+from hocket_reproductions.reshape.run_result import Adjustment, retold
 
 RESHAPE = find("reshape")
 

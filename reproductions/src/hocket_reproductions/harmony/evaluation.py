@@ -21,7 +21,7 @@ from hocket.policies import find as find_policy
 from hocket.reports.account import account
 from hocket.reports.mean_interval import MeanInterval, mean_interval
 from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
-from hocket.reproductions.bounds import Work, least_makespan_s, least_mean_jct_s
+from hocket.reproductions.bounds import JobNeeds, least_makespan_s, least_mean_jct_s
 from hocket.workloads import harmony as jobs
 from hocket.workloads.philly import read_philly
 from hocket.workloads.truth import Workload
@@ -134,7 +134,7 @@ def _workload(case: Case) -> Workload:
     )  # fmt: skip
 
 
-def works(workload: Workload) -> list[Work]:
+def works(workload: Workload) -> list[JobNeeds]:
     """What any scheduler has to do for each job: processors compute, links are busy where its data fits at least."""
     found, machines = [], len(workload.nodes)
     for s in workload.submissions:
@@ -144,7 +144,7 @@ def works(workload: Workload) -> list[Work]:
         link_s = iterations * truth.comm_s
         net_s = link_s * phases.LINK_BUSY * s.job.sizes[0] / machines
         alone_s = truth.costs.prepare_s + truth.costs.start_s + cpu_s + link_s
-        found.append(Work(s.at_s, (cpu_s, net_s), alone_s))
+        found.append(JobNeeds(s.at_s, (cpu_s, net_s), alone_s))
     return found
 
 
@@ -152,12 +152,14 @@ def works(workload: Workload) -> list[Work]:
 
 
 Runs = dict[tuple[str, str], dict[int, HarmonyRun]]  # (approach, what is changed) → by seed
-Bounds = dict[str, dict[int, tuple[float, float, list[Work]]]]  # what is changed → by seed: mean JCT, makespan, of what
+Bounds = dict[
+    str, dict[int, tuple[float, float, list[JobNeeds]]]
+]  # what is changed → by seed: mean JCT, makespan, of what
 
 
 def compare_with_paper(request: Request, results: Results) -> Findings:
     """The paper's figures and ours, for both readings and both baselines."""
-    numbers = next((played.numbers for case, played in results if case.label == "measurements"), {})
+    numbers: dict[str, float] = next((played.numbers for case, played in results if case.label == "measurements"), {})
     found: list[Finding] = []
     remarks: list[str] = []
     for reading in jobs.READINGS:

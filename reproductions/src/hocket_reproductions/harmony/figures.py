@@ -20,7 +20,7 @@ def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path
     for reading in READINGS:
         of_it = [(case, run) for case, run in results if case.settings.get("reading") == reading]
         files += _drawn(of_it, folder / reading) if of_it else []
-    numbers = next((played.numbers for _case, played in results if played.numbers), {})
+    numbers: Mapping[str, float] = next((played.numbers for _case, played in results if played.numbers), {})
     if "printed_mean" in numbers:
         with drawing() as figure:
             sheet = figure((6.4, 3.8))

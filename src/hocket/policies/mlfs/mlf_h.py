@@ -4,14 +4,15 @@ Every round, tasks leave overloaded servers (3.3.3). Then tasks are taken from t
 (3.3.1), and each goes to the server nearest to its ideal virtual host (3.3.2).
 
 The equations are in `priority.py`, the ideal host and the ideal task to migrate in `ideal.py`. Ours are the rules for
-jobs that lack tasks, in `stalled.py`. What makes it fast is behind `queue.py` (which jobs are worth a try, in order)
-and the `TaskDraft` (the loads of servers and GPUs as the plan stands).
+jobs that lack tasks, in `stalled.py`, and when running jobs are looked at again, in `reviews.py`. What makes it fast is
+behind `queue.py` (which jobs are worth a try, in order) and the `TaskDraft` (the loads of servers and GPUs as the plan
+stands).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isfinite, nextafter
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -19,9 +20,9 @@ from msgspec import Meta
 from hocket.model.capacity import Capacity
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import RECENT_OBSERVATIONS, JobView
+from hocket.model.view import JobView
 from hocket.policies.kit.load_table import keep_for_next_decision
-from hocket.policies.kit.rounds import is_due, next_round_s, round_from
+from hocket.policies.kit.rounds import is_due, next_round_s
 from hocket.policies.kit.task_draft import JobTasks, Places, TaskDraft, all_fit, original, tasks_of
 from hocket.policies.kit.task_shapes import TaskShape, shape_key, task_shape
 from hocket.policies.mlfs import stalled
@@ -38,14 +39,13 @@ from hocket.policies.mlfs.queue import (
     queue_rank,
     task_priorities,
 )
+from hocket.policies.mlfs.reviews import next_review_s, reviewed
 from hocket.policies.registry import Params, policy
 
 if TYPE_CHECKING:
     from hocket.policies.kit.task_shapes import Column
 
 _LEAST_FLOOR_S = 1.0
-_FIRST_REVIEW_S = 60.0
-_FORGOTTEN = RECENT_OBSERVATIONS // 2  # with more reports than that, the first may be gone at the next review
 
 
 class MlfH(Params, frozen=True):
@@ -103,7 +103,7 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     asked_s = (snapshot.memo or {}).get("asked_s")
     if params.round_s and not snapshot.due and not is_due(now_s, params.round_s, asked_s):  # Reviews are in rounds too.
         return _next_round(snapshot, params)
-    memos, reviews, heavier = _reviewed(snapshot, params)
+    memos, reviews, heavier = reviewed(snapshot, params)
     if snapshot.due and not heavier and not snapshot.waiting.count and snapshot.memo == _nothing_missing(snapshot):
         return Plan(memo=snapshot.memo, memos=memos, reviews=reviews, wake=Wake(freed_gpus=None, epoch=False))
     scheduling = SchedulingRound(snapshot, params)
@@ -117,7 +117,7 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     stalled.note_since_when_tasks_wait(scheduling)
     scheduling.place_copies()
     for job_id in scheduling.started:
-        draft.reviews[job_id] = _review_s(now_s, 0.0, params)
+        draft.reviews[job_id] = next_review_s(now_s, 0.0, params)
     keep_for_next_decision(draft.table)
     memo = _nothing_missing(snapshot) if not draft.incomplete else None
     return draft.plan(Wake(freed_gpus=1 if scheduling.waits else None, epoch=False), memo=memo)
@@ -466,7 +466,7 @@ class SchedulingRound:
                 self.place_task(tasks, first, copy=f"{tasks.names[first]}#{n + 2}")
 
 
-# -- rounds and reviews ---------------------------------------------------------------------------------------
+# -- rounds ---------------------------------------------------------------------------------------------------
 
 
 def _next_round(snapshot: Snapshot, params: MlfH) -> Plan:
@@ -482,36 +482,3 @@ def _next_round(snapshot: Snapshot, params: MlfH) -> Plan:
 def _nothing_missing(snapshot: Snapshot) -> dict[str, int]:
     """The memo of a round after which every placed job has all its tasks, with so many nodes up."""
     return {"up": snapshot.capacity.up.bit_count()}
-
-
-def _reviewed(snapshot: Snapshot, params: MlfH) -> tuple[dict[str, Any], dict[str, float], list[JobView]]:
-    """Jobs that are due: their memos, their next reviews, and which of them take more than was known."""
-    memos: dict[str, Any] = {}
-    reviews: dict[str, float] = {}
-    heavier: list[JobView] = []
-    for job_id in snapshot.due:
-        view = snapshot.jobs.get(job_id)
-        if view is None or view.job.tasks is None or not view.partitions:
-            continue
-        started_s = snapshot.now_s if view.started_s is None else view.started_s
-        reviews[job_id] = _review_s(snapshot.now_s, snapshot.now_s - started_s, params)
-        memo = view.memo or {}
-        if len(view.observations) > _FORGOTTEN and "first_loss" not in memo:
-            seen = [x for o in view.observations if isfinite(x := o.metrics.get(params.metric, inf))]
-            if seen:
-                memo = memos[job_id] = {**memo, "first_loss": seen[0]}
-        if view.use is None:
-            continue
-        known = memo.get("use", sum(t.demand.gpu_load for t in view.job.tasks.tasks))
-        if view.use.gpus != known:
-            memos[job_id] = {**memo, "use": view.use.gpus}
-        if params.relieve and view.use.gpus > known * (1 + 1e-6):
-            heavier.append(view)
-    return memos, reviews, heavier
-
-
-def _review_s(now_s: float, ran_s: float, params: MlfH) -> float:
-    """When to look at a running job again: ever more rarely, and in a round."""
-    step_s = max(params.round_s, _FIRST_REVIEW_S)
-    at_s = now_s + max(step_s, ran_s)
-    return round_from(at_s, params.round_s) if params.round_s else at_s

@@ -8,34 +8,25 @@ jobs can be prepared before they have GPUs; under the other two approaches every
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
-from math import inf
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.control.ports import Cycle
 from hocket.estimators.quality import refitted
 from hocket.executors.simulated import BeliefMode, simulate
 from hocket.model.criterion import Goal
 from hocket.model.curve import Beliefs
-from hocket.model.event import JobEnded, JobResized, JobStarted, JobSubmitted
-from hocket.model.partition import Partition
 from hocket.policies import find as find_policy
 from hocket.reports.account import account
-from hocket.reports.figure_style import colour, dash, drawing, save
 from hocket.reports.mean_interval import mean_interval
 from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request, Results
-from hocket.reproductions.bounds import Work, least_makespan_s, least_mean_jct_s
 from hocket.workloads.gavel import GavelSpeeds, read_gavel
 from hocket.workloads.reshape import COSTS, JOB_SETS, KINDS, READINGS, REPORTS, SIZES, WORKLOADS, reshape_workload
 from hocket.workloads.truth import Submission, Workload
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from hocket_reproductions.reshape.bounds import least_s
+from hocket_reproductions.reshape.figures import draw_figures
+from hocket_reproductions.reshape.run_result import ReshapeRun, retold
 
 OURS, TERMINATION, DEFAULT = "reshape", "termination", "default"
 POLICIES = {OURS: "reshape", TERMINATION: "optimus", DEFAULT: "k8s_default"}
@@ -48,63 +39,6 @@ JCT = {DEFAULT: (63, 58, 61, 55), TERMINATION: (27, 37, 35, 36)}
 OVERHEAD = {OURS: (8.9, 6.7, 7.6, 8.3), TERMINATION: (29.3, 21.9, 27.1, 28.6)}
 PENDING = {OURS: 0, TERMINATION: 3, DEFAULT: 12}  # when workload one's last job comes (Figure 8)
 ADDED = {OURS: 16, TERMINATION: 46}  # in workload one (Figure 11)
-_HOUR_S = 3600.0
-
-
-class ReshapeMoment(Struct, frozen=True, array_like=True):
-    """How things stand from this moment on, by plan."""
-
-    at_s: float
-    pending: int  # jobs without GPUs
-    running: int
-    gpus: int
-    submitted: int = 0  # jobs that came in this moment
-
-
-class Adjustment(Struct, frozen=True, array_like=True):
-    """GPUs were added to a job, or removed."""
-
-    at_s: float
-    gpus: int  # below 0: removed
-    took_s: float  # without training
-
-
-class ReshapeRun(Struct, frozen=True):
-    """One workload under one approach."""
-
-    workload: int
-    unfinished: int
-    makespan_s: float
-    jcts_s: tuple[float, ...]
-    ran_s: float  # of all jobs together
-    moments: tuple[ReshapeMoment, ...]
-    adjustments: tuple[Adjustment, ...]
-
-    @property
-    def jct_mean_s(self) -> float:
-        """Mean job completion time."""
-        return sum(self.jcts_s) / len(self.jcts_s)
-
-    @property
-    def overhead(self) -> float:
-        """Time spent on adding and removing GPUs, of all run time."""
-        return sum(a.took_s for a in self.adjustments) / self.ran_s if self.ran_s else 0.0
-
-    @property
-    def added(self) -> int:
-        """How often GPUs were added to a job."""
-        return sum(a.gpus > 0 for a in self.adjustments)
-
-    @property
-    def removed(self) -> int:
-        """How often GPUs were removed from a job."""
-        return sum(a.gpus < 0 for a in self.adjustments)
-
-    @property
-    def pending_at_last(self) -> int:
-        """Jobs without GPUs once the last submission was decided on."""
-        last = max(m.at_s for m in self.moments if m.submitted)
-        return next(m.pending for m in reversed(self.moments) if m.at_s == last)
 
 
 def cases(request: Request) -> list[Case]:
@@ -166,115 +100,6 @@ def _with_profile(submission: Submission, seed: int) -> Submission:
         seen = truth.quality.at(epoch).mean * (1 + rng.gauss(0.0, PROFILE_ERROR))
         known = refitted(known, goal, epoch, seen, truth.run_s * epoch / truth.epochs)
     return replace(submission, beliefs=known)
-
-
-def retold(cycles: Iterable[Cycle]) -> tuple[tuple[ReshapeMoment, ...], tuple[Adjustment, ...]]:
-    """The run over time: jobs that wait and run by plan, on how many GPUs; and every resize with its cost."""
-    live: dict[str, JobSubmitted] = {}
-    planned: dict[str, Partition] = {}
-    held: dict[str, Partition] = {}
-    moments: list[ReshapeMoment] = []
-    adjustments: list[Adjustment] = []
-    for cycle in cycles:
-        came = 0
-        for event in cycle.events:
-            match event:
-                case JobSubmitted():
-                    live[event.job.id] = event
-                    came += 1
-                case JobStarted(job=job):
-                    held[job] = planned[job]
-                case JobResized(job=job):
-                    adjustments.append(_adjustment(event.at_s, live[job], held[job], planned[job]))
-                    held[job] = planned[job]
-                case JobEnded(job=job):
-                    live.pop(job, None)
-                    planned.pop(job, None)
-                    held.pop(job, None)
-                case _:
-                    pass
-        if cycle.plan is not None and not cycle.refused:
-            for partition in cycle.plan.put:
-                planned[partition.tenants[0].job] = partition
-        gpus = sum(p.gpus for p in planned.values())
-        now = ReshapeMoment(cycle.at_s, len(live) - len(planned), len(planned), gpus, came)
-        if not moments or came or replace(moments[-1], at_s=now.at_s, submitted=0) != now:
-            moments.append(now)
-    return tuple(moments), tuple(adjustments)
-
-
-def _adjustment(at_s: float, of: JobSubmitted, was: Partition, now: Partition) -> Adjustment:
-    nodes = {part.node for part in was.slices}
-    at_home = all(part.node in nodes for part in now.slices)
-    return Adjustment(at_s, now.gpus - was.gpus, of.costs.restart_s(of.job.warm and at_home))
-
-
-# -- what no scheduler can beat -----------------------------------------------------------------------------
-
-
-def least_s(workload: Workload) -> tuple[float, float]:
-    """Makespan and mean JCT, at the least."""
-    gpus = {node.gpu_kind: node.gpus for node in workload.nodes}
-    rates = [_rates(s, gpus) for s in workload.submissions]
-    # How much of all GPU time a job needs, where a GPU of each kind counts for what it does on average: at the size and
-    # on the kind that need least.
-    worth = {kind: sum(max(r[kind][n] / n for n in r[kind]) for r in rates) / len(rates) for kind in gpus}
-    whole = sum(n * worth[kind] for kind, n in gpus.items())
-    works = []
-    for s, r in zip(workload.submissions, rates, strict=True):
-        of_each_second = min(worth[kind] * n / r[kind][n] for kind in gpus for n in r[kind])
-        alone_s = _start_s(s) + s.truth.run_s / max(rate for by_size in r.values() for rate in by_size.values())
-        works.append(Work(s.at_s, (s.truth.run_s * of_each_second / whole,), alone_s))
-    return max(least_makespan_s(works), _of_the_longest(workload, rates, gpus)), least_mean_jct_s(works)
-
-
-Rates = dict[str, dict[int, float]]  # kind → number of GPUs → speed
-
-
-def _rates(s: Submission, kinds: Iterable[str]) -> Rates:
-    truth = s.truth
-    assert truth.speed is not None
-    return {kind: {n: truth.speed.at(n).mean * truth.kinds.get(kind, 1.0) for n in s.job.sizes} for kind in kinds}
-
-
-def _start_s(s: Submission) -> float:
-    return s.truth.costs.prepare_s + s.truth.costs.start_s
-
-
-def _of_the_longest(workload: Workload, rates: Sequence[Rates], gpus: Mapping[str, int]) -> float:
-    """The makespan of the n longest jobs that come from some moment on, if all GPUs serve them alone, for every n."""
-    best: Rates = {kind: {n: max(r[kind][n] for r in rates) for n in rates[0][kind]} for kind in gpus}
-    together = _rates_together(len(rates), best, gpus)
-    latest_s = 0.0
-    for first, s in enumerate(workload.submissions):
-        longest_s = sorted((later.truth.run_s for later in workload.submissions[first:]), reverse=True)
-        for n, work_s in enumerate(accumulate(longest_s), start=1):
-            latest_s = max(latest_s, s.at_s + _start_s(s) + work_s / together[n])
-    return latest_s
-
-
-def _rates_together(jobs: int, best: Rates, gpus: Mapping[str, int]) -> list[float]:
-    """The most that 0, 1, 2 and more jobs do in a second, each on GPUs of one kind.
-
-    Those on one kind share it equally, for a GPU more brings less and less.
-    """
-    totals = [0.0, *[-inf] * jobs]  # by the number of jobs on the kinds so far
-    for kind, many in gpus.items():
-        alike = [0.0, *(n * _concave(best[kind], many / n) for n in range(1, jobs + 1))]
-        totals = [max(totals[n - k] + alike[k] for k in range(n + 1)) for n in range(jobs + 1)]
-    return totals
-
-
-def _concave(by_size: Mapping[int, float], size: float) -> float:
-    """The speed at a size, or what two of those that there are come to if jobs alternate between them."""
-    points = [(0.0, 0.0), *((float(n), speed) for n, speed in by_size.items())]
-    lines = [
-        ya + (yb - ya) * (size - xa) / (xb - xa)
-        for xa, ya in points
-        for xb, yb in points
-        if xa <= size <= xb and xa < xb
-    ]
-    return max(lines, default=max(by_size.values()))
 
 
 # -- what it showed -----------------------------------------------------------------------------------------
@@ -359,120 +184,6 @@ def _remarks(findings: Sequence[Finding], results: Results) -> Iterable[str]:
         "hardly four would run at a time, and none would be pending (Figure 8), nor would any run in the 20,000th "
         "second (Figure 10)."
     )
-
-
-# -- figures ------------------------------------------------------------------------------------------------
-
-
-Runs = dict[tuple[str, int], list[ReshapeRun]]  # (approach, workload) → its runs, by seed
-
-
-def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path]:
-    """Makespan, JCT, pending and running jobs, GPU use, and add and remove events. Over time: the first seed."""
-    files: list[Path] = []
-    for reading in READINGS:
-        of_it = [(case, run) for case, run in results if case.settings["reading"] == reading]
-        files += _drawn(of_it, folder / reading) if of_it else []
-    return files
-
-
-def _drawn(results: Results, folder: Path) -> list[Path]:
-    runs: Runs = {}
-    for case, played in results:
-        runs.setdefault((case.label, played.workload), []).append(played)
-    labels = list(dict.fromkeys(label for label, _number in runs))
-    files: list[Path] = []
-    with drawing() as figure:
-        sheet = figure((10.5, 3.8))
-        left, right = sheet.subplots(1, 2)
-        _bars(left, runs, labels, "Makespan", lambda p: p.makespan_s)
-        _bars(right, runs, labels, "Mean job completion time", lambda p: p.jct_mean_s)
-        files += save(sheet, folder, "figure-6-makespan-jct")
-        first = {label: runs[label, 1][0] for label in labels}
-        sheet = figure((10.5, 3.8))
-        left, right = sheet.subplots(1, 2)
-        _over_time(left, first, "Pending jobs, workload 1", lambda m: m.pending)
-        _over_time(right, first, "Running jobs, workload 1", lambda m: m.running)
-        files += save(sheet, folder, "figure-7-pending-running")
-        sheet = figure((6.4, 3.8))
-        _at_submissions(sheet.add_subplot(), first)
-        files += save(sheet, folder, "figure-8-pending-at-submission")
-        sheet = figure((10.5, 3.8))
-        for axes, number in zip(sheet.subplots(1, 2), (1, 2), strict=True):
-            _distribution(axes, {label: runs[label, number] for label in labels}, number)
-        files += save(sheet, folder, "figure-9-jct")
-        sheet = figure((7.6, 3.8))
-        _over_time(sheet.add_subplot(), first, "GPUs in use, workload 1", lambda m: m.gpus)
-        files += save(sheet, folder, "figure-10-gpus")
-        sheet = figure((7.6, 3.8))
-        _events(sheet.add_subplot(), first)
-        files += save(sheet, folder, "figure-11-events")
-    return files
-
-
-def _bars(axes: Axes, runs: Runs, labels: Sequence[str], title: str, value: Callable[[ReshapeRun], float]) -> None:
-    numbers = sorted({number for _label, number in runs})
-    width = 0.8 / len(labels)
-    for n, label in enumerate(labels):
-        found = [mean_interval([value(p) / _HOUR_S for p in runs[label, number]]) for number in numbers]
-        axes.bar(
-            [i + (n - (len(labels) - 1) / 2) * width for i in range(len(numbers))],
-            [s.mean if s is not None else 0.0 for s in found],
-            width,
-            yerr=[(s.half_width or 0.0) if s is not None else 0.0 for s in found],
-            color=colour(n),
-            label=label,
-            ecolor="#555555",
-            capsize=2,
-        )
-    axes.set_xticks(range(len(numbers)), [f"workload {number}" for number in numbers])
-    axes.set_title(title, loc="left")
-    axes.set_ylabel("hours (mean and 95 % interval)")
-    axes.legend()
-
-
-def _over_time(axes: Axes, first: dict[str, ReshapeRun], title: str, value: Callable[[ReshapeMoment], int]) -> None:
-    for n, (label, played) in enumerate(first.items()):
-        times = [m.at_s / _HOUR_S for m in played.moments]
-        values = [value(m) for m in played.moments]
-        axes.step(times, values, where="post", color=colour(n), linestyle=dash(n), label=label, linewidth=1.3)
-    axes.set_title(title, loc="left")
-    axes.set_xlabel("hours since the first submission")
-    axes.set_ylim(bottom=0)
-    axes.legend()
-
-
-def _at_submissions(axes: Axes, first: dict[str, ReshapeRun]) -> None:
-    for n, (label, played) in enumerate(first.items()):
-        pending = [m.pending for m in played.moments for _ in range(m.submitted)]
-        axes.plot(range(1, len(pending) + 1), pending, color=colour(n), marker=".", label=label)
-    axes.set_title("Pending jobs when each job is submitted, workload 1", loc="left")
-    axes.set_xlabel("job")
-    axes.legend()
-
-
-def _distribution(axes: Axes, runs: dict[str, list[ReshapeRun]], number: int) -> None:
-    for n, (label, several) in enumerate(runs.items()):
-        times = sorted(t / _HOUR_S for played in several for t in played.jcts_s)
-        axes.plot(times, [(i + 1) / len(times) for i in range(len(times))], color=colour(n), label=label)
-    axes.set_title(f"Job completion time, workload {number}", loc="left")
-    axes.set_xlabel("hours")
-    axes.set_ylabel("share of jobs, all seeds")
-    axes.legend(loc="lower right")
-
-
-def _events(axes: Axes, first: dict[str, ReshapeRun]) -> None:
-    for n, (label, played) in enumerate(first.items()):
-        for sign, name, style in ((1, "added", "-"), (-1, "removed", "--")):
-            times = [0.0, *(a.at_s / _HOUR_S for a in played.adjustments if a.gpus * sign > 0)]
-            if len(times) > 1:
-                axes.step(
-                    times, range(len(times)), where="post", color=colour(n), linestyle=style, label=f"{label}, {name}"
-                )
-    axes.set_title("GPUs added and removed, workload 1", loc="left")
-    axes.set_xlabel("hours since the first submission")
-    axes.set_ylabel("events so far")
-    axes.legend()
 
 
 # -- what was assumed ---------------------------------------------------------------------------------------
