@@ -104,6 +104,11 @@ def test_fixed_sizes_are_placed_about_as_well_as_on_one_server_with_everything()
             jct_s[label] = find("dorm").run(case, lambda _n: None, lambda _n: None).jct_s
         ratios.append(sum(jct_s["swarm"].values()) / sum(jct_s["swarm, pooled"].values()))
     assert max(ratios) < 1.01
+    crowded = [
+        find("dorm").run(Case(label, 9, {"profiles": None, "reading": "figure-1"}), lambda _n: None, lambda _n: None)
+        for label in ("swarm", "swarm, pooled")
+    ]
+    assert sum(crowded[0].jct_s.values()) > sum(crowded[1].jct_s.values())  # Here cores do lie in pieces.
 
 
 def test_no_scheduler_uses_more_than_all_applications_with_all_their_containers():

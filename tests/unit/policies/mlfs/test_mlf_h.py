@@ -178,8 +178,41 @@ def test_task_by_task_an_owner_stays_within_its_quota():
     world.tell(OwnerSet(0.0, Owner("o", max_gpus=3)))
     world.tell(submitted(chain("a", 2, 1.0, owner="o")), submitted(chain("b", 2, 1.0, owner="o")))
     assert len(placed(world.snapshot)) == 3
-    world.tell(submitted(chain("wide", 4, 1.0, owner="o", urgency=10)))
-    assert not any(task.startswith("wide") for task in placed(world.snapshot))
+
+
+def test_task_by_task_a_job_whose_owner_has_no_room_for_all_its_tasks_is_passed_over():
+    world = harness(cluster("1x4"), whole=False)
+    world.tell(OwnerSet(0.0, Owner("o", max_gpus=3)))
+    world.tell(submitted(chain("a", 2, 1.0, owner="o")))
+    world.settle()
+    world.tell(submitted(chain("b", 2, 1.0, owner="o")))
+    assert placed(world.snapshot) == {"a/t0", "a/t1"}
+
+
+def test_task_by_task_a_job_that_cannot_have_all_its_tasks_gets_none_beside_others():
+    world = harness(cluster("1x5"), whole=False)
+    world.tell(submitted(job("plain")))
+    world.settle()
+    world.tell(submitted(uneven("wide", 0.7, 0.7, 0.7, 0.7, 0.7, 0.31)))
+    assert placed(world.snapshot) == {"plain/"}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_is_free_is_kept_for_a_job_that_has_waited_long(whole):
+    world = harness(cluster("1x2"), whole=whole, patience_s=100)
+    world.tell(submitted(chain("a", 1, 0.45)), submitted(chain("b", 1, 0.45)))
+    world.settle()
+    world.tell(submitted(chain("large", 1, 0.6, urgency=9)))
+    world.tell(submitted(chain("early", 1, 0.2), 50.0))
+    world.settle()
+    world.tell(submitted(chain("late", 1, 0.2), 200.0))
+    assert placed(world.snapshot) == {"a/t0", "b/t0", "early/t0"}
+
+
+def test_task_by_task_a_job_has_no_more_copies_than_it_shall():
+    world = harness(cluster("3x2"), whole=False, copies=1)
+    world.tell(submitted(chain("a", 2, 1.0)))
+    assert sorted(t for tasks in tasks_by_gpu(world.snapshot).values() for t in tasks) == ["a/t0", "a/t0#2", "a/t1"]
 
 
 def test_the_parameter_server_goes_before_the_other_tasks():
