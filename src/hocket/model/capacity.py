@@ -73,7 +73,9 @@ _NOWHERE = (-1, 0, 0)  # index, first GPU and bit of a node that is not there
 class Layout:
     """The nodes there are, lost ones included. Shared by all capacities over them."""
 
-    __slots__ = ("_eligible", "_totals", "all", "bits", "fitting", "gpus_only", "nodes", "ones", "width")
+    __slots__ = (
+        "_eligible", "_totals", "all", "bits", "fitting", "gpus_only", "nodes", "ones", "width", "without_gpus"
+    )  # fmt: skip
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes = tuple(nodes)
@@ -82,6 +84,7 @@ class Layout:
         self.ones = (1 << self.width) - 1
         # node → (its index, where its GPUs begin, its bit in masks of nodes)
         self.bits = {node.id: (i, i * self.width, 1 << i) for i, node in enumerate(self.nodes)}
+        self.without_gpus = sum(1 << i for i, node in enumerate(self.nodes) if not node.gpus)
         self.gpus_only = not any(n.cores or n.mem_mib or n.net_mbps for n in self.nodes)
         self.fitting: set[Shape] = set()  # what was found to fit these nodes with nothing on them
         self._eligible: dict[tuple[tuple[str, ...], float], int] = {((), 0.0): self.all}
@@ -290,8 +293,11 @@ class Capacity(Struct, eq=False):
         """This capacity with a closed `node` again, of which its partitions have `taken` these slices."""
         return self.regain(node).take([part for part in taken if part.node == node])
 
-    def place(self, job: Job, size: int) -> Places | None:
-        """Where `size` replicas of the `job` fit: on the fullest node that holds all, else on as few as possible."""
+    def place(self, job: Job, size: int, spare_gpus: bool = False) -> Places | None:
+        """Where `size` replicas of the `job` fit: on the fullest node that holds all, else on as few as possible.
+
+        With `spare_gpus` replicas that need no GPU go to nodes that have none before all others.
+        """
         demand = job.demand
         eligible = self.up if not (job.gpu_kinds or job.gpu_mem_mib) else self.up & self.layout.eligible(job)
         if demand is ONE_GPU or (demand.gpus == 1 and demand.gpus_only):
@@ -302,7 +308,21 @@ class Capacity(Struct, eq=False):
                 if mask := by_count[count] & eligible:
                     return (((mask & -mask).bit_length() - 1, size),)
             return None if job.max_nodes == 1 else self._spread_gpus(size, eligible, job.max_nodes)
+        if spare_gpus and not demand.gpus:
+            return self._beside_gpus_last(demand, size, eligible, job.max_nodes)
         return self._search(demand, size, eligible, job.max_nodes)
+
+    def _beside_gpus_last(self, demand: Demand, size: int, eligible: int, max_nodes: int) -> Places | None:
+        """As many replicas as possible on nodes without GPUs, the rest beside GPUs."""
+        without = eligible & self.layout.without_gpus
+        if places := self._search(demand, size, without, max_nodes):
+            return places
+        rooms = [(i, room) for i in _bits(without) if (room := Free(0, *self._amounts[i]).room_beside(demand))]
+        missing = size - sum(room for _i, room in rooms)
+        rest = self._search(demand, missing, eligible & ~without, 0) if missing > 0 else None
+        if rest is None or (max_nodes and len(rooms) + len(rest) > max_nodes):
+            return self._search(demand, size, eligible, max_nodes)
+        return (*rooms, *rest)
 
     def _spread_gpus(self, size: int, eligible: int, max_nodes: int) -> Places | None:
         places: list[tuple[int, int]] = []

@@ -19,6 +19,9 @@ class Isolated(Params, frozen=True):
     grow: Annotated[
         float, Meta(ge=1, description="a running job is restarted on more machines if it gets so many times as many")
     ] = 1.25
+    least: Annotated[
+        int, Meta(ge=1, description="machines that a job has at least, or its largest size if that is smaller")
+    ] = 1
 
 
 @policy(
@@ -31,16 +34,16 @@ class Isolated(Params, frozen=True):
 def decide(snapshot: Snapshot, params: Isolated) -> Plan:
     """Jobs run alone, in the order of submission, at the smallest size; what is left over keeps most processors busy.
 
-    Where a job does not fit, jobs above their smallest size shrink, those first whose processors idle most. When
-    no job waits, free machines go one by one to the job that computes most with them.
+    The smallest size has `least` machines or more. Where a job does not fit, jobs above theirs shrink, those first
+    whose processors idle most. When no job waits, free machines go one by one to the job that computes most with them.
     """
     draft = Draft(snapshot)
     waits = False
     elastic = [v for e in snapshot.placed if len((v := snapshot.jobs[e[-1]]).job.sizes) > 1 and len(v.partitions) == 1]
     new: list[JobView] = []
     for view in draft.candidates():
-        smallest = view.job.sizes[0]
-        if draft.start(view, "starts: on machines of its own", smallest) or _shrink(draft, view, elastic):
+        smallest = _smallest(view, params.least)
+        if draft.start(view, "starts: on machines of its own", smallest) or _shrink(draft, view, elastic, params.least):
             new.append(view)
         else:
             waits = True
@@ -60,25 +63,29 @@ def busy(view: JobView, size: int) -> float:
     return size * profile.comp_s(size) / profile.iteration_s(size)
 
 
+def _smallest(view: JobView, least: int) -> int:
+    return next((s for s in view.job.sizes if s >= least), view.job.sizes[-1])
+
+
 def _gain(view: JobView, size: int, other: int) -> float:
     """What each machine more, or less, changes."""
     return (busy(view, other) - busy(view, size)) / (other - size)
 
 
-def _shrink(draft: Draft, view: JobView, elastic: Iterable[JobView]) -> bool:
+def _shrink(draft: Draft, view: JobView, elastic: Iterable[JobView], least: int) -> bool:
     """Take machines where they are missed least until the job fits; nothing changes if it never does."""
     saved = draft.saved()
     why = f"shrinks: '{view.job.id}' has no machines"
-    line = [(v, n) for v in elastic if (n := draft.size_of(v)) > v.job.sizes[0]]
+    line = [(v, n) for v in elastic if (n := draft.size_of(v)) > _smallest(v, least)]
     while line:
         donor, size = min(line, key=lambda x: (_gain(x[0], x[1], _below(x[0], x[1])), x[0].number))
         line.remove((donor, size))
         less = _below(donor, size)
         if not draft.resize(donor, less, why):
             continue
-        if less > donor.job.sizes[0]:
+        if less > _smallest(donor, least):
             line.append((donor, less))
-        if draft.start(view, "starts: on machines that others can spare", view.job.sizes[0]):
+        if draft.start(view, "starts: on machines that others can spare", _smallest(view, least)):
             return True
     draft.restore(saved)
     return False

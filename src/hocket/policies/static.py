@@ -1,7 +1,7 @@
 """Fixed sizes, as a cluster gives them whose manager never adjusts anything."""
 
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -20,6 +20,10 @@ class Static(Params, frozen=True):
     models: Annotated[
         str, Meta(description="sizes by model, as `lr=8,mf=4`; of a job's own sizes the largest that is not above it")
     ] = ""
+    spare_gpus: Annotated[
+        bool, Meta(description="whether jobs that need no GPU go to nodes without GPUs as long as there is room")
+    ] = True
+    before: ClassVar[dict[str, Any]] = {"spare_gpus": False}
 
     def __post_init__(self) -> None:
         sizes_by_model(self.models)
@@ -46,7 +50,7 @@ def decide(snapshot: Snapshot, params: Static) -> Plan:
             return sizes[0 if params.size == "smallest" else -1]
         return max((n for n in sizes if n <= wanted), default=sizes[0])
 
-    first = serve(draft, choose, "its fixed size")
+    first = serve(draft, choose, "its fixed size", params.spare_gpus)
     if first:
         draft.reasons["*"] = f"waits: '{first}' and others have fixed sizes that do not fit yet"
     return draft.plan(Wake(freed_gpus=1 if first or draft.over_quota else None, epoch=False))

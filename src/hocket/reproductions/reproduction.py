@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
@@ -18,6 +19,8 @@ from typing import Any
 from msgspec import Struct
 
 from hocket.reports.mean_interval import MeanInterval
+
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 class Request(Struct, frozen=True):
@@ -59,6 +62,26 @@ class Finding(Struct, frozen=True):
     unit: str = ""  # "×", "%", "s", "ms"; of `ours`
     remark: str = ""  # why it differs, or how it was measured
     group: str = ""  # heading of a group of figures: "Figure 6, utilisation"
+    bound: MeanInterval | None = None  # the most that any scheduler could reach here, where more is better
+
+    @property
+    def gap(self) -> Gap | None:
+        """Why it is below the paper's figure; None if it is not, or has no bound."""
+        number = self.paper.removesuffix(self.unit).strip()
+        if not _NUMBER.fullmatch(number) or self.ours is None or self.bound is None:
+            return None
+        paper, ours = float(number), self.ours.mean
+        if ours >= paper:
+            return None
+        reachable = max(ours, min(paper, self.bound.mean))
+        return Gap(paper - reachable, reachable - ours)
+
+
+class Gap(Struct, frozen=True):
+    """How far we are below a figure of the paper, in its unit."""
+
+    set_up: float  # out of reach for any scheduler, as the evaluation is set up here
+    policy: float  # the rest: at most that much is the policy's, for the bound may be out of reach as well
 
 
 class Findings(Struct, frozen=True):

@@ -19,12 +19,14 @@ from hocket.workloads.dorm import READINGS as DORM_READINGS
 from hocket.workloads.dorm import dorm_workload
 from hocket.workloads.errors import WorkloadError, did_you_mean, shown
 from hocket.workloads.fields import Fields, Number, Seconds, Whole, split_options
+from hocket.workloads.harmony import READINGS as HARMONY_READINGS
 from hocket.workloads.harmony import SUBSETS, harmony_workload
 from hocket.workloads.mlfs import mlfs_philly, mlfs_workload, read_mlfs_options
 from hocket.workloads.muri import read_muri
 from hocket.workloads.philly import read_philly
 from hocket.workloads.plain_csv import read_csv
 from hocket.workloads.pollux import pollux_option, read_pollux
+from hocket.workloads.reshape import READINGS as RESHAPE_READINGS
 from hocket.workloads.reshape import WORKLOADS as RESHAPE
 from hocket.workloads.reshape import reshape_workload
 from hocket.workloads.selection import read_selection
@@ -144,14 +146,16 @@ def _dorm(_path: str, options: Fields, seed: int) -> Workload:
 
 def _harmony(_path: str, options: Fields, seed: int) -> Workload:
     which, gap_s = options.choice("which", SUBSETS, "all"), options.read("gap", Seconds(), 0.0)
+    reading = options.choice("reading", HARMONY_READINGS, "epochs")
     options.finish()
-    return harmony_workload(which, gap_s, seed)
+    return harmony_workload(which, gap_s, seed, reading=reading)
 
 
 def _reshape(_path: str, options: Fields, seed: int) -> Workload:
     number, cold = options.choice("workload", map(str, RESHAPE), "1"), options.flag("cold")
+    reading = options.choice("reading", RESHAPE_READINGS, "introduction")
     options.finish()
-    return reshape_workload(int(number), seed, early=not cold)
+    return reshape_workload(int(number), seed, early=not cold, reading=reading)
 
 
 def _mlfs(_path: str, options: Fields, seed: int) -> Workload:
@@ -236,16 +240,17 @@ _SOURCES = (
     Source(
         "harmony",
         "harmony?gap=240",
-        "Harmony's 80 parameter-server jobs (Table I) and its 100 machines; COMP times are measured, the rest assumed",
-        "which, gap",
+        "Harmony's 80 parameter-server jobs (Table I) and its 100 machines; COMP times are measured, the rest assumed; "
+        "two readings of its run times",
+        "which, gap, reading",
         False,
         _harmony,
     ),
     Source(
         "reshape",
         "reshape?workload=1",
-        "Reshape's four workloads, its cluster included; run times and speeds are our assumption",
-        "workload, cold",
+        "Reshape's four workloads, its cluster included; two readings of its run times, speeds and costs",
+        "workload, cold, reading",
         False,
         _reshape,
     ),

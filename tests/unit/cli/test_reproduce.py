@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.cli.typed import hocket
 
 import hocket.reproductions as reproductions
 from hocket.cli.simulation import case_run
-from hocket.reproductions import Case, Findings, Reproduction
+from hocket.reports.mean_interval import MeanInterval
+from hocket.reproductions import Case, Finding, Findings, Reproduction
 from hocket.reproductions.results_file import CaseResult, ResultsFile, own_sources
 
 CASES = [Case("mine", seed) for seed in range(3)]
@@ -64,3 +66,21 @@ def test_of_results_of_these_sources_nothing_is_said(tmp_path: Path) -> None:
 def test_a_worker_says_with_which_sources_it_played() -> None:
     made = case_run.CaseRun("paper", CASES[2]).carry_out(lambda _n: None, lambda _n: None)
     assert made == CaseResult(2, own_sources(PAPER))
+
+
+def test_bounds_and_gaps_stand_beside_the_figures_that_have_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = Finding("speed-up", "2.00×", MeanInterval(1.5), "×", group="bounded", bound=MeanInterval(1.75))
+    found = Findings((short, Finding("count", "3", MeanInterval(4.0), group="plain")))
+    paper = replace(PAPER, findings=lambda _request, _results: found, cases=lambda _request: [])
+    monkeypatch.setattr(reproductions, "find", lambda _name: paper)
+    ran = hocket("reproduce", "paper", "--out", str(tmp_path))
+    assert ran.exit_code == 0, ran.output
+    bounded, plain = ran.stdout.split("plain")
+    (row,) = [line for line in bounded.splitlines() if "speed-up" in line]
+    assert "≤ 1.75×" in row
+    assert "set-up 0.25, policy ≤ 0.25" in " ".join(bounded.split())
+    assert "any scheduler" not in plain
+    told = json.loads((tmp_path / "findings.json").read_text())
+    assert told["findings"][0]["bound"]["mean"] == 1.75

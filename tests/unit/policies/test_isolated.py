@@ -39,6 +39,27 @@ def test_a_newcomer_gets_machines_that_others_can_spare():
     assert h.snapshot.jobs["b"].reason.startswith("shrinks: 'c'")  # a has one, and cannot spare it
 
 
+def test_no_job_has_fewer_machines_than_the_least_or_its_largest_size():
+    h = Harness.of(find("isolated").bound({"least": 3}), MACHINES)
+    few = job("few", 1, 2, gpus=0, cores=8.0, kind=Kind.PARAMETER_SERVER)
+    h.tell(JobSubmitted(0.0, few), told("a", 10.0, 10.0), told("b", 10.0, 10.0))
+    h.settle()
+    assert sizes(h) == {"few": 2, "a": 3, "b": 3}
+    h.tell(told("c", 10.0, 10.0, 5.0), at_s=5.0)
+    assert sizes(h) == {"few": 2, "a": 3, "b": 3, "c": 0}  # None shrinks below it either.
+
+
+def test_a_job_waits_for_as_many_machines_as_the_least():
+    h = Harness.of(find("isolated").bound({"least": 5}), MACHINES)
+    h.tell(told("a", 10.0, 10.0), told("b", 10.0, 10.0))
+    assert sizes(h) == {"a": 5, "b": 0}
+    alone = Harness.of(find("isolated").bound({"least": 5}), MACHINES)
+    alone.tell(told("a", 100.0, 1.0))
+    alone.settle()
+    alone.tell(told("b", 10.0, 10.0, 5.0), at_s=5.0)
+    assert sizes(alone) == {"a": 8, "b": 0}  # Five and five are more than there are, so that none shrinks.
+
+
 def test_a_job_is_not_restarted_for_a_few_machines():
     h = Harness.of(find("isolated").bound({"grow": 10}), MACHINES)
     h.tell(told("a", 100.0, 1.0), told("b", 100.0, 1.0))

@@ -10,7 +10,7 @@ from hocket.model.resources import Slice
 from hocket.reproductions import Case, Request, find
 from hocket.testing.builders import cluster, job
 from hocket.workloads.dorm import READINGS, dorm_workload
-from hocket_reproductions.dorm import DormMoment, DormRun, compare_with_paper, fastest_s, retold
+from hocket_reproductions.dorm import DormMoment, DormRun, compare_with_paper, fastest_s, most_utilisation, retold
 
 NODES = cluster("2x4", cores=8.0, mem_mib=1000.0)
 ONE = job("a", 1, 2, cores=2, mem_mib=100)
@@ -71,12 +71,15 @@ def test_no_scheduler_is_faster_than_all_containers_at_once():
 
 def test_figures_are_ratios_to_swarm_and_shortfalls_are_said():
     runs = {"dorm-1": run(2.0, 50.0), "dorm-2": run(2.0, 50.0), "dorm-3": run(0.5, 25.0), "swarm": run(1.0, 100.0)}
+    runs["swarm, pooled"] = run(1.0, 75.0)
     results = [(case_of(label, reading), played) for reading in READINGS for label, played in runs.items()]
     found = compare_with_paper(Request((0,)), results)
     ours = {f.what: f.ours.mean for f in found.findings if f.ours is not None}
     assert ours["dorm-1, mean, relative to swarm"] == pytest.approx(2.0)
     assert ours["swarm's, relative to dorm-3's, mean over 24 hours"] == pytest.approx(2.0)
     assert ours["dorm-3, from submission to end"] == pytest.approx(4.0)
+    assert ours["dorm-3, from submission to end, against a pooled swarm"] == pytest.approx(3.0)
+    assert ours["swarm against a pooled swarm"] == pytest.approx(0.75)
     assert any("dorm-1, mean, relative to swarm: 2.00 instead of 2.55×" in r for r in found.remarks)
     assert not any("dorm-3, from submission" in r for r in found.remarks)
 
@@ -85,10 +88,38 @@ def test_every_approach_meets_the_same_applications():
     reproduction = find("dorm")
     cases = reproduction.cases(Request((0, 1)))
     assert [(c.label, c.seed) for c in cases[:4]] == [("dorm-1", 0), ("dorm-2", 0), ("dorm-3", 0), ("swarm", 0)]
-    assert len(cases) == 16
-    assert [c.settings["reading"] for c in cases[::8]] == ["figure-1", "figure-8"]
+    assert len(cases) == 20
+    assert [c.settings["reading"] for c in cases[::10]] == ["figure-1", "figure-8"]
     taken = {a.what for a in reproduction.assumptions(Request((0,)))}
     assert {"run times", "switching", "speed by containers", "θ1 and θ2"} <= taken
+
+
+def test_fixed_sizes_are_placed_about_as_well_as_on_one_server_with_everything():
+    """Where containers without GPUs take the cores beside the GPUs, applications with GPUs wait for hours."""
+    ratios = []
+    for seed in range(5):
+        jct_s = {}
+        for label in ("swarm", "swarm, pooled"):
+            case = Case(label, seed, {"profiles": None, "reading": "figure-8"})
+            jct_s[label] = find("dorm").run(case, lambda _n: None, lambda _n: None).jct_s
+        ratios.append(sum(jct_s["swarm"].values()) / sum(jct_s["swarm, pooled"].values()))
+    assert max(ratios) < 1.01
+    crowded = [
+        find("dorm").run(Case(label, 9, {"profiles": None, "reading": "figure-1"}), lambda _n: None, lambda _n: None)
+        for label in ("swarm", "swarm, pooled")
+    ]
+    assert sum(crowded[0].jct_s.values()) > sum(crowded[1].jct_s.values())  # Here cores do lie in pieces.
+
+
+def test_no_scheduler_uses_more_than_all_applications_with_all_their_containers():
+    case = case_of("swarm", "figure-8")
+    first, second = dorm_workload(0, reading="figure-8").submissions[:2]
+    until_s = second.at_s
+    demand, most = first.job.demand, first.job.sizes[-1]
+    alone = min(1, most * demand.cores / 240) + min(1, most * demand.gpus / 5) + most * demand.mem_mib / (2560 * 1024)
+    assert most_utilisation(case, until_s) == pytest.approx(alone)
+    played = find("dorm").run(case, lambda _n: None, lambda _n: None)
+    assert played.mean_utilisation(5 * 3600.0) < most_utilisation(case, 5 * 3600.0) < 3
 
 
 def test_a_run_of_the_baseline_ends_and_never_adjusts():

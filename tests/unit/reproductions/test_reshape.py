@@ -1,6 +1,7 @@
 """Reshape's evaluation on a seed or two: not what it shows, but that it is what it says."""
 
 import pytest
+from msgspec.structs import replace
 
 from hocket.control.ports import Cycle
 from hocket.model.event import JobEnded, JobResized, JobStarted, JobSubmitted
@@ -10,20 +11,24 @@ from hocket.model.resources import Slice
 from hocket.model.view import Costs
 from hocket.reproductions import Request, find
 from hocket.testing.builders import job
-from hocket_reproductions.reshape import POLICIES, Adjustment, retold
+from hocket.workloads.reshape import READINGS, reshape_workload
+from hocket_reproductions.reshape.bounds import least_s
+from hocket_reproductions.reshape.evaluation import POLICIES
+from hocket_reproductions.reshape.run_result import Adjustment, retold
 
 RESHAPE = find("reshape")
 
 
 @pytest.fixture(scope="module")
 def results():
-    cases = [c for c in RESHAPE.cases(Request((0, 1))) if c.settings["workload"] in (2, 4)]
+    cases = [c for c in RESHAPE.cases(Request((0,))) if c.settings["workload"] in (2, 4)]
     return [(case, RESHAPE.run(case, lambda _n: None, lambda _n: None)) for case in cases]
 
 
 def test_every_workload_is_run_under_every_approach_for_every_seed():
     cases = RESHAPE.cases(Request((0, 1, 2)))
-    assert len(cases) == len({(c.label, c.seed, c.settings["workload"]) for c in cases}) == 3 * 4 * 3
+    told_apart = {(c.label, c.seed, c.settings["workload"], c.settings["reading"]) for c in cases}
+    assert len(cases) == len(told_apart) == 3 * 4 * 3 * 2
     assert {c.label for c in cases} == set(POLICIES)
 
 
@@ -44,21 +49,46 @@ def test_the_same_case_gives_the_same_result(results):
 
 def test_every_figure_of_the_paper_has_one_of_ours(results):
     whole = [*results, *((c, p) for c, p in _as_workloads(results, {2: (1,), 4: (3,)}))]
-    found = RESHAPE.findings(Request((0, 1)), whole)
-    assert all(f.ours is not None and f.ours.runs == 2 for f in found.findings)
-    assert any("fall short" in r or "assumed" in r for r in found.remarks)
+    found = RESHAPE.findings(Request((0,)), whole)
+    assert all(f.ours is not None for f in found.findings)
+    for reading in READINGS:
+        bounded = [f for f in found.findings if f.group.endswith(f"({reading})") and f.bound is not None]
+        assert len(bounded) == 16
+    assert any("fall short" in r for r in found.remarks)
+
+
+def test_no_approach_beats_the_bounds(results):
+    for case, played in results:
+        workload = reshape_workload(played.workload, case.seed, reading=case.settings["reading"])
+        makespan_s, jct_s = least_s(workload)
+        assert played.makespan_s >= makespan_s
+        assert played.jct_mean_s >= jct_s
+
+
+def test_bounds_are_reached_where_nothing_is_in_the_way():
+    whole = reshape_workload(1, reading="table-iv")
+    first = replace(whole.submissions[0], at_s=0.0)
+
+    def least(many):
+        alike = tuple(replace(first, job=replace(first.job, id=f"j{n}")) for n in range(many))
+        return least_s(replace(whole, submissions=alike))
+
+    run_s = first.truth.run_s
+    assert least(1) == pytest.approx([174 + run_s / 1.636] * 2, rel=1e-3)  # eight V100
+    # Sixteen at a time, each on a GPU of its own, in whole rounds of both kinds.
+    assert least(160)[0] == pytest.approx(174 + 160 * run_s / (8 + 8 * 0.72), rel=1e-3)
+    assert least(2)[0] == pytest.approx(174 + run_s / 1.5, rel=1e-3)  # four V100 each
 
 
 def test_figures_like_the_papers_are_drawn(results, tmp_path):
     whole = [*results, *_as_workloads(results, {2: (1,), 4: (3,)})]
-    files = RESHAPE.draw(Request((0, 1)), whole, tmp_path)
+    files = RESHAPE.draw(Request((0,)), [r for r in whole if r[0].settings["reading"] == "table-iv"], tmp_path)
+    assert {f.parent.name for f in files} == {"table-iv"}
     assert {f.name.split("-")[1] for f in files} == {"6", "7", "8", "9", "10", "11"}
     assert all(f.stat().st_size > 1000 for f in files)
 
 
 def _as_workloads(results, also):
-    from msgspec.structs import replace
-
     return [(c, replace(p, workload=n)) for c, p in results for n in also[p.workload]]
 
 

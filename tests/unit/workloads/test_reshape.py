@@ -7,7 +7,7 @@ import pytest
 from hocket.workloads import spec
 from hocket.workloads.errors import WorkloadError
 from hocket.workloads.gavel import read_gavel
-from hocket.workloads.reshape import COSTS, JOB_SETS, OVER_S, SPEED, WORKLOADS, reshape_workload
+from hocket.workloads.reshape import COSTS, JOB_SETS, OVER_S, READINGS, WORKLOADS, reshape_workload
 
 
 @pytest.mark.parametrize("number", WORKLOADS)
@@ -33,7 +33,15 @@ def test_the_fourth_workload_has_the_thirds_jobs_and_their_final_accuracy_as_goa
 
 
 def test_what_is_assumed_of_speeds_and_costs_is_what_the_paper_says():
-    assert (SPEED.at(2).mean, SPEED.at(4).mean) == (1.7, 2.4)
+    introduction, table_iv = READINGS["introduction"], READINGS["table-iv"]
+    assert (introduction.speed.at(2).mean, introduction.speed.at(4).mean) == (1.7, 2.4)
+    assert introduction.speed.at(8).mean == pytest.approx(3.13, abs=0.01)
+    resnet_18 = JOB_SETS[0][0]
+    assert resnet_18.run_s(table_iv) == pytest.approx(1_281_167 / 64 * 0.18)
+    assert resnet_18.run_s(table_iv) / table_iv.speed.at(2).mean == pytest.approx(1_281_167 / 64 * 0.14)
+    assert table_iv.termination.restart_s(warm=False) == 242  # Job 1, from the 815th to the 1057th second
+    assert reshape_workload(1, early=False, reading="table-iv").submissions[0].truth.costs == table_iv.termination
+    assert reshape_workload(1, reading="table-iv").submissions[0].truth.costs == COSTS
     assert COSTS.prepare_s + COSTS.start_s == 174  # Job 2 of the case study: from the 633rd to the 807th second
     assert COSTS.restart_s(warm=True) == (27 + 37) / 2
     assert COSTS.restart_s(warm=False) < 204
@@ -70,5 +78,7 @@ def test_a_type_that_the_profiles_have_not_is_refused_by_name(tmp_path):
 def test_the_spec_names_workloads_and_refuses_others():
     assert spec.load("reshape?workload=2", seed=1).submissions == reshape_workload(2, 1).submissions
     assert not spec.load("reshape?workload=1&cold").submissions[0].job.warm
+    by_table = spec.load("reshape?workload=1&reading=table-iv", seed=2)
+    assert by_table.submissions == reshape_workload(1, 2, reading="table-iv").submissions
     with pytest.raises(WorkloadError, match="workload must be 1, 2, 3 or 4, not '5'"):
         spec.load("reshape?workload=5")

@@ -8,6 +8,7 @@ from typing import Any
 
 from hocket.reports.figure_style import colour, drawing, save
 from hocket.reproductions import Request, Results
+from hocket.workloads.harmony import READINGS
 from hocket_reproductions.harmony.run_result import HarmonyRun
 
 Runs = Mapping[tuple[str, str], Mapping[int, HarmonyRun]]  # by approach and one setting: its runs by seed
@@ -15,15 +16,25 @@ Runs = Mapping[tuple[str, str], Mapping[int, HarmonyRun]]  # by approach and one
 
 def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path]:
     """Speed-ups over isolated, utilisation over time, groups, what errors cost and how large they are, and quality."""
+    files: list[Path] = []
+    for reading in READINGS:
+        of_it = [(case, run) for case, run in results if case.settings.get("reading") == reading]
+        files += _drawn(of_it, folder / reading) if of_it else []
+    numbers: Mapping[str, float] = next((played.numbers for _case, played in results if played.numbers), {})
+    if "printed_mean" in numbers:
+        with drawing() as figure:
+            sheet = figure((6.4, 3.8))
+            _quality(sheet, numbers)
+            files += save(sheet, folder, "figure-14-oracle")
+    return files
+
+
+def _drawn(results: Results, folder: Path) -> list[Path]:
     runs: dict[tuple[str, str], dict[int, HarmonyRun]] = {}
-    numbers: Mapping[str, float] = {}
     for case, played in results:
-        numbers = played.numbers or numbers
-        if "trace" not in case.settings and played.makespan_s:
-            key = " ".join(str(v) for v in case.settings.values())
+        if "trace" not in case.settings:
+            key = " ".join(str(v) for k, v in case.settings.items() if k != "reading")
             runs.setdefault((case.label, key), {})[case.seed] = played
-    if ("isolated", "") not in runs or ("harmony", "") not in runs:
-        return []
     files: list[Path] = []
     with drawing() as figure:
         for name, size, draw in (
@@ -35,15 +46,11 @@ def draw_figures(_request: Request, results: Results, folder: Path) -> list[Path
             sheet = figure(size)
             draw(sheet, runs)
             files += save(sheet, folder, name)
-        if "printed_mean" in numbers:
-            sheet = figure((6.4, 3.8))
-            _quality(sheet, numbers)
-            files += save(sheet, folder, "figure-14-oracle")
     return files
 
 
 def _speed_ups(sheet: Any, runs: Runs) -> None:
-    axes, base = sheet.add_subplot(), runs["isolated", ""]
+    axes, base = sheet.add_subplot(), runs["isolated on 16", ""]
     labels = [label for label, key in runs if not key]
     for n, label in enumerate(labels):
         for k, of in enumerate(("jct_mean_s", "makespan_s")):
@@ -52,13 +59,13 @@ def _speed_ups(sheet: Any, runs: Runs) -> None:
             off = [[mean - min(ratios)], [max(ratios) - mean]]
             axes.bar(n + 0.38 * k, mean, 0.36, yerr=off, color=colour(k), label=("JCT", "makespan")[k] if not n else "")
     axes.set_xticks([n + 0.19 for n in range(len(labels))], labels)
-    axes.set_ylabel("times faster than isolated")
+    axes.set_ylabel("times faster than isolated on 16 machines")
     axes.legend()
 
 
 def _use(sheet: Any, runs: Runs) -> None:
     for side, of, title in zip(sheet.subplots(1, 2), ("cpu", "net"), ("CPU", "Network"), strict=True):
-        for n, label in enumerate(("harmony", "isolated")):
+        for n, label in enumerate(("harmony", "isolated on 16", "isolated")):
             moments = min(runs[label, ""].items())[1].moments
             hours = [m.at_s / 3600 for m in moments]
             side.step(hours, [100 * getattr(m, of) for m in moments], where="post", color=colour(n), label=label)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hocket.reproductions import Assumption, Case, Findings, Reproduction, Request
+    from hocket.reports.mean_interval import MeanInterval
+    from hocket.reproductions import Assumption, Case, Finding, Findings, Reproduction, Request
     from hocket.reproductions.results_file import CaseResult
 
 _OTHERS = "made by other sources of hocket than are here, or do not say by which"
@@ -194,16 +195,21 @@ def show(
     page.print(Text(f"{chosen.paper}: {chosen.summary}; {seeds} seed{'s' if seeds > 1 else ''}", style="bold"))
     remarked = any(f.remark for f in findings.findings)
     for group in dict.fromkeys(f.group for f in findings.findings):
+        here = [f for f in findings.findings if f.group == group]
+        bounded = any(f.bound is not None for f in here)
         table = Table(title=group, title_justify="left", box=SIMPLE_HEAD, header_style="bold")
         table.add_column("figure", overflow="fold")
         table.add_column("paper", justify="right")
         table.add_column("ours", justify="right", no_wrap=True)
+        if bounded:
+            table.add_column("any scheduler", justify="right", no_wrap=True)
+            table.add_column("below the paper", overflow="fold")
         if remarked:
             table.add_column("remark", overflow="fold")
-        for f in findings.findings:
-            if f.group == group:
-                cells = [Text(f.what), Text(f.paper or "–"), Text(_written(f))]
-                table.add_row(*cells, *([Text(f.remark)] if remarked else []))
+        for f in here:
+            cells = [f.what, f.paper or "–", _written(f.ours, f.unit)]
+            cells += [_bound(f), _gap(f)] if bounded else []
+            table.add_row(*map(Text, [*cells, f.remark] if remarked else cells))
         page.print(table)
     table = Table(title="Assumed", title_justify="left", box=SIMPLE_HEAD, header_style="bold")
     for title in ("what", "taken", "from"):
@@ -215,16 +221,29 @@ def show(
         page.print(Text(f"• {remark}"))
 
 
-def _written(finding: Any) -> str:
+def _written(found: MeanInterval | None, unit: str) -> str:
     from hocket.reports.formatting import format_number
 
-    ours = finding.ours
-    if ours is None:
+    if found is None:
         return "–"
-    unit = finding.unit if finding.unit in ("×", "") else f" {finding.unit}"
-    if ours.half_width is None:
-        return f"{format_number(ours.mean)}{unit}"
-    return f"{format_number(ours.mean)} ± {format_number(ours.half_width)}{unit}"
+    unit = unit if unit in ("×", "") else f" {unit}"
+    if found.half_width is None:
+        return f"{format_number(found.mean)}{unit}"
+    return f"{format_number(found.mean)} ± {format_number(found.half_width)}{unit}"
+
+
+def _bound(finding: Finding) -> str:
+    return "" if finding.bound is None else f"≤ {_written(finding.bound, finding.unit)}"
+
+
+def _gap(finding: Finding) -> str:
+    """By the set-up, and by the policy at most."""
+    from hocket.reports.formatting import format_number
+
+    gap = finding.gap
+    if gap is None:
+        return ""
+    return f"set-up {format_number(gap.set_up)}, policy ≤ {format_number(gap.policy)}"
 
 
 def _told(

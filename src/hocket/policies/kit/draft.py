@@ -201,7 +201,9 @@ class Draft:
         """Did another job of its shape not fit?"""
         return shape_of(view.job) in self._no_room
 
-    def start(self, view: JobView, reason: str, size: int = 0, boundary: Boundary = NOW) -> bool:
+    def start(
+        self, view: JobView, reason: str, size: int = 0, boundary: Boundary = NOW, spare_gpus: bool = False
+    ) -> bool:
         """Give the job a partition of its own, at the largest of its sizes that fits unless one is given."""
         job, capacity = view.job, self.capacity if self._taken else self._capacity
         smallest = False
@@ -209,7 +211,7 @@ class Draft:
             if self.has_quotas and not self.within_quota(job, wanted):
                 continue
             smallest = wanted == job.sizes[0]
-            places = capacity.place(job, wanted)
+            places = capacity.place(job, wanted, spare_gpus)
             if places is not None:
                 break
         else:

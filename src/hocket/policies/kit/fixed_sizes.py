@@ -10,7 +10,7 @@ from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
 
 
-def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: str) -> str:
+def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: str, spare_gpus: bool = False) -> str:
     """Start the jobs that fit at their sizes, in the order of submission; gives the first that waits, or nothing.
 
     `choose` picks a job's size, always the same, among those that an empty cluster and its owner's quota have room for.
@@ -27,7 +27,7 @@ def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: 
                 found = tuple(n for n in job.sizes if _ever_fits(draft, whole, job, n))
                 possible[job.sizes, needs] = found or job.sizes[:1]
             size = choose(view, possible[job.sizes, needs])
-        if (size, needs) in full or not draft.start(view, f"starts: at {size}, {why}", size):
+        if (size, needs) in full or not draft.start(view, f"starts: at {size}, {why}", size, spare_gpus=spare_gpus):
             full.add((size, needs))
             first = first or job.id
     return first

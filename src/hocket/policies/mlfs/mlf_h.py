@@ -4,24 +4,25 @@ Every round, tasks leave overloaded servers (3.3.3). Then tasks are taken from t
 (3.3.1), and each goes to the server nearest to its ideal virtual host (3.3.2).
 
 The equations are in `priority.py`, the ideal host and the ideal task to migrate in `ideal.py`. Ours are the rules for
-jobs that lack tasks, in `stalled.py`. What makes it fast is behind `queue.py` (which jobs are worth a try, in order)
-and the `TaskDraft` (the loads of servers and GPUs as the plan stands).
+jobs that lack tasks, in `stalled.py`, and when running jobs are looked at again, in `reviews.py`. What makes it fast is
+behind `queue.py` (which jobs are worth a try, in order) and the `TaskDraft` (the loads of servers and GPUs as the plan
+stands).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isfinite
-from typing import TYPE_CHECKING, Annotated, Any
+from math import inf, nextafter
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from hocket.model.capacity import Capacity
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import RECENT_OBSERVATIONS, JobView
+from hocket.model.view import JobView
 from hocket.policies.kit.load_table import keep_for_next_decision
-from hocket.policies.kit.rounds import is_due, next_round_s, round_from
+from hocket.policies.kit.rounds import is_due, next_round_s
 from hocket.policies.kit.task_draft import JobTasks, Places, TaskDraft, all_fit, original, tasks_of
 from hocket.policies.kit.task_shapes import TaskShape, shape_key, task_shape
 from hocket.policies.mlfs import stalled
@@ -38,14 +39,13 @@ from hocket.policies.mlfs.queue import (
     queue_rank,
     task_priorities,
 )
+from hocket.policies.mlfs.reviews import next_review_s, reviewed
 from hocket.policies.registry import Params, policy
 
 if TYPE_CHECKING:
     from hocket.policies.kit.task_shapes import Column
 
 _LEAST_FLOOR_S = 1.0
-_FIRST_REVIEW_S = 60.0
-_FORGOTTEN = RECENT_OBSERVATIONS // 2  # with more reports than that, the first may be gone at the next review
 
 
 class MlfH(Params, frozen=True):
@@ -63,6 +63,9 @@ class MlfH(Params, frozen=True):
     longest_deadline_s: Annotated[float, Meta(gt=0, description="deadline of jobs that state none")] = 86400.0
     metric: Annotated[str, Meta(description="the name under which jobs report their loss")] = "loss"
     whole: Annotated[bool, Meta(description="a job starts with all its tasks; false: with those that fit")] = True
+    task_by_task: Annotated[
+        bool, Meta(description="with whole=false, tasks of all jobs go in one order; false: job by job")
+    ] = True
     patience_s: Annotated[float, Meta(gt=0, description="no lower priority overtakes a job that waited this long")] = (
         604800.0
     )
@@ -71,6 +74,7 @@ class MlfH(Params, frozen=True):
     traffic: Annotated[bool, Meta(description="whether tasks go to those that they exchange data with")] = True
     relieve: Annotated[bool, Meta(description="whether tasks leave overloaded servers")] = True
     copies: Annotated[int, Meta(ge=0, le=8, description="of each job's first task, against stragglers")] = 0
+    before: ClassVar[dict[str, Any]] = {"task_by_task": False}
 
     @property
     def weights(self) -> PriorityWeights:
@@ -99,7 +103,7 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     asked_s = (snapshot.memo or {}).get("asked_s")
     if params.round_s and not snapshot.due and not is_due(now_s, params.round_s, asked_s):  # Reviews are in rounds too.
         return _next_round(snapshot, params)
-    memos, reviews, heavier = _reviewed(snapshot, params)
+    memos, reviews, heavier = reviewed(snapshot, params)
     if snapshot.due and not heavier and not snapshot.waiting.count and snapshot.memo == _nothing_missing(snapshot):
         return Plan(memo=snapshot.memo, memos=memos, reviews=reviews, wake=Wake(freed_gpus=None, epoch=False))
     scheduling = SchedulingRound(snapshot, params)
@@ -113,7 +117,7 @@ def decide(snapshot: Snapshot, params: MlfH) -> Plan:
     stalled.note_since_when_tasks_wait(scheduling)
     scheduling.place_copies()
     for job_id in scheduling.started:
-        draft.reviews[job_id] = _review_s(now_s, 0.0, params)
+        draft.reviews[job_id] = next_review_s(now_s, 0.0, params)
     keep_for_next_decision(draft.table)
     memo = _nothing_missing(snapshot) if not draft.incomplete else None
     return draft.plan(Wake(freed_gpus=1 if scheduling.waits else None, epoch=False), memo=memo)
@@ -128,7 +132,8 @@ class SchedulingRound:
         self.started: list[str] = []
         self.waits = False  # a job or a task waits that would take what becomes free
         self._migrating: list[SingleTask] = []
-        self._room = RoomFilter(self.draft, params.whole, params.gamma)
+        self._serves_tasks = params.task_by_task and not params.whole
+        self._room = RoomFilter(self.draft, params.whole, params.gamma, self._serves_tasks)
         self._reserved: int | None = None  # the row that `_reserved_row` found
         self._hosts: dict[tuple[bytes, bytes | None], HostCandidates] = {}  # by what a task needs and accepts
         self._shapes: dict[str, TaskShape] = {}
@@ -216,6 +221,9 @@ class SchedulingRound:
                 if self._start_jobs(queue, queue.order, singles) and queue.later is not None:
                     self._start_jobs(queue, queue.rank(self._still_fitting(queue, queue.later())), singles)
         self._place_singles(singles)
+        if self._serves_tasks:
+            for job_id in self.started:
+                self.draft.reasons[job_id] = self._why_started(job_id)
 
     def _start_jobs(self, queue: WaitingQueue, rows: Any, singles: SingleTaskQueue) -> bool:
         """Try jobs in this order, and single tasks between them; False once what is free is reserved for a job."""
@@ -223,19 +231,23 @@ class SchedulingRound:
         while at < len(rows):
             row, at, started = int(rows[at]), at + 1, len(self.started)
             self._place_singles(singles, float(queue.priority[row]))
-            if not self._try_to_start(queue, row):
+            if not self._try_to_start(queue, row, singles):
                 return False
             if len(self.started) > started:
                 rows, at = self._still_fitting(queue, rows[at:]), 0
         return True
 
-    def _try_to_start(self, queue: WaitingQueue, row: int) -> bool:
+    def _try_to_start(self, queue: WaitingQueue, row: int, singles: SingleTaskQueue) -> bool:
         """Start the job if it fits; False if it does not, and what is free is reserved for it."""
         draft, view = self.draft, self.snapshot.jobs[queue.entries[row][-1]]
         over_quota = draft.over_quota
         if view.verdict:
             return True
         if view.job.tasks is not None:
+            # What is free is kept for the reserved job as a whole: it does not wait for lower priorities again.
+            if self._serves_tasks and row != self._reserved_row(queue):
+                self._queue_tasks(view, queue.shapes[queue.shape[row]], singles)
+                return True
             started = self._start_tasks(queue, row, view)
         elif draft.is_passed_over(view):
             started = False
@@ -269,6 +281,27 @@ class SchedulingRound:
             draft.reasons[view.id] = f"starts {len(placed)} of {len(order)} tasks: the others fit nowhere"
             self.started.append(view.id)
         return False
+
+    def _queue_tasks(self, view: JobView, key: str, singles: SingleTaskQueue) -> None:
+        """Let each task of a waiting job wait for its own turn, among those of all others."""
+        draft, graph = self.draft, view.job.tasks
+        assert graph is not None
+        has_quota = draft.quota_has_room(view.job, range(len(graph.tasks)))
+        draft.over_quota += not has_quota
+        if not has_quota or not self._room.may_start(view, key) or not self._could_run(view):
+            self._note_waiting()
+            return
+        structure, priority = self.shape(view, key).structure, self.priorities(view.id)
+        first = nextafter(float(priority.max()), inf)  # Its parameter server goes before its other tasks.
+        for k, needs in enumerate(self.tasks(view.id).needs.tolist()):
+            own = first if structure.servers[k] else float(priority[k])
+            singles.add(SingleTask(own, view, k, tuple(needs)), is_exact=True)
+
+    def _why_started(self, job_id: str) -> str:
+        all_tasks, missing = len(self.tasks(job_id).names), len(self.draft.missing(job_id))
+        if missing:
+            return f"starts {all_tasks - missing} of {all_tasks} tasks: the others fit nowhere"
+        return f"starts: priority {self.priorities(job_id).max():.3g}"
 
     def _nearest_to_ideal(self, places: Places) -> Any:
         """The choice of a GPU for each of a job's tasks in turn, which knows where the ones before it went."""
@@ -309,7 +342,7 @@ class SchedulingRound:
             hosts = self._hosts[key] = HostCandidates(self.draft.table, needs, accepts)
         return hosts.best_gpu(self.draft.traffic_mib(tasks, tasks.names[k], places), stays, degradation)
 
-    # -- single tasks: migrating, or missing in a job that is placed ----------------------------------------
+    # -- single tasks: migrating, missing in a job that is placed, or of a job that starts task by task -------
 
     def _place_singles(self, singles: SingleTaskQueue, least: float = -inf) -> None:
         """Place single tasks by priority, down to this one."""
@@ -326,6 +359,10 @@ class SchedulingRound:
             left_s = view.remaining_s(self.snapshot.now_s)
             degradation = min(1.0, view.costs.restart_s(warm=False) / left_s) if left_s else 0.0
         if self.place_task(tasks, k, stays, degradation):
+            if not view.partitions:
+                if len(draft.places[view.id]) == 1:
+                    self.started.append(view.id)
+                return
             verb = "moves" if is_migrating else "has room again"
             draft.reasons[view.id] = f"task '{name}' {verb}: priority {task.priority:.3g}"
             return
@@ -335,6 +372,8 @@ class SchedulingRound:
             draft.reasons[view.id] = f"task '{name}' stays: no other server has room for it"
             return
         self.waits = True
+        if not view.partitions:
+            self._note_waiting()
         if is_migrating:
             draft.reasons[view.id] = f"task '{name}' waits: its server is overloaded, and no other has room for it"
 
@@ -368,7 +407,10 @@ class SchedulingRound:
 
     def _note_waiting(self) -> None:
         self.waits = True
-        self.draft.reasons.setdefault("*", "waits: no server has room for all of its tasks without being overloaded")
+        what = "any" if self._serves_tasks else "all"
+        self.draft.reasons.setdefault(
+            "*", f"waits: no server has room for {what} of its tasks without being overloaded"
+        )
 
     def _may_fit(self, queue: WaitingQueue, among: Any) -> Any:
         return self._room.rows(queue, self._reserved_row(queue), among)
@@ -424,7 +466,7 @@ class SchedulingRound:
                 self.place_task(tasks, first, copy=f"{tasks.names[first]}#{n + 2}")
 
 
-# -- rounds and reviews ---------------------------------------------------------------------------------------
+# -- rounds ---------------------------------------------------------------------------------------------------
 
 
 def _next_round(snapshot: Snapshot, params: MlfH) -> Plan:
@@ -440,36 +482,3 @@ def _next_round(snapshot: Snapshot, params: MlfH) -> Plan:
 def _nothing_missing(snapshot: Snapshot) -> dict[str, int]:
     """The memo of a round after which every placed job has all its tasks, with so many nodes up."""
     return {"up": snapshot.capacity.up.bit_count()}
-
-
-def _reviewed(snapshot: Snapshot, params: MlfH) -> tuple[dict[str, Any], dict[str, float], list[JobView]]:
-    """Jobs that are due: their memos, their next reviews, and which of them take more than was known."""
-    memos: dict[str, Any] = {}
-    reviews: dict[str, float] = {}
-    heavier: list[JobView] = []
-    for job_id in snapshot.due:
-        view = snapshot.jobs.get(job_id)
-        if view is None or view.job.tasks is None or not view.partitions:
-            continue
-        started_s = snapshot.now_s if view.started_s is None else view.started_s
-        reviews[job_id] = _review_s(snapshot.now_s, snapshot.now_s - started_s, params)
-        memo = view.memo or {}
-        if len(view.observations) > _FORGOTTEN and "first_loss" not in memo:
-            seen = [x for o in view.observations if isfinite(x := o.metrics.get(params.metric, inf))]
-            if seen:
-                memo = memos[job_id] = {**memo, "first_loss": seen[0]}
-        if view.use is None:
-            continue
-        known = memo.get("use", sum(t.demand.gpu_load for t in view.job.tasks.tasks))
-        if view.use.gpus != known:
-            memos[job_id] = {**memo, "use": view.use.gpus}
-        if params.relieve and view.use.gpus > known * (1 + 1e-6):
-            heavier.append(view)
-    return memos, reviews, heavier
-
-
-def _review_s(now_s: float, ran_s: float, params: MlfH) -> float:
-    """When to look at a running job again: ever more rarely, and in a round."""
-    step_s = max(params.round_s, _FIRST_REVIEW_S)
-    at_s = now_s + max(step_s, ran_s)
-    return round_from(at_s, params.round_s) if params.round_s else at_s

@@ -221,8 +221,8 @@ class RoomFilter:
     Within a round room only shrinks, so a shape that did not fit once does not fit again.
     """
 
-    def __init__(self, draft: TaskDraft, whole: bool, gamma: float) -> None:
-        self._draft, self._whole, self._gamma = draft, whole, gamma
+    def __init__(self, draft: TaskDraft, whole: bool, gamma: float, by_task: bool = False) -> None:
+        self._draft, self._whole, self._gamma, self._by_task = draft, whole, gamma, by_task
         self._counts: tuple[Any, Column, Any] | None = None  # [shape]: largest tasks; GPU loads; [shape]: which load
         self._failed: set[tuple[object, ...]] = set()  # shapes that did not fit, with the GPUs they accept
 
@@ -285,6 +285,8 @@ class RoomFilter:
         if key == ONE_TASK or is_light(key):
             return 0, 0.0
         shape = task_shape(key, self._gamma)
+        if self._by_task:  # The smallest may start without the others.
+            return 1, float(shape.amounts[:, 0].min())
         return shape.largest_tasks if self._whole else 1, shape.largest_load
 
 
@@ -292,7 +294,7 @@ class RoomFilter:
 
 
 class SingleTask(Struct, frozen=True, eq=False):
-    """A task in the queue by itself: it leaves an overloaded server, or its job is placed without it."""
+    """A task in the queue by itself: it leaves an overloaded server, its job is placed without it, or has none yet."""
 
     priority: float  # or an upper bound
     view: JobView

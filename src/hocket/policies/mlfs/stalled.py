@@ -65,7 +65,7 @@ def _release(scheduling: SchedulingRound, job_id: str) -> None:
 def note_since_when_tasks_wait(scheduling: SchedulingRound) -> None:
     """Keep in memos since when each missing task of a placed job has waited: equation 4 counts it."""
     draft, now_s, jobs = scheduling.draft, scheduling.snapshot.now_s, scheduling.snapshot.jobs.data()
-    for job_id in draft.incomplete | (draft.changed & draft.places.keys()):
+    for job_id in sorted(draft.incomplete | (draft.changed & draft.places.keys())):
         view = jobs[job_id]
         memo = draft.memos.get(job_id) or view.memo or {}
         known: dict[str, float] = memo.get("waits", {})

@@ -15,6 +15,7 @@ from hocket.model.snapshot import empty_snapshot
 from hocket.model.view import Use
 from hocket.policies import find
 from hocket.policies.mlfs.priority import loss_ratio
+from hocket.policies.registry import as_recorded
 from hocket.testing import laws
 from hocket.testing.builders import cluster, job, submission, submitted, workload
 from hocket.testing.harness import Harness, simulated
@@ -129,6 +130,89 @@ def test_task_by_task_a_job_takes_what_there_is():
     world = harness(cluster("1x3"), whole=False)
     world.tell(submitted(chain("a", 2, 1.0)), submitted(chain("b", 2, 1.0)))
     assert len(tasks_by_gpu(world.snapshot)) == 3
+
+
+# Priorities of its tasks: the first has all that comes after it, the last has nothing.
+LONG, SHORT = chain("j0", 3, 1.0, urgency=6), chain("j1", 2, 1.0, urgency=5)
+
+
+def test_task_by_task_no_task_is_placed_while_one_of_another_job_with_a_higher_priority_waits():
+    world = harness(cluster("1x4"), whole=False, alpha=1.0)
+    world.tell(submitted(job("plain")))  # It runs, so that jobs without all of their tasks keep what they have.
+    world.settle()
+    world.tell(submitted(LONG), submitted(SHORT))
+    assert placed(world.snapshot) == {"plain/", "j0/t0", "j1/t0", "j0/t1"}
+    assert world.snapshot.jobs["j0"].reason == "starts 2 of 3 tasks: the others fit nowhere"
+    assert world.snapshot.jobs["j1"].reason == "starts 1 of 2 tasks: the others fit nowhere"
+
+
+def test_job_by_job_the_first_job_has_all_its_tasks_before_the_next_as_in_journals_of_before():
+    recorded = as_recorded("mlf_h", {"round_s": 0, "whole": False, "alpha": 1.0})
+    assert recorded["task_by_task"] is False
+    world = Harness.of(find("mlf_h").bound(recorded), cluster("1x4"))
+    world.tell(submitted(job("plain")))
+    world.settle()
+    world.tell(submitted(LONG), submitted(SHORT))
+    assert placed(world.snapshot) == {"plain/", "j0/t0", "j0/t1", "j0/t2"}
+
+
+def test_task_by_task_a_job_that_has_all_its_tasks_says_so_and_nothing_waits():
+    world = harness(cluster("1x4"), whole=False)
+    world.tell(submitted(chain("a", 2, 1.0)), submitted(chain("b", 2, 1.0)))
+    assert placed(world.snapshot) == {"a/t0", "a/t1", "b/t0", "b/t1"}
+    assert world.snapshot.jobs["b"].reason.startswith("starts: priority ")
+
+
+def test_task_by_task_a_small_task_starts_where_its_jobs_largest_does_not_fit():
+    world = harness(cluster("1x2"), whole=False)
+    world.tell(submitted(job("plain")))
+    world.settle()
+    world.tell(submitted(chain("a", 1, 0.5)))
+    world.settle()
+    world.tell(submitted(uneven("b", 0.9, 0.3)))
+    assert "b/t1" in placed(world.snapshot)
+
+
+def test_task_by_task_an_owner_stays_within_its_quota():
+    world = harness(cluster("1x4"), whole=False)
+    world.tell(OwnerSet(0.0, Owner("o", max_gpus=3)))
+    world.tell(submitted(chain("a", 2, 1.0, owner="o")), submitted(chain("b", 2, 1.0, owner="o")))
+    assert len(placed(world.snapshot)) == 3
+
+
+def test_task_by_task_a_job_whose_owner_has_no_room_for_all_its_tasks_is_passed_over():
+    world = harness(cluster("1x4"), whole=False)
+    world.tell(OwnerSet(0.0, Owner("o", max_gpus=3)))
+    world.tell(submitted(chain("a", 2, 1.0, owner="o")))
+    world.settle()
+    world.tell(submitted(chain("b", 2, 1.0, owner="o")))
+    assert placed(world.snapshot) == {"a/t0", "a/t1"}
+
+
+def test_task_by_task_a_job_that_cannot_have_all_its_tasks_gets_none_beside_others():
+    world = harness(cluster("1x5"), whole=False)
+    world.tell(submitted(job("plain")))
+    world.settle()
+    world.tell(submitted(uneven("wide", 0.7, 0.7, 0.7, 0.7, 0.7, 0.31)))
+    assert placed(world.snapshot) == {"plain/"}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_is_free_is_kept_for_a_job_that_has_waited_long(whole):
+    world = harness(cluster("1x2"), whole=whole, patience_s=100)
+    world.tell(submitted(chain("a", 1, 0.45)), submitted(chain("b", 1, 0.45)))
+    world.settle()
+    world.tell(submitted(chain("large", 1, 0.6, urgency=9)))
+    world.tell(submitted(chain("early", 1, 0.2), 50.0))
+    world.settle()
+    world.tell(submitted(chain("late", 1, 0.2), 200.0))
+    assert placed(world.snapshot) == {"a/t0", "b/t0", "early/t0"}
+
+
+def test_task_by_task_a_job_has_no_more_copies_than_it_shall():
+    world = harness(cluster("3x2"), whole=False, copies=1)
+    world.tell(submitted(chain("a", 2, 1.0)))
+    assert sorted(t for tasks in tasks_by_gpu(world.snapshot).values() for t in tasks) == ["a/t0", "a/t0#2", "a/t1"]
 
 
 def test_the_parameter_server_goes_before_the_other_tasks():
@@ -384,6 +468,16 @@ def test_a_task_that_waits_alone_has_waited_since_its_job_lacks_it():
     assert world.snapshot.jobs[job_id].memo == {}
 
 
+def test_memos_have_the_same_order_in_every_process():
+    world = harness(cluster("1x8"), whole=False)
+    world.tell(submitted(job("plain")))
+    world.settle()
+    world.tell(*(submitted(chain(f"j{i}", 2, 1.0)) for i in range(7)))
+    memos = world.journal.cycles[-1].plan.memos
+    assert len(memos) == 7
+    assert list(memos) == sorted(memos)  # Sets of names have an order that differs from process to process.
+
+
 def test_jobs_that_lack_tasks_do_not_wait_for_each_other_for_ever():
     run = workload(*(run_of(chain(f"j{i}", 3, 1.0), run_s=50.0) for i in range(4)))
     ran = simulated(bound(whole=False), run, cluster("1x4"))
@@ -396,7 +490,10 @@ def test_a_job_that_lost_a_task_with_its_node_gets_it_back():
     assert ran.ended["a"][0] < 1000.0
 
 
-@pytest.mark.parametrize("knobs", [{}, {"round_s": 0}, {"whole": False}, {"evict": False}, {"copies": 1}])
+@pytest.mark.parametrize(
+    "knobs",
+    [{}, {"round_s": 0}, {"whole": False}, {"whole": False, "task_by_task": False}, {"evict": False}, {"copies": 1}],
+)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_runs_of_partitioned_jobs_keep_the_laws(knobs, seed):
     run = mlfs_workload(14, 7200.0, 900.0, 1.0, seed=seed)

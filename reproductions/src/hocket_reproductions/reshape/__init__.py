@@ -1,0 +1,5 @@
+"""The evaluation of Reshape (SC'20), run again."""
+
+from hocket_reproductions.reshape.evaluation import REPRODUCTION
+
+__all__ = ["REPRODUCTION"]
