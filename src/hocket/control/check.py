@@ -45,6 +45,8 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
             _partitions(snapshot, plan, found)
             found += _protected(snapshot, plan)
             found += _drained(snapshot, plan)
+            if snapshot.reservations:
+                found += _reserved(snapshot, plan)
             capacity = _capacity(snapshot, plan, found)
             if "*" not in plan.reasons:
                 _reasons(snapshot, plan, found)
@@ -97,7 +99,7 @@ def _only_starts(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slic
         job, replicas = view.job, tenant.replicas
         if view.partitions or view.verdict or view.held is not None or job.tasks is not None:
             return None
-        if job.gpu_kinds or job.gpu_mem_mib or job.demand is not ONE_GPU:
+        if job.gpu_kinds or job.gpu_mem_mib or job.excluded_nodes or job.demand is not ONE_GPU:
             return None
         if len(replicas) != len(slices) or sum(replicas) not in job.sizes:
             return None
@@ -232,6 +234,39 @@ def _drained(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
         for tenant in new.tenants:
             if (tenant.job, tenant.task) not in there:
                 yield f"job {_name(tenant)} is placed on node '{closed[0]}', which is drained"
+
+
+def _reserved(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Jobs of other owners keep what they have of a reserved node, and get nothing else of it."""
+    for new in plan.put:
+        for tenant in new.tenants:
+            view = snapshot.jobs.get(tenant.job)
+            if view is None or not view.job.excluded_nodes or len(tenant.replicas) != len(new.slices):
+                continue  # reported by the check of tenants
+            had = _held_by(snapshot, view, tenant.task)
+            for part, here in zip(new.slices, tenant.replicas, strict=True):
+                kept, before = had.get(part.node, (None, 0))
+                if here and part.node in view.job.excluded_nodes and (kept != part or here > before):
+                    yield (
+                        f"job {_name(tenant)} of owner '{view.job.owner}' is placed on node '{part.node}', "
+                        f"which is {_reservation_of(snapshot, part.node)}"
+                    )
+
+
+def _held_by(snapshot: Snapshot, view: JobView, task: str) -> dict[str, tuple[Slice, int]]:
+    """By node, the slice and the replicas there that a tenant of the job has in the present plan."""
+    return {
+        part.node: (part, here)
+        for partition in (snapshot.partitions[pid] for pid in view.partitions)
+        for tenant in partition.tenants
+        if (tenant.job, tenant.task) == (view.id, task)
+        for part, here in zip(partition.slices, tenant.replicas, strict=True)
+    }
+
+
+def _reservation_of(snapshot: Snapshot, node: str) -> str:
+    held = (r.words for r in snapshot.reservations if r.node == node and r.holds_at(snapshot.now_s))
+    return next(held, "reserved")
 
 
 def _tells_no_tenant(old: Partition, new: Partition) -> bool:

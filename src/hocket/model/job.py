@@ -436,6 +436,10 @@ class Job(Struct, frozen=True, gc=False):
             default="fixed",
         ),
     ] = Stop.FIXED  # fmt: skip
+    excluded_nodes: Annotated[
+        tuple[str, ...],
+        JobField("Nodes on which it may not be placed: they are reserved for other owners. Set by the controller."),
+    ] = ()  # sorted; it may still be on one of them, and stays there until it ends or is paused
 
     @property
     def goal(self) -> Goal | None:
@@ -451,6 +455,11 @@ class Job(Struct, frozen=True, gc=False):
     def may_stop(self) -> bool:
         """Has its user allowed that it ends before, ever?"""
         return self.stop is not Stop.FIXED or self.may_lower is not Stop.FIXED
+
+    @property
+    def accepts_any_node(self) -> bool:
+        """May it be placed on every node, if there is room?"""
+        return not (self.gpu_kinds or self.gpu_mem_mib or self.excluded_nodes)
 
     @property
     def is_elastic(self) -> bool:

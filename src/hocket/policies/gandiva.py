@@ -210,7 +210,7 @@ class _Affinity:
         """For a job without tasks, the fullest server with jobs of its size that has room for all of it."""
         capacity = self.draft.capacity
         index_of, wanted = capacity.layout.index_of, job.sizes[0]
-        eligible = capacity.up & (capacity.layout.eligible(job) if job.gpu_kinds or job.gpu_mem_mib else -1)
+        eligible = capacity.up & (-1 if job.accepts_any_node else capacity.layout.eligible(job))
         rooms = [
             (capacity[name].gpus.bit_count(), index_of(name))
             for name in self._servers(size_in_gpus(job))

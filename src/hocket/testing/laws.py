@@ -62,9 +62,8 @@ def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
     before = rebuilt(snapshot)
     plan = bound.decide(snapshot)
     of_a_plan = (
-        passes_the_check, no_node_over_capacity, drained_nodes_get_no_jobs, sizes_are_allowed, quotas_are_respected,
-        works_or_says_why_not,
-        reasons_are_given, ends_are_allowed, times_are_to_come,
+        passes_the_check, no_node_over_capacity, drained_nodes_get_no_jobs, reservations_are_kept, sizes_are_allowed,
+        quotas_are_respected, works_or_says_why_not, reasons_are_given, ends_are_allowed, times_are_to_come,
     )  # fmt: skip
     _keep(bound, snapshot, leaves_the_snapshot_alone, before, snapshot)
     _keep(bound, snapshot, decides_alike_again, bound, snapshot, before, plan)
@@ -194,6 +193,31 @@ def drained_nodes_get_no_jobs(snapshot: Snapshot, plan: Plan) -> None:
             for part in partition.slices:
                 if part.node in drained and had.get(part.node) != part:
                     raise Broken(f"job '{tenant.job}' is placed on node '{part.node}', which is drained")
+
+
+def reservations_are_kept(snapshot: Snapshot, plan: Plan) -> None:
+    """Jobs of other owners may stay on a reserved node; none is placed there, and none gets more of it."""
+    reserved = {r.node: r for r in snapshot.reservations if r.holds_at(snapshot.now_s)}
+    if not reserved:
+        return
+    before = {
+        (tenant.job, tenant.task, part.node): (part, replicas)
+        for partition in snapshot.partitions.values()
+        for tenant in partition.tenants
+        for part, replicas in zip(partition.slices, tenant.replicas, strict=True)
+    }
+    for partition in plan.put:
+        for tenant in partition.tenants:
+            owner = snapshot.jobs[tenant.job].job.owner
+            for part, replicas in zip(partition.slices, tenant.replicas, strict=True):
+                kept = reserved.get(part.node)
+                if not replicas or kept is None or owner in kept.owners:
+                    continue
+                had, were = before.get((tenant.job, tenant.task, part.node), (None, 0))
+                if had != part or were < replicas:
+                    raise Broken(
+                        f"job '{tenant.job}' of owner '{owner}' is placed on node '{part.node}', which is {kept.words}"
+                    )
 
 
 def sizes_are_allowed(snapshot: Snapshot, plan: Plan) -> None:

@@ -103,14 +103,16 @@ class Draft:
         return len(self._drop)
 
     @property
-    def room_mark(self) -> list[int]:
+    def room_mark(self) -> list[Any]:
         """A mark for the plan's memo: while it is the same, no waiting job that did not fit fits now.
 
-        Free GPUs, placed jobs and nodes that are up: some jobs and some nodes have no GPUs.
+        Free GPUs, placed jobs and nodes that are up, as some jobs and some nodes have no GPUs; and who has reserved
+        which.
         """
         snapshot = self.snapshot
         placed = snapshot.placed.count + self.started - len(self._drop)
-        return [self.free_gpus, placed, snapshot.capacity.up.bit_count()]
+        mark = [self.free_gpus, placed, snapshot.capacity.up.bit_count()]
+        return [*mark, *snapshot.reserved] if snapshot.reservations else mark
 
     @property
     def is_full(self) -> bool:
@@ -457,7 +459,8 @@ class Draft:
     def _near(self, job: Job, old: Partition, size: int) -> tuple[tuple[int, int], ...] | None:
         """As many replicas as fit on the old nodes, fullest first, else wherever they fit."""
         index_of = self.capacity.layout.index_of
-        rooms = [(index_of(s.node), self.capacity[s.node].room(job.demand)) for s in old.slices]
+        stays = [s for s in old.slices if s.node not in job.excluded_nodes]
+        rooms = [(index_of(s.node), self.capacity[s.node].room(job.demand)) for s in stays]
         held = dict(zip((s.node for s in old.slices), old.tenants[0].replicas, strict=True))
         rooms.sort(key=lambda r: -held[self.capacity.layout.nodes[r[0]].id])
         places, missing = [], size

@@ -12,6 +12,7 @@ from hocket.model.resources import Demand, Node, fits
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.protected_jobs import fixed_partitions
 
 _OVERCOMMIT = 2.0  # how much of a machine stacked jobs may ask for together; memory is never overcommitted
 
@@ -25,8 +26,8 @@ class GroupDraft(Draft):
         super().__init__(snapshot)
         self._sharing = sharing
         groups = [p for p in snapshot.partitions.data().values() if p.sharing is sharing]
-        if drained := {view.node.id for view in snapshot.nodes.data().values() if view.drained}:
-            groups = [p for p in groups if drained.isdisjoint(part.node for part in p.slices)]
+        if fixed := fixed_partitions(snapshot):
+            groups = [p for p in groups if p.id not in fixed]
         self._grouped_machines = sum(len(p.slices) for p in groups)
         self.freed = False  # whether a group gave machines up, even if another has them by now
 
@@ -98,6 +99,7 @@ def _accepts(job: Job, node: Node) -> bool:
         fits(job.demand.vector, node.vector)
         and node.gpu_mem_mib >= job.gpu_mem_mib
         and (not job.gpu_kinds or node.gpu_kind in job.gpu_kinds)
+        and node.id not in job.excluded_nodes
     )
 
 
