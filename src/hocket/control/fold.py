@@ -399,7 +399,9 @@ def _owner_set(state: State, event: OwnerSet) -> None:
 
 def _node_reserved(state: State, event: NodeReserved) -> None:
     new = event.reservation
-    state.reservations = (*(r for r in state.reservations if r.name != new.name), new)
+    if any(new.name == other.name or new.overlaps(other) for other in state.reservations):
+        return  # Two were asked for at once: the first has it.
+    state.reservations = (*state.reservations, new)
     state.apply_reservations()
 
 

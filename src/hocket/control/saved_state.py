@@ -25,7 +25,7 @@ from hocket.model.event import PolicySet
 from hocket.model.job import Owner
 from hocket.model.partition import Holding, Partition
 from hocket.model.plan import Wake
-from hocket.model.reservation import Reservation
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Slice
 from hocket.model.snapshot import History, Snapshot, Usage, queues_of
 from hocket.model.versioned import versioned
@@ -63,7 +63,7 @@ class SavedState(Struct, frozen=True):
     submissions: int
     arrived: tuple[str, ...]
     due: tuple[str, ...]
-    reservations: tuple[Reservation, ...]
+    reservations: tuple[NodeReservation, ...]
     timers: Times
     verdict_s: dict[str, float]
     shifts: Times

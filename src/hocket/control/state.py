@@ -18,7 +18,7 @@ from hocket.model.event import PolicySet
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.plan import ALWAYS, Wake
-from hocket.model.reservation import Reservation, excluded_nodes, holding_at, next_change_s
+from hocket.model.reservation import NodeReservation, excluded_nodes, holding_at, next_change_s
 from hocket.model.resources import Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, History, Snapshot, Usage, demand_of, queues_of
 from hocket.model.versioned import OpenMap, OpenQueue
@@ -51,7 +51,7 @@ class Facts:
         str, ...
     ]  # live jobs whose review came, whose rank changed by time or whose protection ended since the last decision
     new_policy: PolicySet | None  # set by an event; makes the next decision
-    reservations: tuple[Reservation, ...]  # that are not over, in the order in which they were made
+    reservations: tuple[NodeReservation, ...]  # that are not over, in the order in which they were made
 
     __slots__ = tuple(__annotations__)
 
@@ -69,7 +69,7 @@ class Indices(Facts):
     usage: OpenMap[str, Usage]  # by owner, what the plan gives its jobs; empty while `counts_usage` is False
     tasks_placed: dict[str, int]  # job → how many of its tasks have a place, while usage is counted
     followers: dict[str, list[str]]  # live job → jobs that are held until it ends; may still name ended ones
-    holding: tuple[Reservation, ...]  # those of the reservations by which jobs have their `excluded_nodes`
+    holding: tuple[NodeReservation, ...]  # those of the reservations by which jobs have their `excluded_nodes`
     reservation_s: float | None  # when the next of them begins or ends; None: none does by itself
 
     __slots__ = tuple(__annotations__)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hocket.model.curve import NO_BELIEFS, Beliefs
 from hocket.model.job import Job, Owner
-from hocket.model.reservation import Reservation
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs, Tier, Use
 
@@ -59,7 +59,7 @@ class NodeUndrained(_Event, frozen=True, gc=False, tag=True):
 class NodeReserved(_Event, frozen=True, gc=False, tag=True):
     """A node was reserved for some owners, from now on or from later on."""
 
-    reservation: Reservation  # takes the place of another one of the same name
+    reservation: NodeReservation  # without effect if its name is taken, or another holds on the node meanwhile
 
 
 class NodeUnreserved(_Event, frozen=True, gc=False, tag=True):

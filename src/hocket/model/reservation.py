@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 
-class Reservation(Struct, frozen=True, gc=False):
+class NodeReservation(Struct, frozen=True, gc=False):
     """A node that only jobs of some owners get, from one moment to another. Those of one node never overlap."""
 
     name: str  # unique among reservations that are not over
-    node: str  # id of the node; it may be lost, or not have joined yet
+    node: str  # id of the node; it may be lost
     owners: tuple[str, ...]  # whose jobs are placed there; at least one
     from_s: float  # when it begins, in seconds: simulated from 0 on, live since 1970
     until_s: float | None = None  # when it ends; None: when it is removed
@@ -25,7 +25,7 @@ class Reservation(Struct, frozen=True, gc=False):
         """Has it ended by itself?"""
         return self.until_s is not None and self.until_s <= now_s
 
-    def overlaps(self, other: Reservation) -> bool:
+    def overlaps(self, other: NodeReservation) -> bool:
         """Would both hold on one node at some moment?"""
         if self.node != other.node:
             return False
@@ -34,21 +34,21 @@ class Reservation(Struct, frozen=True, gc=False):
 
     @property
     def words(self) -> str:
-        """For whom, and under which name: `reserved for ana, bo (ana-1)`."""
-        return f"reserved for {', '.join(self.owners)} ({self.name})"
+        """For whom, and under which name: `reserved for ana, bo as 'demo'`."""
+        return f"reserved for {', '.join(self.owners)} as '{self.name}'"
 
 
-def holding_at(reservations: Iterable[Reservation], now_s: float) -> tuple[Reservation, ...]:
+def holding_at(reservations: Iterable[NodeReservation], now_s: float) -> tuple[NodeReservation, ...]:
     """Those of the `reservations` that hold at `now_s`."""
     return tuple(r for r in reservations if r.holds_at(now_s))
 
 
-def next_change_s(reservations: Iterable[Reservation], now_s: float) -> float | None:
+def next_change_s(reservations: Iterable[NodeReservation], now_s: float) -> float | None:
     """When the next of them begins or ends after `now_s`; None if none does."""
     moments = [at_s for r in reservations for at_s in (r.from_s, r.until_s) if at_s is not None and at_s > now_s]
     return min(moments, default=None)
 
 
-def excluded_nodes(holding: Iterable[Reservation], owner: str) -> tuple[str, ...]:
+def excluded_nodes(holding: Iterable[NodeReservation], owner: str) -> tuple[str, ...]:
     """The nodes that an `owner` does not get while these reservations hold, sorted."""
     return tuple(sorted(r.node for r in holding if owner not in r.owners))

@@ -13,7 +13,7 @@ from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Plan, Wake
-from hocket.model.reservation import Reservation
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node, Slice, Vector, gpu_mask
 from hocket.model.versioned import Entry, OpenMap, VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobView, NodeView
@@ -81,7 +81,7 @@ class Snapshot(Struct, frozen=True):
     submissions: int = 0  # jobs submitted so far, ended ones included
     arrived: tuple[str, ...] = ()  # jobs submitted since the last decision
     due: tuple[str, ...] = ()  # jobs whose review came, or that may be preempted, since the last decision
-    reservations: tuple[Reservation, ...] = ()  # that are not over; jobs have `excluded_nodes` by those that hold now
+    reservations: tuple[NodeReservation, ...] = ()  # not over yet; by those that hold, jobs have `excluded_nodes`
 
     def rng(self, view: JobView | None = None) -> Random:
         """The only random numbers a policy may use: the same whenever this decision is made again with the same seed.

@@ -39,7 +39,16 @@ from hocket.service.engine import Engine, Unavailable
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import CALL_LIMIT, Intake, read_requests
 from hocket.service.job_files import job_files
-from hocket.service.node_drain import DrainError, DrainSpec, UnknownNode, drain, drained_row, read_drain, undrain
+from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
+from hocket.service.node_reserve import (
+    ReserveSpec,
+    UnreserveSpec,
+    read_reserve,
+    read_unreserve,
+    reserve,
+    reserved_row,
+    unreserve,
+)  # fmt: skip
 from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
 from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
@@ -343,18 +352,28 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
 
     @app.get("/v1/nodes")
     def nodes() -> Response:
-        """The nodes, and which jobs hold their GPUs."""
-        return answer({"nodes": rows.nodes(api.engine.snapshot)})
+        """The nodes, their reservations, and which jobs hold their GPUs."""
+        return answer({"nodes": rows.nodes(api.engine.snapshot, time())})
 
     @app.post("/v1/nodes/{node:text}/drain", openapi_extra=_body(_schema_of(DrainSpec)))
     async def drain_node(node: str, request: Request) -> Response:
         """Give a node no new jobs; answered once it is in the journal, with the jobs that are still on it."""
-        return await run_in_threadpool(_drained, api, node, await request.body(), True)
+        return await _of_node(_drained, api, node, await request.body(), True)
 
     @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=_body(_schema_of(DrainSpec)))
     async def undrain_node(node: str, request: Request) -> Response:
         """Give a drained node jobs again."""
-        return await run_in_threadpool(_drained, api, node, await request.body(), False)
+        return await _of_node(_drained, api, node, await request.body(), False)
+
+    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=_body(_schema_of(ReserveSpec)))
+    async def reserve_node(node: str, request: Request) -> Response:
+        """Reserve a node for some owners; answered once it is in the journal, with jobs of others that run on there."""
+        return await _of_node(_reserved, api, node, await request.body())
+
+    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=_body(_schema_of(UnreserveSpec)))
+    async def unreserve_node(name: str, request: Request) -> Response:
+        """Remove all reservations of a node, or the one of this name."""
+        return await _of_node(_unreserved, api, name, await request.body())
 
     @app.get("/v1/events")
     async def events() -> StreamingResponse:
@@ -372,16 +391,28 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
 
 
 def _drained(api: Api, node: str, body: bytes, is_drained: bool) -> Response:
-    executor = api.engine.executor
-    try:
-        spec = read_drain(body)
-        future = drain(executor, node, spec) if is_drained else undrain(executor, node, spec.by)
-        api.accepted(future, "hocket nodes")
-    except UnknownNode as error:
-        raise ApiError(404, str(error)) from error
-    except DrainError as error:
-        raise ApiError(400, str(error)) from error
+    executor, spec = api.engine.executor, read_drain(body)
+    future = drain(executor, node, spec) if is_drained else undrain(executor, node, spec.by)
+    api.accepted(future, "hocket nodes")
     return answer(drained_row(api.engine.snapshot, node, time()))
+
+
+def _reserved(api: Api, node: str, body: bytes) -> Response:
+    name = api.accepted(reserve(api.engine.executor, node, read_reserve(body)), "hocket nodes")
+    return answer(reserved_row(api.engine.snapshot, name, time()))
+
+
+def _unreserved(api: Api, name: str, body: bytes) -> Response:
+    removed = api.accepted(unreserve(api.engine.executor, name, read_unreserve(body).by), "hocket nodes")
+    return answer({"removed": removed})
+
+
+async def _of_node(change: Callable[..., Response], *given: Any) -> Response:
+    """The answer to what is asked of a node; an error says why it cannot be done."""
+    try:
+        return await run_in_threadpool(change, *given)
+    except NodeError as error:
+        raise ApiError(404 if isinstance(error, UnknownNode) else 400, str(error)) from error
 
 
 def _add_agents(app: FastAPI, api: Api) -> None:

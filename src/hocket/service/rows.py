@@ -16,6 +16,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.model.view import Hold, JobView
 from hocket.policies.registry import BoundPolicy
 from hocket.service.ignored_options import ignored_options
+from hocket.service.node_reserve import reservation_rows
 from hocket.service.record import Record, lines_of
 
 
@@ -150,8 +151,8 @@ def _wait(view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: 
     return Wait((), words, view.held_until_s - now_s if view.held_until_s is not None else None)
 
 
-def nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Every node and which jobs hold its GPUs in fact."""
+def nodes(snapshot: Snapshot, now_s: float) -> list[dict[str, Any]]:
+    """Every node, its reservations, and which jobs hold its GPUs in fact."""
     holders: dict[tuple[str, int], str] = {}
     for view in snapshot.jobs.values():
         for tenancy in view.tenancies:
@@ -164,6 +165,7 @@ def nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
             "up": v.up,
             "drained": v.drained,
             "cleared": v.cleared,
+            "reservations": reservation_rows(snapshot, v.node.id, now_s),
             "gpu_kind": v.node.gpu_kind,
             "gpus": [{"index": i, "job": holders.get((v.node.id, i), "")} for i in range(v.node.gpus)],
             "cores": v.node.cores,

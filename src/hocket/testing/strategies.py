@@ -38,7 +38,7 @@ from hocket.model.event import (
 from hocket.model.job import Job, Owner, Preempt
 from hocket.model.partition import EPOCH, NOW, STEP, Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
-from hocket.model.reservation import Reservation
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import versioned
@@ -222,10 +222,10 @@ def restrained(draw: st.DrawFn, job: Job, submitted: int) -> Job:
 
 
 @st.composite
-def reservations(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> Reservation:
+def reservations(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> NodeReservation:
     """A reservation called `name` of a node of the `cluster`; its times count from when it is made."""
     from_s = draw(st.sampled_from([0.0, 0.0, 0.0, 60.0]))
-    return Reservation(
+    return NodeReservation(
         name,
         draw(st.sampled_from([n.id for n in cluster])),
         draw(st.sampled_from([("ana",), ("bo",), ("ana", "cy"), ("zoe",)])),
