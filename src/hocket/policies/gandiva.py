@@ -57,13 +57,19 @@ def decide(snapshot: Snapshot, params: Gandiva) -> Plan:
 
 
 def _start_in_order(draft: TaskGangs, affinity: _Affinity, params: Gandiva) -> JobView | None:
-    """Start jobs up to the first that does not fit, which it returns; jobs over their owner's quota block none."""
-    for view in draft.waiting():
+    """Start jobs up to the first that does not fit, which it returns; jobs over their owner's quota block none.
+
+    Nor do jobs block those of owners for which a node is reserved that they cannot have.
+    """
+    line = draft.waiting()
+    for view in line:
         over_quota = draft.over_quota
         if _start(draft, affinity, view):
             if view.job.tasks is not None:
                 draft.reviews[view.job.id] = draft.snapshot.now_s + params.look_s
         elif draft.over_quota == over_quota:
+            plain = (other for other in line if other.job.tasks is None)
+            draft.start_beyond(view, plain, lambda other: _start(draft, affinity, other))
             return view
     return None
 

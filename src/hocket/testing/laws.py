@@ -267,13 +267,19 @@ def _used(snapshot: Snapshot, partitions: list[Partition]) -> Mapping[str, list[
 def works_or_says_why_not(snapshot: Snapshot, plan: Plan) -> None:
     """No job waits while the plan leaves room for it, unless a reason names the job for which the room is kept.
 
-    Or the policy wants to be asked again in the very next cycle.
+    Or the policy wants to be asked again in the very next cycle. No room is kept for a job on a node that is reserved
+    for other owners.
     """
     if plan.wake.at_s == snapshot.now_s:
         return
     capacity, partitions = examine(snapshot, plan)[1], snapshot.partitions_of(plan)
-    if any(f"'{view.job.id}'" in plan.reasons.get("*", "") for view in snapshot.jobs.values()):
-        return
+    kept_for = [v.job for v in snapshot.jobs.values() if f"'{v.job.id}'" in plan.reasons.get("*", "")]
+    if kept_for:
+        reserved = set.intersection(*(set(job.excluded_nodes) for job in kept_for))
+        for node in [node.id for node, _free in capacity if node.id not in reserved]:
+            capacity = capacity.lose(node)
+        if not capacity.up:
+            return
     have = {t.job for p in partitions for t in p.tenants}
     used = _used(snapshot, partitions)
     for view in snapshot.jobs.values():

@@ -20,7 +20,7 @@ from hocket.policies.harmony import regroup
 from hocket.policies.harmony.groups import DECLINED, JobGroup, groups_of, load_that_left
 from hocket.policies.harmony.schedule import Grouping, Terms
 from hocket.policies.harmony.search_kernel import ResourceWeights
-from hocket.policies.kit.group_draft import GroupDraft, fitting, groupable
+from hocket.policies.kit.group_draft import GroupDraft, fitting
 
 if TYPE_CHECKING:
     from hocket.policies.harmony.policy import Harmony
@@ -57,7 +57,7 @@ class Decision:
                 break
             if view.verdict:
                 continue
-            if kind == 1:
+            if kind == 1 and not (self.snapshot.reservations and not self.is_groupable(view)):
                 self.declined.append(view)
             elif self.is_groupable(view):
                 self.new.append(view)
@@ -102,7 +102,7 @@ class Decision:
 
     def is_groupable(self, view: JobView) -> bool:
         """Can the job share a group, on the machines that are up?"""
-        return groupable(view.job, (v.node for v in self.snapshot.nodes.values() if v.is_open))
+        return self.draft.is_groupable(view.job)
 
     def is_profiling(self) -> bool:
         """Is a job in a group yet to be profiled? One whose profile is unsound is not waited for."""

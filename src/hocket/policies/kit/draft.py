@@ -234,6 +234,26 @@ class Draft:
             self.charge(job.owner, job.demand, wanted, 1)
         return True
 
+    def start_beyond(self, head: JobView, line: Iterator[JobView], start: Callable[[JobView], bool]) -> bool:
+        """Start jobs behind `head`, which waits, on nodes that are reserved for their owners and not for its own.
+
+        So no job overtakes another on a node that both may have. `start` starts a job in what is free, if it fits, and
+        changes no other. False if no job is started.
+        """
+        whole, before = self.capacity, set(self._put)
+        capacity, first = whole, head
+        while first.job.excluded_nodes:
+            for node in [node.id for node in capacity.layout.nodes if node.id not in first.job.excluded_nodes]:
+                capacity = capacity.lose(node)
+            self.capacity = capacity
+            blocked = next((view for view in line if not start(view)), None)
+            if blocked is None or not self.capacity.up:
+                break
+            capacity, first = self.capacity, blocked
+        started = [partition for pid, partition in self._put.items() if pid not in before]
+        self.capacity = whole.take([part for partition in started for part in partition.slices])
+        return bool(started)
+
     def put(self, view: JobView, places: Places, reason: str, boundary: Boundary = NOW) -> None:
         """Give the job exactly these places, which must be free; one that has others is paused first."""
         pid = view.partitions[0] if view.partitions else view.job.id

@@ -1,0 +1,65 @@
+"""Under every policy a reserved node serves its owners, whatever other jobs wait, and those never get it."""
+
+import pytest
+from msgspec.structs import replace
+
+from hocket.model.event import NodeReserved
+from hocket.model.job import Kind
+from hocket.model.reservation import NodeReservation
+from hocket.model.resources import Demand, Node
+from hocket.policies import find, policies
+from hocket.testing import laws
+from hocket.testing.builders import job, submitted
+from hocket.testing.harness import Harness
+
+NODES = [Node(f"n{i}", 4, cores=8.0, mem_mib=8000.0, net_mbps=1000.0) for i in range(2)]
+LONG_S = 50_000.0
+
+
+def nodes_of(harness, job_id):
+    partitions = [harness.snapshot.partitions[p] for p in harness.snapshot.jobs[job_id].partitions]
+    return {
+        part.node
+        for partition in partitions
+        for tenant in partition.tenants
+        if tenant.job == job_id
+        for part, n in zip(partition.slices, tenant.replicas, strict=True)
+        if n
+    }
+
+
+def go_on(harness, until_s, most=60):
+    """Answer what is pending, and ask at the moments that the policy wants, up to a time."""
+    for _ in range(most):
+        harness.answer()
+        at_s = harness.controller.next_timer_s()
+        if at_s is None or at_s > until_s:
+            break
+        harness.tell(at_s=at_s)
+    harness.tell(at_s=until_s)
+    harness.answer()
+
+
+@pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.PARAMETER_SERVER, Kind.MODEL], ids=str)
+@pytest.mark.parametrize("name", policies())
+def test_a_reserved_node_serves_its_owners_and_no_others(name, kind):
+    bound = find(name).bound()
+    harness = Harness.of(bound, NODES)
+    demand = Demand(1, 1.0, 1000.0)
+
+    def submit(job_id, owner, *sizes):
+        sizes = (1,) if kind is Kind.MODEL else sizes
+        wanted = replace(job(job_id, *sizes, owner=owner, kind=kind), demand=demand)
+        harness.tell(submitted(wanted, harness.now_s, 1e6))
+
+    harness.tell(NodeReserved(0.0, NodeReservation("r", "n1", ("ana",), 0.0)))
+    for i in range(9):
+        submit(f"bo{i}", "bo", 1, 2)
+    go_on(harness, LONG_S)
+    submit("hers", "ana", 1)
+    go_on(harness, 2 * LONG_S)
+    assert nodes_of(harness, "hers"), "it waits for jobs that cannot have its node"
+    for snapshot, plan in harness.asked:
+        laws.reservations_are_kept(snapshot, plan)
+    assert not any("n1" in nodes_of(harness, f"bo{i}") for i in range(9))
+    assert any("n0" in nodes_of(harness, f"bo{i}") for i in range(9))
