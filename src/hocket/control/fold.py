@@ -398,8 +398,8 @@ def _owner_set(state: State, event: OwnerSet) -> None:
 
 
 def _node_reserved(state: State, event: NodeReserved) -> None:
-    new = event.reservation
-    if any(new.name == other.name or new.overlaps(other) for other in state.reservations):
+    new, others = event.reservation, [r for r in state.reservations if not r.is_over_at(state.now_s)]
+    if any(new.name == other.name or new.overlaps(other) for other in others):
         return  # Two were asked for at once: the first has it.
     state.reservations = (*state.reservations, new)
     state.apply_reservations()

@@ -88,7 +88,8 @@ def _reservation(snapshot: Snapshot, node: str, spec: ReserveSpec, now_s: float)
             f"a reservation must end after it begins, and this one would begin in {spec.begin_in_s:g} s and end in "
             f"{spec.end_in_s:g} s"
         )
-    taken = {r.name: r for r in snapshot.reservations}
+    there = _not_over(snapshot, now_s)
+    taken = {r.name: r for r in there}
     if spec.name in taken:
         raise NodeError(f"there is a reservation '{spec.name}' already, of node '{taken[spec.name].node}'")
     if spec.name in snapshot.nodes:
@@ -96,7 +97,7 @@ def _reservation(snapshot: Snapshot, node: str, spec: ReserveSpec, now_s: float)
     names = (f"{spec.owners[0]}-{n}" for n in count(1))
     name = spec.name or next(n for n in names if n not in taken and n not in snapshot.nodes)
     new = NodeReservation(name, node, tuple(dict.fromkeys(spec.owners)), from_s, until_s, spec.by)
-    for other in snapshot.reservations:
+    for other in there:
         if new.overlaps(other):
             raise NodeError(f"node '{node}' is {other.words} at that time; `hocket node unreserve` removes that")
     return new
@@ -110,18 +111,24 @@ def unreserve(executor: LiveExecutor, name: str, by: str) -> Future[Any]:
     removed: list[str] = []
 
     def make(snapshot: Snapshot, now_s: float) -> list[Event]:
-        removed[:] = _named(snapshot, name)
+        removed[:] = _named(snapshot, name, now_s)
         return [NodeUnreserved(now_s, each, by) for each in removed]
 
     return executor.post(make, lambda _refused: removed)
 
 
-def _named(snapshot: Snapshot, name: str) -> list[str]:
+def _not_over(snapshot: Snapshot, now_s: float) -> list[NodeReservation]:
+    """The reservations that have not ended: while there are no jobs, the state still has those that have."""
+    return [r for r in snapshot.reservations if not r.is_over_at(now_s)]
+
+
+def _named(snapshot: Snapshot, name: str, now_s: float) -> list[str]:
     """The reservation of this name, or those of the node of this name. Raises UnknownNode."""
-    names = [r.name for r in snapshot.reservations]
+    there = _not_over(snapshot, now_s)
+    names = [r.name for r in there]
     if name in names:
         return [name]
-    if found := [r.name for r in snapshot.reservations if r.node == name]:
+    if found := [r.name for r in there if r.node == name]:
         return found
     if name in snapshot.nodes:
         raise UnknownNode(f"node '{name}' is not reserved")
@@ -133,8 +140,8 @@ def _named(snapshot: Snapshot, name: str) -> list[str]:
 
 def reservation_rows(snapshot: Snapshot, node: str, now_s: float) -> list[dict[str, Any]]:
     """The reservations of a node that are not over, the first to begin first."""
-    mine = sorted((r for r in snapshot.reservations if r.node == node), key=lambda r: r.from_s)
-    return [_row(r, now_s) for r in mine if not r.is_over_at(now_s)]
+    mine = [r for r in _not_over(snapshot, now_s) if r.node == node]
+    return [_row(r, now_s) for r in sorted(mine, key=lambda r: r.from_s)]
 
 
 def _row(reservation: NodeReservation, now_s: float) -> dict[str, Any]:

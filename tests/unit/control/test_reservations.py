@@ -68,6 +68,15 @@ def test_begin_and_end_wake_the_policy() -> None:
     assert harness.controller.next_timer_s() is None
 
 
+def test_a_reservation_that_ended_while_there_was_no_job_is_over() -> None:
+    harness = running()
+    harness.tell(NodeReserved(1.0, replace(FOR_ANA, until_s=20.0)))
+    assert harness.controller.next_timer_s() is None
+    harness.tell(NodeReserved(30.0, replace(FOR_ANA, owners=("cy",), from_s=30.0)))  # The name is free again.
+    harness.tell(submitted(job("a", 3, owner="ana"), 31.0), submitted(job("b", 2, owner="cy"), 31.0), at_s=31.0)
+    assert (node_of(harness, "a"), node_of(harness, "b")) == ("", "n0")
+
+
 def test_a_reservation_that_is_removed_before_it_begins_never_holds() -> None:
     harness = running()
     harness.tell(NodeReserved(1.0, replace(FOR_ANA, from_s=10.0)))
