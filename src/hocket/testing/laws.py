@@ -21,12 +21,8 @@ from math import isfinite
 from random import Random
 from typing import Any
 
-import msgspec
-from msgspec.structs import replace
-
 from hocket.control.check import examine
 from hocket.executors.simulated import BeliefMode
-from hocket.model.capacity import Capacity, shape_of
 from hocket.model.document import decode, encode, to_document
 from hocket.model.job import Job, Stop
 from hocket.model.partition import Partition, Sharing
@@ -34,10 +30,10 @@ from hocket.model.plan import Plan, Verdict
 from hocket.model.rebuild import from_document
 from hocket.model.resources import Node, fits
 from hocket.model.snapshot import Snapshot, demand_of
-from hocket.model.versioned import VersionedMap, VersionedQueue, versioned
-from hocket.model.view import NO_COSTS, JobView
+from hocket.model.view import NO_COSTS
 from hocket.policies.kit.common_params import ElasticParams
 from hocket.policies.registry import BoundPolicy
+from hocket.testing.equal_snapshots import rebuilt, renamed
 from hocket.testing.harness import Ran, simulated
 from hocket.workloads.truth import Workload
 
@@ -402,7 +398,7 @@ def names_mean_nothing(bound: BoundPolicy, snapshot: Snapshot, plan: Plan) -> No
     new = dict(zip(ids, names, strict=True))
     other = bound.decide(rebuilt(snapshot, new))
     for name in ("put", "drop", "ends", "checkpoints", "tiers", "memos", "memo", "reviews", "wake"):
-        expected, found = _renamed(getattr(plan, name), new), getattr(other, name)
+        expected, found = renamed(getattr(plan, name), new), getattr(other, name)
         if name in ("put", "drop"):
             expected, found = sorted(expected, key=repr), sorted(found, key=repr)
         if expected != found:
@@ -448,78 +444,3 @@ def waking_makes_no_difference(
         mine, other = lazy.ended.get(job_id), eager.ended.get(job_id)
         if mine is None or other is None or abs(mine[0] - other[0]) > 1e-3 or mine[1] != other[1]:
             raise Broken(f"job '{job_id}' ends {mine}, and {other} if the policy is asked in every cycle")
-
-
-# -- equal snapshots ----------------------------------------------------------------------------------------
-
-
-def rebuilt(snapshot: Snapshot, names: Mapping[str, str] | None = None) -> Snapshot:
-    """An equal snapshot with nothing shared, as it would come back from a file; `names` renames jobs (old → new)."""
-    new = names or {}
-
-    def table(data: VersionedMap[Any, Any], change: Callable[[Any], Any] = _as_read) -> VersionedMap[Any, Any]:
-        return versioned((new.get(k, k), change(v)) for k, v in reversed(data.items()))
-
-    views = table(snapshot.jobs, lambda v: _as_read(_renamed(v, new)))
-    waiting: VersionedQueue[Any] = VersionedQueue({})
-    placed: VersionedQueue[bool] = VersionedQueue({})
-    for view in sorted(views.values(), key=lambda v: v.job.id):
-        entry = (view.rank, view.number, view.job.id)
-        if view.partitions:
-            placed = placed.add(view.job.is_elastic, entry)
-        elif not view.held:
-            waiting = waiting.add(shape_of(view.job), entry)
-    partitions = table(snapshot.partitions, lambda p: _as_read(_renamed(p, new)))
-    free = snapshot.capacity
-    nodes, frees = zip(*free, strict=True) if len(snapshot.nodes) else ((), ())
-    # To the last bit, which giving and taking in another order would not keep.
-    capacity = Capacity.of(nodes)._with(dict(enumerate(frees)), free.up)
-    leaving = {_renamed_tenant(tenant, new): slices for tenant, slices in snapshot.leaving.items()}
-    return replace(
-        snapshot,
-        nodes=versioned((k, _as_read(v)) for k, v in snapshot.nodes.items()),
-        owners=versioned((k, _as_read(v)) for k, v in snapshot.owners.items()),
-        usage=versioned((k, _as_read(v)) for k, v in snapshot.usage.items()),
-        jobs=views,
-        waiting=waiting,
-        placed=placed,
-        partitions=partitions,
-        leaving=versioned(leaving.items()),
-        unsettled=tuple((new.get(job, job), task) for job, task in snapshot.unsettled),
-        capacity=capacity,
-        memo=_renamed(snapshot.memo, new),
-        arrived=tuple(new.get(j, j) for j in snapshot.arrived),
-        due=tuple(new.get(j, j) for j in snapshot.due),
-    )
-
-
-def _as_read(value: Any) -> Any:
-    """The same value, decoded from what it is encoded to."""
-    back = msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type(value))
-    if isinstance(value, JobView):
-        return replace(back, rank=value.rank)  # of any types, which no file keeps apart; a reader ranks anew
-    return back
-
-
-def _renamed_tenant(tenant: str, new: Mapping[str, str]) -> str:
-    job, slash, task = tenant.partition("/")
-    return new.get(job, job) + slash + task
-
-
-def _renamed(value: Any, new: Mapping[str, str]) -> Any:
-    """The value with other names wherever a job, or the partition of that name, is named."""
-    if not new:
-        return value
-    if isinstance(value, str):
-        return new.get(value, value)
-    if isinstance(value, dict):
-        return {_renamed(k, new): _renamed(v, new) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_renamed(v, new) for v in value)
-    if isinstance(value, msgspec.Struct):
-        if isinstance(value, JobView):
-            job = replace(value.job, id=new.get(value.job.id, value.job.id))
-            changes = {n: _renamed(getattr(value, n), new) for n in ("partitions", "tenancies", "memo")}
-            return replace(value, job=job, **changes)
-        return type(value)(*(_renamed(getattr(value, n), new) for n in value.__struct_fields__))
-    return value
