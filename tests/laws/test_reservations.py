@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from hocket.model.event import NodeReserved
+from hocket.model.event import JobEnded, NodeReserved
 from hocket.model.job import Kind
+from hocket.model.plan import Plan
 from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node
 from hocket.policies import find, policies
@@ -63,3 +64,24 @@ def test_a_reserved_node_serves_its_owners_and_no_others(name, kind):
         laws.reservations_are_kept(snapshot, plan)
     assert not any("n1" in nodes_of(harness, f"bo{i}") for i in range(9))
     assert any("n0" in nodes_of(harness, f"bo{i}") for i in range(9))
+
+
+@pytest.mark.parametrize("name", policies())
+def test_jobs_on_a_node_that_is_reserved_run_on_and_get_no_more_of_it(name):
+    harness = Harness.of(find(name).bound(), NODES[:1])
+    harness.tell(
+        submitted(job("stays", 1, 2, 4, owner="bo"), 0.0, 1e6), submitted(job("ends", 2, owner="cy"), 0.0, 1e6)
+    )
+    go_on(harness, 100.0)
+    harness.tell(NodeReserved(100.0, NodeReservation("r", "n0", ("ana",), 100.0)))
+    go_on(harness, 5000.0)
+    running = [job_id for job_id, view in harness.snapshot.jobs.items() if view.size]
+    had = harness.snapshot.partitions_of(Plan())
+    assert running
+    for job_id in running[1:]:
+        harness.tell(JobEnded(5000.0, job_id))
+    go_on(harness, LONG_S)
+    kept = [p for p in harness.snapshot.partitions_of(Plan()) if p.tenants[0].job == running[0]]
+    assert kept == [p for p in had if p.tenants[0].job == running[0]]
+    for snapshot, plan in harness.asked:
+        laws.reservations_are_kept(snapshot, plan)

@@ -12,7 +12,7 @@ from hocket.model.capacity import Capacity
 from hocket.model.job import ONE_GPU, Job
 from hocket.model.partition import BOUNDARIES, NOW, Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
-from hocket.model.resources import Demand, Slice
+from hocket.model.resources import UNITS, Demand, Slice
 from hocket.model.snapshot import NO_USE, Snapshot, demand_of
 from hocket.model.view import JobView
 
@@ -306,9 +306,9 @@ def _holds(
     if sharing is not _ALONE or not (demand.cores or demand.mem_mib or demand.net_mbps):
         return
     for name, need, has in (
-        ("cores", demand.cores * replicas, part.cores),
-        ("MiB of memory", demand.mem_mib * replicas, part.mem_mib),
-        ("Mbps of network", demand.net_mbps * replicas, part.net_mbps),
+        (UNITS["cores"], demand.cores * replicas, part.cores),
+        (UNITS["mem_mib"], demand.mem_mib * replicas, part.mem_mib),
+        (UNITS["net_mbps"], demand.net_mbps * replicas, part.net_mbps),
     ):
         if need > has + _TOLERANCE:
             found.append(
@@ -341,15 +341,15 @@ def _shared(snapshot: Snapshot, partition: Partition) -> Iterator[str]:
         mem_mib = sum(d.mem_mib for d in demands)
         if mem_mib > part.mem_mib + _TOLERANCE:
             yield (
-                f"the tenants of partition '{partition.id}' need {mem_mib:g} MiB of memory "
+                f"the tenants of partition '{partition.id}' need {mem_mib:g} {UNITS['mem_mib']} "
                 f"on node '{part.node}', it has {part.mem_mib:g}"
             )
         if partition.sharing is not _STACKED:
             continue
         for name, need, has in (
-            ("GPUs", sum(d.gpu_load for d in demands), float(len(part.gpus))),
-            ("cores", sum(d.cores for d in demands), part.cores),
-            ("Mbps of network", sum(d.net_mbps for d in demands), part.net_mbps),
+            (UNITS["gpus"], sum(d.gpu_load for d in demands), float(len(part.gpus))),
+            (UNITS["cores"], sum(d.cores for d in demands), part.cores),
+            (UNITS["net_mbps"], sum(d.net_mbps for d in demands), part.net_mbps),
         ):
             if need > OVERSUBSCRIPTION * has + _TOLERANCE:
                 yield (
@@ -381,10 +381,8 @@ def _capacity(snapshot: Snapshot, plan: Plan, found: list[str]) -> Capacity:
         if (part.cores or part.mem_mib or part.net_mbps) and not (
             0 <= part.cores < inf and 0 <= part.mem_mib < inf and 0 <= part.net_mbps < inf
         ):
-            problems.append(
-                f"node '{part.node}' cannot give {part.cores:g} cores, {part.mem_mib:g} MiB of memory and "
-                f"{part.net_mbps:g} Mbps of network"
-            )
+            cores, mem_mib, net_mbps = (f"{getattr(part, k):g} {UNITS[k]}" for k in ("cores", "mem_mib", "net_mbps"))
+            problems.append(f"node '{part.node}' cannot give {cores}, {mem_mib} and {net_mbps}")
             out = []
             break
     capacity = snapshot.capacity.exchange(back, out, problems)
@@ -451,9 +449,9 @@ def _quotas(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
             continue
         used = snapshot.usage.get(owner_id) or NO_USE
         for name, limit, has, extra in (
-            ("GPUs", owner.max_gpus, used.gpus, more[0]),
-            ("cores", owner.max_cores, used.cores, more[1]),
-            ("MiB of memory", owner.max_mem_mib, used.mem_mib, more[2]),
+            (UNITS["gpus"], owner.max_gpus, used.gpus, more[0]),
+            (UNITS["cores"], owner.max_cores, used.cores, more[1]),
+            (UNITS["mem_mib"], owner.max_mem_mib, used.mem_mib, more[2]),
             ("jobs at once", owner.max_jobs, used.jobs, more[3]),
         ):
             if limit and extra > 0 and has + extra > limit + _TOLERANCE:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from hocket.model.job import ONE_GPU, Job
-from hocket.model.resources import Demand, Node, Slice, Vector, gpu_ids, gpu_mask
+from hocket.model.resources import UNITS, Demand, Node, Slice, Vector, gpu_ids, gpu_mask
 from hocket.model.versioned import VersionedMap, versioned
 
 _TOLERANCE = 1e-9  # cores and memory are sums of floats
@@ -429,10 +429,6 @@ def _conflict(node: Node, free: Free, part: Slice) -> str:
     if taken := gpu_mask(part.gpus) & ~free.gpus:
         names = ", ".join(map(str, gpu_ids(taken)))
         return f"node '{node.id}' has no free GPU {names}: another partition holds it"
-    for unit, has, wants in (
-        ("cores", free.cores, part.cores),
-        ("MiB of memory", free.mem_mib, part.mem_mib),
-    ):
-        if wants > has + _TOLERANCE:
-            return f"node '{node.id}' has {has:g} free {unit}, the plan takes {wants:g}"
-    return f"node '{node.id}' has {free.net_mbps:g} free Mbps of network, the plan takes {part.net_mbps:g}"
+    short = [k for k in ("cores", "mem_mib") if getattr(part, k) > getattr(free, k) + _TOLERANCE]
+    name = short[0] if short else "net_mbps"
+    return f"node '{node.id}' has {getattr(free, name):g} free {UNITS[name]}, the plan takes {getattr(part, name):g}"
