@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from hocket.model.event import JobEnded, NodeReserved
+from hocket.model.event import JobEnded, NodeReserved, NodeUnreserved
 from hocket.model.job import Kind
 from hocket.model.plan import Plan
 from hocket.model.reservation import NodeReservation
@@ -85,3 +85,22 @@ def test_jobs_on_a_node_that_is_reserved_run_on_and_get_no_more_of_it(name):
     assert kept == [p for p in had if p.tenants[0].job == running[0]]
     for snapshot, plan in harness.asked:
         laws.reservations_are_kept(snapshot, plan)
+
+
+@pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.PARAMETER_SERVER, Kind.MODEL], ids=str)
+@pytest.mark.parametrize("name", policies())
+def test_jobs_that_wait_start_when_a_reservation_ends_or_is_removed(name, kind):
+    harness = Harness.of(find(name).bound(), NODES)
+    for n, (node, until_s) in enumerate((("n0", None), ("n1", 1000.0))):
+        harness.tell(NodeReserved(float(n), NodeReservation(f"r{n}", node, ("ana",), float(n), until_s)))
+    for i in range(3):
+        wanted = replace(job(f"j{i}", owner="bo", kind=kind), demand=Demand(1, 1.0, 1000.0))
+        harness.tell(submitted(wanted, 10.0 + i, 1e6), submitted(replace(wanted, id=f"{i}", sizes=(3,)), 10.0 + i, 1e6))
+        harness.answer()
+    assert not any(nodes_of(harness, job_id) for job_id in harness.snapshot.jobs)
+    go_on(harness, 2000.0)
+    there = set().union(*(nodes_of(harness, job_id) for job_id in harness.snapshot.jobs))
+    assert there == {"n1"}
+    harness.tell(NodeUnreserved(2000.0, "r0"))
+    go_on(harness, 4000.0)
+    assert set().union(*(nodes_of(harness, job_id) for job_id in harness.snapshot.jobs)) == {"n0", "n1"}
