@@ -9,7 +9,7 @@ from math import floor
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.model.capacity import Capacity, Free
+from hocket.model.capacity import Capacity, Free, Shape, shape_of
 from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.resources import RESOURCES, Node, Slice
@@ -51,6 +51,25 @@ def wait_of(view: JobView, snapshot: Snapshot, now_s: float, policy_says: str = 
     held_by = _protected(view, snapshot, now_s) if room is not None else ""
     words = "; ".join(filter(None, [*(s.words for s in found), held_by]))
     return Wait(tuple(name for s in found for name in s.of), words, _enough_in_s(view, snapshot, now_s))
+
+
+class Shortages:
+    """What waiting jobs are short of in one `snapshot`, without quotas: jobs of one shape lack the same."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._words: dict[Shape, str] = {}
+
+    def words(self, view: JobView) -> str:
+        """What is short for the job of this `view` to start; empty if nothing is, or if it consists of tasks."""
+        job = view.job
+        if job.tasks is not None:
+            return ""
+        shape = shape_of(job)
+        if shape not in self._words:
+            found = shortage(job, self._snapshot.capacity, _closed_nodes(job, self._snapshot))
+            self._words[shape] = found.words if found is not None else ""
+        return self._words[shape]
 
 
 # -- what is short ----------------------------------------------------------------------------------------------------

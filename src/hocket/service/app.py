@@ -31,6 +31,7 @@ from hocket.control.ports import NameTaken, UnknownSession
 from hocket.model.event import Event, JobAsked, Wish
 from hocket.model.job_spec import JobSpec, SpecError
 from hocket.model.resources import MAX_GPUS
+from hocket.model.shortage import Shortages
 from hocket.model.snapshot import Snapshot
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
@@ -121,6 +122,10 @@ class Api:
         """One job in one line."""
         snapshot, waits = self.engine.snapshot, self.engine.catalogue.queue_reason
         return rows.row(record, snapshot.jobs.get(record.job.id), snapshot, now_s, waits)
+
+    def state(self, record: Record) -> str:
+        """Where a job stands, in one word."""
+        return rows.state_of(record, self.engine.snapshot.jobs.get(record.job.id))
 
     def change(self, job_id: str) -> bytes:
         """A job that changed, for those that listen; nothing if it cannot be looked up."""
@@ -217,7 +222,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         now_s, snapshot, waits = time(), api.engine.snapshot, api.engine.catalogue.queue_reason
         live = snapshot.jobs.data()
         records = api.engine.catalogue.listed(over=all, owner=owner, limit=max(0, limit))
-        found = [rows.row(r, live.get(r.job.id), snapshot, now_s, waits) for r in records]
+        short = Shortages(snapshot)
+        found = [rows.row(r, live.get(r.job.id), snapshot, now_s, waits, short) for r in records]
         return answer({"jobs": found})
 
     @app.get("/v1/jobs/{job_id:path}/why")
@@ -268,7 +274,7 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
             return [JobAsked(now_s, record.job.id, wish, by[:200])]
 
         api.accepted(api.engine.executor.post(make))
-        return answer({"id": record.job.id, "state": api.row(record, time()).state})
+        return answer({"id": record.job.id, "state": api.state(record)})
 
     ask.__doc__ = f"Ask a job to {wish}."
     app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")
@@ -286,8 +292,7 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     except WishError as error:
         raise ApiError(404, str(error)) from error
     (to,) = found
-    now_s = time()
-    told = [{"id": job_id, "state": api.row(api.record(job_id), now_s).state} for job_id in to.jobs]
+    told = [{"id": job_id, "state": api.state(api.record(job_id))} for job_id in to.jobs]
     return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
 
 

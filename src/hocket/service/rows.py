@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from hocket.control.ports import LiveExecutor
 from hocket.model.job_spec import shown_spec
-from hocket.model.shortage import Wait, wait_of
+from hocket.model.shortage import Shortages, Wait, wait_of
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Hold, JobView
 from hocket.policies.registry import BoundPolicy
@@ -45,8 +45,18 @@ class JobRow(Struct, frozen=True, gc=False):
     lost_steps: int
 
 
-def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: str = "") -> JobRow:
-    """One job in one line; `queue_reason` is what was last said of all that wait."""
+def row(
+    record: Record,
+    view: JobView | None,
+    snapshot: Snapshot,
+    now_s: float,
+    queue_reason: str = "",
+    shortages: Shortages | None = None,
+) -> JobRow:
+    """One job in one line; `queue_reason` is what was last said of all that wait.
+
+    Rows of one snapshot share `shortages`.
+    """
     job = record.job
     over = view is None
     return JobRow(
@@ -56,9 +66,22 @@ def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
         round(record.ran_s if view is None else view.ran_at(now_s), 3), record.epoch, record.metrics,
         "" if job.criterion is None else str(job.criterion),
         record.attempts,
-        record.reason if over else _reason(record, view, snapshot, queue_reason),
+        record.reason if over else _short_reason(record, view, snapshot, queue_reason, shortages),
         record.saved_s, round(record.lost_s, 3), record.lost_epochs, record.step, record.lost_steps,
     )  # fmt: skip
+
+
+def _short_reason(
+    record: Record, view: JobView | None, snapshot: Snapshot, queue_reason: str, shortages: Shortages | None
+) -> str:
+    """What a waiting job is short of, rather than what the policy says of all that wait; else its reason."""
+    said = _reason(record, view, snapshot, queue_reason)
+    if view is None or view.partitions or view.held is not None or view.verdict or snapshot.short_of_quota(view):
+        return said
+    if not said.startswith("waits"):  # It failed, or was paused, and that is what its user asks about.
+        return said
+    short = (shortages or Shortages(snapshot)).words(view)
+    return f"waits for {short}" if short else said
 
 
 def _reason(record: Record, view: JobView | None, snapshot: Snapshot, queue_reason: str) -> str:
