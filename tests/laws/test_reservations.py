@@ -41,29 +41,36 @@ def go_on(harness, until_s, most=60):
     harness.answer()
 
 
-@pytest.mark.parametrize("kind", [Kind.TRAINING, Kind.PARAMETER_SERVER, Kind.MODEL], ids=str)
-@pytest.mark.parametrize("name", policies())
-def test_a_reserved_node_serves_its_owners_and_no_others(name, kind):
-    bound = find(name).bound()
-    harness = Harness.of(bound, NODES)
+CASES = [(name, {}, kind, 1e6) for name in policies() for kind in (Kind.TRAINING, Kind.PARAMETER_SERVER, Kind.MODEL)]
+CASES += [(name, {}, Kind.TRAINING, None) for name in policies()]
+CASES += [("mlf_h", {"round_s": 0, "patience_s": 50}, Kind.TRAINING, 1e6)]
+
+
+@pytest.mark.parametrize(("name", "knobs", "kind", "run_s"), CASES, ids=[f"{n}-{k}-{s}" for n, _, k, s in CASES])
+def test_a_reserved_node_serves_its_owners_and_no_others(name, knobs, kind, run_s):
+    harness = Harness.of(find(name).bound(knobs), NODES)
     demand = Demand(1, 1.0, 1000.0)
+    his = [f"bo{i}" for i in range(10)]
 
     def submit(job_id, owner, *sizes):
         sizes = (1,) if kind is Kind.MODEL else sizes
         wanted = replace(job(job_id, *sizes, owner=owner, kind=kind), demand=demand)
-        harness.tell(submitted(wanted, harness.now_s, 1e6))
+        harness.tell(submitted(wanted, harness.now_s, run_s))
 
     harness.tell(NodeReserved(0.0, NodeReservation("r", "n1", ("ana",), 0.0)))
-    for i in range(9):
-        submit(f"bo{i}", "bo", 1, 2)
+    submit("first", "ana", 1)
+    for i, job_id in enumerate(his[:-1]):
+        submit(job_id, "bo", 1, *([2] if i % 2 else []))
     go_on(harness, LONG_S)
     submit("hers", "ana", 1)
+    submit(his[-1], "bo", 1)
     go_on(harness, 2 * LONG_S)
+    assert nodes_of(harness, "first")
     assert nodes_of(harness, "hers"), "it waits for jobs that cannot have its node"
     for snapshot, plan in harness.asked:
         laws.reservations_are_kept(snapshot, plan)
-    assert not any("n1" in nodes_of(harness, f"bo{i}") for i in range(9))
-    assert any("n0" in nodes_of(harness, f"bo{i}") for i in range(9))
+    there = set().union(*(nodes_of(harness, job_id) for job_id in his))
+    assert there == {"n0"}
 
 
 @pytest.mark.parametrize("name", policies())

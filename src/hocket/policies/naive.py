@@ -40,6 +40,8 @@ def decide(snapshot: Snapshot, params: Naive) -> Plan:
     draft = GroupDraft(snapshot, sharing)
     waiting: list[JobView] = []
     for view in draft.candidates():
+        if draft.start_on_reserved(view):
+            continue
         if draft.is_groupable(view.job):
             waiting.append(view)
         elif not draft.start(view, "starts alone: it cannot share a group"):

@@ -12,7 +12,8 @@ from hocket.control.replay import replay
 from hocket.control.saved_state import decode, encode
 from hocket.model.document import to_document
 from hocket.model.event import JobEnded, NodeReserved, NodeUnreserved
-from hocket.model.partition import Partition, Sharing, Tenant
+from hocket.model.job import Job
+from hocket.model.partition import STEP, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
 from hocket.model.rebuild import from_document
 from hocket.model.reservation import NodeReservation
@@ -97,7 +98,7 @@ def test_the_check_refuses_jobs_of_others_and_names_job_owner_node_and_reservati
     harness.tell(submitted(job("a", 1, 2, owner="bo")))
     harness.tell(NodeReserved(1.0, FOR_ANA))
     names = (("b", "bo"), ("m", "ana"))
-    harness.tell(*(submitted(job(name, 1, owner=owner), 2.0) for name, owner in names), at_s=2.0)
+    harness.tell(*(submitted(Job(name, owner), 2.0) for name, owner in names), at_s=2.0)
     there = Slice("n0", (1,))
     says = "job 'b' of owner 'bo' is placed on node 'n0', which is reserved for ana as 'r'"
     assert refused(harness, Partition("b", (there,), (Tenant("b", (1,)),))) == [says]
@@ -109,6 +110,17 @@ def test_the_check_refuses_jobs_of_others_and_names_job_owner_node_and_reservati
     assert refused(harness, joined, drop=("a",)) == [says]  # … nor another join it there …
     stays = Partition("am", a.slices, (Tenant("a", a.tenants[0].replicas), Tenant("m", (1,))), Sharing.STACKED)
     assert refused(harness, stays, drop=("a",)) == []  # … but one of the owner's may.
+
+
+def test_a_job_of_others_gets_no_more_replicas_in_what_it_has() -> None:
+    wide = Partition("a", (Slice("n0", (0, 1)),), (Tenant("a", (1,)),))
+    harness = Harness(lambda s: Plan() if "a" in s.partitions else Plan(put=(wide,), reasons={"a": "starts"}), NODES)
+    harness.tell(submitted(job("a", 1, 2, owner="bo")))
+    more = replace(wide, tenants=(Tenant("a", (2,)),))
+    assert refused(harness, more) == []
+    harness.tell(NodeReserved(1.0, FOR_ANA))
+    assert "job 'a' of owner 'bo' is placed on node 'n0'" in refused(harness, more)[0]
+    assert refused(harness, replace(wide, tenants=(replace(wide.tenants[0], boundary=STEP),))) == []
 
 
 def test_the_law_finds_a_policy_that_ignores_reservations() -> None:

@@ -57,7 +57,9 @@ class Decision:
                 break
             if view.verdict:
                 continue
-            if kind == 1 and not (self.snapshot.reservations and not self.is_groupable(view)):
+            if self.draft.start_on_reserved(view):
+                continue
+            if kind == 1:
                 self.declined.append(view)
             elif self.is_groupable(view):
                 self.new.append(view)

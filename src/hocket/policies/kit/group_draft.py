@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from msgspec.structs import replace
+
 from hocket.model.job import Job, Kind
 from hocket.model.partition import STEP, Partition, Sharing, Tenant
 from hocket.model.reservation import holding_at
@@ -21,7 +23,7 @@ _OVERCOMMIT = 2.0  # how much of a machine stacked jobs may ask for together; me
 class GroupDraft(Draft):
     """A draft that also forms groups: partitions of whole machines whose tenants share them in one way.
 
-    Machines that are reserved for owners are in no group, and jobs of these owners run alone, there or elsewhere.
+    Machines that are reserved for owners are in no group: jobs of these owners run alone there.
     """
 
     __slots__ = ("_grouped_machines", "_reserved", "_sharing", "freed")
@@ -43,10 +45,16 @@ class GroupDraft(Draft):
 
     def is_groupable(self, job: Job) -> bool:
         """Can the job share a group, on machines that groups may have?"""
-        if any(job.owner in owners for owners in self._reserved.values()):
-            return False
         nodes = self.snapshot.nodes.data().values()
         return groupable(job, (v.node for v in nodes if v.is_open and v.node.id not in self._reserved))
+
+    def start_on_reserved(self, view: JobView) -> bool:
+        """Start the job alone on machines that are reserved for its owner; False if they are full, or none is."""
+        if not any(view.job.owner in owners for owners in self._reserved.values()):
+            return False
+        others = [n.id for n in self.capacity.layout.nodes if view.job.owner not in self._reserved.get(n.id, ())]
+        there = replace(view, job=replace(view.job, excluded_nodes=tuple(sorted(others))))
+        return self.start(there, "starts alone: on a node that is reserved for its owner")
 
     def group(self, pid: str) -> Partition | None:
         """A group as the draft stands."""
@@ -117,7 +125,6 @@ def _accepts(job: Job, node: Node) -> bool:
         fits(job.demand.vector, node.vector)
         and node.gpu_mem_mib >= job.gpu_mem_mib
         and (not job.gpu_kinds or node.gpu_kind in job.gpu_kinds)
-        and node.id not in job.excluded_nodes
     )
 
 
