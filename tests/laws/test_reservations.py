@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from hocket.model.event import JobEnded, NodeReserved, NodeUnreserved
-from hocket.model.job import Kind
+from hocket.model.job import Kind, Task, TaskGraph
 from hocket.model.plan import Plan
 from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node
@@ -52,18 +52,17 @@ def test_a_reserved_node_serves_its_owners_and_no_others(name, knobs, kind, run_
     demand = Demand(1, 1.0, 1000.0)
     his = [f"bo{i}" for i in range(10)]
 
-    def submit(job_id, owner, *sizes):
+    def new(job_id, owner, *sizes):
         sizes = (1,) if kind is Kind.MODEL else sizes
         wanted = replace(job(job_id, *sizes, owner=owner, kind=kind), demand=demand)
-        harness.tell(submitted(wanted, harness.now_s, run_s))
+        return submitted(wanted, harness.now_s, run_s)
 
     harness.tell(NodeReserved(0.0, NodeReservation("r", "n1", ("ana",), 0.0)))
-    submit("first", "ana", 1)
+    harness.tell(new("first", "ana", 1))
     for i, job_id in enumerate(his[:-1]):
-        submit(job_id, "bo", 1, *([2] if i % 2 else []))
+        harness.tell(new(job_id, "bo", 1, *([2] if i % 2 else [])))
     go_on(harness, LONG_S)
-    submit("hers", "ana", 1)
-    submit(his[-1], "bo", 1)
+    harness.tell(new("hers", "ana", 1), new(his[-1], "bo", 1))
     go_on(harness, 2 * LONG_S)
     assert nodes_of(harness, "first")
     assert nodes_of(harness, "hers"), "it waits for jobs that cannot have its node"
@@ -110,4 +109,29 @@ def test_jobs_that_wait_start_when_a_reservation_ends_or_is_removed(name, kind):
     assert there == {"n1"}
     harness.tell(NodeUnreserved(2000.0, "r0"))
     go_on(harness, 4000.0)
+    assert set().union(*(nodes_of(harness, job_id) for job_id in harness.snapshot.jobs)) == {"n0", "n1"}
+
+
+def test_dorm_moves_no_job_off_a_node_because_it_is_reserved():
+    harness = Harness.of(find("dorm").bound(), NODES)
+    harness.tell(submitted(job("stays", 4, owner="bo")))
+    harness.answer()
+    (node,) = nodes_of(harness, "stays")
+    harness.tell(NodeReserved(1.0, NodeReservation("r", node, ("ana",), 1.0)))
+    harness.tell(submitted(job("new", 1, 2, owner="bo"), 2.0))
+    harness.answer()
+    assert (nodes_of(harness, "stays"), len(nodes_of(harness, "new") - {node})) == ({node}, 1)
+
+
+@pytest.mark.parametrize("name", ["gandiva", "graphene", "mlf_h"])
+def test_tasks_are_not_placed_on_nodes_that_are_reserved_for_others(name):
+    harness = Harness.of(find(name).bound(), NODES)
+    graph = TaskGraph(tuple(Task(f"t{i}", Demand(1, gpu_share=0.8)) for i in range(3)))
+    harness.tell(NodeReserved(0.0, NodeReservation("r", "n0", ("ana",), 0.0)))
+    harness.tell(*(submitted(job(f"j{i}", owner="bo", tasks=graph), 1.0) for i in range(3)), at_s=1.0)
+    go_on(harness, 5000.0)
+    assert set().union(*(nodes_of(harness, f"j{i}") for i in range(3))) == {"n1"}
+    harness.tell(submitted(job("hers", owner="ana", tasks=graph), 5000.0))
+    harness.tell(NodeUnreserved(5001.0, "r"))
+    go_on(harness, 10_000.0)
     assert set().union(*(nodes_of(harness, job_id) for job_id in harness.snapshot.jobs)) == {"n0", "n1"}
