@@ -370,7 +370,7 @@ class Draft:
                 break
             if victim.job.id in self._displaced or self.is_protected(victim):
                 continue  # No job makes way twice in one plan.
-            if gpus := self.gpus_of(victim):
+            if gpus := self._freed_gpus(victim):
                 going.append((victim, gpus))
                 missing -= gpus
         if missing > 0:
@@ -387,7 +387,7 @@ class Draft:
         gpus = capacity.gpus
         given = 0  # how many of those going are given back in `capacity`
         for victim in victims:
-            slices = self.slices_of(victim)
+            slices = self._freed_slices(victim)
             if not slices or victim.job.id in self._displaced or self.is_protected(victim):
                 continue
             going.append((victim, slices))
@@ -407,6 +407,19 @@ class Draft:
                 capacity = kept
                 del going[i]
         return [victim for victim, _slices in going]
+
+    def _freed_gpus(self, view: JobView) -> int:
+        """How many GPUs others could have in place of the job."""
+        if self._capacity.up == self._capacity.layout.all:
+            return self.gpus_of(view)
+        return sum(len(part.gpus) for part in self._freed_slices(view))
+
+    def _freed_slices(self, view: JobView) -> tuple[Slice, ...]:
+        """What others could have in place of the job: nothing that it has on drained nodes."""
+        slices, up, layout = self.slices_of(view), self._capacity.up, self._capacity.layout
+        if up == layout.all:
+            return slices
+        return tuple(part for part in slices if layout.bits[part.node][-1] & up)
 
     def slices_of(self, view: JobView) -> tuple[Slice, ...]:
         """What would be free without the job as the draft stands: the slices of partitions that it has for itself."""
