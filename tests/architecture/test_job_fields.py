@@ -21,6 +21,7 @@ NOT_SUBMITTED = {
     "tasks": "task graphs come from workload files; no agent runs them yet",
     "traits": "set by `hocket tune` for its trials",
     "protect_s": "set by the administrator for all jobs: `hocket up --protect`",
+    "excluded_nodes": "set by the controller while nodes are reserved for other owners: `hocket node reserve`",
     "demand.net_mbps": "agents do not measure or limit the network",
     "demand.gpu_share": "only for simulated baselines that load GPUs in part",
 }

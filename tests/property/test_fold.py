@@ -10,8 +10,8 @@ from hocket.control.ports import Cycle
 from hocket.model.event import TimePassed
 from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies import find
-from hocket.testing import laws
 from hocket.testing import strategies as some
+from hocket.testing.equal_snapshots import rebuilt
 from hocket.testing.harness import Harness
 
 examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -62,7 +62,7 @@ def test_an_old_snapshot_is_not_changed_by_what_happens_later(data):
     taken = []
     for step in steps:
         some.play(harness, [step], cluster)
-        taken.append((harness.snapshot, laws.rebuilt(harness.snapshot)))
+        taken.append((harness.snapshot, rebuilt(harness.snapshot)))
     data.draw(st.randoms()).shuffle(taken)
     for snapshot, then in taken:
         assert_equal(snapshot, then)

@@ -15,7 +15,7 @@ from hocket.model.capacity import Capacity, shape_of
 from hocket.model.job import ONE_GPU, Job, Launch, Owner, Stop, Task, TaskGraph
 from hocket.model.job_spec import JobRequest, SpecError, read_spec
 from hocket.model.notify_target import target_problem
-from hocket.model.resources import RESOURCES, Demand
+from hocket.model.resources import RESOURCES, UNITS, Demand
 
 _TOLERANCE = 1e-9
 _FIXED = Stop.FIXED  # An enum member costs a look-up each time, and every job is checked.
@@ -222,7 +222,7 @@ def _tasks_fit(job: Job, whole: Capacity) -> str:
 def _too_many(graph: TaskGraph, total: Demand) -> str:
     """Why all tasks together cannot run where there is so much, GPUs shared up to all their time; empty if they may."""
     demands = [task.demand for task in graph.tasks]
-    for field, unit in (("mem_mib", "MiB of memory"), ("cores", "cores"), ("net_mbps", "Mbps of network")):
+    for field, unit in ((field, UNITS[field]) for field in ("mem_mib", "cores", "net_mbps")):
         needs, has = sum(getattr(d, field) for d in demands), getattr(total, field)
         if needs > has + _TOLERANCE:
             return f"its {len(demands)} tasks must fit the cluster; they need {needs:g} {unit}, it has {has:g}"
@@ -254,7 +254,7 @@ def _no_gpu(job: Job, whole: Capacity) -> str:
 
 def _no_machine(job: Job, whole: Capacity) -> str:
     """Which resource of one replica no machine has enough of, with the sizes; empty if none of them alone is it."""
-    for field, unit in (("mem_mib", "MiB of memory"), ("cores", "cores"), ("net_mbps", "Mbps of network")):
+    for field, unit in ((field, UNITS[field]) for field in ("mem_mib", "cores", "net_mbps")):
         needs, largest = getattr(job.demand, field), max((getattr(n, field) for n, _free in whole), default=0.0)
         if needs > largest:
             has = f"the largest has {_plain(largest)}" if largest else "and no machine of the cluster has any"

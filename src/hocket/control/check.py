@@ -12,7 +12,7 @@ from hocket.model.capacity import Capacity
 from hocket.model.job import ONE_GPU, Job
 from hocket.model.partition import BOUNDARIES, NOW, Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
-from hocket.model.resources import Demand, Slice
+from hocket.model.resources import UNITS, Demand, Slice
 from hocket.model.snapshot import NO_USE, Snapshot, demand_of
 from hocket.model.view import JobView
 
@@ -45,6 +45,8 @@ def examine(snapshot: Snapshot, plan: Plan) -> tuple[list[str], Capacity]:
             _partitions(snapshot, plan, found)
             found += _protected(snapshot, plan)
             found += _drained(snapshot, plan)
+            if snapshot.reservations:
+                found += _reserved(snapshot, plan)
             capacity = _capacity(snapshot, plan, found)
             if "*" not in plan.reasons:
                 _reasons(snapshot, plan, found)
@@ -97,7 +99,7 @@ def _only_starts(snapshot: Snapshot, plan: Plan) -> tuple[list[Slice], list[Slic
         job, replicas = view.job, tenant.replicas
         if view.partitions or view.verdict or view.held is not None or job.tasks is not None:
             return None
-        if job.gpu_kinds or job.gpu_mem_mib or job.demand is not ONE_GPU:
+        if job.gpu_kinds or job.gpu_mem_mib or job.excluded_nodes or job.demand is not ONE_GPU:
             return None
         if len(replicas) != len(slices) or sum(replicas) not in job.sizes:
             return None
@@ -234,6 +236,39 @@ def _drained(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
                 yield f"job {_name(tenant)} is placed on node '{closed[0]}', which is drained"
 
 
+def _reserved(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """Jobs of other owners keep what they have of a reserved node, and get nothing else of it."""
+    for new in plan.put:
+        for tenant in new.tenants:
+            view = snapshot.jobs.get(tenant.job)
+            if view is None or not view.job.excluded_nodes or len(tenant.replicas) != len(new.slices):
+                continue  # reported by the check of tenants
+            had = _held_by(snapshot, view, tenant.task)
+            for part, here in zip(new.slices, tenant.replicas, strict=True):
+                kept, before = had.get(part.node, (None, 0))
+                if here and part.node in view.job.excluded_nodes and (kept != part or here > before):
+                    yield (
+                        f"job {_name(tenant)} of owner '{view.job.owner}' is placed on node '{part.node}', "
+                        f"which is {_reservation_of(snapshot, part.node)}"
+                    )
+
+
+def _held_by(snapshot: Snapshot, view: JobView, task: str) -> dict[str, tuple[Slice, int]]:
+    """By node, the slice and the replicas there that a tenant of the job has in the present plan."""
+    return {
+        part.node: (part, here)
+        for partition in (snapshot.partitions[pid] for pid in view.partitions)
+        for tenant in partition.tenants
+        if (tenant.job, tenant.task) == (view.id, task)
+        for part, here in zip(partition.slices, tenant.replicas, strict=True)
+    }
+
+
+def _reservation_of(snapshot: Snapshot, node: str) -> str:
+    held = (r.words for r in snapshot.reservations if r.node == node and r.holds_at(snapshot.now_s))
+    return next(held, "reserved")
+
+
 def _tells_no_tenant(old: Partition, new: Partition) -> bool:
     """Would no tenant be told? Executors learn of a changed partition only by actions for tenants that change."""
     return old.slices == new.slices and set(new.tenants) <= set(old.tenants)
@@ -271,9 +306,9 @@ def _holds(
     if sharing is not _ALONE or not (demand.cores or demand.mem_mib or demand.net_mbps):
         return
     for name, need, has in (
-        ("cores", demand.cores * replicas, part.cores),
-        ("MiB of memory", demand.mem_mib * replicas, part.mem_mib),
-        ("Mbps of network", demand.net_mbps * replicas, part.net_mbps),
+        (UNITS["cores"], demand.cores * replicas, part.cores),
+        (UNITS["mem_mib"], demand.mem_mib * replicas, part.mem_mib),
+        (UNITS["net_mbps"], demand.net_mbps * replicas, part.net_mbps),
     ):
         if need > has + _TOLERANCE:
             found.append(
@@ -306,15 +341,15 @@ def _shared(snapshot: Snapshot, partition: Partition) -> Iterator[str]:
         mem_mib = sum(d.mem_mib for d in demands)
         if mem_mib > part.mem_mib + _TOLERANCE:
             yield (
-                f"the tenants of partition '{partition.id}' need {mem_mib:g} MiB of memory "
+                f"the tenants of partition '{partition.id}' need {mem_mib:g} {UNITS['mem_mib']} "
                 f"on node '{part.node}', it has {part.mem_mib:g}"
             )
         if partition.sharing is not _STACKED:
             continue
         for name, need, has in (
-            ("GPUs", sum(d.gpu_load for d in demands), float(len(part.gpus))),
-            ("cores", sum(d.cores for d in demands), part.cores),
-            ("Mbps of network", sum(d.net_mbps for d in demands), part.net_mbps),
+            (UNITS["gpus"], sum(d.gpu_load for d in demands), float(len(part.gpus))),
+            (UNITS["cores"], sum(d.cores for d in demands), part.cores),
+            (UNITS["net_mbps"], sum(d.net_mbps for d in demands), part.net_mbps),
         ):
             if need > OVERSUBSCRIPTION * has + _TOLERANCE:
                 yield (
@@ -346,10 +381,8 @@ def _capacity(snapshot: Snapshot, plan: Plan, found: list[str]) -> Capacity:
         if (part.cores or part.mem_mib or part.net_mbps) and not (
             0 <= part.cores < inf and 0 <= part.mem_mib < inf and 0 <= part.net_mbps < inf
         ):
-            problems.append(
-                f"node '{part.node}' cannot give {part.cores:g} cores, {part.mem_mib:g} MiB of memory and "
-                f"{part.net_mbps:g} Mbps of network"
-            )
+            cores, mem_mib, net_mbps = (f"{getattr(part, k):g} {UNITS[k]}" for k in ("cores", "mem_mib", "net_mbps"))
+            problems.append(f"node '{part.node}' cannot give {cores}, {mem_mib} and {net_mbps}")
             out = []
             break
     capacity = snapshot.capacity.exchange(back, out, problems)
@@ -416,9 +449,9 @@ def _quotas(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
             continue
         used = snapshot.usage.get(owner_id) or NO_USE
         for name, limit, has, extra in (
-            ("GPUs", owner.max_gpus, used.gpus, more[0]),
-            ("cores", owner.max_cores, used.cores, more[1]),
-            ("MiB of memory", owner.max_mem_mib, used.mem_mib, more[2]),
+            (UNITS["gpus"], owner.max_gpus, used.gpus, more[0]),
+            (UNITS["cores"], owner.max_cores, used.cores, more[1]),
+            (UNITS["mem_mib"], owner.max_mem_mib, used.mem_mib, more[2]),
             ("jobs at once", owner.max_jobs, used.jobs, more[3]),
         ):
             if limit and extra > 0 and has + extra > limit + _TOLERANCE:

@@ -250,6 +250,9 @@ class Controller:
             shift_s = shifts.next_s()
             if shift_s is not None and (at_s is None or shift_s < at_s):
                 at_s = shift_s
+        reservation_s = state.reservation_s if state.jobs.live else None  # Without jobs, its begin or end can wait.
+        if reservation_s is not None and (at_s is None or reservation_s < at_s):
+            at_s = reservation_s
         return at_s
 
     def drop_outdated_timers(self) -> None:

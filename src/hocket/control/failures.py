@@ -9,7 +9,7 @@ from hocket.control.state import State
 from hocket.model.capacity import Capacity
 from hocket.model.event import JobFailed, NodeJoined, NodeLost, RunsPassed
 from hocket.model.partition import Partition, Sharing, Tenant
-from hocket.model.resources import Node
+from hocket.model.resources import UNITS, Node
 from hocket.model.view import Hold, JobState, JobView, NodeView, Tier
 
 LONGEST_REST_S = 600.0  # longest delay between two runs of a job that fails repeatedly
@@ -174,8 +174,7 @@ def _fall_back(state: State, tenant: Tenant, pid: str, why: str) -> None:
 
 def _difference(old: Node, new: Node) -> str:
     """What a node has that differs from before, in words."""
-    units = (("gpus", "GPUs"), ("cores", "cores"), ("mem_mib", "MiB of memory"), ("net_mbps", "Mbps of network"))
-    numbers = [(getattr(new, field), getattr(old, field), unit) for field, unit in units]
+    numbers = [(getattr(new, field), getattr(old, field), unit) for field, unit in UNITS.items()]
     said = [f"{now:g} instead of {before:g} {unit}" for now, before, unit in numbers if now != before]
     return ", ".join(said) or "other GPUs"
 

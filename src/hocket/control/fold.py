@@ -34,7 +34,9 @@ from hocket.model.event import (
     NodeDrained,
     NodeJoined,
     NodeLost,
+    NodeReserved,
     NodeUndrained,
+    NodeUnreserved,
     OwnerSet,
     PhasesObserved,
     PolicySet,
@@ -48,6 +50,7 @@ from hocket.model.event import (
 from hocket.model.job import Job
 from hocket.model.partition import Holding
 from hocket.model.plan import Verdict
+from hocket.model.reservation import excluded_nodes
 from hocket.model.view import (
     NO_COSTS,
     RECENT_OBSERVATIONS,
@@ -76,6 +79,8 @@ def fold(state: State, events: Iterable[Event]) -> None:
 
 def _submitted(state: State, event: JobSubmitted) -> None:
     job, at_s, beliefs = event.job, event.at_s, event.beliefs
+    if state.holding and (excluded := excluded_nodes(state.holding, job.owner)):
+        job = replace(job, excluded_nodes=excluded)
     if state.learns and beliefs.run_s is None:
         beliefs = run_time.believe(state.history, job, beliefs)
     view = JobView(job, state.submissions, at_s, _WAITING, at_s, beliefs=beliefs, costs=event.costs)
@@ -393,6 +398,19 @@ def _owner_set(state: State, event: OwnerSet) -> None:
     state.notes.alarm = True
 
 
+def _node_reserved(state: State, event: NodeReserved) -> None:
+    new, others = event.reservation, [r for r in state.reservations if not r.is_over_at(state.now_s)]
+    if any(new.name == other.name or new.overlaps(other) for other in others):
+        return  # Two were asked for at once: the first has it.
+    state.reservations = (*state.reservations, new)
+    state.apply_reservations()
+
+
+def _node_unreserved(state: State, event: NodeUnreserved) -> None:
+    state.reservations = tuple(r for r in state.reservations if r.name != event.name)
+    state.apply_reservations()
+
+
 def _policy_set(state: State, event: PolicySet) -> None:
     state.new_policy = event
     state.notes.alarm = True
@@ -427,6 +445,8 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     NodeLost: node_lost,
     NodeDrained: node_drained,
     NodeUndrained: node_undrained,
+    NodeReserved: _node_reserved,
+    NodeUnreserved: _node_unreserved,
     OwnerSet: _owner_set,
     PolicySet: _policy_set,
     TimePassed: _time_passed,

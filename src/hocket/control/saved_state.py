@@ -25,6 +25,7 @@ from hocket.model.event import PolicySet
 from hocket.model.job import Owner
 from hocket.model.partition import Holding, Partition
 from hocket.model.plan import Wake
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Slice
 from hocket.model.snapshot import History, Snapshot, Usage, queues_of
 from hocket.model.versioned import versioned
@@ -62,6 +63,7 @@ class SavedState(Struct, frozen=True):
     submissions: int
     arrived: tuple[str, ...]
     due: tuple[str, ...]
+    reservations: tuple[NodeReservation, ...]
     timers: Times
     verdict_s: dict[str, float]
     shifts: Times
@@ -107,6 +109,7 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         state.submissions,
         tuple(state.arrived),
         state.due,
+        state.reservations,
         controller.timers.heap,
         controller.timers.verdict_s,
         state.shifts.heap if state.shifts is not None else [],
@@ -177,6 +180,7 @@ def _snapshot(saved: SavedState) -> Snapshot:
         saved.submissions,
         saved.arrived,
         saved.due,
+        saved.reservations,
     )
 
 

@@ -18,6 +18,7 @@ from hocket.model.event import PolicySet
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
 from hocket.model.plan import ALWAYS, Wake
+from hocket.model.reservation import NodeReservation, excluded_nodes, holding_at, next_change_s
 from hocket.model.resources import Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, History, Snapshot, Usage, demand_of, queues_of
 from hocket.model.versioned import OpenMap, OpenQueue
@@ -50,6 +51,7 @@ class Facts:
         str, ...
     ]  # live jobs whose review came, whose rank changed by time or whose protection ended since the last decision
     new_policy: PolicySet | None  # set by an event; makes the next decision
+    reservations: tuple[NodeReservation, ...]  # that are not over, in the order in which they were made
 
     __slots__ = tuple(__annotations__)
 
@@ -67,6 +69,8 @@ class Indices(Facts):
     usage: OpenMap[str, Usage]  # by owner, what the plan gives its jobs; empty while `counts_usage` is False
     tasks_placed: dict[str, int]  # job → how many of its tasks have a place, while usage is counted
     followers: dict[str, list[str]]  # live job → jobs that are held until it ends; may still name ended ones
+    holding: tuple[NodeReservation, ...]  # those of the reservations by which jobs have their `excluded_nodes`
+    reservation_s: float | None  # when the next of them begins or ends; None: none does by itself
 
     __slots__ = tuple(__annotations__)
 
@@ -132,6 +136,7 @@ class State(Indices):
         self.arrived = list(base.arrived)
         self.due = base.due
         self.new_policy = None
+        self.reservations = base.reservations
 
         self.waiting = OpenQueue.of(base.waiting)
         self.placed = OpenQueue.of(base.placed)
@@ -140,6 +145,8 @@ class State(Indices):
         self.usage = OpenMap.of(base.usage)
         self.tasks_placed = {}
         self.followers = {}
+        self.holding = holding_at(base.reservations, base.now_s)
+        self.reservation_s = next_change_s(base.reservations, base.now_s)
 
         self.order = order
         self.learns = learns
@@ -165,6 +172,8 @@ class State(Indices):
         shifts = self.shifts
         if shifts is not None and shifts.heap and shifts.heap[0][0] <= now_s:
             self._apply_shifts(shifts)
+        if self.reservation_s is not None and self.reservation_s <= now_s:
+            self.apply_reservations()
 
     def snapshot(self) -> Snapshot:
         """The state at this moment, as a value."""
@@ -179,6 +188,7 @@ class State(Indices):
             self.unsettled, self.capacity,
             history.seal() if history.undo else history.sealed,
             self.memo, self.wake, self.seed, self.decision, self.submissions, tuple(self.arrived), self.due,
+            self.reservations,
         )  # fmt: skip
 
     # -- views and ranks ------------------------------------------------------------------------------------
@@ -268,6 +278,25 @@ class State(Indices):
         self.arrived = [entry[-1] for entry in sorted(waiting, key=itemgetter(1))]
         if counts:
             self._count_usage_from_now_on()
+
+    def apply_reservations(self) -> None:
+        """Let all jobs have the nodes that reservations leave them from now on; those that are over are dropped."""
+        now_s = self.now_s
+        self.reservations = tuple(r for r in self.reservations if not r.is_over_at(now_s))
+        self.holding = holding_at(self.reservations, now_s)
+        self.reservation_s = next_change_s(self.reservations, now_s)
+        for view in list(self.jobs.live.values()):
+            excluded = excluded_nodes(self.holding, view.job.owner)
+            if excluded == view.job.excluded_nodes:
+                continue
+            waits, entry = not view.partitions and not view.held, (view.rank, view.number, view.job.id)
+            if waits:
+                self.waiting.drop(shape_of(view.job), entry)
+            job = replace(view.job, excluded_nodes=excluded)
+            self.jobs.put(job.id, replace(view, job=job))
+            if waits:
+                self.waiting.put(shape_of(job), entry)
+        self.notes.alarm = self.notes.freed = True
 
     def accounted(self, view: JobView, tenancies: tuple[Tenancy, ...], state: JobState) -> JobView:
         """A new view with its times summed up to now, and what the job runs on from now on."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from hocket.model.job import ONE_GPU, Job
-from hocket.model.resources import Demand, Node, Slice, Vector, gpu_ids, gpu_mask
+from hocket.model.resources import UNITS, Demand, Node, Slice, Vector, gpu_ids, gpu_mask
 from hocket.model.versioned import VersionedMap, versioned
 
 _TOLERANCE = 1e-9  # cores and memory are sums of floats
@@ -25,10 +25,11 @@ def shape_of(job: Job) -> Shape:
     """What a job of its smallest size needs. Jobs of one shape fit, or do not, alike."""
     demand = job.demand
     if (demand is ONE_GPU or (demand.gpus == 1 and demand.gpus_only)) and not (
-        job.gpu_kinds or job.gpu_mem_mib or job.max_nodes or job.tasks
+        job.gpu_kinds or job.gpu_mem_mib or job.max_nodes or job.tasks or job.excluded_nodes
     ):
         return job.sizes[0]
-    return (demand, job.sizes[0], job.gpu_kinds, job.gpu_mem_mib, job.max_nodes, job.tasks is not None)
+    shape = (demand, job.sizes[0], job.gpu_kinds, job.gpu_mem_mib, job.max_nodes, job.tasks is not None)
+    return (*shape, job.excluded_nodes) if job.excluded_nodes else shape
 
 
 class Free(Struct, frozen=True, gc=False):
@@ -87,7 +88,7 @@ class Layout:
         self.without_gpus = sum(1 << i for i, node in enumerate(self.nodes) if not node.gpus)
         self.gpus_only = not any(n.cores or n.mem_mib or n.net_mbps for n in self.nodes)
         self.fitting: set[Shape] = set()  # what was found to fit these nodes with nothing on them
-        self._eligible: dict[tuple[tuple[str, ...], float], int] = {((), 0.0): self.all}
+        self._eligible: dict[tuple[tuple[str, ...], float, tuple[str, ...]], int] = {((), 0.0, ()): self.all}
         self._totals: dict[int, Demand] = {}
 
     def index_of(self, node: str) -> int:
@@ -95,14 +96,14 @@ class Layout:
         return self.bits[node][0]
 
     def eligible(self, job: Job) -> int:
-        """The mask of the nodes whose GPUs the job accepts."""
-        key = (job.gpu_kinds, job.gpu_mem_mib)
+        """The mask of the nodes whose GPUs the job accepts, and that are not reserved for other owners."""
+        key = (job.gpu_kinds, job.gpu_mem_mib, job.excluded_nodes)
         mask = self._eligible.get(key)
         if mask is None:
             mask = 0
             for i, node in enumerate(self.nodes):
                 kind_fits = not job.gpu_kinds or node.gpu_kind in job.gpu_kinds
-                if kind_fits and node.gpu_mem_mib >= job.gpu_mem_mib:
+                if kind_fits and node.gpu_mem_mib >= job.gpu_mem_mib and node.id not in job.excluded_nodes:
                     mask |= 1 << i
             self._eligible[key] = mask
         return mask
@@ -299,7 +300,9 @@ class Capacity(Struct, eq=False):
         With `spare_gpus` replicas that need no GPU go to nodes that have none before all others.
         """
         demand = job.demand
-        eligible = self.up if not (job.gpu_kinds or job.gpu_mem_mib) else self.up & self.layout.eligible(job)
+        eligible = self.up
+        if job.gpu_kinds or job.gpu_mem_mib or job.excluded_nodes:
+            eligible &= self.layout.eligible(job)
         if demand is ONE_GPU or (demand.gpus == 1 and demand.gpus_only):
             if size > self.gpus:
                 return None
@@ -446,10 +449,6 @@ def _conflict(node: Node, free: Free, part: Slice) -> str:
     if taken := gpu_mask(part.gpus) & ~free.gpus:
         names = ", ".join(map(str, gpu_ids(taken)))
         return f"node '{node.id}' has no free GPU {names}: another partition holds it"
-    for unit, has, wants in (
-        ("cores", free.cores, part.cores),
-        ("MiB of memory", free.mem_mib, part.mem_mib),
-    ):
-        if wants > has + _TOLERANCE:
-            return f"node '{node.id}' has {has:g} free {unit}, the plan takes {wants:g}"
-    return f"node '{node.id}' has {free.net_mbps:g} free Mbps of network, the plan takes {part.net_mbps:g}"
+    short = [k for k in ("cores", "mem_mib") if getattr(part, k) > getattr(free, k) + _TOLERANCE]
+    name = short[0] if short else "net_mbps"
+    return f"node '{node.id}' has {getattr(free, name):g} free {UNITS[name]}, the plan takes {getattr(part, name):g}"

@@ -227,6 +227,7 @@ def to_document(snapshot: Snapshot, policy: str = "", about: str = "") -> Docume
         snapshot.arrived,
         snapshot.due,
         tuple(_history_entry(key, seen) for key, seen in snapshot.history.items()),
+        snapshot.reservations,
     )
 
 

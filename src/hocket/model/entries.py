@@ -11,6 +11,7 @@ from hocket.model.job import Job, Size
 from hocket.model.job_spec import SpecField, described, described_fields, ruled
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Wake
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import MAX_GPUS, Slice
 from hocket.model.view import NO_COSTS, Costs, Hold, JobState, Tenancy, Tier, Use
 
@@ -176,3 +177,7 @@ class Document(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     due: Annotated[tuple[str, ...], Meta(description="jobs whose review came since the last decision")] = ()
     history: tuple[HistoryEntry, ...] = ()
+    reservations: Annotated[
+        tuple[NodeReservation, ...],
+        Meta(description="nodes that only jobs of some owners get; by those that hold, jobs have `excluded_nodes`"),
+    ] = ()

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hocket.model.curve import NO_BELIEFS, Beliefs
 from hocket.model.job import Job, Owner
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs, Tier, Use
 
@@ -52,6 +53,19 @@ class NodeUndrained(_Event, frozen=True, gc=False, tag=True):
     """A drained node gets jobs again."""
 
     node: str  # id of the node
+    by: str = ""  # name of the user that asked; empty if not known
+
+
+class NodeReserved(_Event, frozen=True, gc=False, tag=True):
+    """A node was reserved for some owners, from now on or from later on."""
+
+    reservation: NodeReservation  # without effect if its name is taken, or another holds on the node meanwhile
+
+
+class NodeUnreserved(_Event, frozen=True, gc=False, tag=True):
+    """A reservation was removed, whether it had begun or not."""
+
+    name: str  # of the reservation
     by: str = ""  # name of the user that asked; empty if not known
 
 
@@ -273,6 +287,8 @@ Event = (
     | NodeLost
     | NodeDrained
     | NodeUndrained
+    | NodeReserved
+    | NodeUnreserved
     | OwnerSet
     | PolicySet
     | JobSubmitted

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import UNSET, Meta, Struct
 
 from hocket.model.criterion import Criterion, Epochs, Goal, limit_of
-from hocket.model.resources import Demand
+from hocket.model.resources import UNITS, Demand
 
 
 class Panel(StrEnum):
@@ -35,6 +35,7 @@ class JobField(Struct, frozen=True):
     api_help: str = ""  # what it means in the API, if not the same
     metavar: str = ""
     short: str = ""  # the option's one-letter form
+    also: str = ""  # another name of the option
     reads: str = ""  # how a text is read, where type and unit do not tell (`SpecField.reads`)
     completes: str = ""  # names that the shell completes: "jobs" or "owners"
     rule: Meta | None = None  # holds everywhere
@@ -256,8 +257,8 @@ class Job(Struct, frozen=True, gc=False):
                     more="`gpus` must be multiples of it.",
                 ),
                 "cores": JobField(
-                    "CPU cores of each replica.", Panel.RESOURCES, name="cpus", metavar="N",
-                    given=Annotated[float, Meta(ge=0, le=1e6)], default="not counted",
+                    "CPU cores of each replica.", Panel.RESOURCES, name="cpus", metavar="N", also="cores",
+                    given=Annotated[float, Meta(ge=0, le=1e6)], default="not counted", more="Also `--cores`.",
                 ),
                 "mem_mib": JobField(
                     "Memory of each replica.", Panel.RESOURCES, name="mem", metavar="8G", given=_Mebibytes,
@@ -436,6 +437,10 @@ class Job(Struct, frozen=True, gc=False):
             default="fixed",
         ),
     ] = Stop.FIXED  # fmt: skip
+    excluded_nodes: Annotated[
+        tuple[str, ...],
+        JobField("Nodes on which it may not be placed: they are reserved for other owners. Set by the controller."),
+    ] = ()  # sorted; it may still be on one of them, and stays there until it ends or is paused
 
     @property
     def goal(self) -> Goal | None:
@@ -451,6 +456,11 @@ class Job(Struct, frozen=True, gc=False):
     def may_stop(self) -> bool:
         """Has its user allowed that it ends before, ever?"""
         return self.stop is not Stop.FIXED or self.may_lower is not Stop.FIXED
+
+    @property
+    def accepts_any_node(self) -> bool:
+        """May it be placed on every node, if there is room?"""
+        return not (self.gpu_kinds or self.gpu_mem_mib or self.excluded_nodes)
 
     @property
     def is_elastic(self) -> bool:
@@ -496,9 +506,9 @@ class Owner(Struct, frozen=True, gc=False):
         `gpus`, `cores`, `mem_mib` and `jobs` are what its placed jobs would have in all.
         """
         if 0 < self.max_gpus < gpus:
-            return f"{self.max_gpus} GPUs"
+            return f"{self.max_gpus} {UNITS['gpus']}"
         if 0 < self.max_cores < cores:
-            return f"{self.max_cores:g} cores"
+            return f"{self.max_cores:g} {UNITS['cores']}"
         if 0 < self.max_mem_mib < mem_mib:
-            return f"{self.max_mem_mib:g} MiB of memory"
+            return f"{self.max_mem_mib:g} {UNITS['mem_mib']}"
         return f"{self.max_jobs} jobs at once" if 0 < self.max_jobs < jobs else ""

@@ -15,6 +15,7 @@ from hocket.model.curve import Beliefs, Curve
 from hocket.model.entries import Document, JobEntry, SubmittedEntry
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing
+from hocket.model.reservation import excluded_nodes, holding_at
 from hocket.model.resources import Node, Slice
 from hocket.model.snapshot import History, Snapshot, queues_of, usage_of
 from hocket.model.validation import shown
@@ -55,7 +56,7 @@ def from_document(document: Document, order: Order | None = None) -> Snapshot:
     """
     nodes = _nodes(document)
     partitions, named = _partitions(document, nodes)
-    views = _views(document, nodes, named, order)
+    views = [_without_reserved(view, document) for view in _views(document, nodes, named, order)]
     _check_tenants(partitions, views)
     jobs = versioned((v.id, v) for v in views)
     for field, ids in (
@@ -96,6 +97,7 @@ def from_document(document: Document, order: Order | None = None) -> Snapshot:
         max(document.submissions or 0, len(views), *(v.number + 1 for v in views), 0),
         arrived,
         document.due,
+        document.reservations,
     )
 
 
@@ -245,6 +247,15 @@ def _view(entry: JobEntry, number: int, now_s: float, partitions: list[Partition
         run_began_s=run_began_s,
         **same,
     )
+
+
+def _without_reserved(view: JobView, document: Document) -> JobView:
+    """The view of a job that is excluded from nodes which the document reserves for other owners now."""
+    found = excluded_nodes(holding_at(document.reservations, document.now_s), view.job.owner)
+    if not found:
+        return view
+    excluded = tuple(sorted({*view.job.excluded_nodes, *found}))
+    return msgspec.structs.replace(view, job=msgspec.structs.replace(view.job, excluded_nodes=excluded))
 
 
 def _job(spec: SubmittedEntry) -> Job:

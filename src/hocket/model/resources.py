@@ -9,6 +9,8 @@ from msgspec import Struct
 
 # The resources that every node may have, in the order in which tables print them.
 RESOURCES = ("gpus", "cores", "mem_mib", "net_mbps")
+# What a number of each is called, after the number.
+UNITS = {"gpus": "GPUs", "cores": "cores", "mem_mib": "MiB of memory", "net_mbps": "Mbps of network"}
 
 Vector = tuple[float, float, float, float]  # amounts in the order of RESOURCES
 _TOLERANCE = 1e-6  # amounts are sums

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import floor
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hocket.model.capacity import Capacity, Free
+from hocket.model.capacity import Capacity, Free, Shape, shape_of
 from hocket.model.job import Job
 from hocket.model.partition import Partition
 from hocket.model.resources import RESOURCES, Node, Slice
@@ -25,7 +25,8 @@ Nodes = Sequence[tuple[Node, Free]]  # and what is free on each
 class Shortage(Struct, frozen=True):
     """What is short for a job to start."""
 
-    of: tuple[str, ...]  # fields of a demand or a job (`mem_mib`, `gpu_kinds`), `nodes` or `quota`: whichever binds
+    # Whichever binds: fields of a demand or a job (`mem_mib`, `gpu_kinds`), `nodes`, `reservation` or `quota`.
+    of: tuple[str, ...]
     words: str  # what it needs and what there is of it, for users to read
 
 
@@ -34,15 +35,15 @@ class Wait(Struct, frozen=True):
 
     short_of: tuple[str, ...]  # as `Shortage.of`; empty: nothing is short, and the policy keeps it waiting
     words: str  # for users to read
-    expected_s: float | None  # seconds until there is enough, if running jobs end when believed to; None: unknown
+    # Seconds until there is enough, if running jobs and reservations end when believed to; None: unknown.
+    expected_s: float | None
 
 
 def wait_of(view: JobView, snapshot: Snapshot, now_s: float, policy_says: str = "") -> Wait:
     """What the waiting job of this `view` waits for; `policy_says` is the policy's reason."""
     if view.job.tasks is not None:  # How tasks share GPUs, and so where they fit, is the policy's to say.
         return Wait((), f"the policy, which places its {len(view.job.tasks.tasks)} tasks", None)
-    drained = {v.node.id for v in snapshot.nodes.values() if v.drained and v.up}
-    room = shortage(view.job, snapshot.capacity, drained)
+    room = shortage(view.job, snapshot.capacity, _closed_nodes(view.job, snapshot))
     found = [s for s in (quota_shortage(view, snapshot), room) if s is not None]
     if not found:
         said = policy_says.removeprefix("waits: ")
@@ -52,22 +53,42 @@ def wait_of(view: JobView, snapshot: Snapshot, now_s: float, policy_says: str = 
     return Wait(tuple(name for s in found for name in s.of), words, _enough_in_s(view, snapshot, now_s))
 
 
+class Shortages:
+    """What waiting jobs are short of in one `snapshot`, without quotas: jobs of one shape lack the same."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._words: dict[Shape, str] = {}
+
+    def words(self, view: JobView) -> str:
+        """What is short for the job of this `view` to start; empty if nothing is, or if it consists of tasks."""
+        job = view.job
+        if job.tasks is not None:
+            return ""
+        shape = shape_of(job)
+        if shape not in self._words:
+            found = shortage(job, self._snapshot.capacity, _closed_nodes(job, self._snapshot))
+            self._words[shape] = found.words if found is not None else ""
+        return self._words[shape]
+
+
 # -- what is short ----------------------------------------------------------------------------------------------------
 
 
-def shortage(job: Job, capacity: Capacity, drained: Container[str] = ()) -> Shortage | None:
+def shortage(job: Job, capacity: Capacity, closed: Mapping[str, str] = {}) -> Shortage | None:
     """Why the `job` fits nowhere at its smallest size in what is free; None if it fits. It has no tasks.
 
-    `drained` are nodes that are up and get no new jobs.
+    `closed` are nodes that are up and do not get the job, and what they are: drained, or reserved for others.
     """
     size, demand = job.sizes[0], job.demand
     if capacity.place(job, size) is not None:
         return None
     accepted = capacity.layout.eligible(job)
     nodes = [pair for i, pair in enumerate(capacity) if accepted & capacity.up & 1 << i]
-    down = [node.id for i, (node, _free) in enumerate(capacity) if accepted & ~capacity.up & 1 << i]
+    otherwise = capacity.layout.eligible(replace(job, excluded_nodes=()))
+    down = [node.id for i, (node, _free) in enumerate(capacity) if otherwise & ~(accepted & capacity.up) & 1 << i]
     if not nodes:
-        return _no_node(job, capacity, down, drained)
+        return _no_node(job, capacity, down, closed)
     asked = [(i, name, needs) for i, (name, needs) in enumerate(zip(RESOURCES, demand.vector, strict=True)) if needs]
     short = [
         (i, name, needs)
@@ -80,12 +101,12 @@ def shortage(job: Job, capacity: Capacity, drained: Container[str] = ()) -> Shor
     else:
         words = _of_several(job, nodes, asked)
     if down:
-        words += f" ({_closed(down, drained)})"
-        names.append("nodes")
+        words += f" ({_why_closed(down, closed)})"
+        names += _names_of_closed(down, closed)
     if job.max_nodes and capacity.place(replace(job, max_nodes=0), size) is not None:
         words += "; on more nodes there would be room"
         names.append("max_nodes")
-    if accepted != capacity.layout.all:
+    if job.gpu_kinds or job.gpu_mem_mib:
         anywhere = replace(job, gpu_kinds=(), gpu_mem_mib=0.0)
         if capacity.place(anywhere, size) is not None:
             words += "; on nodes with other GPUs there would be room"
@@ -111,26 +132,40 @@ def quota_shortage(view: JobView, snapshot: Snapshot) -> Shortage | None:
     return Shortage(("quota",), f"room in the quota of owner '{owner.id}', {said}")
 
 
-def _closed(nodes: Sequence[str], drained: Container[str]) -> str:
-    """Why these nodes have nothing free: `n0 is down, n1 and n2 are drained`."""
-    by_state = {
-        "down": sorted(n for n in nodes if n not in drained),
-        "drained": sorted(n for n in nodes if n in drained),
-    }
+def _closed_nodes(job: Job, snapshot: Snapshot) -> dict[str, str]:
+    """Nodes that are up and do not get the job, and what they are: drained, or reserved for other owners."""
+    closed = {v.node.id: "drained" for v in snapshot.nodes.values() if v.drained and v.up}
+    for r in snapshot.reservations:
+        if r.node in job.excluded_nodes and r.holds_at(snapshot.now_s) and snapshot.nodes[r.node].is_open:
+            closed[r.node] = r.words
+    return closed
+
+
+def _names_of_closed(nodes: Iterable[str], closed: Mapping[str, str]) -> list[str]:
+    """What these nodes stand for in `Shortage.of`."""
+    reserved = [closed.get(node, "drained") != "drained" for node in nodes]
+    return ["nodes"] * (not all(reserved)) + ["reservation"] * any(reserved)
+
+
+def _why_closed(nodes: Sequence[str], closed: Mapping[str, str]) -> str:
+    """Why these nodes have nothing for a job: `n0 is down, n1 and n2 are drained`."""
+    by_state: dict[str, list[str]] = {"down": [], "drained": []}
+    for node in sorted(nodes):
+        by_state.setdefault(closed.get(node, "down"), []).append(node)
     said = [
         f"{_listed(names)} {'is' if len(names) == 1 else 'are'} {state}" for state, names in by_state.items() if names
     ]
     return ", ".join(said)
 
 
-def _no_node(job: Job, capacity: Capacity, down: list[str], drained: Container[str]) -> Shortage:
+def _no_node(job: Job, capacity: Capacity, down: list[str], closed: Mapping[str, str]) -> Shortage:
     """No node that is open has GPUs that the job accepts."""
     there = [node for node, _free in capacity]
-    if not capacity.up and not any(node.id in drained for node in there):
+    if not capacity.up and not any(node.id in closed for node in there):
         return Shortage(("nodes",), f"a node: none of {len(there)} is up" if there else "a node: there is none yet")
     wanted = f"a node with GPUs{_kind_of(job)}" if job.demand.gpus else "a node"
     if down:
-        return Shortage(("nodes",), f"{wanted}: {_closed(down, drained)}")
+        return Shortage(tuple(_names_of_closed(down, closed)), f"{wanted}: {_why_closed(down, closed)}")
     alike = [node for node in there if not job.gpu_kinds or node.gpu_kind in job.gpu_kinds]
     if not alike:
         kinds = ", ".join(sorted({node.gpu_kind for node in there if node.gpu_kind}))
@@ -261,18 +296,27 @@ def _protected(view: JobView, snapshot: Snapshot, now_s: float) -> str:
 
 
 def _enough_in_s(view: JobView, snapshot: Snapshot, now_s: float) -> float | None:
-    """In how many seconds the job may start, if those that run end when they are believed to; None if unknown."""
-    ends: list[tuple[float, str]] = []
+    """In how many seconds the job may start, if those that run end when they are believed to; None if unknown.
+
+    Reservations for other owners end too; those that begin later are not looked at.
+    """
+    job = view.job
+    ends: list[tuple[float, str, str]] = []  # (in so many seconds, job that ends, or node that is reserved no longer)
     for _rank, _number, job_id in snapshot.placed:
         other = snapshot.jobs[job_id]
         left_s = other.remaining_s(now_s, other.size)
         if left_s is not None:
-            ends.append((left_s / other.pace if other.pace > 0 else left_s, job_id))
+            ends.append((left_s / other.pace if other.pace > 0 else left_s, job_id, ""))
+    for r in snapshot.reservations:
+        if r.until_s is not None and r.node in job.excluded_nodes and r.holds_at(snapshot.now_s):
+            ends.append((r.until_s - now_s, "", r.node))
     ends.sort()
 
     def may_start(count: int) -> bool:
         """Once so many of them have ended?"""
-        over = {job_id for _left_s, job_id in ends[:count]}
+        over = {job_id for _left_s, job_id, _node in ends[:count]}
+        open_again = {node for _left_s, _job_id, node in ends[:count]}
+        excluded = tuple(node for node in job.excluded_nodes if node not in open_again)
         kept: list[Partition] = []
         freed: list[Slice] = []
         for partition in snapshot.partitions.values():
@@ -282,10 +326,11 @@ def _enough_in_s(view: JobView, snapshot: Snapshot, now_s: float) -> float | Non
             else:
                 freed.extend(partition.slices)
         usage = snapshot.usage
-        if view.job.owner in snapshot.owners:
-            usage = usage.set(view.job.owner, usage_of(kept, snapshot.jobs).get(view.job.owner) or NO_USE)
+        if job.owner in snapshot.owners:
+            usage = usage.set(job.owner, usage_of(kept, snapshot.jobs).get(job.owner) or NO_USE)
         then = replace(snapshot, capacity=snapshot.capacity.give(freed), usage=usage)
-        return not then.short_of_quota(view) and then.capacity.place(view.job, view.job.sizes[0]) is not None
+        wanted = replace(job, excluded_nodes=excluded)
+        return not then.short_of_quota(view) and then.capacity.place(wanted, job.sizes[0]) is not None
 
     # What is enough stays so when more of them end.
     count = bisect_left(range(len(ends) + 1), True, key=may_start)

@@ -13,6 +13,7 @@ from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Plan, Wake
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node, Slice, Vector, gpu_mask
 from hocket.model.versioned import Entry, OpenMap, VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobView, NodeView
@@ -80,6 +81,7 @@ class Snapshot(Struct, frozen=True):
     submissions: int = 0  # jobs submitted so far, ended ones included
     arrived: tuple[str, ...] = ()  # jobs submitted since the last decision
     due: tuple[str, ...] = ()  # jobs whose review came, or that may be preempted, since the last decision
+    reservations: tuple[NodeReservation, ...] = ()  # not over yet; by those that hold, jobs have `excluded_nodes`
 
     def rng(self, view: JobView | None = None) -> Random:
         """The only random numbers a policy may use: the same whenever this decision is made again with the same seed.
@@ -100,6 +102,11 @@ class Snapshot(Struct, frozen=True):
         used = self.usage.get(job.owner) or NO_USE
         limit = owner.beyond(used.gpus + gpus, used.cores + cores, used.mem_mib + mem_mib, used.jobs + 1)
         return f"waits: owner '{owner.id}' has a quota of {limit}, and others of its jobs use it" if limit else ""
+
+    @property
+    def reserved(self) -> list[str]:
+        """A mark for a plan's memo: which nodes are reserved now, and for whom; empty if none is."""
+        return [f"{r.node}: {', '.join(r.owners)}" for r in self.reservations if r.holds_at(self.now_s)]
 
     def without(self, job: str) -> Snapshot:
         """The same state as if the `job` of this id were not there."""

@@ -163,11 +163,15 @@ def _pace_at(draft: Draft, view: JobView, size: int) -> float:
 
 def _start_beside(draft: Draft, view: JobView, size: int, reservation: Reservation, why: str) -> bool:
     """Start the job where it may stay for good: in what is free now, less what the head of the line will need of it."""
-    shape = (shape_of(view.job), size)
-    if reservation.at_s == inf or shape in reservation.crowded:
+    shape, head = (shape_of(view.job), size), reservation.head.job
+    if shape in reservation.crowded or (reservation.at_s == inf and not head.excluded_nodes):
         return False
     whole = draft.capacity
-    kept = [whole[n].slice_of(n).minus(reservation.spare[n].slice_of(n)) for n in reservation.nodes]
+    if reservation.at_s < inf:
+        kept = [whole[n].slice_of(n).minus(reservation.spare[n].slice_of(n)) for n in reservation.nodes]
+    else:  # It may need all but nodes that are reserved for other owners.
+        kept = [free.slice_of(node.id) for node, free in whole if node.id not in head.excluded_nodes]
+        kept = [part for part in kept if any(part.vector)]
     draft.capacity = whole.take(kept)
     if draft.capacity.place(view.job, size) is None:
         reservation.crowded.add(shape)

@@ -16,15 +16,22 @@ def rank(view: JobView, _now_s: float, params: EverydayParams) -> tuple[int]:
 
 @policy("fifo", params=EverydayParams, order=rank, reads_beliefs=False, reads_usage=False, reads=("priority",))
 def decide(snapshot: Snapshot, params: EverydayParams) -> Plan:
-    """Strictly by priority and order of submission: no job overtakes one that waits, however small it is."""
+    """Strictly by priority and order of submission: no job overtakes one that waits, however small it is.
+
+    But on nodes that are reserved for their owners, jobs pass those of others, which cannot have these nodes.
+    """
     draft = Draft(snapshot)
     wake = Wake(freed_gpus=None, epoch=False)
-    for view in draft.candidates():
+    line = draft.candidates()
+    for view in line:
         if not _start(draft, view, params):
             # Nothing but room for this one job changes anything, or a job of higher priority.
             draft.reasons["*"] = f"waits: '{view.job.id}' is first in line and does not fit yet"
             needs = max(view.job.sizes[0] * view.job.demand.gpus, 1)
             wake = Wake(arrival=params.priority, freed_gpus=needs, epoch=False)
+            if view.job.excluded_nodes:
+                draft.start_beyond(view, line, lambda v: draft.start(v, "starts: its node is reserved for its owner"))
+                wake = Wake(freed_gpus=1, epoch=False)
             break
     if draft.over_quota:  # Those passed over stand before it, and may start when their owner's next job ends.
         wake = Wake(arrival=wake.arrival, freed_gpus=1, epoch=False)

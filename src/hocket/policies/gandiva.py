@@ -57,13 +57,19 @@ def decide(snapshot: Snapshot, params: Gandiva) -> Plan:
 
 
 def _start_in_order(draft: TaskGangs, affinity: _Affinity, params: Gandiva) -> JobView | None:
-    """Start jobs up to the first that does not fit, which it returns; jobs over their owner's quota block none."""
-    for view in draft.waiting():
+    """Start jobs up to the first that does not fit, which it returns; jobs over their owner's quota block none.
+
+    Nor do jobs block those of owners for which a node is reserved that they cannot have.
+    """
+    line = draft.waiting()
+    for view in line:
         over_quota = draft.over_quota
         if _start(draft, affinity, view):
             if view.job.tasks is not None:
                 draft.reviews[view.job.id] = draft.snapshot.now_s + params.look_s
         elif draft.over_quota == over_quota:
+            plain = (other for other in line if other.job.tasks is None)
+            draft.start_beyond(view, plain, lambda other: _start(draft, affinity, other))
             return view
     return None
 
@@ -210,7 +216,7 @@ class _Affinity:
         """For a job without tasks, the fullest server with jobs of its size that has room for all of it."""
         capacity = self.draft.capacity
         index_of, wanted = capacity.layout.index_of, job.sizes[0]
-        eligible = capacity.up & (capacity.layout.eligible(job) if job.gpu_kinds or job.gpu_mem_mib else -1)
+        eligible = capacity.up & (-1 if job.accepts_any_node else capacity.layout.eligible(job))
         rooms = [
             (capacity[name].gpus.bit_count(), index_of(name))
             for name in self._servers(size_in_gpus(job))

@@ -10,7 +10,7 @@ from hocket.model.partition import Sharing
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
-from hocket.policies.kit.group_draft import GroupDraft, fitting, groupable
+from hocket.policies.kit.group_draft import GroupDraft, fitting
 from hocket.policies.registry import Params, policy
 
 _MIX = 2654435761  # Knuth's multiplier: neighbouring numbers end up far apart
@@ -38,17 +38,16 @@ def decide(snapshot: Snapshot, params: Naive) -> Plan:
     """
     sharing = Sharing.INTERLEAVED if params.coordinated else Sharing.STACKED
     draft = GroupDraft(snapshot, sharing)
-    machines = [v.node for v in snapshot.nodes.values() if v.is_open]
-    is_open = {node.id for node in machines}
     waiting: list[JobView] = []
     for view in draft.candidates():
-        if groupable(view.job, machines):
+        if draft.start_on_reserved(view):
+            continue
+        if draft.is_groupable(view.job):
             waiting.append(view)
         elif not draft.start(view, "starts alone: it cannot share a group"):
             draft.pass_over(view)
     waiting.sort(key=lambda v: (_random_order(v.number, snapshot.seed), v.number))
-    groups = [p for p in snapshot.partitions.data().values() if p.sharing is sharing]
-    groups = [p for p in groups if all(part.node in is_open for part in p.slices)]
+    groups = draft.groups()
     groups.sort(key=lambda p: min(snapshot.jobs[t.job].number for t in p.tenants))
     for partition in groups:
         if len(partition.tenants) < params.together and waiting:

@@ -2,8 +2,8 @@
 
 A job's work is its time at the sizes it ran at; time beside other jobs is converted to time alone (`work_alone.py`).
 Speeds at other sizes come from a fitted law, the work of unfinished jobs from similar ones. All three are reported.
-Lost nodes are lost again, so work that was lost with a node is not counted. Crashes are not repeated: work that was
-repeated after a crash is counted.
+Nodes are drained, reserved and lost again when they were, so work that was lost with a node is not counted. Crashes are
+not repeated: work that was repeated after a crash is counted.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ from hocket.model.event import (
     JobResized,
     JobSaved,
     JobSubmitted,
+    NodeDrained,
     NodeJoined,
     NodeLost,
+    NodeReserved,
+    NodeUndrained,
+    NodeUnreserved,
     OwnerSet,
     PhasesObserved,
     PolicySet,
@@ -44,7 +48,7 @@ from hocket.reports.account import Account, JobRecord, Span, account
 from hocket.reports.summary import Summary, quantile, summarise
 from hocket.reports.switch_times import SwitchTimes
 from hocket.reports.work_alone import Place, RecordedSpans, Work
-from hocket.workloads.truth import Fault, Submission, Truth, Workload
+from hocket.workloads.truth import Change, Fault, Submission, Truth, Workload
 
 
 class Rebuilt(Struct, frozen=True):
@@ -107,6 +111,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     told: dict[str, _Told] = {}
     owners: list[OwnerSet] = []
     policies: list[PolicySet] = []
+    of_nodes: list[NodeDrained | NodeUndrained | NodeReserved | NodeUnreserved] = []
     faults: list[Fault] = []
     losses: list[NodeLost] = []
     down: dict[str, float] = {}
@@ -137,6 +142,8 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
                     owners.append(event)
                 case PolicySet():
                     policies.append(event)
+                case NodeDrained() | NodeUndrained() | NodeReserved() | NodeUnreserved():
+                    of_nodes.append(event)
                 case NodeLost():
                     down.setdefault(event.node, event.at_s)
                     losses.append(event)
@@ -178,10 +185,20 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
         tuple(_after(fault, zero_s) for fault in faults if fault.at_s >= zero_s),
         (
             *(replace(event, at_s=event.at_s - zero_s) for event in owners if event.at_s > zero_s),
-            *(replace(event, at_s=max(0.0, event.at_s - zero_s)) for event in policies),
+            *(_since(event, zero_s) for event in policies),
+            *(_since(event, zero_s) for event in of_nodes),
         ),
     )
     return Rebuilt(workload, seen, unfinished, shared, loss, fitted is not None)
+
+
+def _since(change: Change, zero_s: float) -> Change:
+    """What was set, with times that count from then; what was set before is set at once."""
+    if isinstance(change, NodeReserved):
+        r = change.reservation
+        until_s = None if r.until_s is None else r.until_s - zero_s
+        change = replace(change, reservation=replace(r, from_s=r.from_s - zero_s, until_s=until_s))
+    return replace(change, at_s=max(0.0, change.at_s - zero_s))
 
 
 def _protected(job: Job, first_save_s: float | None, spans: Sequence[Span]) -> Job:

@@ -32,6 +32,7 @@ from hocket.control.ports import NameTaken, UnknownSession
 from hocket.model.event import Event, JobAsked, Wish
 from hocket.model.job_spec import JobSpec, SpecError
 from hocket.model.resources import MAX_GPUS
+from hocket.model.shortage import Shortages
 from hocket.model.snapshot import Snapshot
 from hocket.model.validation import too_small
 from hocket.service import rows
@@ -42,7 +43,16 @@ from hocket.service.engine import Engine, Unavailable
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import CALL_LIMIT, Intake, read_requests
 from hocket.service.job_files import job_files
-from hocket.service.node_drain import DrainError, DrainSpec, UnknownNode, drain, drained_row, read_drain, undrain
+from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
+from hocket.service.node_reserve import (
+    ReserveSpec,
+    UnreserveSpec,
+    read_reserve,
+    read_unreserve,
+    reserve,
+    reserved_row,
+    unreserve,
+)  # fmt: skip
 from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
 from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
@@ -120,6 +130,10 @@ class Api:
         """One job in one line."""
         snapshot, waits = self.engine.snapshot, self.engine.catalogue.queue_reason
         return rows.row(record, snapshot.jobs.get(record.job.id), snapshot, now_s, waits)
+
+    def state(self, record: Record) -> str:
+        """Where a job stands, in one word."""
+        return rows.state_of(record, self.engine.snapshot.jobs.get(record.job.id))
 
     def change(self, job_id: str) -> bytes:
         """A job that changed, for those that listen; nothing if it cannot be looked up."""
@@ -224,7 +238,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         now_s, snapshot, waits = api.engine.now_s(), api.engine.snapshot, api.engine.catalogue.queue_reason
         live = snapshot.jobs.data()
         records = api.engine.catalogue.listed(over=all, owner=owner, limit=limit)
-        found = [rows.row(r, live.get(r.job.id), snapshot, now_s, waits) for r in records]
+        short = Shortages(snapshot)
+        found = [rows.row(r, live.get(r.job.id), snapshot, now_s, waits, short) for r in records]
         return answer({"jobs": found})
 
     @app.get("/v1/jobs/{job_id:path}/why")
@@ -275,7 +290,7 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
             return [JobAsked(now_s, record.job.id, wish, by[:200])]
 
         api.accepted(api.engine.executor.post(make))
-        return answer({"id": record.job.id, "state": api.row(record, api.engine.now_s()).state})
+        return answer({"id": record.job.id, "state": api.state(record)})
 
     ask.__doc__ = f"Ask a job to {wish}."
     app.add_api_route(f"/v1/jobs/{{job_id:path}}/{wish}", ask, methods=["POST"], name=f"{wish}_job")
@@ -293,8 +308,7 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
     except WishError as error:
         raise ApiError(404, str(error)) from error
     (to,) = found
-    now_s = api.engine.now_s()
-    told = [{"id": job_id, "state": api.row(api.record(job_id), now_s).state} for job_id in to.jobs]
+    told = [{"id": job_id, "state": api.state(api.record(job_id))} for job_id in to.jobs]
     return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
 
 
@@ -362,18 +376,28 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
 
     @app.get("/v1/nodes")
     def nodes() -> Response:
-        """The nodes, and which jobs hold their GPUs."""
-        return answer({"nodes": rows.nodes(api.engine.snapshot)})
+        """The nodes, their reservations, and which jobs hold their GPUs."""
+        return answer({"nodes": rows.nodes(api.engine.snapshot, api.engine.now_s())})
 
     @app.post("/v1/nodes/{node:text}/drain", openapi_extra=_body(_schema_of(DrainSpec)))
     async def drain_node(node: str, request: Request) -> Response:
         """Give a node no new jobs; answered once it is in the journal, with the jobs that are still on it."""
-        return await run_in_threadpool(_drained, api, node, await request.body(), True)
+        return await _of_node(_drained, api, node, await request.body(), True)
 
     @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=_body(_schema_of(DrainSpec)))
     async def undrain_node(node: str, request: Request) -> Response:
         """Give a drained node jobs again."""
-        return await run_in_threadpool(_drained, api, node, await request.body(), False)
+        return await _of_node(_drained, api, node, await request.body(), False)
+
+    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=_body(_schema_of(ReserveSpec)))
+    async def reserve_node(node: str, request: Request) -> Response:
+        """Reserve a node for some owners; answered once it is in the journal, with jobs of others that run on there."""
+        return await _of_node(_reserved, api, node, await request.body())
+
+    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=_body(_schema_of(UnreserveSpec)))
+    async def unreserve_node(name: str, request: Request) -> Response:
+        """Remove all reservations of a node, or the one of this name."""
+        return await _of_node(_unreserved, api, name, await request.body())
 
     @app.get("/v1/events")
     async def events() -> StreamingResponse:
@@ -391,16 +415,28 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
 
 
 def _drained(api: Api, node: str, body: bytes, is_drained: bool) -> Response:
-    executor = api.engine.executor
-    try:
-        spec = read_drain(body)
-        future = drain(executor, node, spec) if is_drained else undrain(executor, node, spec.by)
-        api.accepted(future, "hocket nodes")
-    except UnknownNode as error:
-        raise ApiError(404, str(error)) from error
-    except DrainError as error:
-        raise ApiError(400, str(error)) from error
+    executor, spec = api.engine.executor, read_drain(body)
+    future = drain(executor, node, spec) if is_drained else undrain(executor, node, spec.by)
+    api.accepted(future, "hocket nodes")
     return answer(drained_row(api.engine.snapshot, node, api.engine.now_s()))
+
+
+def _reserved(api: Api, node: str, body: bytes) -> Response:
+    name = api.accepted(reserve(api.engine.executor, node, read_reserve(body)), "hocket nodes")
+    return answer(reserved_row(api.engine.snapshot, name, api.engine.now_s()))
+
+
+def _unreserved(api: Api, name: str, body: bytes) -> Response:
+    removed = api.accepted(unreserve(api.engine.executor, name, read_unreserve(body).by), "hocket nodes")
+    return answer({"removed": removed})
+
+
+async def _of_node(change: Callable[..., Response], *given: Any) -> Response:
+    """The answer to what is asked of a node; an error says why it cannot be done."""
+    try:
+        return await run_in_threadpool(change, *given)
+    except NodeError as error:
+        raise ApiError(404 if isinstance(error, UnknownNode) else 400, str(error)) from error
 
 
 def _add_agents(app: FastAPI, api: Api) -> None:

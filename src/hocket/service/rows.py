@@ -11,11 +11,12 @@ from msgspec.structs import asdict
 
 from hocket.control.ports import LiveExecutor
 from hocket.model.job_spec import shown_spec
-from hocket.model.shortage import Wait, wait_of
+from hocket.model.shortage import Shortages, Wait, wait_of
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Hold, JobView
 from hocket.policies.registry import BoundPolicy
 from hocket.service.ignored_options import ignored_options
+from hocket.service.node_reserve import reservation_rows
 from hocket.service.record import Record, lines_of
 
 
@@ -44,8 +45,18 @@ class JobRow(Struct, frozen=True, gc=False):
     lost_steps: int
 
 
-def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: str = "") -> JobRow:
-    """One job in one line; `queue_reason` is what was last said of all that wait."""
+def row(
+    record: Record,
+    view: JobView | None,
+    snapshot: Snapshot,
+    now_s: float,
+    queue_reason: str = "",
+    shortages: Shortages | None = None,
+) -> JobRow:
+    """One job in one line; `queue_reason` is what was last said of all that wait.
+
+    Rows of one snapshot share `shortages`.
+    """
     job = record.job
     over = view is None
     return JobRow(
@@ -55,9 +66,22 @@ def row(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
         round(record.ran_s if view is None else view.ran_at(now_s), 3), record.epoch, record.metrics,
         "" if job.criterion is None else str(job.criterion),
         record.attempts,
-        record.reason if over else _reason(record, view, snapshot, queue_reason),
+        record.reason if over else _short_reason(record, view, snapshot, queue_reason, shortages),
         record.saved_s, round(record.lost_s, 3), record.lost_epochs, record.step, record.lost_steps,
     )  # fmt: skip
+
+
+def _short_reason(
+    record: Record, view: JobView | None, snapshot: Snapshot, queue_reason: str, shortages: Shortages | None
+) -> str:
+    """What a waiting job is short of, rather than what the policy says of all that wait; else its reason."""
+    said = _reason(record, view, snapshot, queue_reason)
+    if view is None or view.partitions or view.held is not None or view.verdict or snapshot.short_of_quota(view):
+        return said
+    if not said.startswith("waits"):  # It failed, or was paused, and that is what its user asks about.
+        return said
+    short = (shortages or Shortages(snapshot)).words(view)
+    return f"waits for {short}" if short else said
 
 
 def _reason(record: Record, view: JobView | None, snapshot: Snapshot, queue_reason: str) -> str:
@@ -150,8 +174,8 @@ def _wait(view: JobView | None, snapshot: Snapshot, now_s: float, queue_reason: 
     return Wait((), words, view.held_until_s - now_s if view.held_until_s is not None else None)
 
 
-def nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Every node and which jobs hold its GPUs in fact."""
+def nodes(snapshot: Snapshot, now_s: float) -> list[dict[str, Any]]:
+    """Every node, its reservations, and which jobs hold its GPUs in fact."""
     holders: dict[tuple[str, int], str] = {}
     for view in snapshot.jobs.values():
         for tenancy in view.tenancies:
@@ -164,6 +188,7 @@ def nodes(snapshot: Snapshot) -> list[dict[str, Any]]:
             "up": v.up,
             "drained": v.drained,
             "cleared": v.cleared,
+            "reservations": reservation_rows(snapshot, v.node.id, now_s),
             "gpu_kind": v.node.gpu_kind,
             "gpus": [{"index": i, "job": holders.get((v.node.id, i), "")} for i in range(v.node.gpus)],
             "cores": v.node.cores,

@@ -8,6 +8,7 @@ from typing import Any
 
 from hocket.control.state import State
 from hocket.model.partition import Holding, Partition, Sharing
+from hocket.model.reservation import excluded_nodes, holding_at, next_change_s
 from hocket.model.resources import gpu_mask
 from hocket.model.snapshot import NO_USE, Snapshot, Usage, demand_of, queues_of
 from hocket.model.versioned import VersionedQueue
@@ -28,6 +29,7 @@ def broken_invariants(snapshot: Snapshot) -> list[str]:
         *_views(snapshot),
         *_leaving(snapshot),
         *_facts(snapshot),
+        *_excluded(snapshot),
     ]
 
 
@@ -55,6 +57,8 @@ def broken_indices(state: State) -> list[str]:
         for name, kept, rebuilt in (
             ("tasks_placed", state.tasks_placed, tasks if state.counts_usage else {}),
             ("followers", live_followers, followers),
+            ("holding", state.holding, holding_at(state.reservations, state.now_s)),
+            ("reservation_s", state.reservation_s, next_change_s(state.reservations, state.now_s)),
             ("jobs_by_partition", holders if state.jobs_by_partition is None else state.jobs_by_partition, holders),
         )
         if kept != rebuilt
@@ -228,6 +232,19 @@ def _more_than_planned(partitions: Mapping[str, Partition], job_id: str, tenancy
                 if getattr(part, name) > (getattr(kept, name) if kept is not None else 0.0):
                     more.add((part.node, name))
     return more
+
+
+def _excluded(snapshot: Snapshot) -> Iterator[str]:
+    """Invariant: jobs are excluded from the nodes that are reserved for other owners now, and from no others."""
+    holding = holding_at(snapshot.reservations, snapshot.now_s)
+    for view in snapshot.jobs.values():
+        if (excluded := view.job.excluded_nodes) != (wanted := excluded_nodes(holding, view.job.owner)):
+            yield f"job '{view.job.id}' is excluded from {excluded}, the reservations say {wanted}"
+    for r in snapshot.reservations:
+        if r.is_over_at(snapshot.now_s):
+            yield f"reservation '{r.name}' is over since {r.until_s} s"
+        if any(r.overlaps(other) for other in snapshot.reservations if other is not r):
+            yield f"reservation '{r.name}' of node '{r.node}' overlaps another"
 
 
 def _facts(snapshot: Snapshot) -> Iterator[str]:

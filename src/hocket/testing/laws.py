@@ -22,11 +22,9 @@ from random import Random
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from hocket.control.check import examine
 from hocket.executors.simulated import BeliefMode
-from hocket.model.capacity import Capacity, shape_of
 from hocket.model.document import decode, plain, to_document
 from hocket.model.job import Job, Stop
 from hocket.model.partition import Partition, Sharing
@@ -34,10 +32,10 @@ from hocket.model.plan import Plan, Verdict
 from hocket.model.rebuild import from_document
 from hocket.model.resources import Node, fits
 from hocket.model.snapshot import Snapshot, demand_of
-from hocket.model.versioned import VersionedMap, VersionedQueue, versioned
-from hocket.model.view import NO_COSTS, JobView
+from hocket.model.view import NO_COSTS
 from hocket.policies.kit.common_params import ElasticParams
 from hocket.policies.registry import BoundPolicy
+from hocket.testing.equal_snapshots import rebuilt, renamed
 from hocket.testing.harness import Ran, simulated
 from hocket.workloads.truth import Workload
 
@@ -63,9 +61,8 @@ def hold(bound: BoundPolicy, snapshot: Snapshot) -> Plan:
     before = rebuilt(snapshot)
     plan = bound.decide(snapshot)
     of_a_plan = (
-        passes_the_check, no_node_over_capacity, drained_nodes_get_no_jobs, sizes_are_allowed, quotas_are_respected,
-        works_or_says_why_not,
-        reasons_are_given, ends_are_allowed, times_are_to_come,
+        passes_the_check, no_node_over_capacity, drained_nodes_get_no_jobs, reservations_are_kept, sizes_are_allowed,
+        quotas_are_respected, works_or_says_why_not, reasons_are_given, ends_are_allowed, times_are_to_come,
     )  # fmt: skip
     _keep(bound, snapshot, leaves_the_snapshot_alone, before, snapshot)
     _keep(bound, snapshot, decides_alike_again, bound, snapshot, before, plan)
@@ -199,6 +196,31 @@ def drained_nodes_get_no_jobs(snapshot: Snapshot, plan: Plan) -> None:
                     raise Broken(f"job '{tenant.job}' is placed on node '{part.node}', which is drained")
 
 
+def reservations_are_kept(snapshot: Snapshot, plan: Plan) -> None:
+    """Jobs of other owners may stay on a reserved node; none is placed there, and none gets more of it."""
+    reserved = {r.node: r for r in snapshot.reservations if r.holds_at(snapshot.now_s)}
+    if not reserved:
+        return
+    before = {
+        (tenant.job, tenant.task, part.node): (part, replicas)
+        for partition in snapshot.partitions.values()
+        for tenant in partition.tenants
+        for part, replicas in zip(partition.slices, tenant.replicas, strict=True)
+    }
+    for partition in plan.put:
+        for tenant in partition.tenants:
+            owner = snapshot.jobs[tenant.job].job.owner
+            for part, replicas in zip(partition.slices, tenant.replicas, strict=True):
+                kept = reserved.get(part.node)
+                if not replicas or kept is None or owner in kept.owners:
+                    continue
+                had, were = before.get((tenant.job, tenant.task, part.node), (None, 0))
+                if had != part or were < replicas:
+                    raise Broken(
+                        f"job '{tenant.job}' of owner '{owner}' is placed on node '{part.node}', which is {kept.words}"
+                    )
+
+
 def sizes_are_allowed(snapshot: Snapshot, plan: Plan) -> None:
     """Every job runs at one of its sizes, with all that its replicas need, where it may run."""
     for partition in plan.put:
@@ -246,13 +268,19 @@ def _used(snapshot: Snapshot, partitions: list[Partition]) -> Mapping[str, list[
 def works_or_says_why_not(snapshot: Snapshot, plan: Plan) -> None:
     """No job waits while the plan leaves room for it, unless a reason names the job for which the room is kept.
 
-    Or the policy wants to be asked again in the very next cycle.
+    Or the policy wants to be asked again in the very next cycle. No room is kept for a job on a node that is reserved
+    for other owners.
     """
     if plan.wake.at_s == snapshot.now_s:
         return
     capacity, partitions = examine(snapshot, plan)[1], snapshot.partitions_of(plan)
-    if any(f"'{view.job.id}'" in plan.reasons.get("*", "") for view in snapshot.jobs.values()):
-        return
+    kept_for = [v.job for v in snapshot.jobs.values() if f"'{v.job.id}'" in plan.reasons.get("*", "")]
+    if kept_for:
+        reserved = set.intersection(*(set(job.excluded_nodes) for job in kept_for))
+        for node in [node.id for node, _free in capacity if node.id not in reserved]:
+            capacity = capacity.lose(node)
+        if not capacity.up:
+            return
     have = {t.job for p in partitions for t in p.tenants}
     used = _used(snapshot, partitions)
     for view in snapshot.jobs.values():
@@ -375,7 +403,7 @@ def names_mean_nothing(bound: BoundPolicy, snapshot: Snapshot, plan: Plan) -> No
     new = dict(zip(ids, names, strict=True))
     other = bound.decide(rebuilt(snapshot, new))
     for name in ("put", "drop", "ends", "checkpoints", "tiers", "memos", "memo", "reviews", "wake"):
-        expected, found = _renamed(getattr(plan, name), new), getattr(other, name)
+        expected, found = renamed(getattr(plan, name), new), getattr(other, name)
         if name in ("put", "drop"):
             expected, found = sorted(expected, key=repr), sorted(found, key=repr)
         if expected != found:
@@ -423,78 +451,3 @@ def waking_makes_no_difference(
         mine, other = lazy.ended.get(job_id), eager.ended.get(job_id)
         if mine is None or other is None or abs(mine[0] - other[0]) > 1e-3 or mine[1] != other[1]:
             raise Broken(f"job '{job_id}' ends {mine}, and {other} if the policy is asked in every cycle")
-
-
-# -- equal snapshots ----------------------------------------------------------------------------------------
-
-
-def rebuilt(snapshot: Snapshot, names: Mapping[str, str] | None = None) -> Snapshot:
-    """An equal snapshot with nothing shared, as it would come back from a file; `names` renames jobs (old → new)."""
-    new = names or {}
-
-    def table(data: VersionedMap[Any, Any], change: Callable[[Any], Any] = _as_read) -> VersionedMap[Any, Any]:
-        return versioned((new.get(k, k), change(v)) for k, v in reversed(data.items()))
-
-    views = table(snapshot.jobs, lambda v: _as_read(_renamed(v, new)))
-    waiting: VersionedQueue[Any] = VersionedQueue({})
-    placed: VersionedQueue[bool] = VersionedQueue({})
-    for view in sorted(views.values(), key=lambda v: v.job.id):
-        entry = (view.rank, view.number, view.job.id)
-        if view.partitions:
-            placed = placed.add(view.job.is_elastic, entry)
-        elif not view.held:
-            waiting = waiting.add(shape_of(view.job), entry)
-    partitions = table(snapshot.partitions, lambda p: _as_read(_renamed(p, new)))
-    free = snapshot.capacity
-    nodes, frees = zip(*free, strict=True) if len(snapshot.nodes) else ((), ())
-    # To the last bit, which giving and taking in another order would not keep.
-    capacity = Capacity.of(nodes)._with(dict(enumerate(frees)), free.up)
-    leaving = {_renamed_tenant(tenant, new): slices for tenant, slices in snapshot.leaving.items()}
-    return replace(
-        snapshot,
-        nodes=versioned((k, _as_read(v)) for k, v in snapshot.nodes.items()),
-        owners=versioned((k, _as_read(v)) for k, v in snapshot.owners.items()),
-        usage=versioned((k, _as_read(v)) for k, v in snapshot.usage.items()),
-        jobs=views,
-        waiting=waiting,
-        placed=placed,
-        partitions=partitions,
-        leaving=versioned(leaving.items()),
-        unsettled=tuple((new.get(job, job), task) for job, task in snapshot.unsettled),
-        capacity=capacity,
-        memo=_renamed(snapshot.memo, new),
-        arrived=tuple(new.get(j, j) for j in snapshot.arrived),
-        due=tuple(new.get(j, j) for j in snapshot.due),
-    )
-
-
-def _as_read(value: Any) -> Any:
-    """The same value, decoded from what it is encoded to."""
-    back = msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type(value))
-    if isinstance(value, JobView):
-        return replace(back, rank=value.rank)  # of any types, which no file keeps apart; a reader ranks anew
-    return back
-
-
-def _renamed_tenant(tenant: str, new: Mapping[str, str]) -> str:
-    job, slash, task = tenant.partition("/")
-    return new.get(job, job) + slash + task
-
-
-def _renamed(value: Any, new: Mapping[str, str]) -> Any:
-    """The value with other names wherever a job, or the partition of that name, is named."""
-    if not new:
-        return value
-    if isinstance(value, str):
-        return new.get(value, value)
-    if isinstance(value, dict):
-        return {_renamed(k, new): _renamed(v, new) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_renamed(v, new) for v in value)
-    if isinstance(value, msgspec.Struct):
-        if isinstance(value, JobView):
-            job = replace(value.job, id=new.get(value.job.id, value.job.id))
-            changes = {n: _renamed(getattr(value, n), new) for n in ("partitions", "tenancies", "memo")}
-            return replace(value, job=job, **changes)
-        return type(value)(*(_renamed(getattr(value, n), new) for n in value.__struct_fields__))
-    return value

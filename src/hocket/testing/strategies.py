@@ -28,7 +28,9 @@ from hocket.model.event import (
     NodeDrained,
     NodeJoined,
     NodeLost,
+    NodeReserved,
     NodeUndrained,
+    NodeUnreserved,
     OwnerSet,
     ProgressReported,
     Wish,
@@ -36,6 +38,7 @@ from hocket.model.event import (
 from hocket.model.job import Job, Owner, Preempt
 from hocket.model.partition import EPOCH, NOW, STEP, Boundary, Partition, Sharing, Tenant
 from hocket.model.plan import Plan
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node
 from hocket.model.snapshot import Snapshot
 from hocket.model.versioned import versioned
@@ -201,7 +204,7 @@ class Step(Struct, frozen=True):
     what: str  # "submit", "answer", "end", "fail", "lose" and so on, as in `histories`
     which: int = 0  # picks among the jobs, nodes or actions that it can happen to
     wait_s: float = 0.0  # seconds since the step before
-    value: Any = None  # for "submit" (job, beliefs, costs), for "owner" the owner, for "ask" the wish; else None
+    value: Any = None  # for "submit" (job, beliefs, costs), for "owner" the owner, for "ask" the wish, for "reserve" …
 
 
 @st.composite
@@ -219,12 +222,26 @@ def restrained(draw: st.DrawFn, job: Job, submitted: int) -> Job:
 
 
 @st.composite
+def reservations(draw: st.DrawFn, name: str, cluster: Sequence[Node]) -> NodeReservation:
+    """A reservation called `name` of a node of the `cluster`; its times count from when it is made."""
+    from_s = draw(st.sampled_from([0.0, 0.0, 0.0, 60.0]))
+    return NodeReservation(
+        name,
+        draw(st.sampled_from([n.id for n in cluster])),
+        draw(st.sampled_from([("ana",), ("bo",), ("ana", "cy"), ("zoe",)])),
+        from_s,
+        draw(st.sampled_from([None, None, from_s + 800.0])),
+    )
+
+
+@st.composite
 def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[Step]:
     """Up to `most` things that might happen to a cluster, in any order, with changes answered late or never."""
     steps = []
     kinds = st.sampled_from(
         ["submit"] * 6 + ["answer"] * 5 + ["answer all"] * 3 + ["end"] * 3 + ["pass"] * 2
         + ["fail", "lose", "join", "owner", "report", "ask", "save", "drain", "undrain"]
+        + ["reserve"] * 2 + ["unreserve"]
     )  # fmt: skip
     for i in range(draw(st.integers(1, most))):
         what = draw(kinds)
@@ -238,6 +255,8 @@ def histories(draw: st.DrawFn, cluster: Sequence[Node], most: int = 25) -> list[
             value = (job, beliefs, draw(costs))
         elif what == "owner":
             value = draw(owners())
+        elif what == "reserve":
+            value = draw(reservations(f"r{i}", cluster))
         elif what == "ask":
             value = draw(st.sampled_from(Wish))
         wait_s = draw(st.sampled_from([0.0, 0.0, 1.0, 50.0, 700.0, 4000.0]))
@@ -283,6 +302,16 @@ def _happen(harness: Harness, step: Step, cluster: Sequence[Node]) -> None:
             harness.tell(NodeDrained(at_s, cluster[step.which % len(cluster)].id, step.which % 2 == 1))
         case "undrain":
             harness.tell(NodeUndrained(at_s, cluster[step.which % len(cluster)].id))
+        case "reserve":
+            later = replace(
+                step.value,
+                from_s=at_s + step.value.from_s,
+                until_s=None if step.value.until_s is None else at_s + step.value.until_s,
+            )
+            if not any(later.overlaps(r) for r in snapshot.reservations):
+                harness.tell(NodeReserved(at_s, later))
+        case "unreserve" if snapshot.reservations:
+            harness.tell(NodeUnreserved(at_s, snapshot.reservations[step.which % len(snapshot.reservations)].name))
         case "ask" if snapshot.jobs.data():
             harness.tell(JobAsked(at_s, list(snapshot.jobs)[step.which % len(snapshot.jobs)], step.value, "ana"))
         case "owner":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hocket.model.curve import Beliefs, Curve
-from hocket.model.event import OwnerSet, PolicySet
+from hocket.model.event import NodeDrained, NodeReserved, NodeUndrained, NodeUnreserved, OwnerSet, PolicySet
 from hocket.model.job import Job, Owner
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs
@@ -62,6 +62,9 @@ class Fault(Struct, frozen=True, gc=False):
     back_s: float | None = None  # when it comes back; None: never
 
 
+Change = OwnerSet | PolicySet | NodeDrained | NodeUndrained | NodeReserved | NodeUnreserved
+
+
 class Workload(Struct, frozen=True):
     """Submissions in the order of their time, and what goes with them."""
 
@@ -70,4 +73,4 @@ class Workload(Struct, frozen=True):
     nodes: tuple[Node, ...] = ()  # its cluster; empty: it names none
     owners: tuple[Owner, ...] = ()  # those with a weight or quota, as they are at first
     faults: tuple[Fault, ...] = ()  # losses of nodes; empty: none
-    changes: tuple[OwnerSet | PolicySet, ...] = ()  # what is set during the run, of owners and of the policy
+    changes: tuple[Change, ...] = ()  # what is set during the run: of owners, of the policy, of nodes

@@ -464,6 +464,30 @@ def test_what_one_job_cannot_do_does_not_keep_the_others(controller: Any) -> Non
     assert result.stderr == "hocket: job 'a' is over\n"
 
 
+def test_down_names_the_jobs_that_lose_what_they_do_not_save_now(controller: Any) -> None:
+    controller.add("saved", "running", saved_s=1000.0)
+    controller.add("unsaved", "running")
+    controller.add("queued")
+    for n in range(4):
+        controller.add(f"j{n}", "running", saved_s=2000.0 + n)
+    first, second, *others, last = done("down", "--grace", "20s").splitlines()
+    assert first == "unsaved has not saved its state yet; it has 20s to save it now"
+    assert second.startswith("saved saved its state last at 1970-01-01 ")
+    assert [line.split()[0] for line in others] == ["j0", "j1", "j2", "and"]
+    assert (others[-1], last) == ("and 1 more running job", f"the controller in {controller.home} is down")
+
+
+def test_down_tells_the_same_as_json(controller: Any) -> None:
+    controller.add("unsaved", "running")
+    told = json.loads(done("down", "--json"))
+    assert told == {"down": True, "home": str(controller.home), "running": [{"id": "unsaved", "saved_s": None}]}
+
+
+def test_submit_takes_the_word_of_up_for_cores() -> None:
+    (told,) = json.loads(done("submit", "--dry-run", "--cores", "2", "--", "true"))["jobs"]
+    assert told["cores"] == 2.0
+
+
 def test_down_waits_until_the_controller_is_gone(controller: Any) -> None:
     assert done("down", "--grace", "1m") == f"the controller in {controller.home} is down\n"
     assert controller.calls("POST", "/v1/down") == [{"grace_s": 60.0}]

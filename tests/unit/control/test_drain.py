@@ -118,3 +118,20 @@ def test_the_law_finds_a_policy_that_uses_a_drained_node() -> None:
     scene = snapshot(NODES, submitted(job("a", 1)), NodeDrained(0.0, "n0"))
     with pytest.raises(laws.Broken, match="job 'a' is placed on node 'n0', which is drained"):
         laws.drained_nodes_get_no_jobs(scene, Policy("bad", decide, Params, None, "", "", "").bound().decide(scene))
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_nodes": 2}], ids=["any GPUs", "by place"])
+@pytest.mark.parametrize(("policy", "knobs"), [("las", {}), ("srtf", {}), ("edf", {}), ("fair", {"quantum_s": 0})])
+def test_no_job_is_paused_for_gpus_of_a_drained_node(
+    policy: str, knobs: dict[str, Any], limits: dict[str, Any]
+) -> None:
+    harness = Harness.of(find(policy).bound(knobs), NODES)
+    old = [submitted(job(name, 1, owner="x", deadline_s=1e6), 0.0, 1e5) for name in "abcd"]
+    harness.tell(*old, at_s=0.0)
+    harness.answer()
+    harness.tell(at_s=9000.0)
+    stays = [name for name in "abcd" if node_of(harness, name) == "n1"]
+    harness.tell(NodeDrained(9001.0, "n1"))
+    harness.tell(submitted(job("new", 1, owner="y", deadline_s=9000.0, **limits), 9002.0, 10.0))
+    assert [node_of(harness, name) for name in stays] == ["n1", "n1"]
+    assert node_of(harness, "new") == "n0"

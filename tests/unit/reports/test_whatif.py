@@ -9,10 +9,22 @@ from hocket.control.ports import Cycle, Header
 from hocket.executors.simulated import Simulation, simulate
 from hocket.model.criterion import parse
 from hocket.model.curve import Beliefs, Curve, Point
-from hocket.model.event import JobEnded, JobSaved, JobStarted, JobSubmitted, OwnerSet, PhasesObserved, PolicySet
+from hocket.model.event import (
+    JobEnded,
+    JobSaved,
+    JobStarted,
+    JobSubmitted,
+    NodeDrained,
+    NodeReserved,
+    NodeUndrained,
+    OwnerSet,
+    PhasesObserved,
+    PolicySet,
+)
 from hocket.model.job import Kind, Owner, Preempt, Task, TaskGraph
 from hocket.model.partition import Partition, Sharing, Tenant
 from hocket.model.plan import Plan
+from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node, Slice
 from hocket.model.view import Costs
 from hocket.policies.registry import find
@@ -87,6 +99,25 @@ def test_quotas_that_were_set_on_the_way_are_set_again_when_they_were() -> None:
     assert jcts(then) == {"wide": 100.0, "a": 140.0, "b": 190.0}  # The last began when the quota was lifted.
     assert (rebuilt.workload.owners, rebuilt.workload.changes) == (work.owners, changes)
     assert jcts(run_again(rebuilt, find("fifo").bound(), 0).account) == jcts(then)
+
+
+def test_nodes_that_were_drained_or_reserved_are_so_again() -> None:
+    jobs = [submission(job(f"j{n}", owner="bo" if n % 2 else "ana"), at_s=10.0 * n) for n in range(8)]
+    reserved = NodeReservation("r", "n1", ("ana",), 130.0, 260.0)
+    changes = (NodeDrained(5.0, "n0"), NodeUndrained(120.0, "n0"), NodeReserved(125.0, reserved))
+    plain = workload(*jobs)
+    _run, then, rebuilt = recorded(replace(plain, changes=changes), cluster("2x1"))
+    assert rebuilt.workload.changes == changes
+    assert jcts(run_again(rebuilt, find("fifo").bound(), 0).account) == jcts(then)
+    assert jcts(recorded(plain, cluster("2x1"))[1]) != jcts(then)
+
+
+def test_the_end_of_a_reservation_does_not_prolong_a_run() -> None:
+    work = replace(
+        workload(submission(job("a"))), changes=(NodeReserved(0.0, NodeReservation("r", "n0", ("ana",), 0.0, 9e8)),)
+    )
+    run, then, _rebuilt = recorded(work, cluster("2x1"))
+    assert (jcts(then), run.final.now_s) == ({"a": 100.0}, 100.0)
 
 
 def test_a_policy_that_was_set_on_the_way_is_set_again_for_the_recorded_one_alone() -> None:

@@ -50,6 +50,17 @@ def test_jobs_are_submitted_and_listed(client):
     assert [r["id"] for r in client.get("/v1/jobs?owner=ana").json()["jobs"]] == ["a"]
 
 
+def test_the_line_of_a_waiting_job_says_what_is_short(client):
+    wide = {**JOB, "sizes": [2], "owner": "ana"}
+    submit(client, {**wide, "id": "a"}, {**wide, "id": "b"}, {**JOB, "id": "c", "sizes": [1]})
+    rows = {row["id"]: row["reason"] for row in client.get("/v1/jobs").json()["jobs"]}
+    assert (rows["b"], rows["c"]) == ("waits for 2 GPUs: none is free", "waits for 1 GPU: none is free")
+    assert client.get("/v1/jobs/b/why").json()["now"].startswith("waits: ")  # what the policy says
+    client.put("/v1/owners/ana", {"max_gpus": 1})
+    rows = {row["id"]: row["reason"] for row in client.get("/v1/jobs").json()["jobs"]}
+    assert rows["b"].startswith("waits: owner 'ana' has a quota of 1 GPUs")
+
+
 def test_an_array_becomes_so_many_jobs(client):
     said = submit(client, {**JOB, "id": "sweep", "array": 3})
     assert [job["id"] for job in said] == ["sweep-0", "sweep-1", "sweep-2"]

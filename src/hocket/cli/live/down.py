@@ -10,7 +10,9 @@ from hocket.cli.options import AsJson, Home
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client
+    from hocket.cli.live.job_rows import ListedJob
 
+_MOST_NAMED = 5
 _MARGIN_S = 60.0  # beyond the grace, to kill what did not leave and to close the journal
 _EVERY_S = 0.1
 _LOOK_S = 2.0  # for an answer of one that is about to go
@@ -32,6 +34,9 @@ def down(
         raise InputError(f"--grace {error}") from None
     with Client(home) as client:
         pid = int(client.get("/v1/health").json().get("pid") or 0)
+        unsaved = _running(client)
+        if not as_json:
+            _tell(unsaved, grace)
         client.post("/v1/down", {"grace_s": grace_s})
         where = client.home
     with Client(where, _LOOK_S) as client:
@@ -40,9 +45,34 @@ def down(
     if as_json:
         import msgspec
 
-        print(msgspec.json.encode({"down": True, "home": str(where)}).decode())
+        jobs = [{"id": row.id, "saved_s": row.saved_s} for row in unsaved]
+        print(msgspec.json.encode({"down": True, "home": str(where), "running": jobs}).decode())
     else:
         print(f"the controller in {where} is down")
+
+
+def _running(client: Client) -> list[ListedJob]:
+    """The jobs that lose work unless they save it now: those that run, the longest without a save first."""
+    from hocket.cli.live.client import ControllerRefused
+    from hocket.cli.live.job_rows import rows
+
+    try:
+        found = rows(client)
+    except ControllerRefused:
+        return []  # A controller in trouble can be stopped all the same.
+    return sorted((row for row in found if row.state == "running"), key=lambda row: row.saved_s or 0.0)
+
+
+def _tell(running: list[ListedJob], grace: str) -> None:
+    """Say what each job has saved so far: what it does not save now is lost."""
+    from hocket.cli.terminal.console import clock
+
+    for row in running[:_MOST_NAMED]:
+        last = f"saved its state last at {clock(row.saved_s)}"
+        saved = last if row.saved_s is not None else "has not saved its state yet"
+        print(f"{row.id} {saved}; it has {grace} to save it now", flush=True)
+    if (more := len(running) - _MOST_NAMED) > 0:
+        print(f"and {more} more running job{'s' if more > 1 else ''}", flush=True)
 
 
 def _is_gone(client: Client, pid: int, patience_s: float) -> bool:

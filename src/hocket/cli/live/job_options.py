@@ -81,6 +81,7 @@ def _option(field: Any) -> Any:
     option = typer.Option(
         f"{flag}/--no-{field.name.replace('_', '-')}" if is_flag else flag,
         *([about.short] if about.short else []),
+        *([f"--{about.also}"] if about.also else []),
         help=text.replace("`", ""),
         metavar=about.metavar or None,
         rich_help_panel=str(about.panel),

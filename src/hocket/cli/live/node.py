@@ -1,4 +1,4 @@
-"""`hocket nodes`: the machines and what is on them; `hocket node drain` closes one for new jobs, `undrain` opens it."""
+"""`hocket nodes`: the machines and what is on them; `hocket node` drains them, or reserves them for owners."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from hocket.cli.options import AsJson, Home
+from hocket.cli.options import AsJson, Home, owner_names
 
-node = typer.Typer(name="node", help="Close a node for new jobs, or open it again; list nodes.", no_args_is_help=True)
+node = typer.Typer(
+    name="node", help="Close a node for new jobs, or reserve it for owners; list nodes.", no_args_is_help=True
+)
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node, as `hocket nodes` shows it.")]
 
 
 def nodes(home: Home = None, as_json: AsJson = False) -> None:
-    """List nodes: state, GPUs in use, cores, memory, and the jobs that hold GPUs."""
+    """List nodes: state, reservations, GPUs in use, cores, memory, and the jobs that hold GPUs."""
     from hocket.cli.live.client import Client
 
     with Client(home) as client:
@@ -63,6 +65,65 @@ def undrain(name: NodeName, home: Home = None, as_json: AsJson = False) -> None:
 node.command("resume", hidden=True)(undrain)
 
 
+@node.command()
+def reserve(
+    name: NodeName,
+    owner: Annotated[
+        list[str],
+        typer.Option(metavar="NAME", help="Whose jobs get the node: alice or alice,bob.", autocompletion=owner_names),
+    ],
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="6h|DATE", help="Begin in this time, or at a date: '2026-11-20 12:00'; now if not given."
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="8h|DATE", help="End in this time from now, or at a date; never if not given."),
+    ] = None,
+    called: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Name of the reservation; made up if not given.")
+    ] = "",
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a node only to jobs of some owners. Jobs of others on it run to their end, and no other of theirs starts."""
+    owners = [name for text in owner for name in map(str.strip, text.split(",")) if name]
+    said = {"owners": owners, "begin_in_s": _in_s("--from", begin) or 0.0, "end_in_s": _in_s("--until", until)}
+    told = _told(name, "reserve", said | {"name": called}, home, as_json)
+    if told is None:
+        return
+    made = told["reservation"]
+    typer.echo(f"{name} is {_reserved(made)}, as '{made['name']}'")
+    for job in told["jobs"]:
+        typer.echo(f"{job['id']} of {job['owner']} runs on")
+
+
+@node.command()
+def unreserve(
+    name: Annotated[str, typer.Argument(metavar="NODE|NAME", help="Name of a node, or of one of its reservations.")],
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a reservation, or all of a node: jobs of all owners start there again."""
+    if (told := _told(name, "unreserve", {}, home, as_json)) is not None:
+        typer.echo(f"removed: {', '.join(told['removed'])}")
+
+
+def _in_s(option: str, text: str | None) -> float | None:
+    """In how many seconds that is; None if it is not said. Raises InputError."""
+    from hocket.cli.terminal.errors import InputError
+    from hocket.cli.units import BadValue, seconds_from_now
+
+    if text is None:
+        return None
+    try:
+        return seconds_from_now(text)
+    except BadValue as error:
+        raise InputError(f"{option} {error}") from error
+
+
 def _told(name: str, what: str, said: dict[str, Any], home: Any, as_json: bool) -> dict[str, Any] | None:
     """The controller's answer; None if it was printed as JSON."""
     from urllib.parse import quote
@@ -100,5 +161,17 @@ def _table(found: list[dict[str, Any]]) -> Any:
 
 
 def _state(each: dict[str, Any]) -> str:
-    said = "up" if each["up"] else "away"
-    return f"{said}, drained{' (being cleared)' if each.get('cleared') else ''}" if each.get("drained") else said
+    said = ["up" if each["up"] else "away"]
+    if each.get("drained"):
+        said.append(f"drained{' (being cleared)' if each.get('cleared') else ''}")
+    return ", ".join([*said, *map(_reserved, each.get("reservations", ()))])
+
+
+def _reserved(reservation: dict[str, Any]) -> str:
+    """`reserved for alice, bob from 12:00:00 until 2026-11-20 18:00:00`."""
+    from hocket.cli.terminal.console import clock
+
+    said = f"reserved for {', '.join(reservation['owners'])}"
+    if not reservation["holds"]:
+        said += f" from {clock(reservation['from_s'])}"
+    return said + (f" until {clock(reservation['until_s'])}" if reservation["until_s"] is not None else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from hashlib import blake2b
 from math import inf
 
@@ -15,6 +14,7 @@ from hocket.model.snapshot import NO_USE, Snapshot
 from hocket.model.view import JobView
 from hocket.policies.dorm.problem import TOLERANCE, Application, Places, Problem, Vector
 from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.protected_jobs import fixed_partitions
 
 _CLOSE = 1e-6
 Placed = list[tuple[JobView, Partition]]
@@ -36,7 +36,7 @@ def problem_of(snapshot: Snapshot, theta1: float, theta2: float) -> SnapshotProb
     Those that wait come in the order of submission; smaller ones may pass one that there is not enough for.
     """
     cluster = _Cluster(snapshot)
-    ours, others = _placed(snapshot, cluster.servers)
+    ours, others = _placed(snapshot)
     servers, totals = cluster.free_beside(others), cluster.present(cluster.totals)
     running = [cluster.application(view, cluster.places_of(partition)) for view, partition in ours]
     newcomers, waiting, nowhere, left_out = _newcomers(cluster, Problem(servers, totals, tuple(running)))
@@ -83,25 +83,26 @@ class _Cluster:
     def application(self, view: JobView, before: Places | None = None) -> Application:
         """A job as an application, with what it has."""
         job, accepts = view.job, -1
-        if job.gpu_kinds or job.gpu_mem_mib:
+        if not job.accepts_any_node:
             mask = self.layout.eligible(job)
             accepts = sum(1 << server for server, i in enumerate(self.nodes) if mask >> i & 1)
         demand, owner = self.present(job.demand.vector), self.owners.get(job.owner, -1)
         return Application(demand, job.sizes, job.weight, before, accepts, job.max_nodes, owner)
 
 
-def _placed(snapshot: Snapshot, servers: Container[str]) -> tuple[Placed, list[Partition]]:
+def _placed(snapshot: Snapshot) -> tuple[Placed, list[Partition]]:
     """Jobs that have a partition for themselves with what they need and no more; and all other partitions.
 
-    Jobs that may not be preempted are no part of the problem, nor are jobs on drained nodes: what they have is not
-    there for others.
+    Jobs that may not be preempted are no part of the problem, nor are jobs on drained nodes or on nodes reserved for
+    other owners: what they have is not there for others.
     """
     ours: Placed = []
     outside: list[Partition] = []
+    fixed = fixed_partitions(snapshot)
     for partition in snapshot.partitions.values():
         view = snapshot.jobs.get(partition.tenants[0].job)
         may_change = view is not None and not view.verdict and not view.protected_at(snapshot.now_s)
-        may_change = may_change and all(part.node in servers for part in partition.slices)
+        may_change = may_change and partition.id not in fixed
         if view is not None and may_change and view.job.tasks is None and _is_plain(view, partition):
             ours.append((view, partition))
         else:
@@ -169,5 +170,5 @@ def _quota(snapshot: Snapshot, owner: str, ours: Placed) -> Vector:
 def signature(snapshot: Snapshot, placed: set[int], waiting: set[int]) -> str:
     """What a decision rests on, in short: while it stays the same there is nothing to decide."""
     owners = sorted((o.id, o.max_gpus, o.max_cores, o.max_mem_mib, o.max_jobs) for o in snapshot.owners.values())
-    text = repr((sorted(placed), sorted(waiting), snapshot.capacity.up, owners))
+    text = repr((sorted(placed), sorted(waiting), snapshot.capacity.up, owners, *snapshot.reserved))
     return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -20,7 +20,7 @@ from hocket.policies.harmony import regroup
 from hocket.policies.harmony.groups import DECLINED, JobGroup, groups_of, load_that_left
 from hocket.policies.harmony.schedule import Grouping, Terms
 from hocket.policies.harmony.search_kernel import ResourceWeights
-from hocket.policies.kit.group_draft import GroupDraft, fitting, groupable
+from hocket.policies.kit.group_draft import GroupDraft, fitting
 
 if TYPE_CHECKING:
     from hocket.policies.harmony.policy import Harmony
@@ -56,6 +56,8 @@ class Decision:
                 self.others = True
                 break
             if view.verdict:
+                continue
+            if self.draft.start_on_reserved(view):
                 continue
             if kind == 1:
                 self.declined.append(view)
@@ -102,7 +104,7 @@ class Decision:
 
     def is_groupable(self, view: JobView) -> bool:
         """Can the job share a group, on the machines that are up?"""
-        return groupable(view.job, (v.node for v in self.snapshot.nodes.values() if v.is_open))
+        return self.draft.is_groupable(view.job)
 
     def is_profiling(self) -> bool:
         """Is a job in a group yet to be profiled? One whose profile is unsound is not waited for."""

@@ -103,14 +103,16 @@ class Draft:
         return len(self._drop)
 
     @property
-    def room_mark(self) -> list[int]:
+    def room_mark(self) -> list[Any]:
         """A mark for the plan's memo: while it is the same, no waiting job that did not fit fits now.
 
-        Free GPUs, placed jobs and nodes that are up: some jobs and some nodes have no GPUs.
+        Free GPUs, placed jobs and nodes that are up, as some jobs and some nodes have no GPUs; and who has reserved
+        which.
         """
         snapshot = self.snapshot
         placed = snapshot.placed.count + self.started - len(self._drop)
-        return [self.free_gpus, placed, snapshot.capacity.up.bit_count()]
+        mark = [self.free_gpus, placed, snapshot.capacity.up.bit_count()]
+        return [*mark, *snapshot.reserved] if snapshot.reservations else mark
 
     @property
     def is_full(self) -> bool:
@@ -234,6 +236,26 @@ class Draft:
             self.charge(job.owner, job.demand, wanted, 1)
         return True
 
+    def start_beyond(self, head: JobView, line: Iterator[JobView], start: Callable[[JobView], bool]) -> bool:
+        """Start jobs behind `head`, which waits, on nodes that are reserved for their owners and not for its own.
+
+        So no job overtakes another on a node that both may have. `start` starts a job in what is free, if it fits, and
+        changes no other. False if no job is started.
+        """
+        whole, before = self.capacity, set(self._put)
+        capacity, first = whole, head
+        while first.job.excluded_nodes:
+            for node in [node.id for node in capacity.layout.nodes if node.id not in first.job.excluded_nodes]:
+                capacity = capacity.lose(node)
+            self.capacity = capacity
+            blocked = next((view for view in line if not start(view)), None)
+            if blocked is None or not self.capacity.up:
+                break
+            capacity, first = self.capacity, blocked
+        started = [partition for pid, partition in self._put.items() if pid not in before]
+        self.capacity = whole.take([part for partition in started for part in partition.slices])
+        return bool(started)
+
     def put(self, view: JobView, places: Places, reason: str, boundary: Boundary = NOW) -> None:
         """Give the job exactly these places, which must be free; one that has others is paused first."""
         pid = view.partitions[0] if view.partitions else view.job.id
@@ -350,7 +372,7 @@ class Draft:
                 break
             if victim.job.id in self._displaced or self.is_protected(victim):
                 continue  # No job makes way twice in one plan.
-            if gpus := self.gpus_of(victim):
+            if gpus := self._freed_gpus(victim):
                 going.append((victim, gpus))
                 missing -= gpus
         if missing > 0:
@@ -367,7 +389,7 @@ class Draft:
         gpus = capacity.gpus
         given = 0  # how many of those going are given back in `capacity`
         for victim in victims:
-            slices = self.slices_of(victim)
+            slices = self._freed_slices(victim)
             if not slices or victim.job.id in self._displaced or self.is_protected(victim):
                 continue
             going.append((victim, slices))
@@ -387,6 +409,19 @@ class Draft:
                 capacity = kept
                 del going[i]
         return [victim for victim, _slices in going]
+
+    def _freed_gpus(self, view: JobView) -> int:
+        """How many GPUs others could have in place of the job."""
+        if self._capacity.up == self._capacity.layout.all:
+            return self.gpus_of(view)
+        return sum(len(part.gpus) for part in self._freed_slices(view))
+
+    def _freed_slices(self, view: JobView) -> tuple[Slice, ...]:
+        """What others could have in place of the job: nothing that it has on drained nodes."""
+        slices, up, layout = self.slices_of(view), self._capacity.up, self._capacity.layout
+        if up == layout.all:
+            return slices
+        return tuple(part for part in slices if layout.bits[part.node][-1] & up)
 
     def slices_of(self, view: JobView) -> tuple[Slice, ...]:
         """What would be free without the job as the draft stands: the slices of partitions that it has for itself."""
@@ -459,7 +494,8 @@ class Draft:
     def _near(self, job: Job, old: Partition, size: int) -> tuple[tuple[int, int], ...] | None:
         """As many replicas as fit on the old nodes, fullest first, else wherever they fit."""
         index_of = self.capacity.layout.index_of
-        rooms = [(index_of(s.node), self.capacity[s.node].room(job.demand)) for s in old.slices]
+        stays = [s for s in old.slices if s.node not in job.excluded_nodes]
+        rooms = [(index_of(s.node), self.capacity[s.node].room(job.demand)) for s in stays]
         held = dict(zip((s.node for s in old.slices), old.tenants[0].replicas, strict=True))
         rooms.sort(key=lambda r: -held[self.capacity.layout.nodes[r[0]].id])
         places, missing = [], size

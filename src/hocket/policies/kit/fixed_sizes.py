@@ -22,6 +22,7 @@ def serve(draft: Draft, choose: Callable[[JobView, tuple[int, ...]], int], why: 
     for view in draft.candidates():
         job = view.job
         size, needs = job.sizes[0], (job.demand, job.gpu_kinds, job.gpu_mem_mib, job.max_nodes, job.owner)
+        # Jobs of one owner are excluded from the same nodes.
         if len(job.sizes) > 1:
             if (job.sizes, needs) not in possible:
                 found = tuple(n for n in job.sizes if _ever_fits(draft, whole, job, n))

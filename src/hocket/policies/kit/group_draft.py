@@ -6,29 +6,55 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from msgspec.structs import replace
+
 from hocket.model.job import Job, Kind
 from hocket.model.partition import STEP, Partition, Sharing, Tenant
+from hocket.model.reservation import holding_at
 from hocket.model.resources import Demand, Node, fits
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.draft import Draft
+from hocket.policies.kit.protected_jobs import fixed_partitions
 
 _OVERCOMMIT = 2.0  # how much of a machine stacked jobs may ask for together; memory is never overcommitted
 
 
 class GroupDraft(Draft):
-    """A draft that also forms groups: partitions of whole machines whose tenants share them in one way."""
+    """A draft that also forms groups: partitions of whole machines whose tenants share them in one way.
 
-    __slots__ = ("_grouped_machines", "_sharing", "freed")
+    Machines that are reserved for owners are in no group: jobs of these owners run alone there.
+    """
+
+    __slots__ = ("_grouped_machines", "_reserved", "_sharing", "freed")
 
     def __init__(self, snapshot: Snapshot, sharing: Sharing = Sharing.INTERLEAVED) -> None:
         super().__init__(snapshot)
         self._sharing = sharing
-        groups = [p for p in snapshot.partitions.data().values() if p.sharing is sharing]
-        if drained := {view.node.id for view in snapshot.nodes.data().values() if view.drained}:
-            groups = [p for p in groups if drained.isdisjoint(part.node for part in p.slices)]
-        self._grouped_machines = sum(len(p.slices) for p in groups)
+        holding = holding_at(snapshot.reservations, snapshot.now_s)
+        self._reserved = {r.node: r.owners for r in holding if snapshot.nodes[r.node].is_open}
+        self._grouped_machines = sum(len(p.slices) for p in self.groups())
         self.freed = False  # whether a group gave machines up, even if another has them by now
+
+    def groups(self) -> list[Partition]:
+        """The groups of the snapshot, but for those that must stay as they are."""
+        snapshot = self.snapshot
+        found = [p for p in snapshot.partitions.data().values() if p.sharing is self._sharing]
+        fixed = fixed_partitions(snapshot, reserved=True)
+        return [p for p in found if p.id not in fixed] if fixed else found
+
+    def is_groupable(self, job: Job) -> bool:
+        """Can the job share a group, on machines that groups may have?"""
+        nodes = self.snapshot.nodes.data().values()
+        return groupable(job, (v.node for v in nodes if v.is_open and v.node.id not in self._reserved))
+
+    def start_on_reserved(self, view: JobView) -> bool:
+        """Start the job alone on machines that are reserved for its owner; False if they are full, or none is."""
+        if not any(view.job.owner in owners for owners in self._reserved.values()):
+            return False
+        others = [n.id for n in self.capacity.layout.nodes if view.job.owner not in self._reserved.get(n.id, ())]
+        there = replace(view, job=replace(view.job, excluded_nodes=tuple(sorted(others))))
+        return self.start(there, "starts alone: on a node that is reserved for its owner")
 
     def group(self, pid: str) -> Partition | None:
         """A group as the draft stands."""
@@ -39,17 +65,18 @@ class GroupDraft(Draft):
         return self.new_partition_id("g")
 
     def free_machines(self) -> list[str]:
-        """Machines that are entirely free, in the order of the cluster."""
+        """Machines that are entirely free and not reserved, in the order of the cluster."""
         if self.full:
             return []
-        capacity = self.capacity
+        capacity, reserved = self.capacity, self._reserved
         up = capacity.up
-        return [n.id for i, (n, free) in enumerate(capacity) if up >> i & 1 and fits(n.vector, free.vector)]
+        free = [n.id for i, (n, free) in enumerate(capacity) if up >> i & 1 and fits(n.vector, free.vector)]
+        return [name for name in free if name not in reserved] if reserved else free
 
     @property
     def full(self) -> bool:
-        """Do groups have every machine there is?"""
-        return self._grouped_machines == self.snapshot.capacity.up.bit_count()
+        """Do groups have every machine that they may have?"""
+        return self._grouped_machines == self.snapshot.capacity.up.bit_count() - len(self._reserved)
 
     def dissolve(self, pid: str) -> Partition:
         """Dissolve a group; its machines are free in this draft."""

@@ -254,7 +254,7 @@ class TaskDraft(Draft):
         """[server]: those that are up, whose GPUs the job accepts, and that have none of `taken`; None for all."""
         capacity, index = self.snapshot.capacity, self.table.index
         layout, up = capacity.layout, capacity.up
-        mask = up & layout.eligible(job) if job.gpu_kinds or job.gpu_mem_mib else up
+        mask = up if job.accepts_any_node else up & layout.eligible(job)
         if mask == layout.all and not taken:
             return None
         import numpy as np

@@ -425,8 +425,8 @@ class SchedulingRound:
     def _reserved_row(self, queue: WaitingQueue) -> int:
         """The row of the job that no lower priority overtakes; -1 if there is none.
 
-        Of the jobs that have waited for `patience_s`, and that neither a quota nor the cluster's size holds up, it is
-        the one that has waited longest.
+        Of the jobs that have waited for `patience_s`, and that no quota, no reservation and not the cluster's size
+        holds up, it is the one that has waited longest.
         """
         if self._reserved is None:
             jobs = self.snapshot.jobs
@@ -439,6 +439,8 @@ class SchedulingRound:
         job = view.job
         if view.verdict or not self._could_run(view):
             return False
+        if job.excluded_nodes:
+            return False  # It must not hold up owners for which a node is reserved that it cannot have.
         if job.tasks is None:
             return self.draft.within_quota(job, job.sizes[0])
         return self.draft.quota_has_room(job, range(len(job.tasks.tasks)))

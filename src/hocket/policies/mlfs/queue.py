@@ -259,7 +259,7 @@ class RoomFilter:
         """May the tasks of this job fit, as the draft stands?"""
         if view.use is None:  # What the job asks for is what it counts for.
             count, load = self._largest_tasks(key)
-            if (key, view.job.gpu_kinds, view.job.gpu_mem_mib) in self._failed:
+            if (key, view.job.gpu_kinds, view.job.gpu_mem_mib, view.job.excluded_nodes) in self._failed:
                 return False
             if count > self._draft.table.most_by_load(load):
                 return False
@@ -273,7 +273,7 @@ class RoomFilter:
     def note_failed(self, view: JobView, key: str) -> None:
         """The tasks of this job did not fit."""
         if view.use is None:
-            self._failed.add((key, view.job.gpu_kinds, view.job.gpu_mem_mib))
+            self._failed.add((key, view.job.gpu_kinds, view.job.gpu_mem_mib, view.job.excluded_nodes))
 
     def _each_fits(self, shape: TaskShape, factor: float) -> bool:
         """Is there room for the tasks of each kind, if not for all?"""

@@ -148,9 +148,9 @@ def packable(job: Job) -> bool:
     return job.kind is Kind.MODEL and job.sizes[0] == 1 and job.demand.gpus <= 1 and job.tasks is None
 
 
-def _wanted(job: Job) -> tuple[Demand, float, tuple[str, ...]]:
+def _wanted(job: Job) -> tuple[Demand, float, tuple[str, ...], tuple[str, ...]]:
     """What decides whether it may have a device: jobs that want the same may have the same."""
-    return job.demand, job.gpu_mem_mib, job.gpu_kinds
+    return job.demand, job.gpu_mem_mib, job.gpu_kinds, job.excluded_nodes
 
 
 def _share(node: Node, demand: Demand) -> Slice:
@@ -164,4 +164,6 @@ def _share(node: Node, demand: Demand) -> Slice:
 def _fits(job: Job, device: Slice, node: Node) -> bool:
     """May the job have this device, alone?"""
     accepts_kind = not job.gpu_kinds or node.gpu_kind in job.gpu_kinds
+    if node.id in job.excluded_nodes:
+        return False
     return fits(job.demand.vector, device.vector) and node.gpu_mem_mib >= job.gpu_mem_mib and accepts_kind

@@ -94,7 +94,9 @@ class _Idle:
         """Of which kind it gets that size, and when it ends then: where it is if that has room, else the fastest."""
         capacity, job = self.draft.capacity, view.job
         work_s = (ends_s - self.now_s) * speed_here(view, view.size)
-        if sum(capacity[part.node].room(job.demand) for part in partition.slices) >= size - view.size:
+        home = [part.node for part in partition.slices]
+        may_stay = not job.excluded_nodes or not set(home) & set(job.excluded_nodes)
+        if may_stay and sum(capacity[node].room(job.demand) for node in home) >= size - view.size:
             return None, self.now_s + view.costs.restart_s(job.warm) + work_s / speed_here(view, size)
         if (size - view.size) * job.demand.gpus > capacity.gpus:
             return None
@@ -115,7 +117,7 @@ class _Idle:
         if job.max_nodes != 1:
             return self._landing_in(self.draft.capacity.give(partition.slices), only_on(job, kind), size)
         # Its own node has no room, so it does not matter what it gives back there: others like it land alike.
-        like = (kind, size, job.demand, job.gpu_kinds, job.gpu_mem_mib)
+        like = (kind, size, job.demand, job.gpu_kinds, job.gpu_mem_mib, job.excluded_nodes)
         if like not in self._landed:
             self._landed[like] = self._landing_in(self.draft.capacity, only_on(job, kind), size)
         return self._landed[like]
