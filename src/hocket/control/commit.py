@@ -147,7 +147,7 @@ def _start(state: State, plan: Plan, view: JobView, new: Partition, waits: bool)
     reason = plan.reasons.get(job_id, view.reason)
     if waits:
         state.put_view(view, replace(noted, partitions=(pid,), reason=reason))
-        state.unsettled += ((job_id, ""),)
+        state.unsettled[job_id, ""] = None
         return None
     to = Holding(pid, new.slices, tenant.replicas, tenant.boundary)
     tenancies = (Tenancy("", None, _IS_STARTING, to),)
@@ -193,7 +193,7 @@ def adopt(state: State, plan: Plan, capacity: Capacity) -> None:
                 pids.append(new.id)
             tenants[t.job, t.task] = None
     if tenants:
-        state.unsettled = tuple(dict.fromkeys(state.unsettled) | tenants) if state.unsettled else tuple(tenants)
+        state.unsettled |= tenants
         _place_jobs(state, plan, places)
     if gone:
         state.update_leaving_of(gone)
@@ -211,7 +211,7 @@ def _take_over(state: State, plan: Plan, capacity: Capacity) -> None:
     state.memo = plan.memo
     state.wake = plan.wake
     state.decision += 1
-    state.arrived, state.due = [], ()
+    state.arrived, state.due = {}, ()
     state.capacity = capacity
 
 
@@ -304,8 +304,8 @@ def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, 
                 pass
             case _:
                 assert_never(action)
-    if done:
-        state.unsettled = tuple([key for key in state.unsettled if key not in done])
+    for key in done:
+        state.unsettled.pop(key, None)
 
 
 def _begin_change(state: State, view: JobView, task: str, doing: Doing, to: Holding | None, becomes: JobState) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
+from math import inf
 
 from msgspec.structs import asdict
 
@@ -34,10 +36,14 @@ _log.addHandler(logging.NullHandler())  # Without a set-up, as in simulations, n
 _ROUTINE = {JobPrepared, StateStored, ProgressReported, EpochEnded, PhasesObserved, TimePassed}
 _TROUBLE = {JobFailed, JobWarned, MetricUnseen, JobRefused, NodeLost}
 _SUBJECTS = ("job", "node", "owner", "policy")
+_MOST_OF_A_KIND = 20  # lines about events or actions of one kind in a cycle: a user may stop ten thousand jobs at once
 
 
 def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: Sequence[float]) -> None:
-    """Log a cycle that is in the journal. Routine events are logged at DEBUG, trouble at WARNING."""
+    """Log a cycle that is in the journal. Routine events are logged at DEBUG, trouble at WARNING.
+
+    Of many events, reasons or actions of one kind, only some have a line, unless they are trouble or DEBUG is on.
+    """
     if not _log.isEnabledFor(logging.INFO):
         if not _TROUBLE.isdisjoint(map(type, cycle.events)):
             for event in cycle.events:
@@ -47,20 +53,42 @@ def log_cycle(number: int, cycle: Cycle, actions: Sequence[Action], decision_s: 
             _log_refused(number, cycle)
         return
     is_detailed = _log.isEnabledFor(logging.DEBUG)
+    lines = _Lines(inf if is_detailed else _MOST_OF_A_KIND)
     for event in cycle.events:
-        if is_detailed or type(event) not in _ROUTINE:
+        kind = type(event)
+        if is_detailed or kind in _TROUBLE or (kind not in _ROUTINE and lines.admit(kind.__name__)):
             _log_event(number, event)
     if cycle.plan is not None:
-        _log_decision(number, cycle.plan, bool(cycle.refused), decision_s)
+        _log_decision(number, cycle.plan, bool(cycle.refused), decision_s, lines)
     _log_refused(number, cycle)
     for action in actions:
-        to = getattr(action, "to", None)
-        place = f" on {', '.join(part.node for part in to.slices)}" if to is not None else ""
         name = type(action).__name__
-        _say(logging.INFO, number, f"{name} '{action.job}'{place}", job=action.job, action=name)
+        if lines.admit(name):
+            to = getattr(action, "to", None)
+            place = f" on {', '.join(part.node for part in to.slices)}" if to is not None else ""
+            _say(logging.INFO, number, f"{name} '{action.job}'{place}", job=action.job, action=name)
+    for name, more in lines.left_out().items():
+        _say(logging.INFO, number, f"{name}: {more:,} more, not listed", more=more)
     if is_detailed:
         asked = "the policy was not asked" if cycle.plan is None else f"the policy waits for {cycle.plan.wake}"
         _say(logging.DEBUG, number, f"{len(cycle.events)} events, {len(actions)} actions, {asked}")
+
+
+class _Lines:
+    """How many lines a cycle has of each kind, and how many were left out."""
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+        self._seen: Counter[str] = Counter()
+
+    def admit(self, kind: str) -> bool:
+        """One more of this kind: may it have a line?"""
+        self._seen[kind] += 1
+        return self._seen[kind] <= self._most
+
+    def left_out(self) -> dict[str, int]:
+        """By kind, how many have none."""
+        return {kind: int(seen - self._most) for kind, seen in self._seen.items() if seen > self._most}
 
 
 def _log_event(number: int, event: Event) -> None:
@@ -106,7 +134,7 @@ def _detail(event: Event) -> str:
     return str(getattr(event, "reason", ""))
 
 
-def _log_decision(number: int, plan: Plan, is_refused: bool, decision_s: Sequence[float]) -> None:
+def _log_decision(number: int, plan: Plan, is_refused: bool, decision_s: Sequence[float], lines: _Lines) -> None:
     """Log how long it took, and why, for each job that the plan gives a reason for or changes."""
     changes = len(plan.put) + len(plan.drop) + len(plan.ends)
     took_ms = 1000 * decision_s[-1] if decision_s else 0.0
@@ -121,7 +149,8 @@ def _log_decision(number: int, plan: Plan, is_refused: bool, decision_s: Sequenc
     said |= {job_id: reason for job_id, reason in reasons.items() if job_id != "*"}
     said |= {job_id: f"ends: {verdict}" for job_id, verdict in plan.ends.items()}
     for job_id, reason in said.items():
-        _say(logging.INFO, number, f"decided for '{job_id}': {reason}", job=job_id, reason=reason)
+        if lines.admit("decided"):
+            _say(logging.INFO, number, f"decided for '{job_id}': {reason}", job=job_id, reason=reason)
 
 
 def _say(level: int, number: int, message: str, **fields: object) -> None:

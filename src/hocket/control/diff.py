@@ -40,6 +40,7 @@ class _Diff:
         self.frees: list[Action] = []
         self.takes: list[Action] = []
         self.settled: list[tuple[str, str]] = []
+        self._ends: set[str] = set()  # jobs that end: one action for all tasks of a job
         self._leaving = LeavingTenants(standing)
         self._blocked: dict[str, tuple[str, ...]] = {}  # running tenant → tenants in its way
         self._successors: list[tuple[str, tuple[Slice, ...]]] | None = None  # jobs that prepare, and their partitions
@@ -64,9 +65,9 @@ class _Diff:
             self._change(view, tenancy, wanted)
 
     def _end(self, view: JobView) -> None:
-        end = End(view.job.id, view.verdict)
-        if all(t.doing is not Doing.ENDING for t in view.tenancies) and end not in self.frees:
-            self.frees.append(end)
+        if view.job.id not in self._ends and all(t.doing is not Doing.ENDING for t in view.tenancies):
+            self._ends.add(view.job.id)
+            self.frees.append(End(view.job.id, view.verdict))
 
     def _start(self, view: JobView, task: str, wanted: tuple[Partition, Tenant] | None) -> None:
         """A tenant without resources: it starts, prepares or waits."""

@@ -52,8 +52,7 @@ def leave_cleared_node(state: State, job_id: str) -> None:
     state.update_leaving(view)
     for task in sorted(tasks):
         state.unsettle((job_id, task))
-    if job_id not in state.arrived:
-        state.arrived.append(job_id)
+    state.arrived.setdefault(job_id)
     state.notes.alarm = state.notes.freed = True
 
 

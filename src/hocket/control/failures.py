@@ -84,7 +84,9 @@ def forget_tenants(state: State, view: JobView) -> None:
         for tenancy in view.tenancies:
             state.leaving.drop(f"{job_id}/{tenancy.task}")
     if state.unsettled:
-        state.unsettled = tuple(key for key in state.unsettled if key[0] != job_id)
+        tasks = view.job.tasks
+        for task in ("", *(t.id for t in tasks.tasks)) if tasks is not None else ("",):
+            state.settle((job_id, task))
 
 
 def node_lost(state: State, event: NodeLost) -> None:

@@ -89,7 +89,7 @@ def _submitted(state: State, event: JobSubmitted) -> None:
         state.add_follower(job)
         state.put_view(None, replace(view, held=Hold.FOLLOWS, reason=f"waits: it starts after {first}"))
     else:
-        state.arrived.append(job.id)
+        state.arrived[job.id] = None
         state.put_view(None, view)
     if job.criterion is not None:
         state.notes.judged.append(job.id)
@@ -126,15 +126,14 @@ def _pause(state: State, view: JobView, reason: str) -> None:
     state.update_leaving(view)
     for task in sorted(tasks):
         state.unsettle((job_id, task))
-    if job_id in state.arrived:
-        state.arrived.remove(job_id)
+    state.arrived.pop(job_id, None)
     state.notes.freed = True
 
 
 def _release(state: State, view: JobView, reason: str) -> None:
     """The job is no longer held: it waits like any other."""
     state.put_view(view, replace(view, held=None, held_until_s=None, reason=reason))
-    state.arrived.append(view.job.id)
+    state.arrived[view.job.id] = None
 
 
 def _release_followers(state: State, job_id: str, broke: str) -> None:
@@ -254,8 +253,8 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
         forget_tenants(state, view)
     state.jobs.drop(job_id)
     state.index_holdings(job_id, view.tenancies, ())
-    if not view.starts and job_id in state.arrived:
-        state.arrived.remove(job_id)
+    if not view.starts:
+        state.arrived.pop(job_id, None)
     if state.shifts is not None:
         state.shifts.forget(job_id)
     if job_id in state.followers:

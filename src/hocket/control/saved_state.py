@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache
 from math import inf
 from typing import Any
-from zlib import crc32
+from zlib import compress, crc32, decompress
+from zlib import error as zlib_error
 
 import msgspec
 from msgspec import Struct
@@ -32,7 +33,8 @@ from hocket.model.versioned import versioned
 from hocket.model.view import JobView, NodeView, Tenancy
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
 
-FORMAT = 3  # raise it when the meaning of a field changes; changes of names or types are noticed anyway
+FORMAT = 4  # raise it when the meaning of a field changes; changes of names or types are noticed anyway
+_FASTEST = 1  # level of compression
 _EVENTS_PER_JOB = 2  # between two saved states, for each live job
 
 Times = list[tuple[float, str]]  # (when, job), a heap
@@ -77,7 +79,7 @@ class _Sealed(Struct, frozen=True, array_like=True):
     form: int  # identifies the code that can read the state
     policy: str  # the policy with which the journal began
     params: bytes
-    state: msgspec.Raw
+    state: bytes  # compressed: to write all of it would hold up the controller for longer
     followed: PolicySet | None = None  # the policy set last, if any
 
 
@@ -98,7 +100,7 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         state.jobs.values(),
         state.partitions.values(),
         state.leaving.live,
-        state.unsettled,
+        tuple(state.unsettled),
         [_plain(free) for _node, free in state.capacity],
         [bool(state.capacity.up >> i & 1) for i in range(len(state.capacity.layout.nodes))],
         state.history.items(),
@@ -118,8 +120,8 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         controller.refused_plans,
         controller.cycles,
     )
-    raw = msgspec.Raw(_ENCODER.encode(saved))
-    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), raw, controller.policy_set))
+    state_bytes = compress(_ENCODER.encode(saved), _FASTEST)
+    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), state_bytes, controller.policy_set))
 
 
 def decode(data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None = None) -> Controller:
@@ -134,8 +136,8 @@ def decode(data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None
             if bind is None:
                 raise UnreadableState(f"it was saved under policy '{now.policy}'")
             policy = bind(now.policy, now.params)
-        saved = _STATE.decode(sealed.state)
-    except (msgspec.MsgspecError, UnknownPolicy, PolicyError) as error:
+        saved = _STATE.decode(decompress(sealed.state))
+    except (msgspec.MsgspecError, zlib_error, UnknownPolicy, PolicyError) as error:
         raise UnreadableState(one_line(error)) from error
     controller = Controller(_snapshot(saved), policy.decide, policy.order, journal, **policy.needs, bind=bind)
     controller.policy_set = now

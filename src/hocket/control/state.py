@@ -39,14 +39,14 @@ class Facts:
     owners: OpenMap[str, Owner]  # those for which a weight or quota was set
     jobs: OpenMap[str, JobView]  # live ones, in the order of submission
     partitions: OpenMap[str, Partition]  # as planned: disjoint, on nodes that are up, each with a live tenant
-    unsettled: tuple[tuple[str, str], ...]  # tenants (job, task), each once, whose plan may not be carried out yet
+    unsettled: dict[tuple[str, str], None]  # tenants (job, task) whose plan may not be carried out yet, in order
     history: OpenMap[Any, History]  # run times of ended jobs, if beliefs are learned
     memo: Any  # of the last plan, and what wakes the policy after it
     wake: Wake
     seed: int
     decision: int  # how many plans were committed
     submissions: int  # how many jobs were admitted; the number of the next one
-    arrived: list[str]  # live jobs that began to wait since the last decision
+    arrived: dict[str, None]  # live jobs that began to wait since the last decision, in order
     due: tuple[
         str, ...
     ]  # live jobs whose review came, whose rank changed by time or whose protection ended since the last decision
@@ -126,14 +126,14 @@ class State(Indices):
         self.owners = OpenMap.of(base.owners)
         self.jobs = OpenMap.of(base.jobs)
         self.partitions = OpenMap.of(base.partitions)
-        self.unsettled = base.unsettled
+        self.unsettled = dict.fromkeys(base.unsettled)
         self.history = OpenMap.of(base.history)
         self.memo = base.memo
         self.wake = base.wake
         self.seed = base.seed
         self.decision = base.decision
         self.submissions = base.submissions
-        self.arrived = list(base.arrived)
+        self.arrived = dict.fromkeys(base.arrived)
         self.due = base.due
         self.new_policy = None
         self.reservations = base.reservations
@@ -185,7 +185,7 @@ class State(Indices):
             usage.seal() if usage.undo else usage.sealed,
             self.jobs.seal(), self.waiting.seal(), self.placed.seal(), self.partitions.seal(),
             leaving.seal() if leaving.undo else leaving.sealed,
-            self.unsettled, self.capacity,
+            tuple(self.unsettled), self.capacity,
             history.seal() if history.undo else history.sealed,
             self.memo, self.wake, self.seed, self.decision, self.submissions, tuple(self.arrived), self.due,
             self.reservations,
@@ -275,7 +275,7 @@ class State(Indices):
                 self.shifts.schedule(new, self.now_s)
         waiting, placed = queues_of(self.jobs.live.values())
         self.waiting, self.placed = OpenQueue.of(waiting), OpenQueue.of(placed)
-        self.arrived = [entry[-1] for entry in sorted(waiting, key=itemgetter(1))]
+        self.arrived = dict.fromkeys(entry[-1] for entry in sorted(waiting, key=itemgetter(1)))
         if counts:
             self._count_usage_from_now_on()
 
@@ -335,13 +335,11 @@ class State(Indices):
 
     def unsettle(self, key: tuple[str, str]) -> None:
         """Have the next diff look at a tenant (job, task)."""
-        if key not in self.unsettled:
-            self.unsettled = (*self.unsettled, key)
+        self.unsettled.setdefault(key)
 
     def settle(self, key: tuple[str, str]) -> None:
         """Nothing more is to be done for a tenant."""
-        if key in self.unsettled:
-            self.unsettled = tuple(k for k in self.unsettled if k != key)
+        self.unsettled.pop(key, None)
 
     def is_tenant(self, job_id: str, pid: str, task: str | None = None) -> bool:
         """Is the job, or this task of it, a tenant of the partition in the plan?"""

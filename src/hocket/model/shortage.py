@@ -57,7 +57,7 @@ class Shortages:
     """What waiting jobs are short of in one `snapshot`, without quotas: jobs of one shape lack the same."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self._words: dict[Shape, str] = {}
 
     def words(self, view: JobView) -> str:
@@ -67,7 +67,7 @@ class Shortages:
             return ""
         shape = shape_of(job)
         if shape not in self._words:
-            found = shortage(job, self._snapshot.capacity, _closed_nodes(job, self._snapshot))
+            found = shortage(job, self.snapshot.capacity, _closed_nodes(job, self.snapshot))
             self._words[shape] = found.words if found is not None else ""
         return self._words[shape]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from random import Random
 from typing import Any, Protocol
 
@@ -210,7 +210,7 @@ class Standing(Protocol):
     @property
     def leaving(self) -> VersionedMap[str, tuple[Slice, ...]] | OpenMap[str, tuple[Slice, ...]]: ...
     @property
-    def unsettled(self) -> tuple[tuple[str, str], ...]: ...
+    def unsettled(self) -> Collection[tuple[str, str]]: ...
     @property
     def capacity(self) -> Capacity: ...
 

@@ -95,7 +95,7 @@ NO_COSTS = Costs()
 RECENT_OBSERVATIONS = 64  # kept in a view; older ones are in the journal
 
 
-class JobView(Struct, frozen=True, gc=False):
+class JobView(Struct, frozen=True, gc=False, omit_defaults=True):
     """A job in one snapshot. Times and service are summed up to `since_s`; methods that take `now_s`, the moment of the
     snapshot, bring them up to date."""
 

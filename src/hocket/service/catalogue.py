@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -41,7 +42,8 @@ from hocket.service.names import Names
 from hocket.service.record import Record
 
 _log = logging.getLogger("hocket.service")
-_RECORDS = 2_000  # that changed, after which all of them go to the shelf
+JobReport = EpochEnded | ProgressReported
+_RECORDS = 500  # that changed, after which all of them go to the shelf: a cycle is not held up for long
 _RETRY = 100  # cycles after which to try again what failed
 _CYCLES = 10_000  # after which they do so in any case: so many at most are folded at a start
 
@@ -133,14 +135,13 @@ class Catalogue:
         if record is not None and reason:
             record.reason = reason
 
-    def keep_observations(self, job_id: str, before: JobView, cycle: Cycle) -> None:
-        """Keep the last reports of a job that this cycle ended; `before` is its view before the cycle."""
+    def keep_observations(self, job_id: str, before: JobView, reports: Iterable[JobReport]) -> None:
+        """Keep the last reports of a job that a cycle ended: those of its view `before` it, and what came with it."""
         record = self.records.get(job_id)
         if record is None or record.ended_s is None:
             return
-        for event in cycle.events:
-            if isinstance(event, EpochEnded | ProgressReported) and event.job == job_id:
-                before = replace(before, observations=(*before.observations, observation(before, event)))
+        for event in reports:
+            before = replace(before, observations=(*before.observations, observation(before, event)))
         record.observations = before.observations[-RECENT_OBSERVATIONS:]
 
     def _fold(self, event: Event, at_s: float, changed: dict[str, None]) -> None:
@@ -278,6 +279,15 @@ class Catalogue:
         self.names.newest = dict(mark.newest)
         self._submitted, self.over, self.queue_reason = mark.submitted, Counter(mark.over), mark.queue_reason
         return mark.cycle
+
+
+def reports_by_job(cycle: Cycle) -> dict[str, list[JobReport]]:
+    """What the jobs reported in a cycle, in order."""
+    found: dict[str, list[JobReport]] = {}
+    for event in cycle.events:
+        if isinstance(event, EpochEnded | ProgressReported):
+            found.setdefault(event.job, []).append(event)
+    return found
 
 
 def _is_seen(record: Record) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from zlib import crc32
 
@@ -48,8 +49,14 @@ class EndedJobsError(Exception):
 
 def checksum(cycle: Cycle) -> int:
     """Of a cycle, and of the code whose records are kept: that of another version reads no others."""
-    form = msgspec.json.encode(msgspec.json.schema(Record), order="sorted")
-    return crc32(_ENCODER.encode(cycle), crc32(form, crc32(__version__.encode())))
+    return crc32(_ENCODER.encode(cycle), _form())
+
+
+@cache
+def _form() -> int:
+    """A checksum that changes with the version, and with every field of a record, however deep."""
+    schema = msgspec.json.encode(msgspec.json.schema(Record), order="sorted")
+    return crc32(schema, crc32(__version__.encode()))
 
 
 class EndedJobs:

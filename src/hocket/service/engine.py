@@ -22,9 +22,10 @@ from hocket.control.saved_state import StateSaver
 from hocket.model.event import Event, PolicySet
 from hocket.model.snapshot import Snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind, find
-from hocket.service.catalogue import Catalogue
+from hocket.service.catalogue import Catalogue, reports_by_job
 from hocket.service.ended_jobs import EndedJobs
 from hocket.service.policy_guard import guarded
+from hocket.service.record import Record
 
 _log = logging.getLogger("hocket.service")
 _SAID_AGAIN_S = 60.0  # what a policy raises, at the earliest
@@ -66,8 +67,8 @@ class Engine:
         self._down = ""  # why nothing can be accepted
         self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
         self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
-        self._changed_jobs: list[str] = []  # by the present cycle
-        self.changed: list[Callable[[list[str]], None]] = []  # are told which jobs changed
+        self._changed_jobs: list[Record] = []  # by the present cycle
+        self.changed: list[Callable[[list[Record]], None]] = []  # are told which jobs changed
         self.seen: list[Callable[[int, Cycle], None]] = []  # are given each cycle that is in the journal, numbered
         self.over = Flag()
         self._controller = self._restored()
@@ -207,7 +208,7 @@ class Engine:
         self.executor.resume(self._controller.snapshot)
         self._set_policy()
         in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.
-        changed = [job_id for cycle in in_doubt for job_id in self._see(cycle)]
+        changed = [record for cycle in in_doubt for record in self._see(cycle)]
         self._show()
         for tell in self.changed:
             tell(changed)
@@ -222,18 +223,22 @@ class Engine:
         elif (trouble := self._saver.trouble) and trouble != before:
             _log.warning("the state was not saved: %s", trouble)
 
-    def _see(self, cycle: Cycle) -> list[str]:
+    def _see(self, cycle: Cycle) -> list[Record]:
         """Let the catalogue take in a cycle that is in the journal; gives the jobs that it changed."""
         changed = self.catalogue.see(cycle)
         self._seen += 1
+        live, reports = self._controller.state.jobs.live, reports_by_job(cycle)
+        over = [job_id for job_id in changed if job_id not in live]
+        before = self.snapshot.jobs.data() if over else {}
         for job_id in changed:
-            if (view := self._controller.state.jobs.get(job_id)) is not None:
+            if (view := live.get(job_id)) is not None:
                 self.catalogue.learn(job_id, view.reason)
-            elif (before := self.snapshot.jobs.get(job_id)) is not None:
-                self.catalogue.keep_observations(job_id, before, cycle)
+        for job_id in over:
+            if job_id in before:
+                self.catalogue.keep_observations(job_id, before[job_id], reports.get(job_id, ()))
         for give in self.seen:
             give(self._seen, cycle)
-        return changed
+        return [self.catalogue.records[job_id] for job_id in changed]  # Soon they may be on the shelf.
 
     def _show(self) -> None:
         """Let others see the state."""

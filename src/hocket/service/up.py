@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -166,7 +167,12 @@ def _engine(home: Home, policy: BoundPolicy | None, store: str, executor: MakeEx
     is_file = "://" not in store
     if is_file and not (os.path.exists(store) and os.path.getsize(store)):  # No file is made before it is refused.
         _refuse_empty(home, store, new_journal)
-    engine = Engine(store, executor, policy, catalogue=home.catalogue)
+    gc.disable()  # All that a restore makes stays: to look for garbage in it takes as long as to make it.
+    try:
+        engine = Engine(store, executor, policy, catalogue=home.catalogue)
+    finally:
+        gc.enable()
+    gc.freeze()
     if not len(engine.journal):
         try:
             _refuse_empty(home, engine.journal.name, new_journal)

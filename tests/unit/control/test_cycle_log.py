@@ -9,7 +9,7 @@ from hocket.control.controller import Controller
 from hocket.control.cycle_log import log_cycle
 from hocket.control.journal import MemoryJournal
 from hocket.control.ports import Cycle, Header
-from hocket.model.action import Pause, Prepare, Start
+from hocket.model.action import End, Pause, Prepare, Start
 from hocket.model.event import (
     EpochEnded,
     JobAsked,
@@ -99,6 +99,30 @@ def test_a_job_that_makes_way_only_later_is_logged_with_its_reason_at_once(caplo
     log_cycle(8, Cycle(0.0, (), plan), (Prepare("a"),), (0.002,))
     told = {r.job: r.reason for r in caplog.records if hasattr(r, "reason")}  # type: ignore[attr-defined]
     assert told == {"a": "starts: first", "b": "paused: 'a' is first"}
+
+
+def test_of_many_events_or_actions_of_one_kind_some_are_logged_and_the_others_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = [JobAsked(0.0, f"j{n}", Wish.STOP) for n in range(1_000)]
+    failed = [JobFailed(0.0, f"f{n}", "exit code 3") for n in range(30)]
+    cycle = Cycle(0.0, (*asked, *failed, JobEnded(0.0, "a")), Plan(reasons={f"j{n}": "waits" for n in range(50)}))
+    actions = [End(f"j{n}", "stopped") for n in range(25)]
+    caplog.set_level(logging.INFO, "hocket.control")
+    log_cycle(8, cycle, actions, ())
+    told = [r.getMessage() for r in caplog.records]
+    assert sum("JobAsked 'j" in line for line in told) == sum("End 'j" in line for line in told) == 20
+    assert sum("JobFailed 'f" in line for line in told) == 30, "trouble is logged"
+    assert "cycle 8: JobEnded 'a': finished" in told
+    assert told[-3:] == [
+        "cycle 8: JobAsked: 980 more, not listed",
+        "cycle 8: decided: 30 more, not listed",
+        "cycle 8: End: 5 more, not listed",
+    ]
+    caplog.clear()
+    caplog.set_level(logging.DEBUG, "hocket.control")
+    log_cycle(8, cycle, actions, ())
+    assert sum("JobAsked 'j" in r.getMessage() for r in caplog.records) == 1_000
 
 
 def test_a_decision_that_changes_nothing_is_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:

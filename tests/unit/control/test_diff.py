@@ -108,7 +108,7 @@ def test_a_warm_job_that_need_not_wait_starts_at_once() -> None:
 def test_a_job_that_is_as_planned_is_left_alone() -> None:
     state = running(state_of(Job("a")), on("a", "n0", 0))
     assert planned(state, on("a", "n0", 0)) == []
-    assert state.unsettled == ()
+    assert not state.unsettled
 
 
 def test_another_boundary_is_a_change_too() -> None:

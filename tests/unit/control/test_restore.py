@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -424,7 +425,8 @@ def test_a_state_that_cannot_be_saved_stops_nothing(tmp_path: Path) -> None:
     journal = open_to_append(tmp_path / "j.db", header(FIFO))
     assert isinstance(journal, SqliteJournal)
     controller, saver = restore(journal, FIFO), StateSaver(journal, FIFO, events=1)
-    controller.cycle(1.0, [submitted(Job(f"j{i}", command=("x" * 900,)), 1.0) for i in range(100)])
+    noise = Random(0)  # which no compression makes small
+    controller.cycle(1.0, [submitted(Job(f"j{i}", command=(noise.randbytes(450).hex(),)), 1.0) for i in range(100)])
     (pages,) = journal._open().execute("PRAGMA page_count").fetchone()
     journal._open().execute(f"PRAGMA max_page_count = {pages + 3}")
     assert not saver.after_cycle(controller, 1000)

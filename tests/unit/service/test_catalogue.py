@@ -23,7 +23,7 @@ from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
 from hocket.model.view import RECENT_OBSERVATIONS, JobView, Observation
-from hocket.service.catalogue import Catalogue
+from hocket.service.catalogue import Catalogue, reports_by_job
 from hocket.service.ended_jobs import EndedJobs
 
 
@@ -84,8 +84,9 @@ def test_a_job_that_is_over_keeps_its_last_reports(tmp_path):
     before = JobView(job=Job("a"), number=1, submitted_s=0.0, observations=seen)
     end = Cycle(99.0, (EpochEnded(99.0, "a", 70, {"acc": 0.7}), EpochEnded(99.0, "b", 1, {}), JobEnded(99.0, "a")))
     catalogue.see(end)
-    catalogue.keep_observations("a", before, end)
-    catalogue.keep_observations("b", before, end)
+    reports = reports_by_job(end)
+    catalogue.keep_observations("a", before, reports["a"])
+    catalogue.keep_observations("b", before, reports["b"])
     assert catalogue.records["b"].observations == (), "it is not over"
     catalogue.put_away(2, all_of_it=True)
     kept = catalogue.get("a").observations

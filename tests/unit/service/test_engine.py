@@ -6,9 +6,10 @@ import pytest
 
 from hocket.agent.protocol import Hello
 from hocket.control.journal import JournalError, JournalHeld, SqliteJournal
+from hocket.control.ports import Cycle
 from hocket.control.replay import replay
 from hocket.executors.agents.executor import agents
-from hocket.model.event import JobStarted, JobSubmitted, PolicySet
+from hocket.model.event import EpochEnded, JobEnded, JobStarted, JobSubmitted, NodeJoined, PolicySet
 from hocket.model.job import Job
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
@@ -188,3 +189,29 @@ def test_what_a_policy_raises_again_and_again_is_logged_once(engine, caplog):
         engine._excuse(KeyError("x"))
     engine._excuse(KeyError("y"))
     assert caplog.text.count("was not followed") == 2
+
+
+class CountedEvents(tuple):
+    """Events that count how often all of them are gone through."""
+
+    rounds = 0
+
+    def __iter__(self):
+        CountedEvents.rounds += 1
+        return super().__iter__()
+
+
+def test_the_events_of_a_cycle_are_not_searched_for_each_job_that_it_ends(tmp_path):
+    found = Engine(str(tmp_path / "journal.db"), agents(300.0), find("fifo").bound())
+    names = [f"j{n}" for n in range(100)]
+    found._controller.cycle(1.0, [NodeJoined(1.0, Node("n0", 1)), *(JobSubmitted(1.0, Job(name)) for name in names)])
+    found.written(found._controller)
+    reports = [EpochEnded(2.0, name, 1, {"acc": 0.5}) for name in names]
+    cycle = Cycle(2.0, CountedEvents([*reports, *(JobEnded(2.0, name) for name in names)]))
+    found._controller.advance(2.0, cycle.events, cycle)
+    CountedEvents.rounds = 0
+    changed = found._see(cycle)
+    assert [record.job.id for record in changed] == names
+    assert all(record.observations[0].metrics == {"acc": 0.5} for record in changed)
+    assert CountedEvents.rounds <= 3
+    found.close()
