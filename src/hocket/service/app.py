@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from asyncio import Future as AsyncFuture
-from asyncio import get_running_loop, wait_for
+from asyncio import get_running_loop, wait, wait_for, wrap_future
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
-from contextlib import suppress
 from math import inf
-from secrets import compare_digest, token_hex
-from time import monotonic
+from secrets import token_hex
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -30,18 +28,17 @@ from hocket import __version__
 from hocket.agent.protocol import Hello, ReadLog, Report, ReportsAccepted, Welcome
 from hocket.control.ports import NameTaken, UnknownSession
 from hocket.model.event import Event, JobAsked, Wish
-from hocket.model.job_spec import JobSpec, SpecError
+from hocket.model.job_spec import SpecError
 from hocket.model.resources import MAX_GPUS
 from hocket.model.shortage import Shortages
 from hocket.model.snapshot import Snapshot
 from hocket.model.validation import too_small
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
-from hocket.service.connections import SCOPE
 from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine, Unavailable
 from hocket.service.ignored_options import ignored_options
-from hocket.service.intake import CALL_LIMIT, Intake, read_requests
+from hocket.service.intake import Intake, read_requests
 from hocket.service.job_files import job_files
 from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
 from hocket.service.node_reserve import (
@@ -53,18 +50,19 @@ from hocket.service.node_reserve import (
     reserved_row,
     unreserve,
 )  # fmt: skip
+from hocket.service.openapi_schema import body_of, schema_of, submission_schema
 from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
-from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
+from hocket.service.request_guard import RequestGuard
+from hocket.service.wishes import WishError, WishSpec, in_parts, meant, read_wish
 
 _log = logging.getLogger("hocket.service")
-LARGEST_BODY = 16 << 20
 POLL_S = 20.0
 # Numbers in queries; a larger one fits no database, and no message to an agent.
 Count = Annotated[int, Query(ge=0, le=2**31 - 1)]
 Offset = Annotated[int, Query(ge=-(2**53), le=2**53)]
 _PATIENCE_S = 60.0  # for a cycle to be written
-_ALWAYS = ("/v1/health", "/v1/down")  # are answered while the controller starts
+_SHORT = 8 << 10  # bytes of a body that the event loop reads itself; a longer one would delay other calls
 _LOG_PATIENCE_S = 10.0
 _LARGEST_LOG_PART = 4 << 20
 T = TypeVar("T")
@@ -89,33 +87,37 @@ class ApiError(HTTPException):
 class Api:
     """What the routes share."""
 
-    def __init__(
-        self, engine: Engine, token: str, go_down: Callable[[float], None], protect_s: float, commands: bool
-    ) -> None:
+    def __init__(self, engine: Engine, go_down: Callable[[float], None], protect_s: float, commands: bool) -> None:
         self.engine = engine
         self.go_down = go_down
         self.is_ready: Callable[[], bool] = lambda: True  # whether users are served
-        self._token = token.encode()
         self.logs: dict[str, AsyncFuture[tuple[bytes, dict[str, str]]]] = {}  # request → the part of a log, and headers
         self.owners = Owners(engine.executor)
         self.intake = Intake(engine, self.owners, protect_s, commands=commands)
         # Each agent has a thread that waits for orders, and takes none from other calls.
         self.polls = CapacityLimiter(inf)
+        self._shortages: Shortages | None = None  # of the last snapshot that a change was told of
         self.broadcast = Broadcast(self.change)
         engine.changed.append(self.broadcast.say)
-
-    def admits(self, request: Request) -> bool:
-        """Does the request carry the token?"""
-        given = request.headers.get("authorization", "")
-        return compare_digest(given.encode("utf-8", "replace"), b"Bearer " + self._token)
 
     def accepted(self, future: Future[Any], shown_by: str = "hocket jobs") -> Any:
         """Wait until something is in the journal; `shown_by` is the command that tells whether it came there late."""
         try:
             return future.result(_PATIENCE_S)
         except NotYet as error:
-            late = f"the controller did not come to it within {_PATIENCE_S:g} s; it may still be accepted"
-            raise ApiError(503, f"{late} (`{shown_by}` shows it)") from error
+            raise _too_late(shown_by) from error
+        except (Unavailable, RuntimeError) as error:
+            raise ApiError(503, str(error)) from error
+
+    async def is_accepted(self, future: Future[Any], shown_by: str = "hocket jobs") -> Any:
+        """The same in the event loop, where waiting takes no thread."""
+        written = wrap_future(future)
+        await wait([written], timeout=_PATIENCE_S)
+        if not written.done():
+            written.add_done_callback(lambda late: late.exception())  # An error that nothing asks for would be logged.
+            raise _too_late(shown_by)
+        try:
+            return written.result()
         except (Unavailable, RuntimeError) as error:
             raise ApiError(503, str(error)) from error
 
@@ -129,18 +131,22 @@ class Api:
     def row(self, record: Record, now_s: float) -> rows.JobRow:
         """One job in one line."""
         snapshot, waits = self.engine.snapshot, self.engine.catalogue.queue_reason
-        return rows.row(record, snapshot.jobs.get(record.job.id), snapshot, now_s, waits)
+        if self._shortages is None or self._shortages.snapshot is not snapshot:
+            self._shortages = Shortages(snapshot)
+        return rows.row(record, snapshot.jobs.get(record.job.id), snapshot, now_s, waits, self._shortages)
 
     def state(self, record: Record) -> str:
         """Where a job stands, in one word."""
         return rows.state_of(record, self.engine.snapshot.jobs.get(record.job.id))
 
-    def change(self, job_id: str) -> bytes:
-        """A job that changed, for those that listen; nothing if it cannot be looked up."""
-        with suppress(EndedJobsError):
-            if (record := self.engine.catalogue.get(job_id)) is not None:
-                return b"event: job\ndata: " + msgspec.json.encode(self.row(record, self.engine.now_s())) + b"\n\n"
-        return b""
+    def change(self, record: Record) -> bytes:
+        """A job that changed, for those that listen."""
+        return b"event: job\ndata: " + msgspec.json.encode(self.row(record, self.engine.now_s())) + b"\n\n"
+
+
+def _too_late(shown_by: str) -> ApiError:
+    late = f"the controller did not come to it within {_PATIENCE_S:g} s; it may still be accepted"
+    return ApiError(503, f"{late} (`{shown_by}` shows it)")
 
 
 def decoded(body: bytes, kind: type[T]) -> T:
@@ -171,27 +177,10 @@ def make_app(
     only agents are served.
     """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
-    api = Api(engine, token, go_down, protect_s, notify_commands)
+    api = Api(engine, go_down, protect_s, notify_commands)
     api.is_ready = is_ready
 
-    @app.middleware("http")
-    async def guard(request: Request, call_next: Any) -> Response:
-        if request.url.path != "/v1/health" and not api.admits(request):
-            return answer({"error": "the token is missing or wrong (Authorization: Bearer …)"}, 401)
-        if (connection := request.scope.get(SCOPE)) is not None and api.admits(request):
-            connection.proven()
-        length = request.headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > LARGEST_BODY or "transfer-encoding" in request.headers:
-            return answer({"error": f"a body must say its length, of {LARGEST_BODY} bytes at most"}, 413)
-        path = request.url.path
-        if not api.is_ready() and path not in _ALWAYS and not path.startswith("/v1/agents/"):
-            return answer({"error": "the controller is starting: the agent of its machine has not connected yet"}, 503)
-        began_s = monotonic()
-        response: Response = await call_next(request)
-        if _log.isEnabledFor(logging.DEBUG):
-            said = request.method, request.url.path, response.status_code, 1000 * (monotonic() - began_s)
-            _log.debug("%s %s: %d in %.1f ms", *said)
-        return response
+    app.add_middleware(RequestGuard, token=token, is_ready=lambda: api.is_ready())
 
     @app.exception_handler(EndedJobsError)
     async def say_trouble(_request: Request, error: EndedJobsError) -> Response:
@@ -219,16 +208,16 @@ def make_app(
 
 
 def _add_jobs(app: FastAPI, api: Api) -> None:
-    @app.post("/v1/jobs", openapi_extra=_body(_submission_schema()))
+    @app.post("/v1/jobs", openapi_extra=body_of(submission_schema()))
     async def submit(request: Request) -> Response:
         """Submit jobs; answered once they are in the journal."""
         body = await request.body()
         try:
-            requests = read_requests(body)
+            requests = read_requests(body) if len(body) <= _SHORT else await run_in_threadpool(read_requests, body)
         except SpecError as error:
             _log.info("a submission is refused: %s", error)
             raise ApiError(400, str(error)) from error
-        told = await run_in_threadpool(api.accepted, api.intake.submit(requests))
+        told = await api.is_accepted(api.intake.submit(requests))
         ignored = (sentence for r in requests for sentence in ignored_options(r.job, api.engine.policy))
         return answer({"jobs": told, "warnings": list(dict.fromkeys(ignored))})
 
@@ -260,9 +249,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     for wish in Wish:
         _add_wish(app, api, wish)
 
-    @app.post("/v1/wishes", openapi_extra=_body(_schema_of(WishSpec)))
+    @app.post("/v1/wishes", openapi_extra=body_of(schema_of(WishSpec)))
     async def wishes(request: Request) -> Response:
-        """Ask something of many jobs, all in one cycle."""
+        """Ask something of many jobs; answered once it is in the journal, in as many cycles as it takes."""
         try:
             spec = read_wish(await request.body())
         except WishError as error:
@@ -297,18 +286,25 @@ def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
 
 
 def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
-    found: list[Meant] = []
-
-    def make(snapshot: Snapshot, now_s: float) -> list[Event]:
-        found[:] = [meant(spec, snapshot.jobs.values(), api.engine.catalogue)]
-        return [JobAsked(now_s, job_id, spec.wish, spec.by) for job_id in found[0].jobs]
-
+    engine = api.engine
+    live = {view.job.id: view for view in engine.snapshot.jobs.values()}
     try:
-        api.accepted(api.engine.executor.post(make))
+        to = meant(spec, live.values(), engine.catalogue)
     except WishError as error:
         raise ApiError(404, str(error)) from error
-    (to,) = found
-    told = [{"id": job_id, "state": api.state(api.record(job_id))} for job_id in to.jobs]
+    records = {job_id: engine.catalogue.records.get(job_id) for job_id in to.jobs}
+    states: dict[str, str] = {}
+    for part in in_parts(spec.wish, to.jobs, live):
+
+        def make(_snapshot: Snapshot, now_s: float, part: list[str] = part) -> list[Event]:
+            return [JobAsked(now_s, job_id, spec.wish, spec.by) for job_id in part]
+
+        api.accepted(engine.executor.post(make))
+        now = engine.snapshot.jobs
+        for job_id in part:
+            record = records[job_id] or api.record(job_id)  # It may have ended meanwhile.
+            states[job_id] = rows.state_of(record, now.get(job_id))
+    told = [{"id": job_id, "state": states[job_id]} for job_id in to.jobs]
     return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
 
 
@@ -340,14 +336,14 @@ def _add_owners(app: FastAPI, api: Api) -> None:
         """The owners: weight, quotas, what they use and how many of their jobs wait."""
         return answer({"owners": owner_rows(api.engine.snapshot)})
 
-    @app.put("/v1/owners/{owner_id:text}", openapi_extra=_body(_schema_of(OwnerSpec)))
+    @app.put("/v1/owners/{owner_id:text}", openapi_extra=body_of(schema_of(OwnerSpec)))
     async def set_owner(owner_id: str, request: Request) -> Response:
         """Set an owner's weight and quotas; answered once they are in the journal. What is left out stays."""
         try:
             spec = read_owner(owner_id, await request.body())
         except OwnerError as error:
             raise ApiError(400, str(error)) from error
-        await run_in_threadpool(api.accepted, api.owners.set(owner_id, spec), "hocket owners")
+        await api.is_accepted(api.owners.set(owner_id, spec), "hocket owners")
         return answer(await run_in_threadpool(owner_row, api.engine.snapshot, owner_id))
 
 
@@ -379,22 +375,22 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """The nodes, their reservations, and which jobs hold their GPUs."""
         return answer({"nodes": rows.nodes(api.engine.snapshot, api.engine.now_s())})
 
-    @app.post("/v1/nodes/{node:text}/drain", openapi_extra=_body(_schema_of(DrainSpec)))
+    @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(schema_of(DrainSpec)))
     async def drain_node(node: str, request: Request) -> Response:
         """Give a node no new jobs; answered once it is in the journal, with the jobs that are still on it."""
         return await _of_node(_drained, api, node, await request.body(), True)
 
-    @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=_body(_schema_of(DrainSpec)))
+    @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=body_of(schema_of(DrainSpec)))
     async def undrain_node(node: str, request: Request) -> Response:
         """Give a drained node jobs again."""
         return await _of_node(_drained, api, node, await request.body(), False)
 
-    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=_body(_schema_of(ReserveSpec)))
+    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=body_of(schema_of(ReserveSpec)))
     async def reserve_node(node: str, request: Request) -> Response:
         """Reserve a node for some owners; answered once it is in the journal, with jobs of others that run on there."""
         return await _of_node(_reserved, api, node, await request.body())
 
-    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=_body(_schema_of(UnreserveSpec)))
+    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=body_of(schema_of(UnreserveSpec)))
     async def unreserve_node(name: str, request: Request) -> Response:
         """Remove all reservations of a node, or the one of this name."""
         return await _of_node(_unreserved, api, name, await request.body())
@@ -404,7 +400,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """Changes of jobs as they come (server-sent events)."""
         return StreamingResponse(api.broadcast.listen(), media_type="text/event-stream")
 
-    @app.post("/v1/down", openapi_extra=_body({"type": "object", "properties": {"grace_s": {"type": "number"}}}))
+    @app.post("/v1/down", openapi_extra=body_of({"type": "object", "properties": {"grace_s": {"type": "number"}}}))
     async def down(request: Request) -> Response:
         """Stop every job, which keeps its checkpoint, and the controller."""
         body = await request.body()
@@ -454,7 +450,7 @@ def _add_agents(app: FastAPI, api: Api) -> None:
         except NameTaken as error:
             _log.warning("an agent is refused: %s", error, extra={"node": said.node.id})
             raise ApiError(409, str(error)) from error
-        await run_in_threadpool(api.accepted, engine.executor.post(engine.executor.hello(said)))
+        await api.is_accepted(engine.executor.post(engine.executor.hello(said)))
         sessions = engine.sessions
         try:
             waiting = sessions.waiting(session)
@@ -471,7 +467,7 @@ def _add_agents(app: FastAPI, api: Api) -> None:
     async def reports(session: str, request: Request) -> Response:
         node = _node(api, session)
         said = decoded(await request.body(), list[Report])
-        return answer(ReportsAccepted(await run_in_threadpool(api.accepted, engine.executor.report(said, node))))
+        return answer(ReportsAccepted(await api.is_accepted(engine.executor.report(said, node))))
 
     @app.get("/v1/agents/{session}/orders", include_in_schema=False)
     async def orders(session: str, after: Count = 0) -> Response:
@@ -496,31 +492,3 @@ def _node(api: Api, session: str) -> str:
         return api.engine.sessions.node_of(session)
     except UnknownSession as error:
         raise ApiError(410, "say hello again") from error
-
-
-def _body(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def _schema_of(kind: type) -> dict[str, Any]:
-    """A struct's schema, with all that it refers to put in."""
-    (spec,), defined = msgspec.json.schema_components([kind], ref_template="{name}")
-
-    def whole(part: Any) -> Any:
-        if isinstance(part, list):
-            return [whole(each) for each in part]
-        if not isinstance(part, dict):
-            return part
-        return whole(defined[part["$ref"]]) if "$ref" in part else {key: whole(each) for key, each in part.items()}
-
-    found: dict[str, Any] = whole(spec)
-    return found
-
-
-def _submission_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": ["jobs"],
-        "additionalProperties": False,
-        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": CALL_LIMIT, "items": _schema_of(JobSpec)}},
-    }

@@ -6,27 +6,31 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from typing import Generic, TypeVar
 from weakref import WeakSet
 
+_AT_ONCE = 100  # jobs that are told of before the event loop serves others again
 _WAITING = 10_000  # changes that a listener may be behind
 _SIGN_OF_LIFE_S = 15.0
 _STILL_HERE = b": still here\n\n"
+T = TypeVar("T")  # what changes
 
 
-class Broadcast:
+class Broadcast(Generic[T]):
     """From the controller's thread to listeners that all are in one event loop, where they take no thread."""
 
-    def __init__(self, told: Callable[[str], bytes]) -> None:
+    def __init__(self, told: Callable[[T], bytes]) -> None:
         """`told` is what is said of a job that changed, if anything; called in the event loop, once for all."""
         self._told = told
+        self._untold: deque[T] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: WeakSet[_Listener] = WeakSet()  # One that no longer listens is let go of.
 
-    def say(self, jobs: list[str]) -> None:
+    def say(self, jobs: list[T]) -> None:
         """These jobs have changed. For any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # The loop is over, and so are all that listened.
-                self._loop.call_soon_threadsafe(self._tell, jobs)
+                self._loop.call_soon_threadsafe(self._take, self._loop, jobs)
 
     def listen(self) -> AsyncIterator[bytes]:
         """What is said from now on, not only from the first `anext`; a sign of life now and then."""
@@ -35,11 +39,22 @@ class Broadcast:
         self._listeners.add(mine)
         return mine
 
-    def _tell(self, jobs: list[str]) -> None:
+    def _take(self, loop: asyncio.AbstractEventLoop, jobs: list[T]) -> None:
+        is_telling = bool(self._untold)
+        self._untold.extend(jobs)
+        if not is_telling:
+            self._tell(loop)
+
+    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
         listeners = list(self._listeners)
-        said = [told for job_id in jobs if (told := self._told(job_id))] if listeners else []
+        if not listeners:
+            self._untold.clear()
+        some = [self._untold.popleft() for _ in range(min(_AT_ONCE, len(self._untold)))]
+        said = [told for job in some if (told := self._told(job))]
         for listener in listeners if said else ():
             listener.hear(said)
+        if self._untold:
+            loop.call_soon(self._tell, loop)
 
 
 class _Listener(AsyncIterator[bytes]):

@@ -1,7 +1,7 @@
 """Connections to the API that say nothing, or too slowly, are closed, and never keep agents and users out.
 
-A connection is *proven* once a request on it had the right token. Only so many others are kept: when one more comes,
-the oldest of them is closed. So a client that shows its token at once gets through, whatever others do.
+A connection is *proven* once a request on it had the right token. Only so many others are kept: when more come,
+the oldest of them are closed. So a client that shows its token at once gets through, whatever others do.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _log = logging.getLogger("hocket.service")
 SCOPE = "hocket.connection"  # where a request finds its connection
 _FILES = 65_536  # open files that a controller asks for; each connection is one
 _SAID_EVERY_S = 60.0
+_TURNS = 4  # of the event loop, from a connection to the first answer on it
 
 
 class Limits(Struct, frozen=True):
@@ -54,6 +55,7 @@ class Connections:
         self._all = 0
         self._unproven: dict[GuardedProtocol, str] = {}  # the oldest first; the address of the peer
         self._by_peer: Counter[str] = Counter()
+        self._is_waiting = False  # before some are closed
         self._closed = 0  # since that was last said
         self._said_s = float("-inf")
 
@@ -68,9 +70,27 @@ class Connections:
         self._by_peer[peer] += 1
         if not is_local and self._by_peer[peer] > limits.unproven_by_peer:
             self._drop(next(c for c, of in self._unproven.items() if of == peer), "too many from one address")
-        elif len(self._unproven) > limits.unproven:
-            self._drop(next(iter(self._unproven)), "too many that have not shown a token")
+        elif len(self._unproven) > 2 * limits.unproven:
+            self._drop_oldest()
+        elif len(self._unproven) > limits.unproven and not self._is_waiting:
+            self._is_waiting = True
+            self._drop_rest(_TURNS)
         return True
+
+    def _drop_rest(self, turns: int) -> None:
+        """Close those that are too many once the event loop has come to the requests that are there already.
+
+        Many clients may connect at once, each with its token.
+        """
+        if turns:
+            asyncio.get_running_loop().call_soon(self._drop_rest, turns - 1)
+            return
+        self._is_waiting = False
+        while len(self._unproven) > self.limits.unproven:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        self._drop(next(iter(self._unproven)), "too many that have not shown a token")
 
     def proven(self, connection: GuardedProtocol) -> None:
         """A request on it had the token."""

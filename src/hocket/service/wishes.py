@@ -1,8 +1,11 @@
-"""What a user wishes for many jobs at once: which ones it is for is found out first, then all is asked in one cycle."""
+"""What a user wishes for many jobs at once: which ones it is for is found out first, then it is asked in parts.
+
+A part is one cycle, so that what others ask meanwhile waits for one part at most, however many jobs a wish is for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Annotated
@@ -15,6 +18,7 @@ from hocket.model.job import NAME_LENGTH
 from hocket.model.view import JobView
 from hocket.service.catalogue import Catalogue
 
+PART = 100  # jobs that are asked in one cycle
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -62,7 +66,7 @@ def meant(spec: WishSpec, live: Iterable[JobView], catalogue: Catalogue) -> Mean
         matching = [name] if name in there else _matching(name, there)
         found |= dict.fromkeys(matching)
         if not matching:
-            record = catalogue.known(name)
+            record = catalogue.get(name)
             if record is None:
                 raise WishError(_nobody(name, there))
             of_another = spec.owner not in ("", record.job.owner)
@@ -70,6 +74,21 @@ def meant(spec: WishSpec, live: Iterable[JobView], catalogue: Catalogue) -> Mean
                 f"{record.job.owner}'s, not {spec.owner}'s" if of_another else f"over: {record.verdict}"
             )
     return Meant(list(found), refused)
+
+
+def in_parts(wish: Wish, jobs: Iterable[str], live: Mapping[str, JobView]) -> list[list[str]]:
+    """The jobs in the order in which they are asked, so that the parts come to the same as all of them at once.
+
+    Jobs that are to stop or pause: those that have a place come last, or others of them would start there meanwhile;
+    before, the newest first, for no job starts after a newer one, and those that start after a job that is stopped are
+    stopped for that reason. Jobs that are to resume: in the policy's order, or a later one would start first.
+    """
+    views = [live[job_id] for job_id in jobs if job_id in live]
+    if wish is Wish.RESUME:
+        views.sort(key=lambda view: (view.rank, view.number))
+    else:
+        views.sort(key=lambda view: (bool(view.partitions or view.tenancies), -view.number))
+    return [[view.job.id for view in views[n : n + PART]] for n in range(0, len(views), PART)]
 
 
 def _matching(name: str, there: dict[str, None]) -> list[str]:

@@ -71,3 +71,28 @@ def test_sending_without_listeners_is_no_error() -> None:
     listener = asyncio.run(listen())
     say(broadcast, "a")
     assert listener is not None
+
+
+def test_many_changes_are_told_in_order_and_the_event_loop_serves_others_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broadcast_file, "_AT_ONCE", 2)
+    done: list[str] = []
+
+    def told(job: str) -> bytes:
+        done.append(job)
+        return job.encode()
+
+    async def listen() -> bytes:
+        broadcast = Broadcast(told)
+        listener = broadcast.listen()
+        say(broadcast, *"abcde")
+        asyncio.get_running_loop().call_soon(done.append, "other")
+        say(broadcast, "f")
+        heard = b""
+        while len(heard) < 6:
+            heard += await anext(listener)
+        return heard
+
+    assert asyncio.run(listen()) == b"abcdef"
+    assert done == ["a", "b", "other", "c", "d", "e", "f"]

@@ -1,0 +1,40 @@
+"""The bodies of requests, in the API's own description (OpenAPI)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hocket.model.job_spec import JobSpec
+from hocket.service.intake import CALL_LIMIT
+
+
+def body_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """What a route adds to its description: the schema of its body."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def schema_of(kind: type) -> dict[str, Any]:
+    """A struct's schema, with all that it refers to put in."""
+    (spec,), defined = msgspec.json.schema_components([kind], ref_template="{name}")
+
+    def whole(part: Any) -> Any:
+        if isinstance(part, list):
+            return [whole(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        return whole(defined[part["$ref"]]) if "$ref" in part else {key: whole(each) for key, each in part.items()}
+
+    found: dict[str, Any] = whole(spec)
+    return found
+
+
+def submission_schema() -> dict[str, Any]:
+    """What `POST /v1/jobs` reads."""
+    return {
+        "type": "object",
+        "required": ["jobs"],
+        "additionalProperties": False,
+        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": CALL_LIMIT, "items": schema_of(JobSpec)}},
+    }

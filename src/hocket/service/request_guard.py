@@ -1,0 +1,77 @@
+"""What every request must pass before it reaches the API: its token, its length, and whether the controller is ready.
+
+Plain ASGI: the middleware classes of the framework cost more than all the rest of a short request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from secrets import compare_digest
+from time import monotonic
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hocket.service.connections import SCOPE
+
+_log = logging.getLogger("hocket.service")
+LARGEST_BODY = 16 << 20
+_ALWAYS = ("/v1/health", "/v1/down")  # are answered while the controller starts
+
+
+class RequestGuard:
+    """Answers what must not reach the API; `is_ready` says whether users are served."""
+
+    def __init__(self, app: ASGIApp, token: str, is_ready: Callable[[], bool]) -> None:
+        self._app = app
+        self._expected = b"Bearer " + token.encode()
+        self._is_ready = is_ready
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if (refusal := self._refusal(scope)) is not None:
+            status, error = refusal
+            answer = Response(msgspec.json.encode({"error": error}), status, media_type="application/json")
+            await answer(scope, receive, send)
+        elif _log.isEnabledFor(logging.DEBUG):
+            await self._logged(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """The status and what is wrong with the request; None if it may pass."""
+        path = scope["path"]
+        token, length, is_chunked = b"", b"0", False
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                token = token or value
+            elif name == b"content-length":
+                length = value
+            elif name == b"transfer-encoding":
+                is_chunked = True
+        is_admitted = compare_digest(token, self._expected)
+        if not is_admitted and path != "/v1/health":
+            return 401, "the token is missing or wrong (Authorization: Bearer …)"
+        if is_admitted and (connection := scope.get(SCOPE)) is not None:
+            connection.proven()
+        if not length.isdigit() or int(length) > LARGEST_BODY or is_chunked:
+            return 413, f"a body must say its length, of {LARGEST_BODY} bytes at most"
+        if not self._is_ready() and path not in _ALWAYS and not path.startswith("/v1/agents/"):
+            return 503, "the controller is starting: the agent of its machine has not connected yet"
+        return None
+
+    async def _logged(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began_s, path = monotonic(), scope["path"]  # Routing may change the path in the scope.
+
+        async def note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                took_ms = 1000 * (monotonic() - began_s)
+                _log.debug("%s %s: %d in %.1f ms", scope["method"], path, message["status"], took_ms)
+            await send(message)
+
+        await self._app(scope, receive, note)
