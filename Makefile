@@ -57,6 +57,7 @@ docs: $(STAMP) ## build the documentation site into site/
 bench: $(STAMP) ## benchmarks, ratios side by side (HOCKET_DATA=folder with real traces)
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.service_load
 	$(BIN)/python -m benchmarks.resize
 	$(BIN)/python -m benchmarks.pack
 	$(BIN)/python -m benchmarks.tune

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 ROOT = Path(__file__).parents[1]
-_NOT_AS_USERS_HAVE_IT = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE", "PYTHONPROFILEIMPORTTIME")
+NOT_AS_USERS_HAVE_IT = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONDEVMODE", "PYTHONPROFILEIMPORTTIME")
 
 
 class Machine(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Compiled:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="hocket-bench-")
-        self._environment = {k: v for k, v in os.environ.items() if k not in _NOT_AS_USERS_HAVE_IT}
+        self._environment = {k: v for k, v in os.environ.items() if k not in NOT_AS_USERS_HAVE_IT}
         self._environment["PYTHONPYCACHEPREFIX"] = self._folder.name
         self.cost("-m", "hocket", "simulate", "demo", "--policy", "fifo", "--json")  # Compile what will be used.
         self.cost("-m", "hocket", "--help")

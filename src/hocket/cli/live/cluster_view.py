@@ -22,6 +22,7 @@ _COLOURS = (
     "bright_blue",
 )
 _MOST_NODES = 40
+_MOST_JOBS = 100  # where there is no screen; `hocket jobs` lists all
 _CELL = 10  # columns of a device
 
 
@@ -41,7 +42,7 @@ def pictured(now: Overview, width: int, height: int | None) -> Any:
     parts: list[Any] = [_headline(now), *_devices(now, colours, width)]
     at_work = [row for row in now.jobs if row.state != "waiting"]
     queue = [row for row in now.jobs if row.state == "waiting"]
-    room = 10_000 if height is None else max(height - _lines(parts) - 6, 2)
+    room = _MOST_JOBS if height is None else max(height - _lines(parts) - 6, 2)
     shown = at_work[: room if not queue else max(room * 2 // 3, room - len(queue), 1)]
     parts += _section("jobs", shown, len(at_work) - len(shown))
     head = queue[: max(room - len(shown) - 2, 1)]
@@ -114,7 +115,7 @@ def _section(title: str, shown: Sequence[ListedJob], more: int) -> list[Any]:
     if not shown:
         return []
     lines: list[Any] = [Text(f"\n{title}", style="bold"), job_table(shown)]
-    return [*lines, Text(f"… and {more:,} more", style="dim")] if more > 0 else lines
+    return [*lines, Text(f"… and {more:,} more (`hocket jobs` lists all)", style="dim")] if more > 0 else lines
 
 
 def _lines(parts: Sequence[Any]) -> int:

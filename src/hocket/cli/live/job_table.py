@@ -19,6 +19,7 @@ _STYLES = {
 }  # fmt: skip
 _BAR = 12  # columns
 _LONGEST = 32  # of a name
+_SHORTEST_S = 0.05  # that is shown of a time
 
 
 def styled_state(state: str) -> Any:
@@ -70,23 +71,25 @@ def bar_of(row: ListedJob, width: int = _BAR) -> Any:
 
 def plain_lines(found: Iterable[ListedJob]) -> Iterable[str]:
     """The rows as aligned columns, the header first."""
+    from hocket.reports.formatting import format_duration
+
     lines = [TITLES]
-    for row in found:
+    for row in found:  # Most of ten thousand have neither devices nor metrics yet, and have not run.
         lines.append(
             (
                 row.id,
                 row.owner or "–",
                 row.state,
-                devices(row) or "–",
-                _time(row.waited_s),
-                _time(row.ran_s),
+                (devices(row) or "–") if row.gpus else "–",
+                format_duration(row.waited_s) if row.waited_s >= _SHORTEST_S else "–",
+                format_duration(row.ran_s) if row.ran_s >= _SHORTEST_S else "–",
                 _epoch(row) or "–",
-                metric_shown(row) or "–",
+                (metric_shown(row) or "–") if row.metrics else "–",
                 row.until or "–",
                 row.reason,
             )
         )
-    widths = [max(len(line[n]) for line in lines) for n in range(len(TITLES) - 1)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
     form = "  ".join(f"{{:{width}}}" for width in widths) + "  {}"
     return (one_line(form.format(*line)).rstrip() for line in lines)
 
@@ -119,7 +122,7 @@ def spans(indices: Sequence[int]) -> str:
 def _time(time_s: float) -> str:
     from hocket.reports.formatting import format_duration
 
-    return format_duration(time_s) if time_s >= 0.05 else "–"
+    return format_duration(time_s) if time_s >= _SHORTEST_S else "–"
 
 
 def _epoch(row: ListedJob) -> str:
