@@ -71,6 +71,7 @@ class Load:
 
     def listings(self) -> None:
         """What lists all jobs, each the best of three."""
+        self.link = self.controller.connect()  # The last one was idle for some seconds, and may be closed.
         env = {**os.environ, "HOCKET_HOME": str(self.home)}
         tries = []
         for _ in range(3):
