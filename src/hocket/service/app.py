@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from asyncio import Future as AsyncFuture
 from asyncio import get_running_loop, wait_for
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
-from contextlib import suppress
-from math import inf
-from secrets import compare_digest, token_hex
+from secrets import token_hex
 from time import monotonic
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
-import msgspec
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
@@ -27,21 +19,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from hocket import __version__
-from hocket.agent.protocol import Hello, ReadLog, Report, ReportsAccepted, Welcome
-from hocket.control.ports import NameTaken, UnknownSession
+from hocket.agent.protocol import ReadLog
 from hocket.model.event import Event, JobAsked, Wish
 from hocket.model.job_spec import JobSpec, SpecError
-from hocket.model.resources import MAX_GPUS
 from hocket.model.shortage import Shortages
 from hocket.model.snapshot import Snapshot
-from hocket.model.validation import too_small
 from hocket.service import rows
-from hocket.service.broadcast import Broadcast
+from hocket.service.agent_calls import add_agents
+from hocket.service.api import Api, ApiError, Count, Offset, answer, decoded, request_body, schema_of
 from hocket.service.connections import SCOPE
 from hocket.service.ended_jobs import EndedJobsError
-from hocket.service.engine import Engine, Unavailable
+from hocket.service.engine import Engine
 from hocket.service.ignored_options import ignored_options
-from hocket.service.intake import CALL_LIMIT, Intake, read_requests
+from hocket.service.intake import CALL_LIMIT, read_requests
 from hocket.service.job_files import job_files
 from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
 from hocket.service.node_reserve import (
@@ -53,21 +43,15 @@ from hocket.service.node_reserve import (
     reserved_row,
     unreserve,
 )  # fmt: skip
-from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
+from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
 from hocket.service.wishes import Meant, WishError, WishSpec, meant, read_wish
 
 _log = logging.getLogger("hocket.service")
 LARGEST_BODY = 16 << 20
-POLL_S = 20.0
-# Numbers in queries; a larger one fits no database, and no message to an agent.
-Count = Annotated[int, Query(ge=0, le=2**31 - 1)]
-Offset = Annotated[int, Query(ge=-(2**53), le=2**53)]
-_PATIENCE_S = 60.0  # for a cycle to be written
 _ALWAYS = ("/v1/health", "/v1/down")  # are answered while the controller starts
 _LOG_PATIENCE_S = 10.0
 _LARGEST_LOG_PART = 4 << 20
-T = TypeVar("T")
 
 
 class AnyText(StringConvertor):
@@ -77,83 +61,6 @@ class AnyText(StringConvertor):
 
 
 register_url_convertor("text", AnyText())
-
-
-class ApiError(HTTPException):
-    """An answer that is not what was asked for: one sentence."""
-
-    def __init__(self, status: int, error: str) -> None:
-        super().__init__(status, error)
-
-
-class Api:
-    """What the routes share."""
-
-    def __init__(
-        self, engine: Engine, token: str, go_down: Callable[[float], None], protect_s: float, commands: bool
-    ) -> None:
-        self.engine = engine
-        self.go_down = go_down
-        self.is_ready: Callable[[], bool] = lambda: True  # whether users are served
-        self._token = token.encode()
-        self.logs: dict[str, AsyncFuture[tuple[bytes, dict[str, str]]]] = {}  # request → the part of a log, and headers
-        self.owners = Owners(engine.executor)
-        self.intake = Intake(engine, self.owners, protect_s, commands=commands)
-        # Each agent has a thread that waits for orders, and takes none from other calls.
-        self.polls = CapacityLimiter(inf)
-        self.broadcast = Broadcast(self.change)
-        engine.changed.append(self.broadcast.say)
-
-    def admits(self, request: Request) -> bool:
-        """Does the request carry the token?"""
-        given = request.headers.get("authorization", "")
-        return compare_digest(given.encode("utf-8", "replace"), b"Bearer " + self._token)
-
-    def accepted(self, future: Future[Any], shown_by: str = "hocket jobs") -> Any:
-        """Wait until something is in the journal; `shown_by` is the command that tells whether it came there late."""
-        try:
-            return future.result(_PATIENCE_S)
-        except NotYet as error:
-            late = f"the controller did not come to it within {_PATIENCE_S:g} s; it may still be accepted"
-            raise ApiError(503, f"{late} (`{shown_by}` shows it)") from error
-        except (Unavailable, RuntimeError) as error:
-            raise ApiError(503, str(error)) from error
-
-    def record(self, job_id: str) -> Record:
-        """The record of a job by its name or id, or 404."""
-        record = self.engine.catalogue.get(self.engine.catalogue.names.id_of(job_id))
-        if record is None:
-            raise ApiError(404, f"there is no job '{job_id[:200]}'")
-        return record
-
-    def row(self, record: Record, now_s: float) -> rows.JobRow:
-        """One job in one line."""
-        snapshot, waits = self.engine.snapshot, self.engine.catalogue.queue_reason
-        return rows.row(record, snapshot.jobs.get(record.job.id), snapshot, now_s, waits)
-
-    def state(self, record: Record) -> str:
-        """Where a job stands, in one word."""
-        return rows.state_of(record, self.engine.snapshot.jobs.get(record.job.id))
-
-    def change(self, job_id: str) -> bytes:
-        """A job that changed, for those that listen; nothing if it cannot be looked up."""
-        with suppress(EndedJobsError):
-            if (record := self.engine.catalogue.get(job_id)) is not None:
-                return b"event: job\ndata: " + msgspec.json.encode(self.row(record, self.engine.now_s())) + b"\n\n"
-        return b""
-
-
-def decoded(body: bytes, kind: type[T]) -> T:
-    """A body of that type, or 422."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ApiError(422, str(error)) from error
-
-
-def answer(value: Any, status: int = 200) -> Response:
-    """JSON, in which a number that is none is null."""
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def make_app(
@@ -214,12 +121,12 @@ def make_app(
     _add_jobs(app, api)
     _add_owners(app, api)
     _add_cluster(app, api)
-    _add_agents(app, api)
+    add_agents(app, api)
     return app
 
 
 def _add_jobs(app: FastAPI, api: Api) -> None:
-    @app.post("/v1/jobs", openapi_extra=_body(_submission_schema()))
+    @app.post("/v1/jobs", openapi_extra=request_body(_submission_schema()))
     async def submit(request: Request) -> Response:
         """Submit jobs; answered once they are in the journal."""
         body = await request.body()
@@ -260,7 +167,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     for wish in Wish:
         _add_wish(app, api, wish)
 
-    @app.post("/v1/wishes", openapi_extra=_body(_schema_of(WishSpec)))
+    @app.post("/v1/wishes", openapi_extra=request_body(schema_of(WishSpec)))
     async def wishes(request: Request) -> Response:
         """Ask something of many jobs, all in one cycle."""
         try:
@@ -340,7 +247,7 @@ def _add_owners(app: FastAPI, api: Api) -> None:
         """The owners: weight, quotas, what they use and how many of their jobs wait."""
         return answer({"owners": owner_rows(api.engine.snapshot)})
 
-    @app.put("/v1/owners/{owner_id:text}", openapi_extra=_body(_schema_of(OwnerSpec)))
+    @app.put("/v1/owners/{owner_id:text}", openapi_extra=request_body(schema_of(OwnerSpec)))
     async def set_owner(owner_id: str, request: Request) -> Response:
         """Set an owner's weight and quotas; answered once they are in the journal. What is left out stays."""
         try:
@@ -379,22 +286,22 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """The nodes, their reservations, and which jobs hold their GPUs."""
         return answer({"nodes": rows.nodes(api.engine.snapshot, api.engine.now_s())})
 
-    @app.post("/v1/nodes/{node:text}/drain", openapi_extra=_body(_schema_of(DrainSpec)))
+    @app.post("/v1/nodes/{node:text}/drain", openapi_extra=request_body(schema_of(DrainSpec)))
     async def drain_node(node: str, request: Request) -> Response:
         """Give a node no new jobs; answered once it is in the journal, with the jobs that are still on it."""
         return await _of_node(_drained, api, node, await request.body(), True)
 
-    @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=_body(_schema_of(DrainSpec)))
+    @app.post("/v1/nodes/{node:text}/undrain", openapi_extra=request_body(schema_of(DrainSpec)))
     async def undrain_node(node: str, request: Request) -> Response:
         """Give a drained node jobs again."""
         return await _of_node(_drained, api, node, await request.body(), False)
 
-    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=_body(_schema_of(ReserveSpec)))
+    @app.post("/v1/nodes/{node:text}/reserve", openapi_extra=request_body(schema_of(ReserveSpec)))
     async def reserve_node(node: str, request: Request) -> Response:
         """Reserve a node for some owners; answered once it is in the journal, with jobs of others that run on there."""
         return await _of_node(_reserved, api, node, await request.body())
 
-    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=_body(_schema_of(UnreserveSpec)))
+    @app.post("/v1/nodes/{name:text}/unreserve", openapi_extra=request_body(schema_of(UnreserveSpec)))
     async def unreserve_node(name: str, request: Request) -> Response:
         """Remove all reservations of a node, or the one of this name."""
         return await _of_node(_unreserved, api, name, await request.body())
@@ -404,7 +311,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """Changes of jobs as they come (server-sent events)."""
         return StreamingResponse(api.broadcast.listen(), media_type="text/event-stream")
 
-    @app.post("/v1/down", openapi_extra=_body({"type": "object", "properties": {"grace_s": {"type": "number"}}}))
+    @app.post("/v1/down", openapi_extra=request_body({"type": "object", "properties": {"grace_s": {"type": "number"}}}))
     async def down(request: Request) -> Response:
         """Stop every job, which keeps its checkpoint, and the controller."""
         body = await request.body()
@@ -439,88 +346,10 @@ async def _of_node(change: Callable[..., Response], *given: Any) -> Response:
         raise ApiError(404 if isinstance(error, UnknownNode) else 400, str(error)) from error
 
 
-def _add_agents(app: FastAPI, api: Api) -> None:
-    engine = api.engine
-
-    @app.post("/v1/agents/hello", include_in_schema=False)
-    async def hello(request: Request) -> Response:
-        said = decoded(await request.body(), Hello)
-        if not 0 <= said.node.gpus <= MAX_GPUS:
-            raise ApiError(400, f"node '{said.node.id}': gpus must be from 0 to {MAX_GPUS}, not {said.node.gpus}")
-        if wrong := too_small(msgspec.structs.asdict(said.node)):
-            raise ApiError(400, f"node '{said.node.id}': {wrong}")
-        try:
-            session = engine.sessions.open(said.node.id, said.address, said.state, said.folder)
-        except NameTaken as error:
-            _log.warning("an agent is refused: %s", error, extra={"node": said.node.id})
-            raise ApiError(409, str(error)) from error
-        await run_in_threadpool(api.accepted, engine.executor.post(engine.executor.hello(said)))
-        sessions = engine.sessions
-        try:
-            waiting = sessions.waiting(session)
-        except UnknownSession as error:
-            raise ApiError(410, "say hello again") from error
-        return answer(Welcome(session, sessions.lease_s, POLL_S, sessions.fence_s, waiting))
-
-    @app.post("/v1/agents/{session}/alive", include_in_schema=False)
-    async def alive(session: str) -> Response:
-        _node(api, session)
-        return answer({})
-
-    @app.post("/v1/agents/{session}/reports", include_in_schema=False)
-    async def reports(session: str, request: Request) -> Response:
-        node = _node(api, session)
-        said = decoded(await request.body(), list[Report])
-        return answer(ReportsAccepted(await run_in_threadpool(api.accepted, engine.executor.report(said, node))))
-
-    @app.get("/v1/agents/{session}/orders", include_in_schema=False)
-    async def orders(session: str, after: Count = 0) -> Response:
-        wait_s = min(POLL_S, engine.sessions.lease_s / 3)
-        try:
-            return answer(await run_sync(engine.sessions.orders, session, after, wait_s, limiter=api.polls))
-        except UnknownSession as error:
-            raise ApiError(410, "say hello again") from error
-
-    @app.post("/v1/agents/{session}/logs/{log_request}", include_in_schema=False)
-    async def logs(session: str, log_request: str, request: Request) -> Response:
-        _node(api, session)
-        body = await request.body()
-        came = api.logs.get(log_request)
-        if came is not None and not came.done():
-            came.set_result((body, dict(request.headers)))
-        return answer({"ok": True})
-
-
-def _node(api: Api, session: str) -> str:
-    try:
-        return api.engine.sessions.node_of(session)
-    except UnknownSession as error:
-        raise ApiError(410, "say hello again") from error
-
-
-def _body(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def _schema_of(kind: type) -> dict[str, Any]:
-    """A struct's schema, with all that it refers to put in."""
-    (spec,), defined = msgspec.json.schema_components([kind], ref_template="{name}")
-
-    def whole(part: Any) -> Any:
-        if isinstance(part, list):
-            return [whole(each) for each in part]
-        if not isinstance(part, dict):
-            return part
-        return whole(defined[part["$ref"]]) if "$ref" in part else {key: whole(each) for key, each in part.items()}
-
-    found: dict[str, Any] = whole(spec)
-    return found
-
-
 def _submission_schema() -> dict[str, Any]:
     return {
         "type": "object",
         "required": ["jobs"],
         "additionalProperties": False,
-        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": CALL_LIMIT, "items": _schema_of(JobSpec)}},
+        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": CALL_LIMIT, "items": schema_of(JobSpec)}},
     }
