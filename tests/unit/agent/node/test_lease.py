@@ -48,6 +48,9 @@ def test_runs_of_an_older_controller_go_on_for_ever(tmp_path: Path) -> None:
     lease = Lease(str(tmp_path / "lease"))
     lease.renew(boot_s(), Welcome("s", 10.0, 5.0))
     assert read_lease(lease.path) == float("inf")
+    sent_s = boot_s()
+    lease.renew(sent_s, FENCED)
+    assert read_lease(lease.path) == sent_s + 6.0, "until a newer one takes its place"
 
 
 def holder(pid: int, host: str = "") -> str:
