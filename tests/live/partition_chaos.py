@@ -128,9 +128,9 @@ class PartitionChaos:
         return send
 
     def _wake(self, node: str) -> None:
+        self._suspended.append((time.clock_gettime(time.CLOCK_BOOTTIME), node))
         self._signal("training", signal.SIGCONT)(node)  # Jobs first: the sidecar must catch up with them.
         self._signal("", signal.SIGCONT)(node)
-        self._suspended.append((time.clock_gettime(time.CLOCK_BOOTTIME), node))
 
     def _submit_some(self) -> None:
         for _ in range(self._random.randrange(2, 6)):
