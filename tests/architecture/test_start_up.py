@@ -70,6 +70,11 @@ def test_a_command_that_asks_a_controller_loads_neither_rich_nor_the_model(tmp_p
     assert "hocket.model" not in loaded
 
 
+def test_commands_within_a_command_load_nothing_heavy_either(tmp_path: Path) -> None:
+    loaded = loaded_by("owners", "set", "ana", "--weight", "2", code=2, HOCKET_HOME=str(tmp_path))
+    assert not packages(loaded) & HEAVY
+
+
 def test_completion_of_a_command_loads_no_command() -> None:
     words = {"_HOCKET_COMPLETE": "complete_bash", "COMP_WORDS": "hocket su", "COMP_CWORD": "1"}
     assert not commands(loaded_by(**words))

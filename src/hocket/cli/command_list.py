@@ -139,7 +139,7 @@ def _made(name: str, listed: Listed) -> Any:
     around.callback()(_nothing)  # Without it, typer would make one command of its only one.
     if isinstance(function, typer.Typer):
         for inner in function.registered_commands:
-            inner.cls = inner.cls or LightCommand
+            inner.cls = LightCommand
         around.add_typer(function, cls=LightGroup)
     else:
         around.command(name, cls=_imported(listed.command_class), **listed.settings)(function)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.typed import completed, hocket
+from tests.unit.cli.typed import completed, hocket, refused
 from typer.main import get_command
 
 from hocket.cli.command_list import COMMANDS, LazyCommands
@@ -46,3 +46,11 @@ def test_a_command_is_made_once() -> None:
     assert "versions" not in commands
     assert commands.get("versions") is None
     assert len(commands) == len(list(commands)) == len(COMMANDS)
+
+
+def test_an_argument_that_a_command_needs_is_missed() -> None:
+    assert "Missing argument 'JOB' (see `hocket show --help`)" in refused("show")
+
+
+def test_the_agent_reads_its_options_itself() -> None:
+    assert hocket("agent", "--help").stdout.startswith("usage: hocket agent [-h] --url URL")
