@@ -60,6 +60,10 @@ COMMANDS = {
         "live.down",
         "Stop every job, which keeps its checkpoint, and then the controller. `hocket up` goes on from there.",
     ),
+    "doctor": Listed(
+        "live.doctor",
+        "Examine a controller's home: permissions, journal, catalogue, controller, agent, processes.",
+    ),
     "agent": Listed(
         "live.agent",
         "Lend this machine's devices to a controller on another one; `hocket up` lends those of its own.",
