@@ -39,7 +39,7 @@ class Health(StrEnum):
     PROBLEM = "problem"  # the controller cannot start with it, or something is lost
 
 
-class Finding(Struct, frozen=True):
+class HomeFinding(Struct, frozen=True):
     """One thing that was examined."""
 
     about: str
@@ -48,45 +48,45 @@ class Finding(Struct, frozen=True):
     repair: Callable[[], None] | None = None  # puts it right
 
 
-def examine(home: Home, store: str = "", progress: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
+def examine(home: Home, store: str = "", progress: Callable[[str], None] = lambda _: None) -> Iterator[HomeFinding]:
     """Everything about a home, one after the other. `progress` is called now and then with what is being done."""
     if not home.path.is_dir():
-        yield Finding("home", Health.PROBLEM, f"'{home.path}' is not there: `hocket up` makes it")
+        yield HomeFinding("home", Health.PROBLEM, f"'{home.path}' is not there: `hocket up` makes it")
         return
     yield from _permissions(home)
     free = shutil.disk_usage(home.path).free
     told = f"{free / (1 << 30):,.1f} GiB are free"
-    yield Finding("disk", Health.OK if free >= _LEAST_FREE else Health.WARNING, told)
+    yield HomeFinding("disk", Health.OK if free >= _LEAST_FREE else Health.WARNING, told)
     store = store or str(home.journal)
     is_dead = "://" not in store and controller_is_dead(f"{Path(store).resolve()}.lock")
     yield from _journal(home, store, progress)
     yield from _catalogue(home, is_dead)
     if is_dead:
-        yield Finding("controller", Health.WARNING, "none holds the journal: `hocket up` starts one")
+        yield HomeFinding("controller", Health.WARNING, "none holds the journal: `hocket up` starts one")
     else:
-        yield Finding("controller", Health.OK, "one holds the journal")
+        yield HomeFinding("controller", Health.OK, "one holds the journal")
     yield from _agent(home, is_dead, progress)
 
 
-def _permissions(home: Home) -> Iterator[Finding]:
+def _permissions(home: Home) -> Iterator[HomeFinding]:
     for path, mode in ((home.path, 0o700), (home.token_file, 0o600)):
         if not path.exists():
-            yield Finding("permissions", Health.WARNING, f"'{path}' is missing: `hocket up` makes it")
+            yield HomeFinding("permissions", Health.WARNING, f"'{path}' is missing: `hocket up` makes it")
         elif (now := path.stat().st_mode & 0o777) & 0o077:
             text = f"'{path}' has mode {now:o}, so that others can read what is in it; it should have {mode:o}"
-            yield Finding("permissions", Health.PROBLEM, text, lambda path=path, mode=mode: os.chmod(path, mode))  # type: ignore[misc]
+            yield HomeFinding("permissions", Health.PROBLEM, text, lambda path=path, mode=mode: os.chmod(path, mode))  # type: ignore[misc]
         else:
-            yield Finding("permissions", Health.OK, f"'{path}' is its owner's alone")
+            yield HomeFinding("permissions", Health.OK, f"'{path}' is its owner's alone")
 
 
-def _journal(home: Home, store: str, progress: Callable[[str], None]) -> Iterator[Finding]:
+def _journal(home: Home, store: str, progress: Callable[[str], None]) -> Iterator[HomeFinding]:
     is_file = "://" not in store
     if is_file and not (os.path.exists(store) and os.path.getsize(store)):
         if home.had_journal(store):
             text = f"'{store}' had jobs, and is missing or empty: restore it, or begin anew, `hocket up --new-journal`"
-            yield Finding("journal", Health.PROBLEM, text)
+            yield HomeFinding("journal", Health.PROBLEM, text)
         else:
-            yield Finding("journal", Health.OK, "there is none yet")
+            yield HomeFinding("journal", Health.OK, "there is none yet")
         return
     count = 0
     try:
@@ -98,10 +98,10 @@ def _journal(home: Home, store: str, progress: Callable[[str], None]) -> Iterato
                 if count % _EVERY == 0:
                     progress(f"{count:,} cycles of the journal")
             size = f", {os.path.getsize(store) / (1 << 20):,.1f} MiB" if is_file else ""
-            yield Finding("journal", Health.OK, f"'{journal.name}' has {count:,} cycles, all of them whole{size}")
+            yield HomeFinding("journal", Health.OK, f"'{journal.name}' has {count:,} cycles, all of them whole{size}")
     except (JournalError, sqlite3.Error, OSError) as error:
         text = f"after {count:,} cycles: {one_line(error)}: restore a backup"
-        yield Finding("journal", Health.PROBLEM, text)
+        yield HomeFinding("journal", Health.PROBLEM, text)
 
 
 def _check_pages(path: Path) -> None:
@@ -111,13 +111,13 @@ def _check_pages(path: Path) -> None:
         raise JournalError(f"journal '{path}' is damaged: {said}")
 
 
-def _catalogue(home: Home, is_dead: bool) -> Iterator[Finding]:
+def _catalogue(home: Home, is_dead: bool) -> Iterator[HomeFinding]:
     if not home.catalogue.exists():
-        yield Finding("catalogue", Health.OK, "there is none; it is made of the journal")
+        yield HomeFinding("catalogue", Health.OK, "there is none; it is made of the journal")
         return
     try:
         _check_pages(home.catalogue)
-        yield Finding("catalogue", Health.OK, "it can be read")
+        yield HomeFinding("catalogue", Health.OK, "it can be read")
     except (JournalError, sqlite3.Error) as error:
 
         def remove() -> None:
@@ -125,15 +125,15 @@ def _catalogue(home: Home, is_dead: bool) -> Iterator[Finding]:
                 part.unlink(missing_ok=True)
 
         text = f"{one_line(error)}; it is made of the journal, and can be removed"
-        yield Finding("catalogue", Health.PROBLEM, text, remove if is_dead else None)
+        yield HomeFinding("catalogue", Health.PROBLEM, text, remove if is_dead else None)
 
 
-def _agent(home: Home, is_dead: bool, progress: Callable[[str], None]) -> Iterator[Finding]:
+def _agent(home: Home, is_dead: bool, progress: Callable[[str], None]) -> Iterator[HomeFinding]:
     agents = agents_of(str(home.agent))
     if agents:
-        yield Finding("agent", Health.OK, f"it runs, as process {', '.join(map(str, agents))}")
+        yield HomeFinding("agent", Health.OK, f"it runs, as process {', '.join(map(str, agents))}")
     elif home.agent.is_dir():
-        yield Finding("agent", Health.OK if is_dead else Health.WARNING, "it does not run")
+        yield HomeFinding("agent", Health.OK if is_dead else Health.WARNING, "it does not run")
     progress("looking for processes of jobs")
     running = 0
     for run in _runs(home):
@@ -142,16 +142,16 @@ def _agent(home: Home, is_dead: bool, progress: Callable[[str], None]) -> Iterat
             running += 1
             if not agents:
                 text = f"run {number} of job '{job}' has a sidecar, and no agent: `hocket up` takes it over"
-                yield Finding("runs", Health.WARNING, text)
+                yield HomeFinding("runs", Health.WARNING, text)
         elif run.mark and (left := orphans(run.mark)):
             text = f"run {number} of job '{job}' has no sidecar, and left processes {left}"
             mark = run.mark
             can = is_dead and not agents
-            yield Finding("runs", Health.PROBLEM, text, (lambda mark=mark: _kill(mark)) if can else None)  # type: ignore[misc]
+            yield HomeFinding("runs", Health.PROBLEM, text, (lambda mark=mark: _kill(mark)) if can else None)  # type: ignore[misc]
         elif run.mark and not run.ended and not story(run.events).ended and not agents:
             text = f"run {number} of job '{job}' has died unseen: the next agent reports it, and the job goes on"
-            yield Finding("runs", Health.WARNING, text)
-    yield Finding("runs", Health.OK, f"{running} run now")
+            yield HomeFinding("runs", Health.WARNING, text)
+    yield HomeFinding("runs", Health.OK, f"{running} run now")
 
 
 def _kill(mark: str) -> None:
