@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-HEAVY = (
-    "duckdb", "fastapi", "highspy", "hypothesis", "kubernetes", "matplotlib", "numba", "numpy", "pyspark", "ray",
-    "scipy", "sqlite3", "torch", "uvicorn",
-)  # fmt: skip
+# typer has pydantic read every value and brings a Markdown parser (markdown_it, pygments, attr) for each help page.
+HEAVY = {
+    "attr", "duckdb", "fastapi", "highspy", "hypothesis", "kubernetes", "markdown_it", "matplotlib", "numba", "numpy",
+    "pydantic", "pygments", "pyspark", "ray", "scipy", "sqlite3", "torch", "uvicorn",
+}  # fmt: skip
 
 PROGRAM = """
 import sys
@@ -19,24 +22,64 @@ from hocket.cli.main import run
 try:
     run()
 except SystemExit as end:
-    assert not end.code, end.code
-print("loaded:", *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+    print("code:", end.code or 0, file=sys.stderr)
+print("loaded:", *sorted(sys.modules), file=sys.stderr)
 """
 
 
-def loaded_by(*arguments: str) -> set[str]:
+def loaded_by(*arguments: str, code: int = 0, **environment: str) -> set[str]:
+    """The modules that are loaded when a command ends with this code."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True, timeout=300
-    )
-    return set(done.stderr.rpartition("loaded:")[2].split())
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True, text=True, check=True, timeout=300, env={**os.environ, **environment},
+    )  # fmt: skip
+    said, _, loaded = done.stderr.rpartition("loaded:")
+    assert said.endswith(f"code: {code}\n"), done.stderr
+    assert "typer" in loaded.split(), "the list of loaded modules is not what it should be"
+    return set(loaded.split())
 
 
-def test_help_loads_nothing_heavy() -> None:
+def packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+def commands(modules: set[str]) -> set[str]:
+    """The files of commands among these modules."""
+    return {
+        name for name in modules if name.startswith(("hocket.cli.live.", "hocket.cli.simulation.", "hocket.cli.tune"))
+    }
+
+
+def test_help_loads_no_command_and_nothing_heavy() -> None:
     loaded = loaded_by("--help")
-    assert "typer" in loaded, "the list of loaded modules is not what it should be"
-    assert not loaded & set(HEAVY)
+    assert not packages(loaded) & HEAVY
+    assert not commands(loaded)
+    assert "msgspec" not in packages(loaded)
+
+
+def test_the_help_of_a_command_loads_no_other_command_and_nothing_heavy() -> None:
+    loaded = loaded_by("submit", "--help")
+    assert not packages(loaded) & HEAVY
+    assert commands(loaded) == {"hocket.cli.live.submit", "hocket.cli.live.job_options"}
+
+
+def test_a_command_that_asks_a_controller_loads_neither_rich_nor_the_model(tmp_path: Path) -> None:
+    loaded = loaded_by("jobs", "--owner", "ana", code=2, HOCKET_HOME=str(tmp_path))
+    assert commands(loaded) == {f"hocket.cli.live.{name}" for name in ("jobs", "client", "job_rows")}
+    assert not packages(loaded) & (HEAVY | {"rich"})
+    assert "hocket.model" not in loaded
+
+
+def test_commands_within_a_command_load_nothing_heavy_either(tmp_path: Path) -> None:
+    loaded = loaded_by("owners", "set", "ana", "--weight", "2", code=2, HOCKET_HOME=str(tmp_path))
+    assert not packages(loaded) & HEAVY
+
+
+def test_completion_of_a_command_loads_no_command() -> None:
+    words = {"_HOCKET_COMPLETE": "complete_bash", "COMP_WORDS": "hocket su", "COMP_CWORD": "1"}
+    assert not commands(loaded_by(**words))
 
 
 @pytest.mark.parametrize("arguments", [("simulate", "demo", "--policy", "fifo", "--json"), ("policies",)])
 def test_a_simulation_without_plots_loads_nothing_to_draw_or_compute_with(arguments: tuple[str, ...]) -> None:
-    assert not loaded_by(*arguments) & (set(HEAVY) - {"sqlite3"})
+    assert not packages(loaded_by(*arguments)) & (HEAVY - {"sqlite3"})

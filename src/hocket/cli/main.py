@@ -1,4 +1,4 @@
-"""The command line. To add a command: a file in one of the folders here, an import and a line below."""
+"""The command line. The commands are in `command_list.py`; only that which is called is imported and made."""
 
 from __future__ import annotations
 
@@ -8,43 +8,32 @@ import sys
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
-from hocket.cli.live.agent import agent
-from hocket.cli.live.demo import demo
-from hocket.cli.live.down import down
-from hocket.cli.live.job_options import JobCommand
-from hocket.cli.live.jobs import jobs
-from hocket.cli.live.logs import logs
-from hocket.cli.live.node import node, nodes
-from hocket.cli.live.owners import owners
-from hocket.cli.live.pause_resume_stop import pause, resume, stop
-from hocket.cli.live.run import run as run_job
-from hocket.cli.live.show import show
-from hocket.cli.live.submit import submit
-from hocket.cli.live.top import top
-from hocket.cli.live.up import up
-from hocket.cli.live.why import why
-from hocket.cli.options import AsJson
+from hocket.cli.command_list import COMMANDS, LazyCommands
+from hocket.cli.light_commands import LightGroup
 from hocket.cli.other_words import ALIASES, unknown_command
-from hocket.cli.simulation.compare import compare
-from hocket.cli.simulation.decide import decide
-from hocket.cli.simulation.policies import policies
-from hocket.cli.simulation.replay import replay
-from hocket.cli.simulation.reproduce import reproduce
-from hocket.cli.simulation.simulate import simulate
-from hocket.cli.simulation.whatif import whatif
-from hocket.cli.simulation.workloads import workloads
 from hocket.cli.terminal.errors import BAD_INPUT, INTERRUPTED, InputError
 from hocket.cli.terminal.fast_exit import leave
-from hocket.cli.tune import TuneCommand, tune
+from hocket.cli.version import version
 
 # No room, or no permission: the machine's owner can help, and no traceback says more.
 _OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
 
 
-class Commands(TyperGroup):
+class Commands(LightGroup):
     """Says in one line what is wrong with the input, and ends with an exit code that scripts can use."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands: LazyCommands = LazyCommands(COMMANDS)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 -- click's signature
+        """Their names, in the order of the list."""
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 -- click's signature
+        """What `hocket --help` and completion show of a command; `resolve_command` is for those that are called."""
+        return self.commands.summary(cmd_name)
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run a command. `hocket` alone asks for help."""
@@ -80,6 +69,8 @@ class Commands(TyperGroup):
             args = [ALIASES[word], *args[1:]]
         elif word not in self.commands and not word.startswith("-"):
             raise InputError(unknown_command(word, self.list_commands(ctx)))
+        if args[0] in self.commands:
+            return args[0], self.commands[args[0]], args[1:]
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -119,47 +110,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command()(simulate)
-app.command()(compare)
-app.command()(policies)
-app.command()(workloads)
-app.command()(demo)
-app.command()(reproduce)
-app.command(cls=TuneCommand)(tune)
-app.command()(whatif)
-app.command()(replay)
-app.command()(decide)
-app.command()(up)
-app.command()(down)
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)(agent)
-app.command(cls=JobCommand)(submit)
-app.command("run", cls=JobCommand)(run_job)
-app.command()(jobs)
-app.command()(show)
-app.command()(why)
-app.command()(logs)
-app.command()(top)
-app.command()(pause)
-app.command()(resume)
-app.command()(stop)
-app.add_typer(owners)
-app.command()(nodes)
-app.add_typer(node)
-
-
-@app.command()
-def version(as_json: AsJson = False) -> None:
-    """Print the version."""
-    import platform
-
-    import msgspec
-
-    from hocket import __version__
-
-    if as_json:
-        print(msgspec.json.encode({"hocket": __version__, "python": platform.python_version()}).decode())
-    else:
-        print(f"hocket {__version__} (Python {platform.python_version()})")
 
 
 def _say_version(is_asked: bool) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from random import Random
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +16,9 @@ from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node, Slice, Vector, gpu_mask
 from hocket.model.versioned import Entry, OpenMap, VersionedMap, VersionedQueue, versioned
 from hocket.model.view import JobView, NodeView
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 class Usage(Struct, frozen=True, gc=False):
@@ -88,6 +90,8 @@ class Snapshot(Struct, frozen=True):
 
         With a `view`, they depend on that job alone and are the same in every decision.
         """
+        from random import Random  # Commands that only read or send jobs start without it.
+
         return Random(f"{self.seed}/{self.decision}" if view is None else f"{self.seed}/job/{view.number}")
 
     def short_of_quota(self, view: JobView) -> str:

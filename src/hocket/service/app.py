@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from asyncio import Future as AsyncFuture
-from asyncio import get_running_loop, wait, wait_for, wrap_future
+from asyncio import get_running_loop, wait_for
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
-from math import inf
 from secrets import token_hex
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
-import msgspec
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
@@ -25,20 +18,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from hocket import __version__
-from hocket.agent.protocol import Hello, ReadLog, Report, ReportsAccepted, Welcome
-from hocket.control.ports import NameTaken, UnknownSession
+from hocket.agent.protocol import ReadLog
 from hocket.model.event import Event, JobAsked, Wish
 from hocket.model.job_spec import SpecError
-from hocket.model.resources import MAX_GPUS
 from hocket.model.shortage import Shortages
 from hocket.model.snapshot import Snapshot
-from hocket.model.validation import too_small
 from hocket.service import rows
-from hocket.service.broadcast import Broadcast
+from hocket.service.agent_calls import add_agents
+from hocket.service.api import Api, ApiError, Count, Offset, answer, decoded
 from hocket.service.ended_jobs import EndedJobsError
-from hocket.service.engine import Engine, Unavailable
+from hocket.service.engine import Engine
 from hocket.service.ignored_options import ignored_options
-from hocket.service.intake import Intake, read_requests
+from hocket.service.intake import read_requests
 from hocket.service.job_files import job_files
 from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
 from hocket.service.node_reserve import (
@@ -51,21 +42,15 @@ from hocket.service.node_reserve import (
     unreserve,
 )  # fmt: skip
 from hocket.service.openapi_schema import body_of, schema_of, submission_schema
-from hocket.service.owners import OwnerError, Owners, OwnerSpec, owner_row, owner_rows, read_owner
+from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.record import Record
 from hocket.service.request_guard import RequestGuard
 from hocket.service.wishes import WishError, WishSpec, in_parts, meant, read_wish
 
 _log = logging.getLogger("hocket.service")
-POLL_S = 20.0
-# Numbers in queries; a larger one fits no database, and no message to an agent.
-Count = Annotated[int, Query(ge=0, le=2**31 - 1)]
-Offset = Annotated[int, Query(ge=-(2**53), le=2**53)]
-_PATIENCE_S = 60.0  # for a cycle to be written
 _SHORT = 8 << 10  # bytes of a body that the event loop reads itself; a longer one would delay other calls
 _LOG_PATIENCE_S = 10.0
 _LARGEST_LOG_PART = 4 << 20
-T = TypeVar("T")
 
 
 class AnyText(StringConvertor):
@@ -75,91 +60,6 @@ class AnyText(StringConvertor):
 
 
 register_url_convertor("text", AnyText())
-
-
-class ApiError(HTTPException):
-    """An answer that is not what was asked for: one sentence."""
-
-    def __init__(self, status: int, error: str) -> None:
-        super().__init__(status, error)
-
-
-class Api:
-    """What the routes share."""
-
-    def __init__(self, engine: Engine, go_down: Callable[[float], None], protect_s: float, commands: bool) -> None:
-        self.engine = engine
-        self.go_down = go_down
-        self.is_ready: Callable[[], bool] = lambda: True  # whether users are served
-        self.logs: dict[str, AsyncFuture[tuple[bytes, dict[str, str]]]] = {}  # request → the part of a log, and headers
-        self.owners = Owners(engine.executor)
-        self.intake = Intake(engine, self.owners, protect_s, commands=commands)
-        # Each agent has a thread that waits for orders, and takes none from other calls.
-        self.polls = CapacityLimiter(inf)
-        self._shortages: Shortages | None = None  # of the last snapshot that a change was told of
-        self.broadcast = Broadcast(self.change)
-        engine.changed.append(self.broadcast.say)
-
-    def accepted(self, future: Future[Any], shown_by: str = "hocket jobs") -> Any:
-        """Wait until something is in the journal; `shown_by` is the command that tells whether it came there late."""
-        try:
-            return future.result(_PATIENCE_S)
-        except NotYet as error:
-            raise _too_late(shown_by) from error
-        except (Unavailable, RuntimeError) as error:
-            raise ApiError(503, str(error)) from error
-
-    async def is_accepted(self, future: Future[Any], shown_by: str = "hocket jobs") -> Any:
-        """The same in the event loop, where waiting takes no thread."""
-        written = wrap_future(future)
-        await wait([written], timeout=_PATIENCE_S)
-        if not written.done():
-            written.add_done_callback(lambda late: late.exception())  # An error that nothing asks for would be logged.
-            raise _too_late(shown_by)
-        try:
-            return written.result()
-        except (Unavailable, RuntimeError) as error:
-            raise ApiError(503, str(error)) from error
-
-    def record(self, job_id: str) -> Record:
-        """The record of a job by its name or id, or 404."""
-        record = self.engine.catalogue.get(self.engine.catalogue.names.id_of(job_id))
-        if record is None:
-            raise ApiError(404, f"there is no job '{job_id[:200]}'")
-        return record
-
-    def row(self, record: Record, now_s: float) -> rows.JobRow:
-        """One job in one line."""
-        snapshot, waits = self.engine.snapshot, self.engine.catalogue.queue_reason
-        if self._shortages is None or self._shortages.snapshot is not snapshot:
-            self._shortages = Shortages(snapshot)
-        return rows.row(record, snapshot.jobs.get(record.job.id), snapshot, now_s, waits, self._shortages)
-
-    def state(self, record: Record) -> str:
-        """Where a job stands, in one word."""
-        return rows.state_of(record, self.engine.snapshot.jobs.get(record.job.id))
-
-    def change(self, record: Record) -> bytes:
-        """A job that changed, for those that listen."""
-        return b"event: job\ndata: " + msgspec.json.encode(self.row(record, self.engine.now_s())) + b"\n\n"
-
-
-def _too_late(shown_by: str) -> ApiError:
-    late = f"the controller did not come to it within {_PATIENCE_S:g} s; it may still be accepted"
-    return ApiError(503, f"{late} (`{shown_by}` shows it)")
-
-
-def decoded(body: bytes, kind: type[T]) -> T:
-    """A body of that type, or 422."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise ApiError(422, str(error)) from error
-
-
-def answer(value: Any, status: int = 200) -> Response:
-    """JSON, in which a number that is none is null."""
-    return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
 def make_app(
@@ -203,7 +103,7 @@ def make_app(
     _add_jobs(app, api)
     _add_owners(app, api)
     _add_cluster(app, api)
-    _add_agents(app, api)
+    add_agents(app, api)
     return app
 
 
@@ -433,62 +333,3 @@ async def _of_node(change: Callable[..., Response], *given: Any) -> Response:
         return await run_in_threadpool(change, *given)
     except NodeError as error:
         raise ApiError(404 if isinstance(error, UnknownNode) else 400, str(error)) from error
-
-
-def _add_agents(app: FastAPI, api: Api) -> None:
-    engine = api.engine
-
-    @app.post("/v1/agents/hello", include_in_schema=False)
-    async def hello(request: Request) -> Response:
-        said = decoded(await request.body(), Hello)
-        if not 0 <= said.node.gpus <= MAX_GPUS:
-            raise ApiError(400, f"node '{said.node.id}': gpus must be from 0 to {MAX_GPUS}, not {said.node.gpus}")
-        if wrong := too_small(msgspec.structs.asdict(said.node)):
-            raise ApiError(400, f"node '{said.node.id}': {wrong}")
-        try:
-            session = engine.sessions.open(said.node.id, said.address, said.state, said.folder)
-        except NameTaken as error:
-            _log.warning("an agent is refused: %s", error, extra={"node": said.node.id})
-            raise ApiError(409, str(error)) from error
-        await api.is_accepted(engine.executor.post(engine.executor.hello(said)))
-        sessions = engine.sessions
-        try:
-            waiting = sessions.waiting(session)
-        except UnknownSession as error:
-            raise ApiError(410, "say hello again") from error
-        return answer(Welcome(session, sessions.lease_s, POLL_S, sessions.fence_s, waiting))
-
-    @app.post("/v1/agents/{session}/alive", include_in_schema=False)
-    async def alive(session: str) -> Response:
-        _node(api, session)
-        return answer({})
-
-    @app.post("/v1/agents/{session}/reports", include_in_schema=False)
-    async def reports(session: str, request: Request) -> Response:
-        node = _node(api, session)
-        said = decoded(await request.body(), list[Report])
-        return answer(ReportsAccepted(await api.is_accepted(engine.executor.report(said, node))))
-
-    @app.get("/v1/agents/{session}/orders", include_in_schema=False)
-    async def orders(session: str, after: Count = 0) -> Response:
-        wait_s = min(POLL_S, engine.sessions.lease_s / 3)
-        try:
-            return answer(await run_sync(engine.sessions.orders, session, after, wait_s, limiter=api.polls))
-        except UnknownSession as error:
-            raise ApiError(410, "say hello again") from error
-
-    @app.post("/v1/agents/{session}/logs/{log_request}", include_in_schema=False)
-    async def logs(session: str, log_request: str, request: Request) -> Response:
-        _node(api, session)
-        body = await request.body()
-        came = api.logs.get(log_request)
-        if came is not None and not came.done():
-            came.set_result((body, dict(request.headers)))
-        return answer({"ok": True})
-
-
-def _node(api: Api, session: str) -> str:
-    try:
-        return api.engine.sessions.node_of(session)
-    except UnknownSession as error:
-        raise ApiError(410, "say hello again") from error

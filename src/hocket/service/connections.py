@@ -1,7 +1,8 @@
 """Connections to the API that say nothing, or too slowly, are closed, and never keep agents and users out.
 
-A connection is *proven* once a request on it had the right token. Only so many others are kept: when more come,
-the oldest of them are closed. So a client that shows its token at once gets through, whatever others do.
+A connection is *proven* once a request on it had the right token. Only so many others are kept: when one more comes,
+the oldest of them is closed, unless it has only just been made. So a client that shows its token at once gets through,
+whatever others do.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 import resource
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +23,6 @@ _log = logging.getLogger("hocket.service")
 SCOPE = "hocket.connection"  # where a request finds its connection
 _FILES = 65_536  # open files that a controller asks for; each connection is one
 _SAID_EVERY_S = 60.0
-_TURNS = 4  # of the event loop, from a connection to the first answer on it
 
 
 class Limits(Struct, frozen=True):
@@ -32,6 +33,7 @@ class Limits(Struct, frozen=True):
     slowest: float = 65_536.0  # bytes a second
     unproven: int = 256  # connections without a token so far
     unproven_by_peer: int = 64  # from one address of another machine
+    young_s: float = 1.0  # a connection is not closed for others before it could show its token
     total: int = 800  # connections in all; a tenth more for those of this machine
 
 
@@ -53,49 +55,36 @@ class Connections:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self._all = 0
-        self._unproven: dict[GuardedProtocol, str] = {}  # the oldest first; the address of the peer
+        self._unproven: dict[GuardedProtocol, tuple[str, float]] = {}  # the oldest first; its peer, and since when
         self._by_peer: Counter[str] = Counter()
-        self._is_waiting = False  # before some are closed
         self._closed = 0  # since that was last said
         self._said_s = float("-inf")
 
     def admits(self, connection: GuardedProtocol, peer: str) -> bool:
         """A connection is made: whether there is room for it. The oldest that is not proven may have to go for it."""
-        limits, is_local = self.limits, not peer or peer.startswith("127.") or peer == "::1"
+        limits, now_s = self.limits, asyncio.get_running_loop().time()
+        is_local = not peer or peer.startswith("127.") or peer == "::1"
         if self._all >= limits.total * (1.1 if is_local else 1.0):
-            self._note("there are too many connections")
-            return False
+            if not self._unproven:
+                self._note("there are too many connections", now_s)
+                return False
+            self._drop(next(iter(self._unproven)), "there are too many connections", now_s)
         self._all += 1
-        self._unproven[connection] = peer
+        self._unproven[connection] = peer, now_s
         self._by_peer[peer] += 1
         if not is_local and self._by_peer[peer] > limits.unproven_by_peer:
-            self._drop(next(c for c, of in self._unproven.items() if of == peer), "too many from one address")
-        elif len(self._unproven) > 2 * limits.unproven:
-            self._drop_oldest()
-        elif len(self._unproven) > limits.unproven and not self._is_waiting:
-            self._is_waiting = True
-            self._drop_rest(_TURNS)
+            self._drop_oldest([c for c, (of, _) in self._unproven.items() if of == peer], "too many are of one address")
+        elif len(self._unproven) > limits.unproven:
+            self._drop_oldest(self._unproven, "too many have not shown a token")
         return True
-
-    def _drop_rest(self, turns: int) -> None:
-        """Close those that are too many once the event loop has come to the requests that are there already.
-
-        Many clients may connect at once, each with its token.
-        """
-        if turns:
-            asyncio.get_running_loop().call_soon(self._drop_rest, turns - 1)
-            return
-        self._is_waiting = False
-        while len(self._unproven) > self.limits.unproven:
-            self._drop_oldest()
-
-    def _drop_oldest(self) -> None:
-        self._drop(next(iter(self._unproven)), "too many that have not shown a token")
 
     def proven(self, connection: GuardedProtocol) -> None:
         """A request on it had the token."""
-        if (peer := self._unproven.pop(connection, None)) is not None:
-            self._forget(peer)
+        if (known := self._unproven.pop(connection, None)) is not None:
+            peer, _ = known
+            self._by_peer[peer] -= 1
+            if not self._by_peer[peer]:
+                del self._by_peer[peer]
 
     def lost(self, connection: GuardedProtocol) -> None:
         """It is closed."""
@@ -104,24 +93,23 @@ class Connections:
 
     def too_slow(self, connection: GuardedProtocol, what: str) -> None:
         """It took longer than it may."""
-        self._drop(connection, f"{what} took too long")
+        self._drop(connection, f"{what} took too long", asyncio.get_running_loop().time())
 
-    def _forget(self, peer: str) -> None:
-        self._by_peer[peer] -= 1
-        if not self._by_peer[peer]:
-            del self._by_peer[peer]
+    def _drop_oldest(self, connections: Iterable[GuardedProtocol], why: str) -> None:
+        oldest, now_s = next(iter(connections)), asyncio.get_running_loop().time()
+        if now_s - self._unproven[oldest][1] >= self.limits.young_s:
+            self._drop(oldest, why, now_s)
 
-    def _drop(self, connection: GuardedProtocol, why: str) -> None:
-        self._note(why)
+    def _drop(self, connection: GuardedProtocol, why: str, now_s: float) -> None:
+        self._note(why, now_s)
         self.proven(connection)
         connection.transport.abort()
 
-    def _note(self, why: str) -> None:
+    def _note(self, why: str, now_s: float) -> None:
         """Say it, but not for each of thousands."""
         self._closed += 1
-        now_s = asyncio.get_running_loop().time()
         if now_s - self._said_s >= _SAID_EVERY_S:
-            _log.warning("%d connections were closed, the last because %s", self._closed, why)
+            _log.warning("%d connections were closed: %s", self._closed, why)
             self._closed, self._said_s = 0, now_s
 
 

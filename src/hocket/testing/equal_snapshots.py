@@ -68,7 +68,7 @@ def _renamed_tenant(tenant: str, new: Mapping[str, str]) -> str:
 
 
 def renamed(value: Any, new: Mapping[str, str]) -> Any:
-    """The value with other names wherever a job, or the partition of that name, is named."""
+    """The value with other names wherever a job, or the partition of that name, is named; `new` has old → new."""
     if not new:
         return value
     if isinstance(value, str):

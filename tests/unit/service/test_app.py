@@ -152,7 +152,7 @@ def test_a_name_that_was_refused_may_be_used_in_the_same_call(client):
 
 def test_a_client_that_times_out_is_told_that_its_request_may_still_be_accepted(client, engine, monkeypatch):
     with monkeypatch.context() as hasty, busy(engine, waiting=1):
-        hasty.setattr("hocket.service.app._PATIENCE_S", 0.05)
+        hasty.setattr("hocket.service.api._PATIENCE_S", 0.05)
         answer = client.post("/v1/jobs", {"jobs": [{**JOB, "id": "a"}]})
         assert answer.status == 503
         assert "may still be accepted" in answer.json()["error"]
@@ -381,7 +381,7 @@ def test_listeners_delay_no_other_client_and_leave_nothing(client, engine, port,
 
 
 def test_agents_that_wait_for_orders_delay_no_other_client(client, engine, port, monkeypatch):
-    monkeypatch.setattr("hocket.service.app.POLL_S", 3600.0)
+    monkeypatch.setattr("hocket.service.agent_calls.POLL_S", 3600.0)
     monkeypatch.setattr(engine.sessions, "lease_s", 1e6)
     session = engine.sessions.open("there", "127.0.0.1")
     asked = []

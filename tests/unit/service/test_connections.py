@@ -89,7 +89,7 @@ class TestSlowClients:
 class TestManyClients:
     @pytest.fixture
     def limits(self):
-        return Limits(header_s=300.0, unproven=16)
+        return Limits(header_s=300.0, unproven=16, young_s=0.0)
 
     def test_those_without_a_token_make_room_for_each_other_and_for_all_who_have_one(self, port, client):
         with ExitStack() as within:
@@ -145,7 +145,7 @@ def in_a_loop(monkeypatch):
 
 @pytest.mark.usefixtures("in_a_loop")
 def test_one_address_has_its_share_and_this_machine_has_room_of_its_own():
-    connections = Connections(Limits(unproven=8, unproven_by_peer=2, total=10))
+    connections = Connections(Limits(unproven=8, unproven_by_peer=2, young_s=0.0, total=10))
     far = [_Connection() for _ in range(4)]
     assert all(connections.admits(each, "10.0.0.9") for each in far)
     assert [each.is_aborted for each in far] == [True, True, False, False]
@@ -154,11 +154,24 @@ def test_one_address_has_its_share_and_this_machine_has_room_of_its_own():
     for each in far[2:]:
         connections.proven(each)
     others = [_Connection() for _ in range(8)]
-    assert all(connections.admits(each, f"10.0.1.{n}") for n, each in enumerate(others))
-    late = _Connection()
-    assert not connections.admits(late, "10.0.0.77"), "ten are open"
-    assert connections.admits(late, "127.0.0.1"), "for this machine there is one more"
-    assert not connections.admits(_Connection(), ""), "and not a second"
+    for n, each in enumerate(others):
+        assert connections.admits(each, f"10.0.1.{n}")
+        connections.proven(each)
+    local = _Connection()
+    assert not connections.admits(_Connection(), "10.0.0.77"), "ten are open, all with a token"
+    assert connections.admits(local, "127.0.0.1"), "for this machine there is one more"
+    assert connections.admits(_Connection(), ""), "and a second for one that has shown no token"
+    assert local.is_aborted
+
+
+def test_a_connection_has_a_moment_to_show_its_token(in_a_loop):
+    connections = Connections(Limits(unproven=2, young_s=1.0))
+    burst = [_Connection() for _ in range(9)]
+    assert all(connections.admits(each, "") for each in burst)
+    assert not any(each.is_aborted for each in burst)
+    in_a_loop.now_s = 1.0
+    assert connections.admits(_Connection(), "")
+    assert [each.is_aborted for each in burst] == [True, *[False] * 8]
 
 
 def test_connections_of_one_moment_have_the_time_to_show_their_tokens(in_a_loop):
@@ -177,7 +190,7 @@ def test_connections_of_one_moment_have_the_time_to_show_their_tokens(in_a_loop)
 
 
 def test_thousands_of_closed_connections_are_one_line_in_the_log(in_a_loop, caplog):
-    connections = Connections(Limits(unproven=1))
+    connections = Connections(Limits(unproven=1, young_s=0.0))
     with caplog.at_level(logging.WARNING, "hocket.service"):
         for n in range(3000):
             in_a_loop.now_s = n / 100

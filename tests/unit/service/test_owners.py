@@ -170,7 +170,7 @@ def test_what_the_journal_could_not_take_is_not_set(client, engine, monkeypatch)
 
 def test_a_client_that_times_out_is_told_where_to_look(client, engine, monkeypatch):
     with monkeypatch.context() as hasty, busy(engine, waiting=1):
-        hasty.setattr("hocket.service.app._PATIENCE_S", 0.05)
+        hasty.setattr("hocket.service.api._PATIENCE_S", 0.05)
         answer = client.put("/v1/owners/ana", {"max_gpus": 1})
         assert answer.status == 503
         assert answer.json()["error"].endswith("it may still be accepted (`hocket owners` shows it)")

@@ -17,6 +17,7 @@ from hocket.agent.protocol import Welcome
 _log = logging.getLogger("hocket.agent")
 _BEATS = 5  # calls in the time after which runs stand still
 _LEAST_CALL_S = 1.0  # for an answer to come
+_FOR_EVER = float("inf")
 _UNFENCED_S = 5.0  # between looks whether there is a lease
 
 
@@ -37,7 +38,7 @@ class Lease:
 
     def renew(self, sent_s: float, welcome: Welcome) -> None:
         """A call that was sent at this time of `boot_s` was answered."""
-        self._extend(sent_s + welcome.fence_s if welcome.fence_s else float("inf"))
+        self._extend(sent_s + welcome.fence_s if welcome.fence_s else _FOR_EVER)
 
     def extend(self, fence_s: float) -> None:
         """No controller lives that could start these runs elsewhere: they may go on, unless it is too late for that."""
@@ -47,7 +48,8 @@ class Lease:
     def _extend(self, until_s: float) -> None:
         with self._lock:
             was_over = boot_s() >= self._until_s
-            self._until_s = until_s if until_s == float("inf") else max(self._until_s, until_s)
+            is_new = _FOR_EVER in (until_s, self._until_s)  # The controller was replaced by an older or newer one.
+            self._until_s = until_s if is_new else max(self._until_s, until_s)
             try:
                 write_lease(self.path, self._until_s)
                 trouble = ""

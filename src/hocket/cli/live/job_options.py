@@ -7,9 +7,10 @@ from inspect import Parameter, Signature
 from typing import Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
 
+from hocket.cli.light_commands import LightCommand
 from hocket.cli.options import job_names, owner_names
+from hocket.cli.plain_values import reads_plainly
 
 _COMMAND, _OPTIONS = "hocket.command", "hocket.job_options"
 
@@ -26,7 +27,7 @@ def said_job_options(ctx: typer.Context) -> dict[str, Any]:
     return found
 
 
-class JobCommand(TyperCommand):
+class JobCommand(LightCommand):
     """Has an option for each field of a job, and takes what stands behind `--` as the job's command.
 
     The options are made from the fields (model/job.py) when they are needed: other commands start without them.
@@ -36,7 +37,7 @@ class JobCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options of the job, and then those of the command."""
-        return [*self._job_options(), *super().get_params(ctx)]
+        return [*map(reads_plainly, self._job_options()), *super().get_params(ctx)]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Keep the job's command and its options apart."""

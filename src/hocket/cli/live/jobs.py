@@ -60,6 +60,8 @@ def jobs(
 
 def _states(text: str) -> frozenset[str]:
     """The states that --state names. Raises InputError for one that no job can be in."""
+    if not text:
+        return frozenset()
     from hocket.cli.live.job_rows import LIVE
     from hocket.cli.terminal.errors import InputError
     from hocket.model.plan import Verdict

@@ -43,6 +43,7 @@ def whatif(
     from hocket.policies.registry import bind
     from hocket.reports.account import account
     from hocket.reports.simulation import rare_garbage_collection
+    from hocket.reports.sound_journal import sound_cycles
     from hocket.reports.summary import summarise
     from hocket.reports.whatif import band, rebuild, run_again
 
@@ -53,7 +54,7 @@ def whatif(
         kept = SqliteJournal(journal)
         header = kept.header
         same = bind(header.policy, header.params)
-        cycles = list(kept)
+        cycles = list(sound_cycles(str(journal), kept))
         recorded = account(header, cycles)
         if not recorded.jobs:
             raise InputError(f"journal '{journal}' records no job: there is nothing to run again")

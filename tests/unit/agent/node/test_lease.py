@@ -48,6 +48,9 @@ def test_runs_of_an_older_controller_go_on_for_ever(tmp_path: Path) -> None:
     lease = Lease(str(tmp_path / "lease"))
     lease.renew(boot_s(), Welcome("s", 10.0, 5.0))
     assert read_lease(lease.path) == float("inf")
+    sent_s = boot_s()
+    lease.renew(sent_s, FENCED)
+    assert read_lease(lease.path) == sent_s + 6.0, "until a newer one takes its place"
 
 
 def holder(pid: int, host: str = "") -> str:
@@ -75,8 +78,8 @@ def test_a_controller_whose_process_has_ended_is_dead(tmp_path: Path) -> None:
     assert controller_is_dead(str(tmp_path / "missing"))
 
 
-def begin(controller: Any, agent: Any, *options: str) -> None:
-    controller.fence_s = 2.0
+def begin(controller: Any, agent: Any, *options: str, fence_s: float = 2.0) -> None:
+    controller.fence_s = fence_s
     agent.start("--gpus", "4", *options)
     controller.wait_for_hellos(1)
 
@@ -135,12 +138,12 @@ def test_runs_stand_still_when_their_agent_is_killed_and_go_on_with_another(
 def test_runs_go_on_while_no_controller_of_this_machine_lives(
     controller: Any, idle_agent: Any, until: Any, tmp_path: Path
 ) -> None:
-    begin(controller, idle_agent, "--controller-lock", str(tmp_path / "lock"))
+    begin(controller, idle_agent, "--controller-lock", str(tmp_path / "lock"), fence_s=8.0)
     key = controller.run_python("j", COUNTS)
     controller.wait_for(key, "started")
     controller.stop()
-    until_s = boot_s() + 6.0
-    until(lambda: boot_s() > until_s, "thrice the time")
+    until_s = boot_s() + 12.0
+    until(lambda: boot_s() > until_s, "longer than without an answer")
     assert not is_frozen(controller, key)
     (tmp_path / "lock").write_text(holder(os.getpid()))  # One begins, and does not answer.
     until(lambda: is_frozen(controller, key), "the run stands still")

@@ -6,15 +6,23 @@ import pytest
 from tests.unit.executors.agents.test_executor import LEFT, NODE, PATIENCE_S, STARTED, World, job
 
 from hocket.agent.protocol import Hello, RunKey, StartRun, StopRun
-from hocket.executors.agents import unconfirmed_orders
 from hocket.executors.agents.unconfirmed_orders import Overdue, UnconfirmedOrders, limit_s
 from hocket.model.event import Wish
 
 
 @pytest.fixture
-def impatient(monkeypatch):
-    """Nothing is waited for, beyond a second of grace."""
-    monkeypatch.setattr(unconfirmed_orders, "limit_s", lambda _view: 0.3)
+def clock(world):
+    """Sets the time by which confirmations are awaited; it stands still else."""
+
+    class Clock:
+        now_s = 0.0
+
+        def __call__(self):
+            return self.now_s
+
+    found = Clock()
+    world.engine.executor._unconfirmed = UnconfirmedOrders(found)
+    return found
 
 
 def warnings(world, name="a"):
@@ -28,29 +36,34 @@ def until(condition):
         time.sleep(0.01)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_start_that_is_not_confirmed_is_asked_again_and_then_made_anew(world):
+def test_a_start_that_is_not_confirmed_is_asked_again_and_then_made_anew(world, clock):
     world.submit(job())
-    first, again, stop, anew = world.orders(4)
+    (first,) = world.orders()
+    clock.now_s = 127.0
+    (again,) = world.orders()
+    clock.now_s = 254.0
+    stop, anew = world.orders(2)
     assert [type(o) for o in (first, again, stop, anew)] == [StartRun, StartRun, StopRun, StartRun]
     assert (first.run, again.run, stop.run, anew.run) == (*[RunKey("a", 1)] * 3, RunKey("a", 2))
     assert world.engine.snapshot.jobs["a"].crashes == 0
-    assert [words for words in ("asked again", "given up") if any(words in w for w in warnings(world))] == [
-        "asked again",
-        "given up",
-    ]
+    asked_again, given_up = warnings(world)
+    assert "is not confirmed by node 'here' after 127 s: asked again" in asked_again
+    assert "after 254 s: given up" in given_up
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("wish", "state"), [(Wish.PAUSE, "paused"), (Wish.STOP, None)])
-def test_a_stop_that_is_not_confirmed_is_asked_again_and_then_believed(world, wish, state):
+def test_a_stop_that_is_not_confirmed_is_asked_again_and_then_believed(world, clock, wish, state):
     world.submit(job())
     (start,) = world.orders()
     world.say(start.run, STARTED)
+    clock.now_s = 1000.0
     world.ask("a", wish)
+    assert world.orders() == [StopRun(start.run, 7.0)]
+    clock.now_s = 1127.0
+    assert world.orders() == [StopRun(start.run, 7.0)]
+    clock.now_s = 1254.0
     until(lambda: world.state("a") == state)
-    stops = [o for o in world.orders(3 if state else 4) if isinstance(o, StopRun)]
-    assert stops == [StopRun(start.run, 7.0), StopRun(start.run, 7.0), StopRun(start.run, 0.0)]
+    assert world.orders(1 if state else 2)[0] == StopRun(start.run, 0.0)
     if state is None:
         assert world.verdict("a") == "stopped"
 

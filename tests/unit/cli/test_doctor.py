@@ -1,0 +1,35 @@
+"""`hocket doctor` as users type it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tests.unit.cli.typed import hocket
+
+from hocket.service.home import Home
+
+
+def test_a_home_is_examined_and_repaired(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    good = hocket("doctor", "--home", str(home.path))
+    assert good.exit_code == 0, good.output
+    assert "journal      there is none yet" in good.output
+    os.chmod(home.token_file, 0o644)
+    bad = hocket("doctor", "--home", str(home.path))
+    assert bad.exit_code == 1
+    assert "has mode 644" in bad.output
+    assert "--repair puts it right" in bad.output
+    repaired = hocket("doctor", "--home", str(home.path), "--repair", "--json")
+    assert repaired.exit_code == 0, repaired.output
+    (row,) = [row for row in json.loads(repaired.stdout)["findings"] if row["health"] == "problem"]
+    assert (row["about"], row["repair"]) == ("permissions", "done")
+    assert hocket("doctor", "--home", str(home.path)).exit_code == 0
+
+
+def test_without_a_home_it_says_so(tmp_path: Path) -> None:
+    done = hocket("doctor", "--home", str(tmp_path / "none"))
+    assert done.exit_code == 1
+    assert "`hocket up` makes it" in done.output
