@@ -24,11 +24,11 @@ DRAWN = settings(
 
 
 @cache
-def drawn(strategy: SearchStrategy[Any]) -> list[Any]:
+def drawn(strategy: SearchStrategy[Any], examples: int = EXAMPLES) -> list[Any]:
     """The examples, the same in every run."""
     found: list[Any] = []
 
-    @settings(DRAWN, phases=[Phase.generate])
+    @settings(DRAWN, phases=[Phase.generate], max_examples=examples)
     @given(strategy)
     def collect(example: Any) -> None:
         found.append(example)

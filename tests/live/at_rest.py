@@ -56,7 +56,7 @@ def restored(journal: Path, copy: Path) -> Shown:
         kept.close()
     snapshot = controller.snapshot
     jobs = [rows.row(record, snapshot.jobs.get(name), snapshot, 0.0) for name, record in catalogue.records.items()]
-    plain = msgspec.json.decode(msgspec.json.encode([jobs, rows.nodes(snapshot)]))
+    plain = msgspec.json.decode(msgspec.json.encode([jobs, rows.nodes(snapshot, 0.0)]))
     return Shown(*plain, controller.state.decision)
 
 
