@@ -24,11 +24,25 @@ DRAWN = settings(
 
 
 @cache
-def drawn(strategy: SearchStrategy[Any], examples: int = EXAMPLES) -> list[Any]:
+def drawn(strategy: SearchStrategy[Any]) -> list[Any]:
     """The examples, the same in every run."""
     found: list[Any] = []
 
-    @settings(DRAWN, phases=[Phase.generate], max_examples=examples)
+    @settings(DRAWN, phases=[Phase.generate])
+    @given(strategy)
+    def collect(example: Any) -> None:
+        found.append(example)
+
+    collect()
+    return found
+
+
+@cache
+def many_drawn(strategy: SearchStrategy[Any]) -> list[Any]:
+    """More examples, for a search that must find something."""
+    found: list[Any] = []
+
+    @settings(DRAWN, phases=[Phase.generate], max_examples=6 * EXAMPLES)
     @given(strategy)
     def collect(example: Any) -> None:
         found.append(example)

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 from msgspec.structs import replace
-from tests.laws.drawing import EXAMPLES, drawn, over
+from tests.laws.drawing import drawn, many_drawn, over
 from tests.laws.test_policies import CASES, SCENES
 
 from hocket.control.replay import encoded
@@ -23,7 +23,6 @@ VALUES = {
     "weight": [0.25, 1.0, 6.0],
 }
 DRAWS = 3  # of other values, for each state of a scene
-MORE_EXAMPLES = 300  # of scenes, until a field makes a difference
 
 
 def with_values(snapshot, bound, fields, dice):
@@ -72,7 +71,7 @@ def test_what_a_policy_does_not_declare_changes_no_plan(name, knobs, example):
 )
 def test_what_a_policy_declares_changes_a_plan(name, field):
     bound = find(name).bound()  # Found by the search above: so that would find what is not declared.
-    scenes = (scene for examples in (EXAMPLES, MORE_EXAMPLES) for scene in drawn(SCENES, examples))
+    scenes = (scene for draw in (drawn, many_drawn) for scene in draw(SCENES))
     assert any(is_read(bound, scene, [field]) for scene in scenes)
 
 
