@@ -39,7 +39,10 @@ def drawn(strategy: SearchStrategy[Any]) -> list[Any]:
 
 @cache
 def many_drawn(strategy: SearchStrategy[Any]) -> list[Any]:
-    """More examples, for a search that must find something."""
+    """More examples, for a search that must find something.
+
+    Not by a parameter of `drawn`: what Hypothesis draws follows from the source of the function that collects it.
+    """
     found: list[Any] = []
 
     @settings(DRAWN, phases=[Phase.generate], max_examples=6 * EXAMPLES)

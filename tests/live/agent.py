@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -70,3 +72,20 @@ class LiveAgent:
         """As if its machine's power were cut: the agent first, that it tells of nothing, and all that runs under it."""
         self.kill()
         end_all(self.state)
+
+
+@contextmanager
+def two_nodes(root: Path) -> Iterator[LiveController]:
+    """A controller, and two agents of one GPU each."""
+    controller = LiveController(root, "--no-agent", "--policy", "fifo")
+    with (
+        controller,
+        LiveAgent(controller, "left", "--gpus", "1") as left,
+        LiveAgent(controller, "right", "--gpus", "1") as right,
+    ):
+        controller.begin()
+        left.start()
+        right.begin()
+        left.await_up()
+        yield controller
+        controller.down(grace_s=0.0)

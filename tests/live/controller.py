@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import chdir, closing
+from collections.abc import Callable, Iterator
+from contextlib import chdir, closing, contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
@@ -124,6 +124,15 @@ class LiveController:
         assert self._child is not None
         self.call("POST", "/v1/down", {"grace_s": grace_s})
         self._child.wait(grace_s + 300)
+
+
+@contextmanager
+def running(root: Path, *options: str) -> Iterator[LiveController]:
+    """A controller that answers, and goes down at the end."""
+    with LiveController(root, *options) as controller:
+        controller.begin()
+        yield controller
+        controller.down(grace_s=0.0)
 
 
 def awaited(holds: Callable[[], bool], what: str, within_s: float = 300.0, every_s: float = 0.05) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.live.agent import LiveAgent
+from tests.live import agent
 from tests.live.controller import LiveController, awaited
 
 # Saves when the file `save-NAME` is there, leaves on SIGTERM, ends when `go` is there.
@@ -23,19 +23,9 @@ while not os.path.exists("go"):
 
 @pytest.fixture
 def two_nodes(tmp_path: Path) -> Iterator[LiveController]:
-    controller = LiveController(tmp_path, "--no-agent", "--policy", "fifo")
-    with (
-        controller,
-        LiveAgent(controller, "left", "--gpus", "1") as left,
-        LiveAgent(controller, "right", "--gpus", "1") as right,
-    ):
-        controller.begin()
-        left.start()
-        right.begin()
-        left.await_up()
-        (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "job.py").write_text(JOB)
+    with agent.two_nodes(tmp_path) as controller:
         yield controller
-        controller.down(grace_s=0.0)
 
 
 def hocket(controller: LiveController, *args: str, code: int = 0) -> str:

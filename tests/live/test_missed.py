@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.controller import LiveController, awaited
+from tests.live.controller import LiveController, awaited, running
 
 TRAIN = """
 import os, sys, time
@@ -22,10 +22,8 @@ REASON = "val_acc >= 99.99% was not met when its process ended after epoch 3: va
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[LiveController]:
     (tmp_path / "train.py").write_text(TRAIN)
-    with LiveController(tmp_path, "--gpus", "2", "--policy", "fifo") as found:
-        found.begin()
+    with running(tmp_path, "--gpus", "2", "--policy", "fifo") as found:
         yield found
-        found.down(grace_s=0.0)
 
 
 def hocket(controller: LiveController, *args: str, code: int = 0) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.controller import LiveController, awaited
+from tests.live.controller import LiveController, awaited, running
 
 TRAIN = """
 import os, sys, time
@@ -23,10 +23,8 @@ SLEEP = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[LiveController]:
     (tmp_path / "train.py").write_text(TRAIN)
-    with LiveController(tmp_path, "--gpus", "2", "--policy", "fifo") as found:
-        found.begin()
+    with running(tmp_path, "--gpus", "2", "--policy", "fifo") as found:
         yield found
-        found.down(grace_s=0.0)
 
 
 def hocket(controller: LiveController, *args: str, code: int = 0) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.live.agent import LiveAgent
+from tests.live import agent
 from tests.live.controller import LiveController, awaited
 from tests.live.processes import below
 
@@ -28,19 +28,9 @@ while sys.argv[2] == "finishes" and rank and not os.path.exists(os.path.join(sys
 
 @pytest.fixture
 def two_nodes(tmp_path: Path) -> Iterator[LiveController]:
-    controller = LiveController(tmp_path, "--no-agent", "--policy", "fifo")
-    with (
-        controller,
-        LiveAgent(controller, "left", "--gpus", "1") as left,
-        LiveAgent(controller, "right", "--gpus", "1") as right,
-    ):
-        controller.begin()
-        left.start()
-        right.begin()
-        left.await_up()
-        (tmp_path / "part.py").write_text(_PART)
+    (tmp_path / "part.py").write_text(_PART)
+    with agent.two_nodes(tmp_path) as controller:
         yield controller
-        controller.down(grace_s=0.0)
 
 
 def submit(controller: LiveController, how: str) -> Path:

@@ -409,6 +409,8 @@ class AgentExecutor:
 
     def _give_up_unconfirmed(self, events: Sequence[Event], now_s: float) -> list[Event]:
         """Orders that nothing came of are repeated, and then given up; neither for jobs that change just now."""
+        if self._unconfirmed.is_empty:
+            return []
         found: list[Event] = []
         for view, how, waited_s in self._unconfirmed.overdue(self.snapshot.jobs.get, self.sessions.addresses()):
             tenancy = tenancy_of(view)

@@ -38,6 +38,11 @@ class UnconfirmedOrders:
         self._clock = clock
         self._waiting: dict[str, _Waiting] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything is confirmed."""
+        return not self._waiting
+
     def see(self, view: JobView) -> None:
         """What the job does may have changed."""
         tenancy = tenancy_of(view)
@@ -52,8 +57,6 @@ class UnconfirmedOrders:
         self, view_of: Callable[[str], JobView | None], connected: Collection[str]
     ) -> list[tuple[JobView, Overdue, float]]:
         """Those whose time is over, and for how long they wait. The time of a node that is away does not count."""
-        if not self._waiting:
-            return []
         now_s = self._clock()
         found: list[tuple[JobView, Overdue, float]] = []
         for job_id, waiting in list(self._waiting.items()):
