@@ -74,6 +74,19 @@ class DurableJournal(Journal, Protocol):
     def saved(self) -> Iterator[tuple[int, bytes]]:
         """The saved states, newest first, each with the number of its cycle."""
 
+    @property
+    def lost(self) -> str:
+        """Why nothing can be appended any more; empty as long as it can."""
+
+    def unconfirmed_s(self) -> float:
+        """For how long it has not been certain that this process holds the journal; another may have it since then."""
+
+    def advertise(self, url: str, token: str) -> None:
+        """Tell other controllers of this journal where this one is called, and the digest of the token it takes."""
+
+    def controllers(self) -> tuple[str, ...]:
+        """Where this controller is called, and those that may take over; empty if there can be no others."""
+
     def close(self) -> None:
         """Let go of it."""
 

@@ -115,6 +115,22 @@ class StoredJournal(ABC):
             if checksum(number, value) == check:
                 yield number, value
 
+    @property
+    def lost(self) -> str:
+        """Why nothing can be appended any more; empty as long as it can."""
+        return self._lost
+
+    def unconfirmed_s(self) -> float:
+        """For how long it has not been certain that this process holds the journal; the lock on a file is."""
+        return 0.0
+
+    def advertise(self, url: str, token: str) -> None:  # noqa: B027 - a file has one controller
+        """Tell other controllers where this one is called."""
+
+    def controllers(self) -> tuple[str, ...]:
+        """Where this controller is called, and those that may take over; empty if there are none."""
+        return ()
+
     @abstractmethod
     def close(self) -> None:
         """Close the store."""
