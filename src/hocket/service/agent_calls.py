@@ -50,7 +50,7 @@ def add_agents(app: FastAPI, api: Api) -> None:
     async def alive(session: str) -> Response:
         _node(api, session)
         _require_journal(api)
-        return answer(Alive(engine.journal.controllers()))
+        return answer(Alive(engine.journal.others.urls()))
 
     @app.post("/v1/agents/{session}/reports", include_in_schema=False)
     async def reports(session: str, request: Request) -> Response:
@@ -84,7 +84,7 @@ def _poll_s(api: Api) -> float:
 
 def _require_journal(api: Api) -> None:
     """Only the holder of the journal may give an answer that lets an agent's runs go on, or orders."""
-    if api.engine.journal.unconfirmed_s() > api.engine.sessions.lease_s * _UNCONFIRMED:
+    if api.engine.journal.others.unconfirmed_s() > api.engine.sessions.lease_s * _UNCONFIRMED:
         raise ApiError(503, "it is not certain that this controller still has its journal")
 
 

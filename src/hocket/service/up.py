@@ -77,7 +77,7 @@ class Up:
         home.sweep()  # No other process writes there: we hold the journal.
         self._listening.begin()
         self.url = self._listening.url
-        self.engine.journal.advertise(called_at(self.url, advertise), token_digest(home))
+        self.engine.journal.others.advertise(called_at(self.url, advertise), token_digest(home))
         self._when_lost = when_lost
         home.trust(None if tls is None else tls.ca or tls.cert)
         files_before, files = raised_file_limit()
@@ -148,7 +148,7 @@ class Up:
         self.home.write(self.home.url_file, self.url)
         journal = self.engine.journal
         while not self._leaving.wait(0.5):
-            self.home.tell_controllers(journal.controllers())
+            self.home.tell_controllers(journal.others.urls())
             if journal.lost or self.engine.over.is_set() or not thread.is_alive():
                 _log.error("the controller ends: %s", journal.lost or self.engine.trouble or "its API broke")
                 if journal.lost:

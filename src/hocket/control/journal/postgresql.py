@@ -81,8 +81,7 @@ class PostgresqlJournal(StoredJournal):
         self.name = name_of(self._target)
         self._epoch: int | None = None  # none yet
         self._db: Connection | None = None
-        self._presence: Presence | None = None  # of a holder
-        self._beats: HolderBeats | None = None
+        self._beats: HolderBeats | None = None  # of a holder
         try:
             self._db = self._connected()
             if header is not None:
@@ -91,9 +90,7 @@ class PostgresqlJournal(StoredJournal):
             if self._writes:
                 self._hold(self._db)
                 self._epoch = self._raise_epoch(self._db)
-                self._presence = Presence(self._connected, self._epoch)
-                self._beats = HolderBeats(self._presence, self._lose_to)
-                close_in_children(self._presence)
+                self.others = self._beats = HolderBeats(Presence(self._connected, self._epoch), self._lose_to)
                 self._last = self._newest()
             close_in_children(self)
         except psycopg.Error as error:
@@ -114,21 +111,6 @@ class PostgresqlJournal(StoredJournal):
         """In a forked child: drop the session without sending anything to the server."""
         if self._db is not None and not self._db.closed:
             os.close(self._db.fileno())
-
-    # -- other controllers ----------------------------------------------------------------------------------
-
-    def unconfirmed_s(self) -> float:
-        """For how long it has not been certain that this process holds the journal."""
-        return 0.0 if self._beats is None else self._beats.unconfirmed_s
-
-    def advertise(self, url: str, token: str) -> None:
-        """Tell other controllers where this one is called, and the digest of the token that it takes."""
-        if self._presence is not None:
-            self._presence.url, self._presence.token = url, token
-
-    def controllers(self) -> tuple[str, ...]:
-        """Where this controller is called, and those that may take over."""
-        return () if self._presence is None else self._presence.urls
 
     # -- the session ----------------------------------------------------------------------------------------
 

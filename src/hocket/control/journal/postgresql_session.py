@@ -37,12 +37,16 @@ def connect(target: Target, patience_s: float, *, reads: bool = False) -> Connec
     patience = {"connect_timeout": max(2, int(patience_s))}
     whole: Target = {"application_name": "hocket", **_ALIVE, **patience, **target}
     db = psycopg.connect(make_conninfo(**whole), autocommit=True)
-    db.execute(_SESSION)
-    db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(patience_s * 1000)}ms",))
-    if db.info.server_version >= 140_000:
-        db.execute("SET idle_session_timeout = 0")  # An idle session must not lose the lock.
-    if reads:
-        db.execute("SET default_transaction_read_only = on")
+    try:
+        db.execute(_SESSION)
+        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(patience_s * 1000)}ms",))
+        if db.info.server_version >= 140_000:
+            db.execute("SET idle_session_timeout = 0")  # An idle session must not lose the lock.
+        if reads:
+            db.execute("SET default_transaction_read_only = on")
+    except BaseException:
+        db.close()
+        raise
     return db
 
 

@@ -8,7 +8,8 @@ from zlib import crc32
 
 import msgspec
 
-from hocket.control.ports import FORMAT, Cycle, Header
+from hocket.control.journal.no_others import NoOthers
+from hocket.control.ports import FORMAT, Cycle, Header, OtherControllers
 
 Row = tuple[int, bytes, int | None]  # number, value, checksum; those of format 1 have none
 
@@ -52,6 +53,7 @@ class StoredJournal(ABC):
 
     header: Header
     name: str  # of the store, for error messages
+    others: OtherControllers = NoOthers()
     lock_file: str = ""  # which every controller of it holds on its machine; empty: a database knows its holder
 
     def __init__(self, writes: bool) -> None:
@@ -119,17 +121,6 @@ class StoredJournal(ABC):
     def lost(self) -> str:
         """Why nothing can be appended any more; empty as long as it can."""
         return self._lost
-
-    def unconfirmed_s(self) -> float:
-        """For how long it has not been certain that this process holds the journal; the lock on a file is."""
-        return 0.0
-
-    def advertise(self, url: str, token: str) -> None:  # noqa: B027 - a file has one controller
-        """Tell other controllers where this one is called."""
-
-    def controllers(self) -> tuple[str, ...]:
-        """Where this controller is called, and those that may take over; empty if there are none."""
-        return ()
 
     @abstractmethod
     def close(self) -> None:
