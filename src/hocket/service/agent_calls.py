@@ -15,7 +15,7 @@ from hocket.model.validation import too_small
 from hocket.service.api import Api, ApiError, Count, answer, decoded
 
 _log = logging.getLogger("hocket.service")
-_POLL_S = 20.0  # that a call for orders may stand at most
+POLL_S = 20.0  # that a call for orders may stand at most
 # Of the lease. Another controller may have taken the journal over as soon as it is not certain that this one has it. It
 # waits a lease for our agents before it starts their jobs elsewhere; agents that hear nothing freeze theirs after three
 # quarters of one. So an eighth is left to answer in, and an eighth for jobs to be frozen.
@@ -79,7 +79,7 @@ def add_agents(app: FastAPI, api: Api) -> None:
 
 def _poll_s(api: Api) -> float:
     """How long a call for orders may stand."""
-    return min(_POLL_S, api.engine.sessions.lease_s / 3)
+    return min(POLL_S, api.engine.sessions.lease_s / 3)
 
 
 def _require_journal(api: Api) -> None:

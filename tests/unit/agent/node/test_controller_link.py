@@ -117,3 +117,41 @@ def test_patience_grows_and_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     assert [(r.name, r.levelname) for r in caplog.records if "away; trying again" in r.message] == [
         ("hocket.agent", "WARNING")
     ] * 2
+
+
+def test_what_was_ordered_in_an_earlier_session_is_not_carried_out(link: Link) -> None:
+    """A call for orders may be answered when another controller leads already."""
+    session = Session(lambda _: HELLO)
+    first = session.joined(link).session
+    with session.within(first):
+        pass
+    session.leave()
+    with pytest.raises(Gone), session.within(first):
+        pytest.fail("it is carried out")
+    assert session.joined(link).session != first
+    with pytest.raises(Gone), session.within(first):
+        pytest.fail("it is carried out")
+
+
+def test_a_call_that_waits_fails_when_another_controller_leads(controller: Any, tmp_path: Path) -> None:
+    """One that is stopped answers nothing, and its connections stay open."""
+    (tmp_path / "token").write_text("a-token")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        controllers = Controllers(f"http://127.0.0.1:{silent.getsockname()[1]}", str(tmp_path / "controllers"))
+        link = Link(controllers, Credentials(str(tmp_path / "token")))
+        accepted: list[socket.socket] = []
+
+        def lead() -> None:
+            accepted.append(silent.accept()[0])
+            accepted[0].recv(1)  # The call is under way.
+            controllers.url = controller.url
+            for call in controllers.when_changed:
+                call()
+
+        threading.Thread(target=lead, daemon=True).start()
+        with pytest.raises(Away):
+            link.call("GET", "/v1/agents/s1/orders?after=0", within_s=600.0)
+        session = Session(lambda _: HELLO)
+        assert session.joined(link).session  # of the one that leads
+        link.close()
+        accepted[0].close()
