@@ -1,0 +1,1 @@
+"""Progressive queries: aggregate SQL in batches, with intervals that narrow until the answer is exact."""

@@ -1,0 +1,232 @@
+"""Rewrites a query: what a batch computes, and what is asked of the merged parts for an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from hocket.runtimes.query.aggregates import Parts, in_parts
+from hocket.runtimes.query.blocks import BLOCK, USE, Block, NotSplit, TableUse, own_expressions
+from hocket.runtimes.query.split_key import Mode, Split
+from hocket.runtimes.query.statement import DIALECT
+
+UNIT = "_unit"  # the hash class of the key
+UnitOf = Callable[[str, str], str]  # SQL of the hash class of a row of a table, by a column
+
+
+class Output(NamedTuple):
+    """A column of the answer."""
+
+    name: str
+    sql: str  # over the columns of the merged parts
+    has_interval: bool
+    is_estimate: bool  # of all rows, from part of them
+
+
+class SampledSql(NamedTuple):
+    """A query whose groups are estimated from part of their rows."""
+
+    batch: str  # with {lo} and {hi}: the units of the batch; gives the columns g…, rep and p…
+    groups: int
+    aggregates: tuple[Parts, ...]
+    outputs: tuple[Output, ...]
+    having: str  # over the columns of the merged parts; empty if there is none
+    tail: str  # QUALIFY, ORDER BY, LIMIT
+
+
+class CollectedSql(NamedTuple):
+    """A query whose rows, once there, are final."""
+
+    batch: str
+    outputs: tuple[Output, ...]
+    select: str  # SELECT or SELECT DISTINCT
+    tail: str
+
+
+def part_names(aggregates: tuple[Parts, ...]) -> list[list[str]]:
+    """The columns of each aggregate's parts."""
+    numbers = iter(range(sum(len(a.parts) for a in aggregates)))
+    return [[f"p{next(numbers)}" for _ in a.parts] for a in aggregates]
+
+
+class Rewriting:
+    """Makes the SQL of a split query."""
+
+    def __init__(self, top: Block, split: Split, unit_of: UnitOf) -> None:
+        self._top, self._split, self._unit_of = top, split, unit_of
+        self._columns = split.columns
+        self._blocks = {block.number: block for block in top.all_blocks()}
+
+    def sampled(self, reps: int) -> SampledSql:
+        """For groups whose rows are in many buckets; `reps` replicates of each group are kept. Raises NotSplit."""
+        top = self._top
+        groups, select = top.group_by, top.select
+        order = select.args.get("order")
+        after = [*select.expressions, *(select.args[k] for k in ("having", "qualify") if select.args.get(k))]
+        after += list(order.expressions) if order is not None else []
+        nodes: list[exp.Expression] = []
+        for item in after:
+            nodes += [node for node in _aggregates(item) if node not in nodes]
+        parts = tuple(in_parts(node, top, self._split.key) for node in nodes)
+        if any(block.is_correlated for block in self._blocks_after_grouping(after)):
+            raise NotSplit("a block after grouping refers to its groups")
+
+        def over_parts(expression: exp.Expression) -> str:
+            def replaced(node: exp.Expression) -> exp.Expression:
+                if node in groups:
+                    return exp.column(f"g{groups.index(node)}")
+                if node in nodes and not _is_window_function(node):
+                    return exp.column(f"a{nodes.index(node)}")
+                return node
+
+            return expression.copy().transform(replaced).sql(DIALECT)
+
+        outputs = []
+        for item in select.expressions:
+            used = list(_aggregates(item))
+            is_numeric = bool(used) and not list(own_expressions(item, exp.Window))
+            has_interval = is_numeric and all(parts[nodes.index(node)].has_interval for node in used)
+            outputs.append(Output(item.alias_or_name, over_parts(item.unalias()), has_interval, bool(used)))
+        aliases = {o.name: o.sql for o in outputs}
+        tail = []
+        if (qualify := select.args.get("qualify")) is not None:
+            tail.append(f"QUALIFY {over_parts(qualify.this)}")
+        if order is not None:
+            tail.append("ORDER BY " + ", ".join(_ordered(o, over_parts, aliases) for o in order.expressions))
+        tail += [select.args[k].sql(DIALECT).strip() for k in ("limit", "offset") if select.args.get(k)]
+        having = select.args.get("having")
+        names = part_names(parts)
+        columns = [f"{g.sql(DIALECT)} AS g{n}" for n, g in enumerate(groups)]
+        columns += [f"{self._unit(top)} % {reps} AS rep"]
+        columns += [
+            f"{sql} AS {name}"
+            for a, named in zip(parts, names, strict=True)
+            for sql, name in zip(a.parts, named, strict=True)
+        ]
+        by = ", ".join(str(n + 1) for n in range(len(groups) + 1))
+        batch = f"SELECT {', '.join(columns)} {self._from_and_where()} GROUP BY {by}"
+        return SampledSql(
+            self._restricted(batch), len(groups), parts, tuple(outputs), over_parts(having.this) if having else "",
+            " ".join(tail),
+        )  # fmt: skip
+
+    def _blocks_after_grouping(self, after: list[exp.Expression]) -> list[Block]:
+        return [self._blocks[q.meta[BLOCK]] for item in after for q in item.find_all(exp.Select) if BLOCK in q.meta]
+
+    def _unit(self, block: Block) -> str:
+        """SQL of the hash class of a row of a block."""
+        for alias, use in block.tables.items():
+            if use in self._columns:
+                return f"{alias}.{UNIT}"
+        for alias, inner in block.derived.items():
+            if any(use in self._columns for use in inner.uses()):
+                return f"{alias}.{UNIT}"
+        raise AssertionError("a split block has a split table")
+
+    def _from_and_where(self) -> str:
+        select = self._marked_copy()
+        parts = [select.args[k].sql(DIALECT) for k in ("from_",) if select.args.get(k)]
+        parts += [join.sql(DIALECT) for join in select.args.get("joins") or ()]
+        parts += [select.args["where"].sql(DIALECT)] if select.args.get("where") else []
+        return " ".join(part.strip() for part in parts)
+
+    def _marked_copy(self) -> exp.Select:
+        """The query with split tables restricted to the units of a batch, and units shown by blocks in FROM."""
+        top = self._top.select.copy()
+        for inner in list(top.find_all(exp.Select)):
+            block = self._blocks.get(inner.meta.get(BLOCK, -1))
+            if block is None or not block.is_derived:
+                continue
+            if any(use in self._columns for use in (*block.tables.values(), *_derived_uses(block))):
+                unit = self._unit(block)
+                inner.set("expressions", [*inner.expressions, exp.alias_(_parsed(unit), UNIT)])
+                if block.aggregates:
+                    inner.args["group"].append("expressions", _parsed(unit))
+        for table in list(top.find_all(exp.Table)):
+            use = table.meta.get(USE)
+            if use in self._columns:
+                unit = self._unit_of(use.table, self._columns[use])
+                rows = f"SELECT *, {unit} AS {UNIT} FROM {_quoted(use.table)} WHERE {unit} BETWEEN __lo AND __hi"
+                body = exp.Subquery(this=_parsed(rows), alias=exp.TableAlias(this=exp.to_identifier(use.alias)))
+                table.replace(body)
+        return top
+
+    def _restricted(self, sql: str) -> str:
+        return sql.replace("{", "{{").replace("}", "}}").replace("__lo", "{lo}").replace("__hi", "{hi}")
+
+    def collected(self) -> CollectedSql:
+        """For rows, or groups, that are in one bucket each. Raises NotSplit."""
+        top, select = self._top, self._marked_copy()
+        if self._split.mode is Mode.GROUPS and list(own_expressions(top.select, exp.Window)):
+            raise NotSplit("a window goes over groups of several buckets")
+        order, tail = select.args.get("order"), []
+        names = [f"c{n}" for n in range(len(select.expressions))]
+        named = {item.alias_or_name: name for item, name in zip(select.expressions, names, strict=True)}
+        items = [item.unalias() for item in select.expressions]
+        columns = [exp.alias_(item, name) for item, name in zip(items, names, strict=True)]
+        if order is not None:
+            by = []
+            for ordered in order.expressions:
+                is_output = isinstance(ordered.this, exp.Column) and not ordered.this.table
+                name = named.get(ordered.this.name) if is_output else None
+                if name is None:
+                    name = next((n for item, n in zip(items, names, strict=True) if item == ordered.this), None)
+                if name is None:
+                    name = f"o{len(by)}"
+                    columns.append(exp.alias_(ordered.this.copy(), name))
+                again = ordered.copy()
+                again.set("this", exp.column(name))
+                by.append(again.sql(DIALECT))
+            tail.append(f"ORDER BY {', '.join(by)}")
+            order.pop()
+        for kind in ("limit", "offset"):
+            if (limit := select.args.get(kind)) is not None:
+                tail.append(limit.sql(DIALECT).strip())
+                limit.pop()
+        is_distinct = select.args.get("distinct") is not None
+        is_final = [not list(_aggregates(item)) for item in top.select.expressions]
+        select.set("expressions", columns)
+        outputs = tuple(
+            Output(item.alias_or_name, name, False, not final)
+            for item, name, final in zip(top.select.expressions, names, is_final, strict=True)
+        )
+        return CollectedSql(
+            self._restricted(select.sql(DIALECT)), outputs, "SELECT DISTINCT" if is_distinct else "SELECT",
+            " ".join(tail),
+        )  # fmt: skip
+
+
+def _derived_uses(block: Block) -> list[TableUse]:
+    return [use for inner in block.derived.values() for use in inner.uses()]
+
+
+def _aggregates(item: exp.Expression) -> list[exp.Expression]:
+    """The aggregates over groups in an expression, each with its FILTER."""
+    found = []
+    for node in own_expressions(item, exp.AggFunc):
+        outer = node.parent if isinstance(node.parent, exp.Filter) else node
+        if not _is_window_function(outer):
+            found.append(outer)
+    return found
+
+
+def _is_window_function(node: exp.Expression) -> bool:
+    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
+
+
+def _ordered(ordered: exp.Ordered, over_parts: Callable[[exp.Expression], str], aliases: dict[str, str]) -> str:
+    again = ordered.copy()
+    this = ordered.this
+    is_output = isinstance(this, exp.Column) and not this.table and this.name in aliases
+    again.set("this", _parsed(aliases[this.name] if is_output else over_parts(this)))
+    return again.sql(DIALECT)
+
+
+def _parsed(sql: str) -> exp.Expression:
+    return exp.maybe_parse(sql, dialect=DIALECT)
+
+
+def _quoted(name: str) -> str:
+    return exp.to_identifier(name, quoted=True).sql(DIALECT)

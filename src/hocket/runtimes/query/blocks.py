@@ -1,0 +1,157 @@
+"""The blocks of a query (SELECTs within SELECTs), the tables in them, and which of their columns are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sqlglot import exp
+from sqlglot.optimizer.scope import Scope, build_scope
+
+from hocket.runtimes.query.statement import QueryError
+
+
+class TableUse(NamedTuple):
+    """A table at one place of a query; the same table elsewhere is another use."""
+
+    block: int
+    alias: str
+    table: str
+
+
+class UsedColumn(NamedTuple):
+    """A column of a table at one place."""
+
+    use: TableUse
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.use.table}.{self.column}"
+
+
+USE, BLOCK = "hocket use", "hocket block"  # marks on the nodes of the query, which copies of it keep
+Equality = tuple[UsedColumn, UsedColumn]
+
+
+class Block:
+    """One SELECT, the blocks in its FROM, and those in its expressions."""
+
+    def __init__(self, scope: Scope, number: Iterator[int], parent: Block | None, is_derived: bool) -> None:
+        if not isinstance(scope.expression, exp.Select):
+            raise NotSplit(f"{scope.expression.key.upper()} is not split")
+        self.select: exp.Select = scope.expression
+        self.number, self.parent, self.is_derived = next(number), parent, is_derived
+        self.tables: dict[str, TableUse] = {}
+        self.derived: dict[str, Block] = {}
+        self.is_correlated = bool(scope.external_columns)
+        self.select.meta[BLOCK] = self.number
+        for alias, source in scope.sources.items():
+            if isinstance(source, exp.Table):
+                self.tables[alias] = TableUse(self.number, alias, source.name)
+                source.meta[USE] = self.tables[alias]
+            elif source in scope.derived_table_scopes:
+                self.derived[alias] = Block(source, number, self, True)
+            elif parent is None:
+                raise QueryError(f"'{alias}' cannot be resolved")
+        self.nested = [Block(inner, number, self, False) for inner in scope.subquery_scopes]
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether it combines rows."""
+        return bool(self.select.args.get("group")) or any(
+            next(own_expressions(item, exp.AggFunc), None) is not None for item in self._after_grouping()
+        )
+
+    def _after_grouping(self) -> list[exp.Expression]:
+        having = self.select.args.get("having")
+        return [*self.select.expressions, *([having] if having is not None else [])]
+
+    @property
+    def group_by(self) -> list[exp.Expression]:
+        """What it groups by."""
+        group = self.select.args.get("group")
+        if group is None:
+            return []
+        if any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets")):
+            raise NotSplit("CUBE, ROLLUP and GROUPING SETS are not split")
+        return list(group.expressions)
+
+    def all_blocks(self) -> Iterator[Block]:
+        """This one and all within it."""
+        yield self
+        for inner in (*self.derived.values(), *self.nested):
+            yield from inner.all_blocks()
+
+    def uses(self) -> Iterator[TableUse]:
+        """The tables of this block and of all within it."""
+        for block in self.all_blocks():
+            yield from block.tables.values()
+
+    def resolved(self, expression: exp.Expression | None) -> UsedColumn | None:
+        """The column of a table that an expression is in every row; None if it is computed, or of several rows."""
+        expression = expression.unalias() if expression is not None else None
+        while isinstance(expression, exp.Paren):
+            expression = expression.this
+        if not isinstance(expression, exp.Column):
+            return None
+        alias, name = expression.table, expression.name
+        if alias in self.tables:
+            return UsedColumn(self.tables[alias], name.lower())
+        if alias in self.derived:
+            return self.derived[alias].output(name)
+        return self.parent.resolved(expression) if self.parent is not None and not self.is_derived else None
+
+    def output(self, name: str) -> UsedColumn | None:
+        """What a column of its result is, if each of its rows comes from rows that have one value of it."""
+        for item in self.select.expressions:
+            if item.alias_or_name == name:
+                found = self.resolved(item)
+                if found is None or (self.aggregates and found not in [self.resolved(g) for g in self.group_by]):
+                    return None
+                return found
+        return None
+
+    def equalities(self) -> Iterator[Equality]:
+        """Pairs of columns that are equal in every row of this block, by its own conditions."""
+        for condition in self._conditions():
+            pair: tuple[UsedColumn | None, UsedColumn | None] = (None, None)
+            if isinstance(condition, exp.EQ):
+                pair = self.resolved(condition.left), self.resolved(condition.right)
+            elif isinstance(condition, exp.In) and (query := condition.args.get("query")) is not None:
+                inner = next((b for b in self.nested if b.select is query.unnest()), None)
+                if inner is not None and len(inner.select.expressions) == 1:
+                    pair = self.resolved(condition.this), inner.output(inner.select.expressions[0].alias_or_name)
+            first, second = pair
+            if first is not None and second is not None and first != second:
+                yield first, second
+
+    def _conditions(self) -> Iterator[exp.Expression]:
+        where = self.select.args.get("where")
+        conditions = [where.this] if where is not None else []
+        # In an outer join they hold for rows with a partner; the others have NULL there, in whatever bucket they are.
+        conditions += [on for join in self.select.args.get("joins") or () if (on := join.args.get("on")) is not None]
+        for condition in conditions:
+            yield from condition.flatten() if isinstance(condition, exp.And) else (condition,)
+
+
+class NotSplit(Exception):
+    """Why a query is not run in batches."""
+
+
+def blocks_of(select: exp.Select) -> Block:
+    """The outermost block. Raises NotSplit."""
+    scope = build_scope(select)
+    assert scope is not None
+    return Block(scope, iter(range(10_000)), None, False)
+
+
+def own_expressions(root: exp.Expression, kind: type[exp.Expression]) -> Iterator[exp.Expression]:
+    """Expressions of that kind, not those of blocks within."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, kind):
+            yield node
+        for child in node.iter_expressions():
+            if not isinstance(child, exp.Query):
+                stack.append(child)

@@ -1,0 +1,243 @@
+"""Finds the key by which a query can be split, so that the data of one bucket of its hash gives a part of the result.
+
+A table at some place of a query is *split* if it has a column of the key there: a batch reads the rows of its buckets.
+Otherwise it is read *whole* in every batch. The split is right if no row of a bucket has to see a row of another one:
+
+- the split tables of a block are joined by the key, so that each joined row belongs to one bucket;
+- a block in an expression (EXISTS, IN, scalar) that reads split tables is tied to the key of the block around it;
+- a block in FROM that combines rows (GROUP BY, DISTINCT, windows) combines only rows of one key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from sqlglot import exp
+
+from hocket.runtimes.query.blocks import Block, Equality, NotSplit, TableUse, UsedColumn, own_expressions
+
+LEAST_VALUES = 5_000  # of a key, so that buckets are about equal
+MANY_GROUPS = 20_000
+ROWS = "rowid"  # the key of a table that is split by its rows, whatever they are
+
+
+class Mode(Enum):
+    """What the batches of a query give."""
+
+    SAMPLED = "sampled"  # sums over part of the rows of each group, which are scaled up, with intervals
+    GROUPS = "groups"  # groups that are complete, but not yet all of them
+    ROWS = "rows"  # rows that are final, but not yet all of them
+
+
+class Split(NamedTuple):
+    """How a query is split."""
+
+    key: tuple[UsedColumn, ...]  # equal columns, each of another use of a table
+    mode: Mode
+    whole: tuple[TableUse, ...]
+
+    @property
+    def columns(self) -> dict[TableUse, str]:
+        """The split uses, each with its column of the key."""
+        return {column.use: column.column for column in self.key}
+
+    def __str__(self) -> str:
+        names = " = ".join(dict.fromkeys(f"rows of {k.use.table}" if k.column == ROWS else str(k) for k in self.key))
+        whole = ", ".join(dict.fromkeys(use.table for use in self.whole))
+        return f"by {names}{f'; {whole} read whole' if whole else ''}"
+
+
+class Statistics(Protocol):
+    """What is known of the tables."""
+
+    def rows(self, table: str) -> float:
+        """How many rows it has."""
+
+    def distinct(self, table: str, column: str) -> float:
+        """About how many values a column has."""
+
+
+def find_split(top: Block, statistics: Statistics) -> Split:
+    """The split that reads the fewest rows whole. Raises NotSplit with the reasons against each."""
+    uses = list(top.uses())
+    if not uses:
+        raise NotSplit("it reads no table")
+    against: dict[str, str] = {}
+    found: list[Split] = []
+    for key in _candidates(top, uses):
+        name = " = ".join(dict.fromkeys(str(column) for column in key))
+        try:
+            _require_many_values(key, statistics)
+            found.append(_checked(top, key, uses))
+        except NotSplit as reason:
+            against.setdefault(name, str(reason))
+    if not found:
+        raise NotSplit("; ".join(f"{name}: {reason}" for name, reason in list(against.items())[:5]))
+
+    grouped = filter(None, map(top.resolved, top.group_by))
+    has_many_groups = any(statistics.distinct(g.use.table, g.column) > MANY_GROUPS for g in grouped)
+
+    def preferred(split: Split) -> tuple[bool, float, bool]:
+        # Of many small groups, a part of the rows says little: better some of the groups, complete.
+        is_torn = has_many_groups and split.mode is Mode.SAMPLED
+        return not is_torn, sum(statistics.rows(use.table) for use in split.columns), split.key[0].column != ROWS
+
+    return max(found, key=preferred)
+
+
+def _require_many_values(key: tuple[UsedColumn, ...], statistics: Statistics) -> None:
+    for use, column in key:
+        if column == ROWS or statistics.rows(use.table) < LEAST_VALUES:  # A small table has few of everything.
+            continue
+        if (values := statistics.distinct(use.table, column)) < LEAST_VALUES:
+            raise NotSplit(f"{use.table}.{column} has about {values:,.0f} values, too few to be split by")
+
+
+def _candidates(top: Block, uses: list[TableUse]) -> Iterator[tuple[UsedColumn, ...]]:
+    for columns in _classes(pair for block in top.all_blocks() for pair in block.equalities()):
+        by_use: dict[TableUse, UsedColumn] = {}
+        for column in sorted(columns):
+            by_use.setdefault(column.use, column)
+        yield tuple(by_use.values())
+    for block in top.all_blocks():  # A group that is complete needs no other table to be split.
+        for column in filter(None, map(block.resolved, block.group_by)):
+            yield (column,)
+    for use in uses:
+        yield (UsedColumn(use, ROWS),)
+
+
+def _classes(pairs: Iterable[Equality]) -> list[set[UsedColumn]]:
+    """Columns that are equal to each other, through others too."""
+    classes: list[set[UsedColumn]] = []
+    for pair in pairs:
+        joined = set(pair)
+        apart = []
+        for known in classes:
+            if known & joined:
+                joined |= known
+            else:
+                apart.append(known)
+        classes = [*apart, joined]
+    return classes
+
+
+# -- is it right ------------------------------------------------------------------------------------------------
+
+
+def _checked(top: Block, key: tuple[UsedColumn, ...], uses: list[TableUse]) -> Split:
+    columns = {column.use: column for column in key}
+    if not _split_part(top, columns).is_split:
+        raise NotSplit("no table of the outermost block is split by it")
+    select = top.select
+    if top.aggregates:
+        grouped = any(top.resolved(g) in key for g in top.group_by)
+        mode = Mode.GROUPS if grouped else Mode.SAMPLED
+    else:
+        mode = Mode.ROWS
+        _require_windows_by_key(top, columns)
+        if select.args.get("qualify") is not None:
+            _require_windows_by_key(top, columns)
+    return Split(key, mode, tuple(use for use in uses if use not in columns))
+
+
+class _Part(NamedTuple):
+    is_split: bool
+    key: UsedColumn | None = None  # that its rows show; None if they do not
+
+
+def _split_part(block: Block, columns: dict[TableUse, UsedColumn]) -> _Part:
+    """Whether the rows of a block are split, by which column. Raises NotSplit if they would be torn."""
+    parts: dict[str, _Part] = {alias: _Part(use in columns, columns.get(use)) for alias, use in block.tables.items()}
+    for alias, inner in block.derived.items():
+        parts[alias] = _split_part(inner, columns)
+        if parts[alias].is_split:
+            parts[alias] = _Part(True, _combined(inner, columns, parts[alias]))
+    split = {alias: part for alias, part in parts.items() if part.is_split}
+    if len(split) > 1 and any(part.key is None for part in split.values()):
+        raise NotSplit("a block in FROM does not show the key by which it is joined")
+    keys = [part.key for part in split.values() if part.key is not None]
+    _require_joined(keys, block)
+    _require_outer_joins(block, split)
+    for inner in block.nested:
+        part = _split_part(inner, columns)
+        if part.is_split:
+            around = keys or list(_keys_around(block, columns))
+            if part.key is None or not around:
+                raise NotSplit("a block in an expression is not tied to the key")
+            _require_joined([part.key, around[0]], inner)
+        elif any(use in columns for use in inner.uses()):
+            continue  # A block in it is tied to one around it, which was seen there.
+    return _Part(bool(split), keys[0] if keys else None)
+
+
+def _keys_around(block: Block, columns: dict[TableUse, UsedColumn]) -> Iterator[UsedColumn]:
+    while block.parent is not None and not block.is_derived:
+        block = block.parent
+        yield from (columns[use] for use in block.tables.values() if use in columns)
+
+
+def _combined(block: Block, columns: dict[TableUse, UsedColumn], part: _Part) -> UsedColumn | None:
+    """The key that the rows of a split block in FROM show, which must not combine rows of several keys."""
+    select = block.select
+    if select.args.get("limit") is not None or select.args.get("offset") is not None:
+        raise NotSplit("LIMIT within it would be of each bucket")
+    key = set(columns.values())
+    if block.aggregates and not any(block.resolved(g) in key for g in block.group_by):
+        raise NotSplit("a block in FROM combines rows of several keys")
+    shown = [
+        found for item in select.expressions if (found := block.output(item.alias_or_name)) is not None and found in key
+    ]
+    if select.args.get("distinct") is not None and not shown:
+        raise NotSplit("DISTINCT in a block in FROM combines rows of several keys")
+    if not block.aggregates or part.key is not None:
+        _require_windows_by_key(block, columns)
+    return shown[0] if shown else None
+
+
+def _require_windows_by_key(block: Block, columns: dict[TableUse, UsedColumn]) -> None:
+    key = set(columns.values())
+    for window in own_expressions(block.select, exp.Window):
+        if not any(block.resolved(by) in key for by in window.args.get("partition_by") or ()):
+            raise NotSplit("a window goes over rows of several keys")
+
+
+def _require_joined(keys: list[UsedColumn], block: Block) -> None:
+    if len(set(keys)) > 1 and not any(set(keys) <= columns for columns in _classes(_known_equalities(block))):
+        raise NotSplit("tables of one block are not joined by it")
+
+
+def _known_equalities(block: Block) -> Iterator[Equality]:
+    """Of this block, of blocks in its FROM, and of those around it that it may refer to."""
+    yield from block.equalities()
+    for inner in block.derived.values():
+        yield from _derived_equalities(inner)
+    while block.parent is not None and not block.is_derived:
+        block = block.parent
+        yield from block.equalities()
+        for inner in block.derived.values():
+            yield from _derived_equalities(inner)
+
+
+def _derived_equalities(block: Block) -> Iterator[Equality]:
+    yield from block.equalities()
+    for inner in block.derived.values():
+        yield from _derived_equalities(inner)
+
+
+def _require_outer_joins(block: Block, split: Mapping[str, _Part]) -> None:
+    """Where rows without a partner are kept, the kept side must be split with the other one."""
+    from_ = block.select.args.get("from_")
+    before = {from_.this.alias_or_name} if from_ is not None else set()
+    for join in block.select.args.get("joins") or ():
+        alias, side, kind = join.this.alias_or_name, (join.side or "").upper(), (join.kind or "").upper()
+        if join.method or kind not in ("", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"):
+            raise NotSplit(f"{join.method or kind} JOIN is not split")
+        right, left = alias in split, any(other in split for other in before)
+        is_left = side == "LEFT" or kind in ("SEMI", "ANTI")
+        if (is_left and right and not left) or (side == "RIGHT" and left and not right):
+            raise NotSplit(f"{side or kind} JOIN would find a row without a partner in each bucket")
+        if side == "FULL" and left != right:
+            raise NotSplit("FULL JOIN would find rows without a partner in each bucket")
+        before.add(alias)

@@ -1,0 +1,109 @@
+"""Reads a query: one SELECT that reads its own tables and nothing else, with every column resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import OptimizeError, ParseError, TokenError
+from sqlglot.optimizer.qualify import qualify
+
+DIALECT = "duckdb"
+Schema = Mapping[str, Mapping[str, str]]  # table → column → type
+
+
+class QueryError(ValueError):
+    """A query that cannot be run; one line for its user."""
+
+
+def read_statement(sql: str, schema: Schema) -> exp.Select:
+    """The query with CTEs in place and all columns and stars resolved. Raises QueryError."""
+    select = _only_select(sql)
+    _refuse_what_is_no_table(select, schema)
+    whole = _without_ctes(select)
+    try:
+        found = qualify(
+            whole, schema={name: dict(columns) for name, columns in schema.items()}, dialect=DIALECT,
+            validate_qualify_columns=True, quote_identifiers=False,
+        )  # fmt: skip
+    except OptimizeError as error:
+        raise QueryError(_explained(error, schema)) from error
+    assert isinstance(found, exp.Select)
+    return found
+
+
+def _only_select(sql: str) -> exp.Select:
+    try:
+        statements = [s for s in sqlglot.parse(sql, read=DIALECT) if s is not None]
+    except (ParseError, TokenError) as error:
+        raise QueryError(f"the query cannot be read: {_one_line(error)}") from error
+    if len(statements) != 1:
+        raise QueryError(f"a query must be one statement, not {len(statements)}")
+    (statement,) = statements
+    if isinstance(statement, exp.SetOperation):
+        raise QueryError(f"a query must be one SELECT; {statement.key.upper()} is not run progressively")
+    if not isinstance(statement, exp.Select):
+        raise QueryError(f"a query must be a SELECT, not {statement.key.upper()}")
+    return statement
+
+
+def _refuse_what_is_no_table(select: exp.Select, schema: Schema) -> None:
+    """A query reads its data and nothing else: no files, no functions as tables, no INTO."""
+    if select.args.get("into") is not None:
+        raise QueryError("a query must not write: INTO is not allowed")
+    ctes = {cte.alias_or_name for cte in select.find_all(exp.CTE)}
+    for table in select.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier):
+            raise QueryError(f"a query reads its tables only, not {table.sql(DIALECT)[:80]}")
+        if table.db or table.catalog:
+            raise QueryError(f"table '{table.sql(DIALECT)}' must be named without schema or database")
+        name = table.name
+        if name not in ctes and name not in schema and name.lower() not in {t.lower() for t in schema}:
+            raise QueryError(f"there is no table '{name}'{_meant(name, schema)}; tables: {', '.join(sorted(schema))}")
+
+
+def _without_ctes(select: exp.Select) -> exp.Select:
+    """Each reference to a CTE becomes a derived table."""
+    select = select.copy()
+    with_ = select.args.get("with_")
+    if with_ is None:
+        return select
+    if with_.args.get("recursive"):
+        raise QueryError("recursive CTEs are not run progressively")
+    ready: dict[str, exp.Expression] = {}
+    for cte in with_.expressions:
+        body = _inlined(cte.this.copy(), ready)
+        alias = cte.args["alias"]
+        ready[alias.name] = exp.Subquery(this=body, alias=alias.copy())
+    with_.pop()
+    return _inlined(select, ready)
+
+
+def _inlined(block: exp.Expression, ready: Mapping[str, exp.Expression]) -> exp.Expression:
+    for table in list(block.find_all(exp.Table)):
+        found = ready.get(table.name)
+        if found is not None:
+            body = found.copy()
+            if table.alias:
+                columns = body.args["alias"].args.get("columns")
+                body.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias), columns=columns))
+            table.replace(body)
+    return block
+
+
+def _explained(error: OptimizeError, schema: Schema) -> str:
+    said = _one_line(error)
+    columns = {column for table in schema.values() for column in table}
+    name = said.rpartition("'")[0].rpartition("'")[2] or said.split()[-1].strip("'\"")
+    return f"{said[0].lower()}{said[1:]}{_meant(name.rpartition('.')[2], columns)}"
+
+
+def _meant(name: str, known: object) -> str:
+    close = get_close_matches(name, list(known), 1)  # type: ignore[call-overload]
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split("\n", 1)[0].split())[:300]
