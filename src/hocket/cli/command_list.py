@@ -52,6 +52,9 @@ COMMANDS = {
         "Search for good hyperparameters: any command as jobs, or many models in one training step.",
         command_class="tune.TuneCommand",
     ),
+    "query": Listed(
+        "query", "Answer an aggregate query from part of its data, with intervals, and refine it until it is exact."
+    ),
     "whatif": Listed("simulation.whatif", "Run recorded arrivals again under another policy."),
     "replay": Listed("simulation.replay", "Decide again what was decided, and report the first difference."),
     "decide": Listed("simulation.decide", "Ask a policy for one decision: the plan with its reasons, as JSON."),

@@ -25,7 +25,7 @@ class Parts(NamedTuple):
     has_interval: bool = True
 
 
-def in_parts(node: exp.Expression, block: Block, key: tuple[UsedColumn, ...]) -> Parts:
+def in_parts(node: exp.Expr, block: Block, key: tuple[UsedColumn, ...]) -> Parts:
     """How an aggregate (with its FILTER, if it has one) is computed in parts. Raises NotSplit."""
     condition = ""
     aggregate = node
@@ -35,7 +35,7 @@ def in_parts(node: exp.Expression, block: Block, key: tuple[UsedColumn, ...]) ->
     return found._replace(parts=tuple(f"{part}{condition}" for part in found.parts))
 
 
-def _of(node: exp.Expression, block: Block, key: tuple[UsedColumn, ...]) -> Parts:
+def _of(node: exp.Expr, block: Block, key: tuple[UsedColumn, ...]) -> Parts:
     argument = node.this
     is_distinct = isinstance(argument, exp.Distinct)
     if is_distinct and isinstance(node, exp.Min | exp.Max):
@@ -54,7 +54,7 @@ def _of(node: exp.Expression, block: Block, key: tuple[UsedColumn, ...]) -> Part
             merge = "coalesce(len(list_distinct(flatten(list({0})))), 0)"
             return Parts((part,), merge, f"{merge}::BIGINT", has_interval=False)
     elif isinstance(node, exp.CountIf) and not is_distinct:
-        return Parts((f"count_if({sql})",), "coalesce(sum({0}), 0) * {w}", "coalesce(sum({0}), 0)")
+        return Parts((f"count_if({sql})",), "sum({0}) * {w}", "sum({0})")
     elif isinstance(node, exp.Sum) and not is_distinct:
         return Parts((f"sum({sql})",), "sum({0}) * {w}", "sum({0})")
     elif isinstance(node, exp.Avg) and not is_distinct:
@@ -68,7 +68,7 @@ def _of(node: exp.Expression, block: Block, key: tuple[UsedColumn, ...]) -> Part
     raise NotSplit(f"{node.sql(DIALECT)[:60]} cannot be merged from parts of a group")
 
 
-def _moments(node: exp.Expression, sql: str) -> Parts:
+def _moments(node: exp.Expr, sql: str) -> Parts:
     """Variances, by counts, means and squared deviations, which are merged without cancellation (Chan et al.)."""
     value = f"({sql})::DOUBLE"
     parts = f"count({value})", f"avg({value})", f"var_pop({value}) * count({value})"

@@ -7,15 +7,24 @@ uncertainty of the answer from all of them (the jackknife): it holds for any smo
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any, NamedTuple
 
 import duckdb
-from scipy.stats import t as student
 
 from hocket.runtimes.query.batch_sql import CollectedSql, SampledSql, part_names
 from hocket.runtimes.query.duckdb_data import UNITS
+from hocket.runtimes.query.student_t import quantile
 
 REPLICATES = 16
+_SUPPORT = 12  # replicates that must have something of an aggregate; with fewer, their spread says too little
 _STATE = "hocket_state"
+
+
+class AnswerTable(NamedTuple):
+    """An answer, and the half widths of the intervals of its cells."""
+
+    rows: list[tuple[Any, ...]]
+    half_widths: list[tuple[float | None, ...]]
 
 
 class SampledAnswers:
@@ -27,6 +36,16 @@ class SampledAnswers:
         self._groups = [f"g{n}" for n in range(sql.groups)]
         self._is_new = True
 
+    @property
+    def bounded(self) -> tuple[int, ...]:
+        """Columns that have intervals, by number."""
+        return tuple(n for n, o in enumerate(self._sql.outputs) if o.has_interval)
+
+    @property
+    def unbounded(self) -> tuple[int, ...]:
+        """Columns that are estimated without an interval, by number."""
+        return tuple(n for n, o in enumerate(self._sql.outputs) if o.is_estimate and not o.has_interval)
+
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and merge it."""
         batch = self._sql.batch.format(lo=lo, hi=hi)
@@ -36,45 +55,57 @@ class SampledAnswers:
         else:
             self._db.execute(f"INSERT INTO {_STATE} {batch}")
 
-    def answer(self, done: int, confidence: float = 0.95) -> duckdb.DuckDBPyRelation:
-        """The answer after so many units, each estimate followed by the half width of its interval."""
-        sql, is_exact = self._sql, done == UNITS
-        outputs = ", ".join(f'{o.sql} AS "{o.name}"' for o in sql.outputs)
+    def answer(self, done: int, confidence: float) -> AnswerTable:
+        """The answer after so many units."""
+        sql = self._sql
+        count = len(sql.outputs)
+        outputs = [f"{o.sql} AS c{n}" for n, o in enumerate(sql.outputs)]
         having = f" WHERE {sql.having}" if sql.having else ""
-        estimates = self._merged("", UNITS / done, is_exact)
-        if is_exact:
-            return self._db.sql(f"WITH e AS ({estimates}) SELECT {outputs} FROM e{having} {sql.tail}")
+        estimates = self._merged("", UNITS / done, done == UNITS)
         with_interval = [n for n, o in enumerate(sql.outputs) if o.has_interval]
-        if not with_interval:
-            return self._db.sql(f"WITH e AS ({estimates}) SELECT {outputs} FROM e{having} {sql.tail}")
-        kept = (REPLICATES - 1) / REPLICATES
-        left_out = self._merged("r", UNITS / (done * kept), False)
-        quantile = float(student.ppf((1 + confidence) / 2, REPLICATES - 1))
-        factor = quantile * sqrt((REPLICATES - 1) * (1 - done / UNITS))
-        values = ", ".join(f"({sql.outputs[n].sql})::DOUBLE AS v{n}" for n in with_interval)
-        widths = ", ".join(f"{factor!r} * stddev_pop(v{n}) AS h{n}" for n in with_interval)
+        if done == UNITS or not with_interval:
+            plain = f"WITH e AS ({estimates}) SELECT {', '.join(outputs)} FROM e{having} {sql.tail}"
+            found = self._db.execute(plain).fetchall()
+            return AnswerTable(found, [(None,) * count] * len(found))
+        left_out = self._merged("r", UNITS * REPLICATES / (done * (REPLICATES - 1)), False)
+        factor = quantile((1 + confidence) / 2, REPLICATES - 1) * sqrt((REPLICATES - 1) * (1 - done / UNITS))
         by = "".join(f"{g}, " for g in self._groups)
-        group_by = f" GROUP BY {by.rstrip(', ')}" if by else ""
-        on = " AND ".join(f"e.{g} IS NOT DISTINCT FROM w.{g}" for g in self._groups) or "true"
-        columns = []
-        for n, output in enumerate(sql.outputs):
-            columns.append(f'{output.sql} AS "{output.name}"')
-            if n in with_interval:
-                columns.append(f'h{n} AS "{output.name} ±"')
-        renamed = ", ".join(f"{g} AS w_{g}" for g in self._groups)
-        del renamed
-        return self._db.sql(
+        values = ", ".join(f"({sql.outputs[n].sql})::DOUBLE AS v{n}" for n in with_interval)
+        widths = ", ".join(f"nullif({factor!r} * stddev_pop(v{n}), 0) AS h{n}" for n in with_interval)
+        group_by = f" GROUP BY {', '.join(self._groups)}" if self._groups else ""
+        on = " AND ".join(
+            f"e.{g} IS NOT DISTINCT FROM w.{g} AND e.{g} IS NOT DISTINCT FROM s.{g}" for g in self._groups
+        )
+        bounded = ", ".join(f"CASE WHEN {self._is_supported(n)} THEN w.h{n} END AS h{n}" for n in with_interval)
+        shown = ", ".join([*outputs, *(f"h{n}" for n in with_interval)])
+        rows = self._db.execute(
             f"WITH e AS ({estimates}), j AS ({left_out}), v AS (SELECT {by}{values} FROM j), "
             f"w AS (SELECT {by}{widths} FROM v{group_by}), "
-            f"x AS (SELECT e.*, {', '.join(f'w.h{n}' for n in with_interval)} FROM e LEFT JOIN w ON {on}) "
-            f"SELECT {', '.join(columns)} FROM x{having} {sql.tail}"
+            f"s AS (SELECT {by}{self._support()} FROM {_STATE}{group_by}), "
+            f"x AS (SELECT e.*, {bounded} FROM e, w, s{f' WHERE {on}' if on else ''}) "
+            f"SELECT {shown} FROM x{having} {sql.tail}"
+        ).fetchall()
+        place = {n: count + k for k, n in enumerate(with_interval)}
+        half_widths = [tuple(row[place[n]] if n in place else None for n in range(count)) for row in rows]
+        return AnswerTable([row[:count] for row in rows], half_widths)
+
+    def _support(self) -> str:
+        """SQL of how many replicates each aggregate has something in."""
+        return ", ".join(
+            f"count(DISTINCT rep) FILTER ({names[0]} IS NOT NULL AND {names[0]}::DOUBLE <> 0) AS s{n}"
+            if a.has_interval
+            else f"0 AS s{n}"
+            for n, (a, names) in enumerate(zip(self._sql.aggregates, self._names, strict=True))
         )
+
+    def _is_supported(self, output: int) -> str:
+        return " AND ".join(f"s.s{n} >= {_SUPPORT}" for n in self._sql.outputs[output].aggregates)
 
     def _merged(self, replicate: str, weight: float, is_exact: bool) -> str:
         """SQL of all groups with their aggregates; with a name for it, of those without each replicate."""
         columns = [*self._groups, *([replicate] if replicate else [])]
         merged = [
-            (a.exact if is_exact else a.merge).format(*names, w=repr(weight)) + f" AS a{n}"
+            (a.exact if is_exact else a.merge).format(*names, w=f"{weight!r}::DOUBLE") + f" AS a{n}"
             for n, (a, names) in enumerate(zip(self._sql.aggregates, self._names, strict=True))
         ]
         others = f", (SELECT unnest(range({REPLICATES})) AS {replicate}) WHERE rep <> {replicate}" if replicate else ""
@@ -84,6 +115,8 @@ class SampledAnswers:
 
 class CollectedAnswers:
     """Of rows that are final once they are there."""
+
+    bounded: tuple[int, ...] = ()
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, sql: CollectedSql) -> None:
         self._db, self._sql = connection, sql
@@ -98,7 +131,9 @@ class CollectedAnswers:
         else:
             self._db.execute(f"INSERT INTO {_STATE} {batch}")
 
-    def answer(self, done: int, confidence: float = 0.95) -> duckdb.DuckDBPyRelation:
+    def answer(self, done: int, confidence: float) -> AnswerTable:  # noqa: ARG002 - they have no interval
         """The rows so far."""
-        outputs = ", ".join(f'{o.sql} AS "{o.name}"' for o in self._sql.outputs)
-        return self._db.sql(f"{self._sql.select} {outputs} FROM {_STATE} {self._sql.tail}")
+        outputs = ", ".join(o.sql for o in self._sql.outputs)
+        found = self._db.execute(f"{self._sql.select} {outputs} FROM {_STATE} {self._sql.tail}").fetchall()
+        count = len(self._sql.outputs)
+        return AnswerTable(found, [(None,) * count] * len(found))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
 
@@ -12,6 +12,7 @@ from hocket.runtimes.query.blocks import BLOCK, USE, Block, NotSplit, TableUse, 
 from hocket.runtimes.query.split_key import Mode, Split
 from hocket.runtimes.query.statement import DIALECT
 
+T = TypeVar("T", bound=exp.Expr)
 UNIT = "_unit"  # the hash class of the key
 UnitOf = Callable[[str, str], str]  # SQL of the hash class of a row of a table, by a column
 
@@ -23,6 +24,7 @@ class Output(NamedTuple):
     sql: str  # over the columns of the merged parts
     has_interval: bool
     is_estimate: bool  # of all rows, from part of them
+    aggregates: tuple[int, ...] = ()  # those in it, by number
 
 
 class SampledSql(NamedTuple):
@@ -58,6 +60,7 @@ class Rewriting:
         self._top, self._split, self._unit_of = top, split, unit_of
         self._columns = split.columns
         self._blocks = {block.number: block for block in top.all_blocks()}
+        self.once = {once_name(block): block.select.sql(DIALECT) for block in _unsplit(top, self._columns)}
 
     def sampled(self, reps: int) -> SampledSql:
         """For groups whose rows are in many buckets; `reps` replicates of each group are kept. Raises NotSplit."""
@@ -66,29 +69,30 @@ class Rewriting:
         order = select.args.get("order")
         after = [*select.expressions, *(select.args[k] for k in ("having", "qualify") if select.args.get(k))]
         after += list(order.expressions) if order is not None else []
-        nodes: list[exp.Expression] = []
+        nodes: list[exp.Expr] = []
         for item in after:
             nodes += [node for node in _aggregates(item) if node not in nodes]
         parts = tuple(in_parts(node, top, self._split.key) for node in nodes)
         if any(block.is_correlated for block in self._blocks_after_grouping(after)):
             raise NotSplit("a block after grouping refers to its groups")
 
-        def over_parts(expression: exp.Expression) -> str:
-            def replaced(node: exp.Expression) -> exp.Expression:
+        def over_parts(expression: exp.Expr) -> str:
+            def replaced(node: exp.Expr) -> exp.Expr:
                 if node in groups:
                     return exp.column(f"g{groups.index(node)}")
                 if node in nodes and not _is_window_function(node):
                     return exp.column(f"a{nodes.index(node)}")
                 return node
 
-            return expression.copy().transform(replaced).sql(DIALECT)
+            return self._with_once(expression.copy()).transform(replaced).sql(DIALECT)
 
         outputs = []
         for item in select.expressions:
             used = list(_aggregates(item))
             is_numeric = bool(used) and not list(own_expressions(item, exp.Window))
             has_interval = is_numeric and all(parts[nodes.index(node)].has_interval for node in used)
-            outputs.append(Output(item.alias_or_name, over_parts(item.unalias()), has_interval, bool(used)))
+            numbers = tuple(dict.fromkeys(nodes.index(node) for node in used))
+            outputs.append(Output(item.alias_or_name, over_parts(item.unalias()), has_interval, bool(used), numbers))
         aliases = {o.name: o.sql for o in outputs}
         tail = []
         if (qualify := select.args.get("qualify")) is not None:
@@ -112,18 +116,15 @@ class Rewriting:
             " ".join(tail),
         )  # fmt: skip
 
-    def _blocks_after_grouping(self, after: list[exp.Expression]) -> list[Block]:
+    def _blocks_after_grouping(self, after: list[exp.Expr]) -> list[Block]:
         return [self._blocks[q.meta[BLOCK]] for item in after for q in item.find_all(exp.Select) if BLOCK in q.meta]
 
     def _unit(self, block: Block) -> str:
         """SQL of the hash class of a row of a block."""
-        for alias, use in block.tables.items():
-            if use in self._columns:
-                return f"{alias}.{UNIT}"
-        for alias, inner in block.derived.items():
-            if any(use in self._columns for use in inner.uses()):
-                return f"{alias}.{UNIT}"
-        raise AssertionError("a split block has a split table")
+        split = [alias for alias, use in block.tables.items() if use in self._columns]
+        split += [a for a, inner in block.derived.items() if any(use in self._columns for use in inner.uses())]
+        # In an outer join one of them may be NULL.
+        return f"{split[0]}.{UNIT}" if len(split) == 1 else f"coalesce({', '.join(f'{a}.{UNIT}' for a in split)})"
 
     def _from_and_where(self) -> str:
         select = self._marked_copy()
@@ -132,9 +133,17 @@ class Rewriting:
         parts += [select.args["where"].sql(DIALECT)] if select.args.get("where") else []
         return " ".join(part.strip() for part in parts)
 
+    def _with_once(self, root: T) -> T:
+        """Blocks that are the same in every batch are read from where they were computed once."""
+        for inner in list(root.find_all(exp.Select)):
+            name = once_name(self._blocks[inner.meta[BLOCK]]) if BLOCK in inner.meta else ""
+            if name in self.once:
+                inner.replace(_parsed(f"SELECT * FROM {name}"))
+        return root
+
     def _marked_copy(self) -> exp.Select:
         """The query with split tables restricted to the units of a batch, and units shown by blocks in FROM."""
-        top = self._top.select.copy()
+        top = self._with_once(self._top.select.copy())
         for inner in list(top.find_all(exp.Select)):
             block = self._blocks.get(inner.meta.get(BLOCK, -1))
             if block is None or not block.is_derived:
@@ -167,7 +176,7 @@ class Rewriting:
         items = [item.unalias() for item in select.expressions]
         columns = [exp.alias_(item, name) for item, name in zip(items, names, strict=True)]
         if order is not None:
-            by = []
+            by: list[str] = []
             for ordered in order.expressions:
                 is_output = isinstance(ordered.this, exp.Column) and not ordered.this.table
                 name = named.get(ordered.this.name) if is_output else None
@@ -198,11 +207,25 @@ class Rewriting:
         )  # fmt: skip
 
 
+def once_name(block: Block) -> str:
+    """The table of a block that is computed once."""
+    return f"hocket_once_{block.number}"
+
+
+def _unsplit(block: Block, columns: Collection[TableUse]) -> Iterator[Block]:
+    """The outermost blocks that are the same in every batch."""
+    for inner in (*block.derived.values(), *block.nested):
+        if inner.is_correlated or any(use in columns for use in inner.uses()):
+            yield from _unsplit(inner, columns)
+        else:
+            yield inner
+
+
 def _derived_uses(block: Block) -> list[TableUse]:
     return [use for inner in block.derived.values() for use in inner.uses()]
 
 
-def _aggregates(item: exp.Expression) -> list[exp.Expression]:
+def _aggregates(item: exp.Expr) -> list[exp.Expr]:
     """The aggregates over groups in an expression, each with its FILTER."""
     found = []
     for node in own_expressions(item, exp.AggFunc):
@@ -212,11 +235,11 @@ def _aggregates(item: exp.Expression) -> list[exp.Expression]:
     return found
 
 
-def _is_window_function(node: exp.Expression) -> bool:
+def _is_window_function(node: exp.Expr) -> bool:
     return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
-def _ordered(ordered: exp.Ordered, over_parts: Callable[[exp.Expression], str], aliases: dict[str, str]) -> str:
+def _ordered(ordered: exp.Ordered, over_parts: Callable[[exp.Expr], str], aliases: dict[str, str]) -> str:
     again = ordered.copy()
     this = ordered.this
     is_output = isinstance(this, exp.Column) and not this.table and this.name in aliases
@@ -224,7 +247,7 @@ def _ordered(ordered: exp.Ordered, over_parts: Callable[[exp.Expression], str], 
     return again.sql(DIALECT)
 
 
-def _parsed(sql: str) -> exp.Expression:
+def _parsed(sql: str) -> exp.Expr:
     return exp.maybe_parse(sql, dialect=DIALECT)
 
 

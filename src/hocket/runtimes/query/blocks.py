@@ -62,12 +62,12 @@ class Block:
             next(own_expressions(item, exp.AggFunc), None) is not None for item in self._after_grouping()
         )
 
-    def _after_grouping(self) -> list[exp.Expression]:
+    def _after_grouping(self) -> list[exp.Expr]:
         having = self.select.args.get("having")
         return [*self.select.expressions, *([having] if having is not None else [])]
 
     @property
-    def group_by(self) -> list[exp.Expression]:
+    def group_by(self) -> list[exp.Expr]:
         """What it groups by."""
         group = self.select.args.get("group")
         if group is None:
@@ -87,7 +87,7 @@ class Block:
         for block in self.all_blocks():
             yield from block.tables.values()
 
-    def resolved(self, expression: exp.Expression | None) -> UsedColumn | None:
+    def resolved(self, expression: exp.Expr | None) -> UsedColumn | None:
         """The column of a table that an expression is in every row; None if it is computed, or of several rows."""
         expression = expression.unalias() if expression is not None else None
         while isinstance(expression, exp.Paren):
@@ -101,12 +101,30 @@ class Block:
             return self.derived[alias].output(name)
         return self.parent.resolved(expression) if self.parent is not None and not self.is_derived else None
 
+    @property
+    def nullable(self) -> set[str]:
+        """Tables and blocks in FROM of which an outer join gives NULL to rows without a partner."""
+        from_, found = self.select.args.get("from_"), set[str]()
+        before = {from_.this.alias_or_name} if from_ is not None else set()
+        for join in self.select.args.get("joins") or ():
+            alias, side = join.this.alias_or_name, (join.side or "").upper()
+            found |= {alias} if side in ("LEFT", "FULL") else set()
+            found |= before if side in ("RIGHT", "FULL") else set()
+            before.add(alias)
+        return found
+
+    def in_every_row(self, expression: exp.Expr | None) -> UsedColumn | None:
+        """As `resolved`, if it is not NULL for want of a partner: such rows may come from any bucket."""
+        found = self.resolved(expression)
+        column = expression.unalias() if expression is not None else None
+        return None if isinstance(column, exp.Column) and column.table in self.nullable else found
+
     def output(self, name: str) -> UsedColumn | None:
         """What a column of its result is, if each of its rows comes from rows that have one value of it."""
         for item in self.select.expressions:
             if item.alias_or_name == name:
-                found = self.resolved(item)
-                if found is None or (self.aggregates and found not in [self.resolved(g) for g in self.group_by]):
+                found = self.in_every_row(item)
+                if found is None or (self.aggregates and found not in [self.in_every_row(g) for g in self.group_by]):
                     return None
                 return found
         return None
@@ -125,7 +143,7 @@ class Block:
             if first is not None and second is not None and first != second:
                 yield first, second
 
-    def _conditions(self) -> Iterator[exp.Expression]:
+    def _conditions(self) -> Iterator[exp.Expr]:
         where = self.select.args.get("where")
         conditions = [where.this] if where is not None else []
         # In an outer join they hold for rows with a partner; the others have NULL there, in whatever bucket they are.
@@ -145,7 +163,7 @@ def blocks_of(select: exp.Select) -> Block:
     return Block(scope, iter(range(10_000)), None, False)
 
 
-def own_expressions(root: exp.Expression, kind: type[exp.Expression]) -> Iterator[exp.Expression]:
+def own_expressions(root: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
     """Expressions of that kind, not those of blocks within."""
     stack = [root]
     while stack:

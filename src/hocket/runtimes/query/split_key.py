@@ -132,7 +132,7 @@ def _checked(top: Block, key: tuple[UsedColumn, ...], uses: list[TableUse]) -> S
         raise NotSplit("no table of the outermost block is split by it")
     select = top.select
     if top.aggregates:
-        grouped = any(top.resolved(g) in key for g in top.group_by)
+        grouped = any(top.in_every_row(g) in key for g in top.group_by)
         mode = Mode.GROUPS if grouped else Mode.SAMPLED
     else:
         mode = Mode.ROWS
@@ -184,7 +184,7 @@ def _combined(block: Block, columns: dict[TableUse, UsedColumn], part: _Part) ->
     if select.args.get("limit") is not None or select.args.get("offset") is not None:
         raise NotSplit("LIMIT within it would be of each bucket")
     key = set(columns.values())
-    if block.aggregates and not any(block.resolved(g) in key for g in block.group_by):
+    if block.aggregates and not any(block.in_every_row(g) in key for g in block.group_by):
         raise NotSplit("a block in FROM combines rows of several keys")
     shown = [
         found for item in select.expressions if (found := block.output(item.alias_or_name)) is not None and found in key
@@ -199,7 +199,7 @@ def _combined(block: Block, columns: dict[TableUse, UsedColumn], part: _Part) ->
 def _require_windows_by_key(block: Block, columns: dict[TableUse, UsedColumn]) -> None:
     key = set(columns.values())
     for window in own_expressions(block.select, exp.Window):
-        if not any(block.resolved(by) in key for by in window.args.get("partition_by") or ()):
+        if not any(block.in_every_row(by) in key for by in window.args.get("partition_by") or ()):
             raise NotSplit("a window goes over rows of several keys")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import TypeVar
 
 import sqlglot
 from sqlglot import exp
@@ -11,6 +12,7 @@ from sqlglot.errors import OptimizeError, ParseError, TokenError
 from sqlglot.optimizer.qualify import qualify
 
 DIALECT = "duckdb"
+T = TypeVar("T", bound=exp.Expr)
 Schema = Mapping[str, Mapping[str, str]]  # table → column → type
 
 
@@ -72,7 +74,7 @@ def _without_ctes(select: exp.Select) -> exp.Select:
         return select
     if with_.args.get("recursive"):
         raise QueryError("recursive CTEs are not run progressively")
-    ready: dict[str, exp.Expression] = {}
+    ready: dict[str, exp.Expr] = {}
     for cte in with_.expressions:
         body = _inlined(cte.this.copy(), ready)
         alias = cte.args["alias"]
@@ -81,7 +83,7 @@ def _without_ctes(select: exp.Select) -> exp.Select:
     return _inlined(select, ready)
 
 
-def _inlined(block: exp.Expression, ready: Mapping[str, exp.Expression]) -> exp.Expression:
+def _inlined(block: T, ready: Mapping[str, exp.Expr]) -> T:
     for table in list(block.find_all(exp.Table)):
         found = ready.get(table.name)
         if found is not None:

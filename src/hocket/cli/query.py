@@ -1,0 +1,187 @@
+"""`hocket query "SELECT …" --data DIR`: an answer that refines in place, with intervals, until it is good enough."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from hocket.cli.options import AsJson
+from hocket.cli.terminal.errors import INTERRUPTED, MISSED_CRITERION, InputError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hocket.query import Answer, Query
+
+_MOST_ROWS = 40  # of an answer that refines in place
+
+
+def query(
+    sql: Annotated[str, typer.Argument(help="One SELECT, or - to read it from standard input.")],
+    data: Annotated[
+        str,
+        typer.Option(metavar="DIR|FILE|tpch:SF", help="Its tables: Parquet or CSV files, a DuckDB file, or TPC-H."),
+    ],
+    until: Annotated[
+        str, typer.Option(metavar="GOAL", help="Stop early: 'acc >= 99% within 30s'. By default at the exact answer.")
+    ] = "",
+    confidence: Annotated[float, typer.Option(help="Of the intervals, and of the goal.")] = 0.95,
+    accuracy: Annotated[
+        Literal["mean", "worst"], typer.Option(help="How acc is made of the columns' relative errors.")
+    ] = "mean",
+    weight: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=NUMBER", help="Weight of a column in the mean. Repeatable.")
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Read all data at once.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Of DuckDB; all cores by default.")] = None,
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="That DuckDB may use, as 4GB.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Answer an aggregate query from part of its data, with intervals, and refine it until it is exact.
+
+    Ctrl-C prints the best answer so far. Exit code 5: the goal was not met in time.
+    """
+    try:
+        from hocket.query import Query, QueryError
+        from hocket.runtimes.query.data_sources import open_data
+    except ImportError as error:
+        raise InputError(f"queries need DuckDB and sqlglot ({error}): pip install 'hocket[query]'") from error
+
+    import sys
+
+    weights = _weights(weight or [])
+    try:
+        text = sys.stdin.read() if sql == "-" else sql
+        found = Query(
+            text, open_data(data, threads, memory), until=until, confidence=confidence, accuracy=accuracy,
+            weights=weights, exact=exact,
+        )  # fmt: skip
+        code = _print_json(found) if as_json else _show(found)
+    except QueryError as error:
+        raise InputError(str(error)) from error
+    raise typer.Exit(code)
+
+
+def _weights(given: list[str]) -> dict[str, float]:
+    weights = {}
+    for text in given:
+        name, equals, number = text.rpartition("=")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise InputError(f"--weight must be COLUMN=NUMBER, not '{text}'")
+    return weights
+
+
+def _show(found: Query) -> int:
+    from rich.live import Live
+
+    from hocket.cli.terminal.console import console
+
+    screen, last, interrupted = console(), None, False
+    print(f"split {found.how}" if found.mode is not None else found.how, file=_stderr())
+    with ExitStack() as within:
+        live = within.enter_context(Live(console=screen, auto_refresh=False)) if screen.is_terminal else None
+        try:
+            for answer in found:
+                last = answer
+                if live is not None:
+                    live.update(_table(answer, _MOST_ROWS), refresh=True)
+        except KeyboardInterrupt:
+            interrupted = True
+        if live is not None and last is not None:
+            live.update(_table(last, None), refresh=True)
+    if last is None:
+        return INTERRUPTED
+    if live is None:
+        screen.print(_table(last, None))
+    print(_said(found, last), file=_stderr())
+    return INTERRUPTED if interrupted else _code(found, last)
+
+
+def _stderr() -> Any:
+    import sys
+
+    return sys.stderr
+
+
+def _said(found: Query, answer: Answer) -> str:
+    if answer.is_exact:
+        return f"exact, after {answer.elapsed_s:.2f} s"
+    read = f"from {answer.fraction:.1%} of the data, after {answer.elapsed_s:.2f} s"
+    if answer.accuracy is None:
+        return read
+    return f"{read}: acc >= {max(answer.accuracy, 0.0):.2%} in all columns and rows, {found.confidence:.0%} confident"
+
+
+def _code(found: Query, answer: Answer) -> int:
+    return 0 if found.meets_goal(answer) and found.is_in_time(answer) else MISSED_CRITERION
+
+
+def _table(answer: Answer, most: int | None) -> Table:
+    from rich.table import Table
+
+    bounded = {n for widths in answer.half_widths for n, width in enumerate(widths) if width is not None}
+    table = Table(caption=f"{answer.fraction:.1%} of the data, {answer.elapsed_s:.1f} s", caption_justify="left")
+    for n, name in enumerate(answer.columns):
+        table.add_column(name, justify="right" if _is_number(answer, n) else "left")
+        if n in bounded:
+            table.add_column("±", justify="right", style="dim")
+    for row, widths in list(zip(answer.rows, answer.half_widths, strict=True))[:most]:
+        cells = []
+        for n, (value, width) in enumerate(zip(row, widths, strict=True)):
+            cells.append(_cell(value, width))
+            if n in bounded:
+                cells.append("" if width is None else f"{width:,.2g}" if width < 100 else f"{width:,.0f}")
+        table.add_row(*cells)
+    return table
+
+
+def _is_number(answer: Answer, column: int) -> bool:
+    from decimal import Decimal
+
+    return any(isinstance(row[column], int | float | Decimal) for row in answer.rows[:10])
+
+
+def _cell(value: Any, width: float | None) -> str:
+    """An estimate, to as many digits as its interval leaves."""
+    if value is None:
+        return "NULL"
+    if width is None or width <= 0:
+        return str(value)
+    from math import floor, log10
+
+    digits = max(0, 1 - floor(log10(width)))
+    return f"{float(value):,.{digits}f}"
+
+
+def _print_json(found: Query) -> int:
+    import msgspec
+
+    code = 0
+    try:
+        for answer in found:
+            rows = [[_plain(value) for value in row] for row in answer.rows]
+            said = {
+                "columns": answer.columns, "rows": rows, "half_widths": answer.half_widths,
+                "fraction": answer.fraction, "elapsed_s": answer.elapsed_s, "accuracy": answer.accuracy,
+                "exact": answer.is_exact, "split": answer.how,
+            }  # fmt: skip
+            print(msgspec.json.encode(said).decode(), flush=True)
+            code = _code(found, answer)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: a decimal number is a number, a date is text."""
+    from decimal import Decimal
+
+    if isinstance(value, Decimal):
+        return float(value)
+    return value if isinstance(value, int | float | str | bool | None) else str(value)

@@ -1,0 +1,105 @@
+"""Where the tables of a query are: a folder of Parquet or CSV files, a DuckDB file, or generated TPC-H data."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import duckdb
+
+from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.statement import QueryError
+
+_TPCH = "tpch:"
+_DATABASES = (".duckdb", ".ddb", ".db")
+
+
+def open_data(source: str | Path, threads: int | None = None, memory: str = "") -> DuckdbData:
+    """The tables there, read-only; the connection reads nothing else. Raises QueryError."""
+    settings: dict[str, str | bool | int | float | list[str]] = {"allow_unsigned_extensions": "true"}
+    if threads is not None:
+        settings["threads"] = threads
+    if memory:
+        settings["memory_limit"] = memory
+    connection = duckdb.connect(config=settings)
+    try:
+        data = _opened(connection, str(source))
+        if not data.schema:
+            raise QueryError(f"data '{source}' has no tables: it must have .parquet or .csv files, or folders of them")
+        return data
+    except duckdb.Error as error:
+        connection.close()
+        raise QueryError(f"data '{source}' cannot be read: {' '.join(str(error).split())[:300]}") from error
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> DuckdbData:
+    if source.startswith(_TPCH):
+        _generate_tpch(connection, source.removeprefix(_TPCH))
+        return DuckdbData(connection)
+    path = Path(source).expanduser()
+    if not path.exists():
+        raise QueryError(f"data '{source}': there is no such file or folder")
+    if path.is_file() and path.suffix in _DATABASES:
+        connection.execute(f"ATTACH '{_escaped(path)}' AS data (READ_ONLY)")
+        connection.execute("USE data")
+        _lock(connection, [])
+        return DuckdbData(connection, [path], "data")
+    files = _tables_of(path)
+    for table, parts in files.items():
+        listed = ", ".join(f"'{_escaped(part)}'" for part in parts)
+        if parts[0].suffix == ".parquet":
+            read = f"read_parquet([{listed}], file_row_number = true, filename = true)"
+            connection.execute(f'CREATE VIEW "{table}" AS SELECT * FROM {read}')
+        else:  # CSV has no number of rows to split by, and would be parsed in each batch.
+            connection.execute(f'CREATE TABLE "{table}" AS SELECT * FROM read_csv([{listed}])')
+    _lock(connection, sorted({str(part.parent) for parts in files.values() for part in parts}))
+    return DuckdbData(connection, [part for parts in files.values() for part in parts])
+
+
+def _tables_of(path: Path) -> dict[str, list[Path]]:
+    """Table → its files: a file is a table, and so is a folder of files."""
+    if path.is_file():
+        return {path.stem: [path]}
+    found: dict[str, list[Path]] = {}
+    for entry in sorted(path.iterdir()):
+        if entry.is_dir():
+            for kind in (".parquet", ".csv"):
+                if parts := sorted(entry.rglob(f"*{kind}")):
+                    found.setdefault(entry.name, parts)
+        elif entry.suffix in (".parquet", ".csv"):
+            if entry.stem in found:
+                raise QueryError(f"data '{path}' has table '{entry.stem}' twice")
+            found[entry.stem] = [entry]
+    return found
+
+
+def _generate_tpch(connection: duckdb.DuckDBPyConnection, scale: str) -> None:
+    try:
+        factor = float(scale)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor <= 1000:
+        raise QueryError(f"data 'tpch:{scale}': the scale factor must be a number above 0, up to 1000")
+    spec = find_spec("duckdb_extension_tpch")
+    if spec is None or spec.origin is None:
+        raise QueryError("data 'tpch:…' needs the TPC-H extension of DuckDB: pip install duckdb-extension-tpch")
+    folder = Path(spec.origin).parent / "extensions" / f"v{duckdb.__version__}"
+    connection.execute(f"LOAD '{_escaped(folder / 'tpch.duckdb_extension')}'")
+    connection.execute(f"CALL dbgen(sf = {factor!r})")
+    _lock(connection, [])
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
+    """A query reads its data and nothing else, whatever functions DuckDB has."""
+    listed = ", ".join(f"'{_escaped(Path(folder))}{os.sep}'" for folder in folders)
+    connection.execute(f"SET allowed_directories = [{listed}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace("'", "''")

@@ -1,0 +1,176 @@
+"""A query that is answered again and again, each time from more of its data, until that is good enough or exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any, Literal
+
+import duckdb
+from msgspec import Struct
+
+from hocket.model.criterion import Duration, Goal, parse
+from hocket.runtimes.query.accuracy import Accuracy
+from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
+from hocket.runtimes.query.batch_sql import Rewriting
+from hocket.runtimes.query.blocks import NotSplit, blocks_of
+from hocket.runtimes.query.data_sources import open_data
+from hocket.runtimes.query.duckdb_data import UNITS, DuckdbData
+from hocket.runtimes.query.split_key import Mode, find_split
+from hocket.runtimes.query.statement import DIALECT, QueryError, read_statement
+
+ENDS = (16, 32, 64, 128, 256, 512)  # units after each batch: the first answer comes soon, and few batches follow
+assert ENDS[-1] == UNITS
+
+
+class Answer(Struct, frozen=True):
+    """What is known after a batch."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    half_widths: tuple[tuple[float | None, ...], ...]  # of the intervals, cell by cell; None where there is none
+    fraction: float  # of the data that was read
+    elapsed_s: float
+    accuracy: float | None  # that the intervals promise for all of it at once; None if there are none
+    how: str  # how the query is split, or why it is not
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all data were read."""
+        return self.fraction == 1.0
+
+
+Answers = SampledAnswers | CollectedAnswers
+
+
+class Query:
+    """Iterate over it for its answers; the last one is exact, unless a goal was met before."""
+
+    def __init__(
+        self,
+        sql: str,
+        data: str | Path | DuckdbData,
+        *,
+        until: str = "",
+        confidence: float = 0.95,
+        accuracy: Literal["mean", "worst"] = "mean",
+        weights: Mapping[str, float] | None = None,
+        exact: bool = False,
+    ) -> None:
+        """Read the query and find how it can be split. Raises QueryError.
+
+        Args:
+            sql: one SELECT over the tables of `data`.
+            data: a folder of Parquet or CSV files, a DuckDB file, or `tpch:SCALE`.
+            until: when to stop, as `acc >= 99% within 30s`; by default at the exact answer.
+            confidence: of each interval, and of the statement that a goal is met.
+            accuracy: `acc` is one less the relative error: the mean of its columns, or the worst.
+            weights: of columns in that mean, by name; 1 for others.
+            exact: read all data at once.
+        """
+        if not 0.5 <= confidence < 1:
+            raise QueryError(f"confidence must be from 0.5 to below 1, not {confidence:g}")
+        self.data = data if isinstance(data, DuckdbData) else open_data(data)
+        self.confidence = confidence
+        statement = read_statement(sql, self.data.schema)
+        self.columns = _names(sql, self.data)
+        self._plain = statement.sql(DIALECT)
+        self._answers: Answers | None = None
+        self._once: dict[str, str] = {}
+        self.mode: Mode | None = None
+        try:
+            if exact:
+                raise NotSplit("as asked")
+            top = blocks_of(statement)
+            split = find_split(top, self.data)
+            rewriting = Rewriting(top, split, self.data.unit_of)
+            self._once = rewriting.once
+            if split.mode is Mode.SAMPLED:
+                self._answers = SampledAnswers(self.data.connection, rewriting.sampled(REPLICATES))
+            else:
+                self._answers = CollectedAnswers(self.data.connection, rewriting.collected())
+            self.mode, self.how = split.mode, str(split)
+        except NotSplit as reason:
+            self.how = f"all at once: {reason}"
+        self._accuracy = Accuracy(self.columns, accuracy == "worst", weights or {}, confidence, len(ENDS))
+        self._goal = self._read_goal(until)
+
+    def __iter__(self) -> Iterator[Answer]:
+        began_s = monotonic()
+        try:
+            yield from self._progress(began_s)
+        except duckdb.Error as error:
+            raise QueryError(f"the query failed: {' '.join(str(error).split())[:500]}") from error
+
+    def meets_goal(self, answer: Answer) -> bool:
+        """Whether the intervals say that what was asked for is reached; an exact answer is, whatever was asked."""
+        if answer.is_exact:
+            return True
+        goal, accuracy = self._goal, answer.accuracy
+        return goal is not None and accuracy is not None and goal.met_by(accuracy)
+
+    def is_in_time(self, answer: Answer) -> bool:
+        """Whether the answer came before the goal's deadline."""
+        deadline = None if self._goal is None else self._goal.deadline
+        return not isinstance(deadline, Duration) or answer.elapsed_s <= deadline.time_s
+
+    def _progress(self, began_s: float) -> Iterator[Answer]:
+        db, answers = self.data.connection, self._answers
+        if answers is None:
+            rows = db.execute(self._plain).fetchall()
+            nothing = (None,) * len(self.columns)
+            yield self._answer(rows, [nothing] * len(rows), 1.0, began_s)
+            return
+        for name, sql in self._once.items():
+            db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+        done = 0
+        for end in ENDS:
+            answers.add(done, end - 1)
+            self.data.check_files()
+            done = end
+            table = answers.answer(done, self.confidence)
+            found = self._answer(table.rows, table.half_widths, done / UNITS, began_s)
+            yield found
+            if self._goal is not None and (self.meets_goal(found) or not self.is_in_time(found)):
+                return
+
+    def _answer(
+        self,
+        rows: list[tuple[Any, ...]],
+        half_widths: list[tuple[float | None, ...]],
+        fraction: float,
+        began_s: float,
+    ) -> Answer:
+        bounded = self._answers.bounded if self._answers is not None else ()
+        accuracy = 1.0 if fraction == 1.0 else self._accuracy.of(rows, half_widths, bounded)
+        elapsed_s = monotonic() - began_s
+        return Answer(self.columns, tuple(rows), tuple(half_widths), fraction, elapsed_s, accuracy, self.how)
+
+    def _read_goal(self, until: str) -> Goal | None:
+        if not until:
+            return None
+        try:
+            goal = parse(until)
+        except ValueError as error:
+            raise QueryError(f"until: {error}") from error
+        if not isinstance(goal, Goal) or goal.metric != "acc" or goal.relation != ">=":
+            raise QueryError(f"until: a query is run until 'acc >= VALUE [within TIME]', not '{until}'")
+        if not 0 < goal.target <= 1:
+            raise QueryError(f"until: acc must be above 0 and up to 100%, not {goal.target:g}")
+        if goal.deadline is not None and not isinstance(goal.deadline, Duration):
+            raise QueryError(f"until: a query's limit is a time, not '{goal.deadline}'")
+        if isinstance(self._answers, SampledAnswers):
+            if unbounded := [f"'{self.columns[n]}'" for n in self._answers.unbounded]:
+                raise QueryError(f"until: {', '.join(unbounded)} has no interval, so that acc cannot be promised")
+        elif self._answers is not None:
+            raise QueryError(f"until: its rows are final but not all there ({self.how}): acc cannot be promised")
+        return goal
+
+
+def _names(sql: str, data: DuckdbData) -> tuple[str, ...]:
+    """The columns of the answer, as DuckDB calls them, which checks types and functions on the way."""
+    try:
+        return tuple(row[0] for row in data.connection.execute(f"DESCRIBE {sql}").fetchall())
+    except duckdb.Error as error:
+        raise QueryError(f"the query cannot be run: {' '.join(str(error).split())[:500]}") from error
