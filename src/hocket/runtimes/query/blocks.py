@@ -72,7 +72,7 @@ class Block:
         group = self.select.args.get("group")
         if group is None:
             return []
-        if any(group.args.get(kind) for kind in ("cube", "rollup", "grouping_sets")):
+        if next(group.find_all(exp.Cube, exp.Rollup, exp.GroupingSets), None) is not None:
             raise NotSplit("CUBE, ROLLUP and GROUPING SETS are not split")
         return list(group.expressions)
 

@@ -44,7 +44,7 @@ class Split(NamedTuple):
         return {column.use: column.column for column in self.key}
 
     def __str__(self) -> str:
-        names = " = ".join(dict.fromkeys(f"rows of {k.use.table}" if k.column == ROWS else str(k) for k in self.key))
+        names = " = ".join(sorted({f"rows of {k.use.table}" if k.column == ROWS else str(k) for k in self.key}))
         whole = ", ".join(dict.fromkeys(use.table for use in self.whole))
         return f"by {names}{f'; {whole} read whole' if whole else ''}"
 
@@ -89,9 +89,8 @@ def find_split(top: Block, statistics: Statistics) -> Split:
 
 def _require_many_values(key: tuple[UsedColumn, ...], statistics: Statistics) -> None:
     for use, column in key:
-        if column == ROWS or statistics.rows(use.table) < LEAST_VALUES:  # A small table has few of everything.
-            continue
-        if (values := statistics.distinct(use.table, column)) < LEAST_VALUES:
+        least = min(LEAST_VALUES, statistics.rows(use.table) / 10)  # A small table has few of everything.
+        if column != ROWS and (values := statistics.distinct(use.table, column)) < least:
             raise NotSplit(f"{use.table}.{column} has about {values:,.0f} values, too few to be split by")
 
 
@@ -102,7 +101,8 @@ def _candidates(top: Block, uses: list[TableUse]) -> Iterator[tuple[UsedColumn, 
             by_use.setdefault(column.use, column)
         yield tuple(by_use.values())
     for block in top.all_blocks():  # A group that is complete needs no other table to be split.
-        for column in filter(None, map(block.resolved, block.group_by)):
+        partitions = [by for window in own_expressions(block.select, exp.Window) for by in window.args["partition_by"]]
+        for column in filter(None, map(block.resolved, (*block.group_by, *partitions))):
             yield (column,)
     for use in uses:
         yield (UsedColumn(use, ROWS),)
