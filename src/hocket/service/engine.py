@@ -56,11 +56,17 @@ class Engine:
         self._wanted = policy
         first = policy if policy is not None else find(DEFAULT_POLICY).bound()
         self.journal = open_to_append(store, Header(first.policy.name, first.settings, (), seed, "live"))
+        try:
+            self._begin(executor, catalogue)
+        except BaseException:
+            self.journal.close()
+            raise
+
+    def _begin(self, executor: MakeExecutor, catalogue: Path | None) -> None:
         begun = self.journal.header
         try:
             self.policy = self._first = self._bind(begun.policy, begun.params)
         except (UnknownPolicy, PolicyError) as error:
-            self.journal.close()
             raise JournalError(f"journal '{self.journal.name}': {error}") from error
         self.catalogue = Catalogue.of(self.journal, None if catalogue is None else EndedJobs(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue

@@ -16,6 +16,7 @@ from hocket.control.journal.postgresql_session import (
     CREATE_LOCK,
     Connection,
     connect,
+    may_pass,
     name_of,
     one,
     read_url,
@@ -24,6 +25,7 @@ from hocket.control.journal.postgresql_session import (
 from hocket.control.journal.stored import (
     PAGE,
     STATES,
+    JournalAway,
     JournalError,
     JournalHeld,
     JournalLost,
@@ -95,7 +97,8 @@ class PostgresqlJournal(StoredJournal):
             close_in_children(self)
         except psycopg.Error as error:
             self.close()
-            raise JournalError(f"journal '{self.name}' cannot be opened: {one_line(error)}") from error
+            kind = JournalAway if may_pass(error) else JournalError
+            raise kind(f"journal '{self.name}' cannot be opened: {one_line(error)}") from error
         except BaseException:
             self.close()
             raise
@@ -223,5 +226,6 @@ class PostgresqlJournal(StoredJournal):
             except psycopg.Error as error:
                 is_lost = self._db is None or self._db.closed
                 if not is_lost or monotonic() > deadline_s:
-                    raise JournalError(f"journal '{self.name}' cannot be {what}: {one_line(error)}") from error
+                    kind = JournalAway if is_lost else JournalError
+                    raise kind(f"journal '{self.name}' cannot be {what}: {one_line(error)}") from error
             sleep(_RETRY_S)

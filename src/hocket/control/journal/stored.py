@@ -39,6 +39,10 @@ class JournalLost(JournalError):
     """Another controller has taken the journal over, or its file is gone; nothing can be appended any more."""
 
 
+class JournalAway(JournalError):
+    """Its database does not answer, or not now: it may later."""
+
+
 def one_line(error: BaseException) -> str:
     """The text of a library's error, on one line."""
     return " ".join(str(error).split()) or type(error).__name__
