@@ -74,6 +74,12 @@ class DurableJournal(Journal, Protocol):
     def saved(self) -> Iterator[tuple[int, bytes]]:
         """The saved states, newest first, each with the number of its cycle."""
 
+    def keep(self, kind: str, key: str, value: bytes | None) -> None:
+        """Keep a value beside the cycles, or with None remove it. Not part of the record: no decision reads it."""
+
+    def kept(self, kind: str) -> dict[str, bytes]:
+        """The values of that kind by their keys."""
+
     def close(self) -> None:
         """Let go of it."""
 

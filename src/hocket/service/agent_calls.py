@@ -12,7 +12,7 @@ from hocket.agent.protocol import Hello, Report, ReportsAccepted, Welcome
 from hocket.control.ports import NameTaken, UnknownSession
 from hocket.model.resources import MAX_GPUS
 from hocket.model.validation import too_small
-from hocket.service.api import Api, ApiError, Count, answer, decoded
+from hocket.service.api import Api, ApiError, Count, answer, caller, decoded
 
 _log = logging.getLogger("hocket.service")
 POLL_S = 20.0  # that a call for orders may stand
@@ -24,7 +24,12 @@ def add_agents(app: FastAPI, api: Api) -> None:
 
     @app.post("/v1/agents/hello", include_in_schema=False)
     async def hello(request: Request) -> Response:
-        said = decoded(await request.body(), Hello)
+        said, token = decoded(await request.body(), Hello), caller(request)
+        if not token.may_lend(said.node.id):
+            _log.warning("an agent is refused: token '%s' is not of node '%s'", token.name, said.node.id)
+            raise ApiError(
+                403, f"token '{token.name}' is of node '{token.node}', and the agent's node is '{said.node.id}'"
+            )
         if not 0 <= said.node.gpus <= MAX_GPUS:
             raise ApiError(400, f"node '{said.node.id}': gpus must be from 0 to {MAX_GPUS}, not {said.node.gpus}")
         if wrong := too_small(msgspec.structs.asdict(said.node)):
@@ -43,27 +48,31 @@ def add_agents(app: FastAPI, api: Api) -> None:
         return answer(Welcome(session, sessions.lease_s, POLL_S, sessions.fence_s, waiting))
 
     @app.post("/v1/agents/{session}/alive", include_in_schema=False)
-    async def alive(session: str) -> Response:
-        _node(api, session)
+    async def alive(session: str, request: Request) -> Response:
+        _node(api, session, request)
         return answer({})
 
     @app.post("/v1/agents/{session}/reports", include_in_schema=False)
     async def reports(session: str, request: Request) -> Response:
-        node = _node(api, session)
+        node = _node(api, session, request)
         said = decoded(await request.body(), list[Report])
         return answer(ReportsAccepted(await api.is_accepted(engine.executor.report(said, node))))
 
     @app.get("/v1/agents/{session}/orders", include_in_schema=False)
-    async def orders(session: str, after: Count = 0) -> Response:
+    async def orders(session: str, request: Request, after: Count = 0) -> Response:
+        _node(api, session, request)
         wait_s = min(POLL_S, engine.sessions.lease_s / 3)
         try:
-            return answer(await run_sync(engine.sessions.orders, session, after, wait_s, limiter=api.polls))
+            found = await run_sync(engine.sessions.orders, session, after, wait_s, limiter=api.polls)
         except UnknownSession as error:
             raise ApiError(410, "say hello again") from error
+        if not api.tokens.is_valid(caller(request)):  # It was revoked while the call stood.
+            raise ApiError(401, f"token '{caller(request).name}' was revoked, or has expired")
+        return answer(found)
 
     @app.post("/v1/agents/{session}/logs/{log_request}", include_in_schema=False)
     async def logs(session: str, log_request: str, request: Request) -> Response:
-        _node(api, session)
+        _node(api, session, request)
         body = await request.body()
         came = api.logs.get(log_request)
         if came is not None and not came.done():
@@ -71,8 +80,12 @@ def add_agents(app: FastAPI, api: Api) -> None:
         return answer({"ok": True})
 
 
-def _node(api: Api, session: str) -> str:
+def _node(api: Api, session: str, request: Request) -> str:
+    token = caller(request)
     try:
-        return api.engine.sessions.node_of(session)
+        node = api.engine.sessions.node_of(session)
     except UnknownSession as error:
         raise ApiError(410, "say hello again") from error
+    if not token.may_lend(node):
+        raise ApiError(403, f"token '{token.name}' is of node '{token.node}', and the session is of node '{node}'")
+    return node

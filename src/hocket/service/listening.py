@@ -26,8 +26,14 @@ class Tls(Struct, frozen=True):
 class Listening:
     """A socket that listens, and the url of it."""
 
-    def __init__(self, listen: str, port: int | None, last_port: int, tls: Tls | None = None) -> None:
-        """At `unix:PATH`, or at an address: at the port, or else at the last one if that can be had. Raises OSError."""
+    def __init__(
+        self, listen: str, port: int | None, last_port: int, tls: Tls | None = None, insecure: bool = False
+    ) -> None:
+        """At `unix:PATH`, or at an address: at the port, or else at the last one if that can be had. Raises OSError.
+
+        Raises ValueError for an address that other machines reach, without a certificate, unless that is said to be
+        well: all who can listen to the network would have the tokens.
+        """
         self._path: Path | None = None
         if listen.startswith(_UNIX):
             if tls is not None:
@@ -37,6 +43,12 @@ class Listening:
             self.url = f"unix://{self._path}"
         else:
             self.socket = _at_port(listen, port if port is not None else last_port, exactly=port is not None)
+            if not (self.is_local or tls is not None or insecure):
+                self.socket.close()
+                raise ValueError(
+                    f"--listen {listen} would send tokens and jobs over the network in plain text: give --tls-cert and "
+                    "--tls-key, or say --insecure-listen if all who can listen to that network may have them"
+                )
             scheme = "https" if tls is not None else "http"
             self.url = f"{scheme}://{listen}:{self.socket.getsockname()[1]}"
 

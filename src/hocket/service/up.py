@@ -7,7 +7,9 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
+from ssl import Purpose, SSLContext, create_default_context
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic, sleep
@@ -21,6 +23,7 @@ from hocket.service.app import make_app
 from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
 from hocket.service.home import Home
+from hocket.service.host_names import HostNames, host_of
 from hocket.service.listening import LOOPBACK, Listening, Tls
 from hocket.service.local_agent import LocalAgent
 from hocket.service.notifier import Notifier
@@ -45,6 +48,8 @@ class Up:
         listen: str = LOOPBACK,
         port: int | None = None,
         tls: Tls | None = None,
+        insecure: bool = False,
+        host_names: Iterable[str] = (),
         agent_options: list[str] | None = None,
         protect_s: float = 0.0,
         notify: tuple[str, ...] = (),
@@ -53,6 +58,8 @@ class Up:
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here.
 
+        `insecure`: without `tls` it may listen to other machines all the same. `host_names` are names of this machine
+        by which requests may call it.
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
         With `new_journal`, a journal that this home had and that is missing or empty is begun anew. Raises
         JournalError.
@@ -61,7 +68,7 @@ class Up:
         self.home = home
         self.engine = _engine(home, policy, store, executor, new_journal)
         home.sweep()  # No other process writes there: we hold the journal.
-        self._listening = Listening(listen, port, home.last_port(), tls)
+        self._listening = Listening(listen, port, home.last_port(), tls, insecure)
         self.url = self._listening.url
         home.trust(None if tls is None else tls.ca or tls.cert)
         files_before, files = raised_file_limit()
@@ -71,11 +78,12 @@ class Up:
             self._agent = LocalAgent(home, self.url, agent_options, lock, files_before)
         self._leaving = Flag()
         self._grace_s = 30.0
-        commands = notify_commands or self._listening.is_local
         self._ready = Flag()
         app = make_app(
-            self.engine, home.token, self.leave, protect_s, notify_commands=commands, is_ready=self._ready.is_set
-        )
+            self.engine, home.token, self.leave, protect_s,
+            notify_commands=notify_commands, local_commands=self._listening.is_local,
+            is_ready=self._ready.is_set, hosts=HostNames((*host_names, host_of(listen))),
+        )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
         self._is_marked = home.had_journal(self.engine.journal.name)
@@ -83,16 +91,13 @@ class Up:
         # Without a set-up of its own, what it logs comes out as all else does.
         config = uvicorn.Config(
             app,
-            http=guarded(Limits(total=max(64, files * 4 // 5))),
+            http=guarded(Limits(total=max(64, files * 4 // 5)), None if tls is None else _context(tls)),
             log_config=None,
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=2,
             lifespan="off",
         )
-        if tls is not None:
-            config.ssl_certfile, config.ssl_keyfile = tls.cert, tls.key
-            _load(config, tls)
         self._server = uvicorn.Server(config)
 
     def _mark_journal(self, _number: int, _cycle: Cycle) -> None:
@@ -190,9 +195,11 @@ def _refuse_empty(home: Home, journal: str, new_journal: bool) -> None:
         )
 
 
-def _load(config: uvicorn.Config, tls: Tls) -> None:
+def _context(tls: Tls) -> SSLContext:
     """What is wrong with certificates is said before anything else is done."""
+    context = create_default_context(Purpose.CLIENT_AUTH)
     try:
-        config.load()
+        context.load_cert_chain(tls.cert, tls.key)
+        return context
     except OSError as error:
         raise OSError(f"certificate '{tls.cert}' and key '{tls.key}' cannot be used: {error}") from error

@@ -1,4 +1,7 @@
-"""Talks to the controller that runs in a home folder: `url` says where it listens, `token` lets us in."""
+"""Talks to the controller that runs in a home folder: `url` says where it listens, `token` lets us in.
+
+`HOCKET_URL` and `HOCKET_TOKEN` come before those files, so that a user of another machine needs no folder.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 
 HOME_VARIABLE = "HOCKET_HOME"
 CA_VARIABLE = "HOCKET_CA"
+URL_VARIABLE, TOKEN_VARIABLE = "HOCKET_URL", "HOCKET_TOKEN"
 _PATIENCE_S = 30.0  # for one answer
 _FRESH_S = 1.0  # after which a server may have closed a connection that was not used
 _MOST_SHOWN = 500  # characters of an answer that is no error of ours
@@ -159,7 +163,8 @@ class Client:
 
     def _refusal(self, status: int, body: bytes) -> str:
         if status == 401:
-            return f"the controller does not accept the token in {self.home / 'token'}"
+            where = TOKEN_VARIABLE if os.environ.get(TOKEN_VARIABLE) else f"{self.home / 'token'}"
+            return f"the controller does not accept the token in {where}: it is wrong, was revoked, or has expired"
         import msgspec
 
         try:
@@ -182,8 +187,8 @@ class Client:
 
             from hocket.agent.address import connection as connection_to
 
-            where = self._url = self._read("url")
-            self._token = self._read("token")
+            where = self._url = self._read("url", URL_VARIABLE)
+            self._token = self._read("token", TOKEN_VARIABLE)
             try:
                 connection = connection_to(where, self._patience_s, self._ca())
                 connection.connect()
@@ -192,13 +197,18 @@ class Client:
                     f"the controller at {where} cannot be trusted: {error.verify_message} (see {CA_VARIABLE})"
                 ) from error
             except ValueError as error:
-                raise InputError(f"{self.home / 'url'}: {error}") from error
+                said_by = URL_VARIABLE if os.environ.get(URL_VARIABLE) else f"{self.home / 'url'}"
+                raise InputError(f"{said_by}: {error}") from error
             except OSError as error:
                 raise self._nobody(where) from error
             self._open = connection
         return self._open
 
-    def _read(self, name: str) -> str:
+    def _read(self, name: str, variable: str) -> str:
+        if said := os.environ.get(variable, "").strip():
+            if not (said.isascii() and said.isprintable()):
+                raise InputError(f"{variable} must be one line of ASCII characters")
+            return said
         path = self.home / name
         try:
             text = path.read_text(encoding="ascii").strip()

@@ -98,6 +98,20 @@ def up(
     tls_ca: Annotated[
         Path | None, typer.Option(metavar="PEM", help="What clients trust; the certificate itself by default.")
     ] = None,
+    insecure_listen: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-listen",
+            help="Listen to other machines without a certificate: tokens and jobs cross the network in plain text.",
+        ),
+    ] = False,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name of this machine by which it is called, beside its host name and addresses. Repeatable.",
+        ),
+    ] = None,
     agent: Annotated[bool, typer.Option(help="Lend this machine's devices too.")] = True,
     lease: Annotated[
         float,
@@ -146,6 +160,7 @@ def up(
         controller = Up(
             place, bound, store or str(place.journal), executor,
             listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
+            insecure=insecure_listen, host_names=host_name or (),
             agent_options=options if agent else None, protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
         )  # fmt: skip

@@ -46,6 +46,19 @@ INSERT INTO hocket_saved (n, value, crc) SELECT %(number)s, %(value)b, %(check)s
 ON CONFLICT (n) DO UPDATE SET value = excluded.value, crc = excluded.crc
 """
 
+# Journals of older versions have no such table.
+_KEPT = """
+CREATE TABLE IF NOT EXISTS hocket_kept (kind text, key text, value bytea NOT NULL, PRIMARY KEY (kind, key))
+"""
+_KEEP = f"""{_MINE}
+INSERT INTO hocket_kept (kind, key, value) SELECT %(kind)s, %(key)s, %(value)b FROM mine
+ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value
+"""
+_REMOVE = f"""{_MINE}, gone AS (
+    DELETE FROM hocket_kept WHERE EXISTS (SELECT FROM mine) AND kind = %(kind)s AND key = %(key)s)
+SELECT FROM mine
+"""
+
 _LOCK = 0x686F636B << 32  # of advisory locks, ours; the rest is the table's own number
 _CREATE_LOCK = _LOCK  # no table has the number 0
 _RETRY_S = 0.1
@@ -94,6 +107,7 @@ class PostgresqlJournal(StoredJournal):
             if self._writes:
                 self._hold(self._db)
                 self._epoch = self._raise_epoch(self._db)
+                self._db.execute(_KEPT)
                 self._last = self._newest()
             close_in_children(self)
         except psycopg.Error as error:
@@ -207,6 +221,21 @@ class PostgresqlJournal(StoredJournal):
                 raise self._taken_over(db)
 
         self._done("written", insert)
+
+    def keep(self, kind: str, key: str, value: bytes | None) -> None:
+        """Keep a value beside the cycles, or with None remove it."""
+        self._require_writable()
+        given = {"epoch": self._epoch, "kind": kind, "key": key, "value": value}
+
+        def change(db: Connection) -> None:
+            if not db.execute(_REMOVE if value is None else _KEEP, given).rowcount:
+                raise self._taken_over(db)
+
+        self._done("written", change)
+
+    def kept(self, kind: str) -> dict[str, bytes]:
+        """The values of that kind by their keys."""
+        return dict(self._read("SELECT key, value FROM hocket_kept WHERE kind = %s", kind))
 
     def _taken_over(self, db: Connection) -> JournalLost:
         row = db.execute("SELECT holder FROM hocket_writer").fetchone()

@@ -30,6 +30,7 @@ _SCHEMA = (
     "INSERT INTO writer VALUES (0, '')",
 )
 
+_KEPT = "CREATE TABLE IF NOT EXISTS kept (kind TEXT, key TEXT, value BLOB NOT NULL, PRIMARY KEY (kind, key))"
 _ANOTHER = "it is not a journal of hocket"
 _NO_FILE_BESIDE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
@@ -109,12 +110,14 @@ class SqliteJournal(StoredJournal):
     def _begin_writing(self, db: sqlite3.Connection, header: Header | None) -> None:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA secure_delete = ON")  # What was a job's secret is overwritten when it is removed.
         with self._transaction(db):
             if header is not None and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
                 for statement in _SCHEMA:
                     db.execute(statement)
                 db.execute("INSERT INTO header VALUES (?)", (msgspec.json.encode(header),))
             self.header = self._read_header(db)
+            db.execute(_KEPT)  # Journals of older versions have none.
             db.execute("UPDATE writer SET epoch = epoch + 1, holder = ?", (this_process(),))
             (self._epoch,) = db.execute("SELECT epoch FROM writer").fetchone()
         self._file = self.path.stat()
@@ -134,6 +137,20 @@ class SqliteJournal(StoredJournal):
         with self._own_transaction() as db:
             db.execute("INSERT OR REPLACE INTO saved VALUES (?, ?, ?)", row)
             db.execute("DELETE FROM saved WHERE n NOT IN (SELECT n FROM saved ORDER BY n DESC LIMIT ?)", (STATES,))
+
+    def keep(self, kind: str, key: str, value: bytes | None) -> None:
+        """Keep a value beside the cycles, or with None remove it."""
+        self._require_writable()
+        with self._own_transaction() as db:
+            if value is None:
+                db.execute("DELETE FROM kept WHERE kind = ? AND key = ?", (kind, key))
+            else:
+                db.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (kind, key, value))
+
+    def kept(self, kind: str) -> dict[str, bytes]:
+        """The values of that kind by their keys."""
+        with self._trouble("read"):
+            return dict(self._open().execute("SELECT key, value FROM kept WHERE kind = ?", (kind,)).fetchall())
 
     @contextmanager
     def _own_transaction(self) -> Iterator[sqlite3.Connection]:

@@ -116,6 +116,14 @@ class StoredJournal(ABC):
                 yield number, value
 
     @abstractmethod
+    def keep(self, kind: str, key: str, value: bytes | None) -> None:
+        """Keep a value beside the cycles, or with None remove it; committed when this returns. Raises JournalError."""
+
+    @abstractmethod
+    def kept(self, kind: str) -> dict[str, bytes]:
+        """The values of that kind by their keys."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close the store."""
 

@@ -20,7 +20,7 @@ from hocket.agent.protocol import Hello, Order, Report, RunKey, StopRun
 from hocket.control.node_change import jobs_that_must_leave
 from hocket.control.ports import Facts, MakeExecutor, Refused
 from hocket.executors.agents.local_effects import local_effect
-from hocket.executors.agents.multi_node_exits import MultiNodeExits
+from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_attempt
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
@@ -310,6 +310,10 @@ class AgentExecutor:
             _log.debug("node '%s' reports %d, %s, of run %d of job '%s'", *said, extra=fields)
         if view is None or (report.n and report.n <= last and report.event != "prepared"):
             return []  # That something stands ready is said again when it is asked for.
+        if node and (nodes := nodes_of_attempt(view, run)) and node not in nodes and report.event != "prepared":
+            where = "node '%s' reports %s of run %d of job '%s', which is not there: it is ignored"
+            _log.warning(where, node, report.event, run.number, run.job, extra={"node": node, "job": run.job})
+            return []
         heard[node, run.number] = max(report.n, last)
         warned: list[Event] = []
         if report.event == "use":
