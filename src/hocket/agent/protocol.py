@@ -105,6 +105,7 @@ class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
     run: RunKey
     spec: dict[str, Any]
     env: dict[str, str]  # of the hand-over: devices, ranks, sizes
+    secrets: dict[str, str] = {}  # variables too, which the agent writes to no file
 
 
 class StopRun(Struct, frozen=True, tag_field="order", tag="stop"):

@@ -17,6 +17,7 @@ from fastapi import Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from hocket.control.journal import JournalError
+from hocket.control.ports import SecretsLost
 from hocket.model.shortage import Shortages
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
@@ -25,6 +26,7 @@ from hocket.service.intake import Intake
 from hocket.service.owners import Owners
 from hocket.service.record import Record
 from hocket.service.request_guard import TOKEN
+from hocket.service.secret_store import SecretStore
 from hocket.service.tokens import Token, TokenError, Tokens, UnknownToken
 from hocket.service.visibility import visible_row
 
@@ -46,7 +48,13 @@ class Api:
     """What the routes share."""
 
     def __init__(
-        self, engine: Engine, tokens: Tokens, go_down: Callable[[float], None], protect_s: float, commands: bool
+        self,
+        engine: Engine,
+        tokens: Tokens,
+        secrets: SecretStore,
+        go_down: Callable[[float], None],
+        protect_s: float,
+        commands: bool,
     ) -> None:
         self.engine = engine
         self.tokens = tokens
@@ -55,7 +63,7 @@ class Api:
         self.is_ready: Callable[[], bool] = lambda: True  # whether users are served
         self.logs: dict[str, AsyncFuture[tuple[bytes, dict[str, str]]]] = {}  # request → the part of a log, and headers
         self.owners = Owners(engine.executor)
-        self.intake = Intake(engine, self.owners, protect_s, commands=commands)
+        self.intake = Intake(engine, self.owners, secrets, protect_s, commands=commands)
         # Each agent has a thread that waits for orders, and takes none from other calls.
         self.polls = CapacityLimiter(inf)
         self._shortages: Shortages | None = None  # of the last snapshot that a change was told of
@@ -122,7 +130,7 @@ def _in_words() -> Iterator[None]:
         yield
     except TokenError as error:
         raise ApiError(404 if isinstance(error, UnknownToken) else 409, str(error)) from error
-    except (Unavailable, JournalError, RuntimeError) as error:
+    except (Unavailable, JournalError, SecretsLost, RuntimeError) as error:
         raise ApiError(503, str(error)) from error
 
 

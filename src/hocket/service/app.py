@@ -49,6 +49,7 @@ from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, 
 from hocket.service.permissions import Permissions
 from hocket.service.record import Record
 from hocket.service.request_guard import RequestGuard
+from hocket.service.secret_store import KeyFile, SecretStore
 from hocket.service.tokens import Role, Token, TokenError, Tokens, TokenSpec, read_token_spec, token_row
 from hocket.service.visibility import sees_all_rows, visible_job, visible_row, visible_why
 from hocket.service.wishes import WishError, WishSpec, in_parts, meant, read_wish
@@ -79,16 +80,21 @@ def make_app(
     local_commands: bool = False,
     is_ready: Callable[[], bool] = lambda: True,
     hosts: HostNames | None = None,
+    secrets_key: KeyFile,
 ) -> FastAPI:
     """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
 
     `token` is that of the home, which is an admin's. With `notify_commands`, jobs may name commands that are run here
     when something happens to them; with `local_commands` those of admins. Until `is_ready`, only agents are served.
-    Requests must name one of `hosts`, if those are given.
+    Requests must name one of `hosts`, if those are given. Secrets of jobs are encrypted with `secrets_key`.
     """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
     tokens = Tokens(engine.journal, engine.executor, token)
-    api = Api(engine, tokens, go_down, protect_s, notify_commands or local_commands)
+    secrets = SecretStore(engine.journal, secrets_key)
+    secrets.sweep(engine.snapshot.jobs)
+    engine.executor.secrets_of = secrets.of
+    engine.changed.append(secrets.see)
+    api = Api(engine, tokens, secrets, go_down, protect_s, notify_commands or local_commands)
     api.user_commands = notify_commands
     api.is_ready = is_ready
 

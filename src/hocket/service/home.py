@@ -82,6 +82,11 @@ class Home:
         return self.path / "clock.json"
 
     @property
+    def secrets_key(self) -> Path:
+        """The key that the secrets of jobs are encrypted with; made when the first is submitted."""
+        return self.path / "secrets.key"
+
+    @property
     def ca_file(self) -> Path:
         """The certificates by which clients of this folder know the controller, if it has one."""
         return self.path / "ca.pem"
@@ -112,7 +117,7 @@ class Home:
         """Remove what a controller left that was killed as it wrote."""
         # The folder may be a user's own.
         files = (self.token_file, self.url_file, self.ca_file, self.notified_file, self.journal_mark, self.clock_file)
-        for whole in files:
+        for whole in (*files, self.secrets_key):
             for part in self.path.glob(f"{whole.name}.*.part"):
                 if part.name[len(whole.name) + 1 : -len(".part")].isdecimal():
                     part.unlink(missing_ok=True)

@@ -25,6 +25,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.service.engine import Engine
 from hocket.service.names import is_numbered, name_and_number, next_id
 from hocket.service.owners import Owners
+from hocket.service.secret_store import SecretStore
 
 CALL_LIMIT = 1000  # jobs or arrays in one call
 
@@ -74,9 +75,12 @@ def refused_command(job: Job, because: str = "and the controller listens to othe
 class Intake:
     """Hands submissions to the controller. What is private is its thread's alone."""
 
-    def __init__(self, engine: Engine, owners: Owners, protect_s: float = 0.0, *, commands: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, owners: Owners, secrets: SecretStore, protect_s: float = 0.0, *, commands: bool = False
+    ) -> None:
         """`commands`: jobs may be told of by commands, which run as the controller's user."""
         self._engine = engine
+        self._secrets = secrets
         self._owners = owners
         self._protect_s = protect_s
         self._commands = commands
@@ -95,6 +99,7 @@ class Intake:
             told.clear()
             mine.clear()
             events: list[Event] = []
+            secrets: dict[str, dict[str, str]] = {}
             whole = self._cluster(snapshot)
             for request in requests:
                 name = request.job.id or self._made_up_name(request.job, snapshot.submissions + len(events))
@@ -109,8 +114,11 @@ class Intake:
                         if job.id != asked.id:
                             self._renamed[asked.id] = job.id
                         mine.append(job.id)
+                        if request.secrets:
+                            secrets[job.id] = request.secrets
                         bounded = replace(job, protect_s=self._protect_s) if self._protect_s else job
                         events.append(JobSubmitted(now_s, bounded))
+            self._secrets.keep(secrets)  # first: no job is in the journal without them
             return events
 
         def result(refused: Refused) -> list[dict[str, str]]:
@@ -120,6 +128,7 @@ class Intake:
 
         future = self._engine.executor.post(make, result)
         future.add_done_callback(lambda _: self._forget(mine))
+        future.add_done_callback(lambda _: self._secrets.drop(i for i in mine if i not in self._engine.snapshot.jobs))
         return future
 
     def _forget(self, ids: list[str]) -> None:

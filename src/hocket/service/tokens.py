@@ -153,7 +153,7 @@ class Tokens:
         def make(_snapshot: Snapshot, _now_s: float) -> list[Event]:
             if self._named(spec.name) is not None:
                 raise TokenError(f"there is a token '{spec.name}' already; revoke it first, or say another name")
-            self._journal.keep(KIND, spec.name, msgspec.json.encode(token))
+            self._journal.keep(KIND, {spec.name: msgspec.json.encode(token)})
             self._by_digest = self._by_digest | {token.digest: token}
             return []
 
@@ -167,7 +167,7 @@ class Tokens:
             if token is None:
                 raise UnknownToken(f"there is no token '{name[:200]}'; see `hocket token list`")
             self._by_digest = {digest: t for digest, t in self._by_digest.items() if t is not token}
-            self._journal.keep(KIND, name, None)
+            self._journal.keep(KIND, {name: None})
             return []
 
         return self._executor.post(make)

@@ -27,6 +27,7 @@ from hocket.service.host_names import HostNames, host_of
 from hocket.service.listening import LOOPBACK, Listening, Tls
 from hocket.service.local_agent import LocalAgent
 from hocket.service.notifier import Notifier
+from hocket.service.secret_store import KeyFile
 
 _log = logging.getLogger("hocket.service")
 _AGENT_S = 15.0  # for the agent to say hello
@@ -83,6 +84,7 @@ class Up:
             self.engine, home.token, self.leave, protect_s,
             notify_commands=notify_commands, local_commands=self._listening.is_local,
             is_ready=self._ready.is_set, hosts=HostNames((*host_names, host_of(listen))),
+            secrets_key=KeyFile(home.secrets_key, home.write),
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)

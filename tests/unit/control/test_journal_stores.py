@@ -335,16 +335,15 @@ def test_other_urls_are_refused() -> None:
 
 def test_values_are_kept_beside_the_cycles_until_they_are_removed(store: str) -> None:
     journal = begun(store)
-    journal.keep("token", "ana", b"1")
-    journal.keep("token", "bob", b"2")
-    journal.keep("secret", "ana", b"3")
-    journal.keep("token", "ana", b"4")
-    journal.keep("token", "bob", None)
-    journal.keep("token", "nobody", None)
+    journal.keep("token", {"ana": b"1", "bob": b"2"})
+    journal.keep("secret", {"ana": b"3"})
+    journal.keep("token", {"ana": b"4", "bob": None, "nobody": None})
+    journal.keep("token", {})
     journal.close()
     journal = open_to_append(store, HEADER)
     assert journal.kept("token") == {"ana": b"4"}
-    assert journal.kept("secret") == {"ana": b"3"}
+    assert journal.kept("secret") == {"ana": b"3"} == journal.kept("secret", "ana")
+    assert journal.kept("secret", "bob") == {}
     journal.close()
     assert read(store) == CYCLES
 
@@ -362,5 +361,5 @@ def test_a_controller_that_was_replaced_keeps_no_value(store: str) -> None:
     edit(store, "UPDATE writer SET epoch = epoch + 1")
     for value in (b"1", None):
         with pytest.raises(JournalLost):
-            journal.keep("token", "ana", value)
+            journal.keep("token", {"ana": value})
     journal.close()

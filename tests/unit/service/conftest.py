@@ -18,6 +18,8 @@ from hocket.policies import find
 from hocket.service.app import make_app
 from hocket.service.connections import Limits, guarded
 from hocket.service.engine import Engine
+from hocket.service.home import Home
+from hocket.service.secret_store import KeyFile
 
 TOKEN = "a-token-of-the-tests"
 
@@ -112,8 +114,14 @@ def ready():
 
 
 @pytest.fixture
-def app(engine, ready):
-    return make_app(engine, TOKEN, lambda _grace_s: None, is_ready=ready.is_set)
+def secrets_key(tmp_path):
+    home = Home(tmp_path)
+    return KeyFile(home.secrets_key, home.write)
+
+
+@pytest.fixture
+def app(engine, ready, secrets_key):
+    return make_app(engine, TOKEN, lambda _grace_s: None, is_ready=ready.is_set, secrets_key=secrets_key)
 
 
 @pytest.fixture

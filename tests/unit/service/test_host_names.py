@@ -10,8 +10,8 @@ from hocket.service.host_names import HostNames
 
 
 @pytest.fixture
-def app(engine):
-    return make_app(engine, TOKEN, lambda _grace_s: None, hosts=HostNames(["Head.lab"]))
+def app(engine, secrets_key):
+    return make_app(engine, TOKEN, lambda _grace_s: None, hosts=HostNames(["Head.lab"]), secrets_key=secrets_key)
 
 
 @pytest.mark.parametrize(

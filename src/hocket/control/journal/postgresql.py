@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -50,12 +50,12 @@ ON CONFLICT (n) DO UPDATE SET value = excluded.value, crc = excluded.crc
 _KEPT = """
 CREATE TABLE IF NOT EXISTS hocket_kept (kind text, key text, value bytea NOT NULL, PRIMARY KEY (kind, key))
 """
-_KEEP = f"""{_MINE}
-INSERT INTO hocket_kept (kind, key, value) SELECT %(kind)s, %(key)s, %(value)b FROM mine
-ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value
-"""
-_REMOVE = f"""{_MINE}, gone AS (
-    DELETE FROM hocket_kept WHERE EXISTS (SELECT FROM mine) AND kind = %(kind)s AND key = %(key)s)
+_KEEP = f"""{_MINE}, gone AS (
+    DELETE FROM hocket_kept WHERE EXISTS (SELECT FROM mine) AND kind = %(kind)s AND key = ANY(%(removed)s)),
+new AS (
+    INSERT INTO hocket_kept (kind, key, value) SELECT %(kind)s, key, value
+    FROM mine, unnest(%(keys)s::text[], %(values)b::bytea[]) AS given (key, value)
+    ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value)
 SELECT FROM mine
 """
 
@@ -222,20 +222,24 @@ class PostgresqlJournal(StoredJournal):
 
         self._done("written", insert)
 
-    def keep(self, kind: str, key: str, value: bytes | None) -> None:
-        """Keep a value beside the cycles, or with None remove it."""
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None."""
         self._require_writable()
-        given = {"epoch": self._epoch, "kind": kind, "key": key, "value": value}
+        new = {key: value for key, value in values.items() if value is not None}
+        removed = [key for key in values if key not in new]
+        given = {"epoch": self._epoch, "kind": kind, "removed": removed, "keys": [*new], "values": [*new.values()]}
 
         def change(db: Connection) -> None:
-            if not db.execute(_REMOVE if value is None else _KEEP, given).rowcount:
+            if not db.execute(_KEEP, given).rowcount:
                 raise self._taken_over(db)
 
         self._done("written", change)
 
-    def kept(self, kind: str) -> dict[str, bytes]:
-        """The values of that kind by their keys."""
-        return dict(self._read("SELECT key, value FROM hocket_kept WHERE kind = %s", kind))
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
+        select = "SELECT key, value FROM hocket_kept WHERE kind = %s"
+        found = self._read(select, kind) if key is None else self._read(f"{select} AND key = %s", kind, key)
+        return dict(found)
 
     def _taken_over(self, db: Connection) -> JournalLost:
         row = db.execute("SELECT holder FROM hocket_writer").fetchone()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -138,19 +138,19 @@ class SqliteJournal(StoredJournal):
             db.execute("INSERT OR REPLACE INTO saved VALUES (?, ?, ?)", row)
             db.execute("DELETE FROM saved WHERE n NOT IN (SELECT n FROM saved ORDER BY n DESC LIMIT ?)", (STATES,))
 
-    def keep(self, kind: str, key: str, value: bytes | None) -> None:
-        """Keep a value beside the cycles, or with None remove it."""
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None."""
         self._require_writable()
         with self._own_transaction() as db:
-            if value is None:
-                db.execute("DELETE FROM kept WHERE kind = ? AND key = ?", (kind, key))
-            else:
-                db.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", (kind, key, value))
+            db.executemany("DELETE FROM kept WHERE kind = ? AND key = ?", ((kind, key) for key in values))
+            new = ((kind, key, value) for key, value in values.items() if value is not None)
+            db.executemany("INSERT INTO kept VALUES (?, ?, ?)", new)
 
-    def kept(self, kind: str) -> dict[str, bytes]:
-        """The values of that kind by their keys."""
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
+        select = "SELECT key, value FROM kept WHERE kind = ?1 AND (?2 IS NULL OR key = ?2)"
         with self._trouble("read"):
-            return dict(self._open().execute("SELECT key, value FROM kept WHERE kind = ?", (kind,)).fetchall())
+            return dict(self._open().execute(select, (kind, key)).fetchall())
 
     @contextmanager
     def _own_transaction(self) -> Iterator[sqlite3.Connection]:
