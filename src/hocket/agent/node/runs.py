@@ -139,7 +139,7 @@ class Runs:
             run = KnownRun(key, folder, spec)
             run.create(spec, after)
             run.stands_by = warm
-            self._launch(run, _secrets(order))
+            self._launch(run, order.secrets if isinstance(order, StartRun) else {})
         except BaseException:
             remove(folder)
             raise
@@ -155,10 +155,9 @@ class Runs:
             return
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "continues in its prepared process")
-            start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
-            if order.secrets:  # They are in no file. An agent after us is told again to start it.
-                start["env"] = {**start["env"], **order.secrets}
-            else:
+            env, workers = {**self._devices(order.env), **order.secrets}, order.spec.get("workers", 1)
+            start = {"do": "start", "env": env, "workers": workers}
+            if not order.secrets:  # Those are in no file: an agent after us is told again to start it.
                 with suppress(OSError):  # A full disk does not keep it from starting.
                     run.keep_hand_over(start)
             self._tell(run, start)
@@ -494,10 +493,6 @@ class Runs:
 
     def _all(self) -> list[KnownRun]:
         return [run for runs in self._by_job.values() for run in runs.values()]
-
-
-def _secrets(order: PrepareRun | StartRun) -> dict[str, str]:
-    return order.secrets if isinstance(order, StartRun) else {}
 
 
 def _lost(key: RunKey, reason: str) -> Report:

@@ -244,7 +244,7 @@ class AgentExecutor:
                     self._ready.append(StateStored(now_s, job_id, tier))
                 case _:
                     assert_never(action)
-        self._ready += orders.failures(now_s)
+        self._ready += orders.failures(now_s)  # `wait` would find them too, but not at once.
 
     def settle(self, facts_of_cycle: Iterable[Event]) -> None:
         """The cycle is in the journal with these facts: callers that wait for that learn it."""
