@@ -22,6 +22,17 @@ class Tls(Struct, frozen=True):
     key: str
     ca: str = ""
 
+    def names(self) -> list[str]:
+        """The host names in the certificate, but for patterns."""
+        from cryptography.x509 import DNSName, ExtensionNotFound, SubjectAlternativeName, load_pem_x509_certificate
+
+        try:
+            certificate = load_pem_x509_certificate(Path(self.cert).expanduser().read_bytes())
+            named = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
+        except (OSError, ValueError, ExtensionNotFound):  # What is wrong with it is said where it is used.
+            return []
+        return [name for name in named.get_values_for_type(DNSName) if "*" not in name]
+
 
 class Listening:
     """A socket that listens, and the url of it."""

@@ -72,14 +72,18 @@ class Permissions:
 
         That answer is 404, or 405.
         """
-        key = scope["method"], scope["path"]
+        method, path = key = scope["method"], scope["path"]
         if (found := self._fixed.get(key)) is not None:
             return found
         for route in self._routes:
-            if route.matches(scope)[0] is Match.FULL:
-                path = route.path if isinstance(route, Route) else ""
-                found = f"{key[0]} {path}", declared(key[0], path)
-                if path == key[1]:
+            if isinstance(route, Route):  # As `matches` does, in a tenth of the time.
+                is_served = route.path_regex.match(path) and (not route.methods or method in route.methods)
+                as_declared = route.path
+            else:
+                is_served, as_declared = route.matches(scope)[0] is Match.FULL, ""
+            if is_served:
+                found = f"{method} {as_declared}", declared(method, as_declared)
+                if as_declared == path:
                     self._fixed[key] = found
                 return found
-        return f"{key[0]} {key[1]}", _ANY_TOKEN
+        return f"{method} {path}", _ANY_TOKEN

@@ -80,10 +80,11 @@ class Up:
         self._leaving = Flag()
         self._grace_s = 30.0
         self._ready = Flag()
+        names = [*host_names, host_of(listen), *(tls.names() if tls is not None else ())]
         app = make_app(
             self.engine, home.token, self.leave, protect_s,
             notify_commands=notify_commands, local_commands=self._listening.is_local,
-            is_ready=self._ready.is_set, hosts=HostNames((*host_names, host_of(listen))),
+            is_ready=self._ready.is_set, hosts=HostNames(names),
             secrets_key=KeyFile(home.secrets_key, home.write),
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)

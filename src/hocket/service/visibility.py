@@ -41,7 +41,8 @@ def visible_why(why: dict[str, Any], owner: str, token: Token) -> dict[str, Any]
     """Why a job stands where it stands: of another owner's, without what happened to it."""
     if sees_all_rows(token) or token.owns(owner):
         return why
-    return why | {"now": _public(why["now"]), "warning": "", "past": []}
+    hidden = f"not shown: the job is of owner '{owner}'"
+    return why | {"now": _public(why["now"]) or hidden, "warning": "", "past": []}
 
 
 def visible_job(shown: dict[str, Any], token: Token) -> dict[str, Any]:

@@ -262,6 +262,7 @@ def test_others_see_where_a_job_stands_and_nothing_of_what_it_does(with_token):
     why = bob.get("/v1/jobs/queued/why").json()
     assert (why["past"], why["waits_for"]) == ([], ana.get("/v1/jobs/queued/why").json()["waits_for"])
     assert ana.get("/v1/jobs/queued/why").json()["past"]
+    assert bob.get("/v1/jobs/a/why").json()["now"] == "not shown: the job is of owner 'ana'"
     for path in ("/v1/jobs/a", "/v1/jobs/a/log"):
         refused = bob.get(path)
         assert refused.status == 403

@@ -109,7 +109,7 @@ def up(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A name of this machine by which it is called, beside its host name and addresses. Repeatable.",
+            help="A name by which it is called, beside its host name and those in the certificate. Repeatable.",
         ),
     ] = None,
     agent: Annotated[bool, typer.Option(help="Lend this machine's devices too.")] = True,
