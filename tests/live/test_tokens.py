@@ -46,6 +46,15 @@ def test_users_and_agents_work_with_tokens_of_their_own_until_those_are_revoked(
                 ("bob", "user"),
                 ("n1", "agent"),
             ]
+            table = controller.types("token", "list").stdout
+            assert "ana-laptop" in table
+            assert "until it is revoked" in table
+            wrong = controller.types("token", "create", "x", "--role", "user", code=2).stderr
+            assert wrong == "hocket: token 'x': a token of the role user needs owner, and it is '' with role user\n"
+            assert (
+                "--expires"
+                in controller.types("token", "create", "x", "--role", "read", "--expires", "?", code=2).stderr
+            )
             assert controller.types("jobs", "--all", **by_ana).stdout.count("ana") >= 1
             for name in ("ana-laptop", "n1"):
                 assert controller.types("token", "revoke", name).stdout == f"{name} is revoked\n"

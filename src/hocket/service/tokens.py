@@ -109,9 +109,10 @@ def read_token_spec(body: bytes) -> TokenSpec:
             f"not '{spec.name}'"
         )
     for role, field, value in ((Role.USER, "owner", spec.owner), (Role.AGENT, "node", spec.node)):
-        if bool(value) != (spec.role is role):
-            needs = f"a token of the role {role} needs {field}" if spec.role is role else f"{field} is for role {role}"
-            raise TokenError(f"token '{spec.name}': {needs}, and it is '{value}' with role {spec.role}")
+        if value and spec.role is not role:
+            raise TokenError(f"token '{spec.name}': {field} '{value}' is for role {role}, and its role is {spec.role}")
+        if not value and spec.role is role:
+            raise TokenError(f"token '{spec.name}': role {role} needs {field}, and none is given")
     return spec
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -363,3 +364,17 @@ def test_a_controller_that_was_replaced_keeps_no_value(store: str) -> None:
         with pytest.raises(JournalLost):
             journal.keep("token", {"ana": value})
     journal.close()
+
+
+def test_a_value_that_is_removed_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    journal = begun(str(path))
+    secret = b"s3cret" * 20
+    for n in range(3):
+        journal.keep("secret", {f"job-{n}": secret + bytes([n])})
+    journal.close()  # What is in the write-ahead log is in the file now.
+    assert secret in path.read_bytes()
+    journal = open_to_append(str(path), HEADER)
+    journal.keep("secret", dict.fromkeys(f"job-{n}" for n in range(3)))
+    journal.close()
+    assert secret not in path.read_bytes()

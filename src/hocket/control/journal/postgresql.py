@@ -48,7 +48,7 @@ ON CONFLICT (n) DO UPDATE SET value = excluded.value, crc = excluded.crc
 
 # Journals of older versions have no such table.
 _KEPT = """
-CREATE TABLE IF NOT EXISTS hocket_kept (kind text, key text, value bytea NOT NULL, PRIMARY KEY (kind, key))
+CREATE TABLE hocket_kept (kind text, key text, value bytea NOT NULL, PRIMARY KEY (kind, key))
 """
 _KEEP = f"""{_MINE}, gone AS (
     DELETE FROM hocket_kept WHERE EXISTS (SELECT FROM mine) AND kind = %(kind)s AND key = ANY(%(removed)s)),
@@ -107,7 +107,8 @@ class PostgresqlJournal(StoredJournal):
             if self._writes:
                 self._hold(self._db)
                 self._epoch = self._raise_epoch(self._db)
-                self._db.execute(_KEPT)
+                if _one(self._db, "SELECT to_regclass('hocket_kept') IS NULL") == (True,):
+                    self._db.execute(_KEPT)
                 self._last = self._newest()
             close_in_children(self)
         except psycopg.Error as error:

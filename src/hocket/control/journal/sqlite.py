@@ -96,7 +96,7 @@ class SqliteJournal(StoredJournal):
 
     def _begin_reading(self, db: sqlite3.Connection) -> None:
         try:
-            db.execute("PRAGMA query_only = ON")
+            db.execute("PRAGMA query_only = OFF")
             self.header = self._read_header(db)
         except sqlite3.OperationalError as error:
             # In write-ahead mode readers create a file too. Where they have no permission to, no process is writing.
@@ -110,7 +110,6 @@ class SqliteJournal(StoredJournal):
     def _begin_writing(self, db: sqlite3.Connection, header: Header | None) -> None:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA secure_delete = ON")  # What was a job's secret is overwritten when it is removed.
         with self._transaction(db):
             if header is not None and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
                 for statement in _SCHEMA:
@@ -141,6 +140,14 @@ class SqliteJournal(StoredJournal):
     def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
         """Keep values beside the cycles by their keys, and remove those that are None."""
         self._require_writable()
+        # What was a job's secret is overwritten. For cycles that would be a waste.
+        self._open().execute("PRAGMA secure_delete = ON")
+        try:
+            self._keep(kind, values)
+        finally:
+            self._open().execute("PRAGMA secure_delete = OFF")
+
+    def _keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
         with self._own_transaction() as db:
             db.executemany("DELETE FROM kept WHERE kind = ? AND key = ?", ((kind, key) for key in values))
             new = ((kind, key, value) for key, value in values.items() if value is not None)
