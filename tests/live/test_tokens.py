@@ -50,7 +50,7 @@ def test_users_and_agents_work_with_tokens_of_their_own_until_those_are_revoked(
             assert "ana-laptop" in table
             assert "until it is revoked" in table
             wrong = controller.types("token", "create", "x", "--role", "user", code=2).stderr
-            assert wrong == "hocket: token 'x': a token of the role user needs owner, and it is '' with role user\n"
+            assert wrong == "hocket: token 'x': role user needs owner, and none is given\n"
             assert (
                 "--expires"
                 in controller.types("token", "create", "x", "--role", "read", "--expires", "?", code=2).stderr
