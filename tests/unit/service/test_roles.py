@@ -1,5 +1,6 @@
 """Who may do what: tokens by role, each route by its line, each job by its owner."""
 
+import asyncio
 import http.client
 import json
 import time
@@ -49,6 +50,23 @@ def test_a_route_without_a_line_is_refused_to_all(app, client, stranger):
     assert client.get("/v1/new").status == 403
     assert "not declared" in client.get("/v1/new").json()["error"]
     assert stranger.get("/v1/new").status == 401
+
+
+def test_a_websocket_is_refused(app):
+    sent = []
+
+    async def connect():
+        async def send(message):
+            sent.append(message)
+
+        @app.websocket("/v1/new")
+        async def talk(websocket):
+            await websocket.accept()
+
+        await app({"type": "websocket", "path": "/v1/new", "headers": []}, None, send)
+
+    asyncio.run(connect())
+    assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 # Who gets an answer of the call itself, in the order admin, user, agent, read; a path is filled in with what is there.
