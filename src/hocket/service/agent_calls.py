@@ -16,6 +16,8 @@ from hocket.service.api import Api, ApiError, Count, answer, caller, decoded
 
 _log = logging.getLogger("hocket.service")
 POLL_S = 20.0  # that a call for orders may stand
+_LARGEST = 2**53  # number in a report
+_LONGEST = 1 << 16  # text in a report
 
 
 def add_agents(app: FastAPI, api: Api) -> None:
@@ -56,7 +58,21 @@ def add_agents(app: FastAPI, api: Api) -> None:
     async def reports(session: str, request: Request) -> Response:
         node = _node(api, session, request)
         said = decoded(await request.body(), list[Report])
-        return answer(ReportsAccepted(await api.is_accepted(engine.executor.report(said, node))))
+        for report in said:
+            if not _is_moderate(report.fields):
+                raise ApiError(
+                    400, f"report {report.n} of run {report.run.number} has a number or text that is too large"
+                )
+        try:
+            return answer(ReportsAccepted(await api.is_accepted(engine.executor.report(said, node))))
+        except (
+            TypeError,
+            ValueError,
+            AttributeError,
+            LookupError,
+        ) as error:  # Not of our agents: fields of other types.
+            _log.warning("reports of node '%s' cannot be read: %s", node, error, extra={"node": node})
+            raise ApiError(400, f"the reports cannot be read: {error}") from error
 
     @app.get("/v1/agents/{session}/orders", include_in_schema=False)
     async def orders(session: str, request: Request, after: Count = 0) -> Response:
@@ -78,6 +94,17 @@ def add_agents(app: FastAPI, api: Api) -> None:
         if came is not None and not came.done():
             came.set_result((body, dict(request.headers)))
         return answer({"ok": True})
+
+
+def _is_moderate(value: object) -> bool:
+    """Does it hold only numbers that fit a journal, and no endless text?"""
+    if isinstance(value, int):
+        return abs(value) <= _LARGEST
+    if isinstance(value, str):
+        return len(value) <= _LONGEST
+    if isinstance(value, dict):
+        return all(len(key) <= _LONGEST and _is_moderate(each) for key, each in value.items())
+    return not isinstance(value, list) or all(map(_is_moderate, value))
 
 
 def _node(api: Api, session: str, request: Request) -> str:

@@ -354,3 +354,42 @@ def test_a_report_of_a_run_that_is_not_on_the_agents_node_is_ignored(client, wit
         report = {"run": msgspec.to_builtins(RunKey("a", 1)), "n": 1, "at_s": 1.0, "event": event, "fields": {}}
         assert agent.post(f"/v1/agents/{session}/reports", [report]).status == 200
         assert client.get("/v1/jobs/a").json()["state"] == "starting", event
+
+
+LARGE = 2**70  # fits no journal
+
+
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        ("progress", {"epoch": LARGE, "metrics": {}}),
+        ("progress", {"step": LARGE, "metrics": {}}),
+        ("progress", {"epoch": "x"}),
+        ("progress", {"epoch": 1, "metrics": 5}),
+        ("exited", {"code": LARGE}),
+        ("lost", {"reason": "x" * 100_000}),
+        ("thawed", {"stood_s": "x"}),
+        ("use", {"gpus": [{"mem_mib": LARGE}]}),
+    ],
+)
+def test_a_report_that_makes_no_sense_is_given_back_and_changes_nothing(client, engine, event, fields, caplog):
+    submit(client, id="a", owner="ana")
+    (session,) = engine.sessions._sessions
+    reports = [
+        {"run": {"job": "a", "number": 1}, "n": n, "at_s": 1.0, "event": event, "fields": fields}
+        for n, (event, fields) in enumerate([("started", {"pids": [1]}), (event, fields)], 1)
+    ]
+    assert client.post(f"/v1/agents/{session}/reports", reports[:1]).status == 200
+    assert client.post(f"/v1/agents/{session}/reports", reports[1:]).status == 400
+    assert client.get("/v1/jobs/a").json()["state"] == "running"
+    assert client.post(f"/v1/agents/{session}/alive").status == 200, "no agent has to connect again"
+    assert "nothing is accepted" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "more", [{"seen": {"a": LARGE}}, {"seen": {"a": -1}}, {"runs": [{"job": "a", "number": LARGE}]}]
+)
+def test_so_is_a_hello(client, more, caplog):
+    submit(client, id="a", owner="ana")
+    assert client.post("/v1/agents/hello", json.loads(hello_of("n1")) | more).status == 422
+    assert "nothing is accepted" not in caplog.text
