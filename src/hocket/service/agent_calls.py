@@ -60,17 +60,10 @@ def add_agents(app: FastAPI, api: Api) -> None:
         said = decoded(await request.body(), list[Report])
         for report in said:
             if not _is_moderate(report.fields):
-                raise ApiError(
-                    400, f"report {report.n} of run {report.run.number} has a number or text that is too large"
-                )
+                raise ApiError(400, f"report {report.n} of job '{report.run.job}' has too large a number or text")
         try:
             return answer(ReportsAccepted(await api.is_accepted(engine.executor.report(said, node))))
-        except (
-            TypeError,
-            ValueError,
-            AttributeError,
-            LookupError,
-        ) as error:  # Not of our agents: fields of other types.
+        except (TypeError, ValueError, AttributeError, LookupError) as error:  # Fields are not what they should be.
             _log.warning("reports of node '%s' cannot be read: %s", node, error, extra={"node": node})
             raise ApiError(400, f"the reports cannot be read: {error}") from error
 
