@@ -7,12 +7,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from ssl import Purpose, SSLContext, create_default_context
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic, sleep
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -24,10 +26,11 @@ from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
 from hocket.service.home import Home
 from hocket.service.host_names import HostNames, host_of
-from hocket.service.listening import LOOPBACK, Listening, Tls
+from hocket.service.listening import LOOPBACK, Listening, Tls, called_at
 from hocket.service.local_agent import LocalAgent
 from hocket.service.notifier import Notifier
 from hocket.service.secret_store import KeyFile
+from hocket.service.standby import StandbyOptions, token_digest, when_free
 
 _log = logging.getLogger("hocket.service")
 _AGENT_S = 15.0  # for the agent to say hello
@@ -51,6 +54,9 @@ class Up:
         tls: Tls | None = None,
         insecure: bool = False,
         host_names: Iterable[str] = (),
+        advertise: str = "",
+        standby: StandbyOptions | None = None,
+        when_lost: Callable[[], object] = lambda: None,
         agent_options: list[str] | None = None,
         protect_s: float = 0.0,
         notify: tuple[str, ...] = (),
@@ -61,16 +67,26 @@ class Up:
 
         `insecure`: without `tls` it may listen to other machines all the same. `host_names` are names of this machine
         by which requests may call it.
+        Other machines call this controller at `advertise`, or where it listens. With `standby`, it waits for a journal
+        that another controller has. When another one has taken the journal over, `when_lost` is called.
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
         With `new_journal`, a journal that this home had and that is missing or empty is begun anew. Raises
         JournalError.
         """
         home.make()
         self.home = home
-        self.engine = _engine(home, policy, store, executor, new_journal)
+        take = partial(_engine, home, policy, store, executor, new_journal)
+        if standby is None:
+            self.engine = take()
+            self._listening = Listening(listen, port, home.last_port(), tls, insecure)
+        else:  # Where it will be called is told before it leads.
+            self._listening = Listening(listen, port, home.last_port(), tls, insecure)
+            self.engine = when_free(home, store, called_at(self._listening.url, advertise), standby, take)
         home.sweep()  # No other process writes there: we hold the journal.
-        self._listening = Listening(listen, port, home.last_port(), tls, insecure)
+        self._listening.begin()
         self.url = self._listening.url
+        self.engine.journal.others.advertise(called_at(self.url, advertise), token_digest(home))
+        self._when_lost = when_lost
         home.trust(None if tls is None else tls.ca or tls.cert)
         files_before, files = raised_file_limit()
         self._agent = None
@@ -80,7 +96,8 @@ class Up:
         self._leaving = Flag()
         self._grace_s = 30.0
         self._ready = Flag()
-        names = [*host_names, host_of(listen), *(tls.names() if tls is not None else ())]
+        advertised = urlsplit(called_at(self.url, advertise)).hostname or ""
+        names = [*host_names, host_of(listen), advertised, *(tls.names() if tls is not None else ())]
         app = make_app(
             self.engine, home.token, self.leave, protect_s,
             notify_commands=notify_commands, local_commands=self._listening.is_local,
@@ -138,9 +155,13 @@ class Up:
             self._await_agent()
         self._ready.set()
         self.home.write(self.home.url_file, self.url)
+        journal = self.engine.journal
         while not self._leaving.wait(0.5):
-            if self.engine.over.is_set() or not thread.is_alive():
-                _log.error("the controller ends: %s", self.engine.trouble or "its API broke")
+            self.home.tell_controllers(journal.others.urls())
+            if journal.lost or self.engine.over.is_set() or not thread.is_alive():
+                _log.error("the controller ends: %s", journal.lost or self.engine.trouble or "its API broke")
+                if journal.lost:
+                    self._when_lost()
                 os._exit(1)  # The jobs and the agent stay; the next controller takes them over.
         _log.info("going down: the jobs are stopped, with a grace of %g s", self._grace_s)
         self._notifier.leave()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -187,8 +188,8 @@ class Client:
 
             from hocket.agent.address import connection as connection_to
 
-            where = self._url = self._read("url", URL_VARIABLE)
-            self._token = self._read("token", TOKEN_VARIABLE)
+            where, *others = self._urls()
+            self._url, self._token = where, self._read("token", TOKEN_VARIABLE)
             try:
                 connection = connection_to(where, self._patience_s, self._ca())
                 connection.connect()
@@ -200,9 +201,37 @@ class Client:
                 said_by = URL_VARIABLE if os.environ.get(URL_VARIABLE) else f"{self.home / 'url'}"
                 raise InputError(f"{said_by}: {error}") from error
             except OSError as error:
-                raise self._nobody(where) from error
+                if (other := self._first_of(others)) is None:
+                    raise self._nobody(where) from error
+                connection = other
             self._open = connection
         return self._open
+
+    def _urls(self) -> list[str]:
+        """Where the controller listens, and where others of the same journal do, which may have taken over."""
+        if os.environ.get(URL_VARIABLE):
+            return self._read("url", URL_VARIABLE).split()
+        path = self.home / "controllers"
+        with suppress(OSError, ValueError):  # Without them there is one controller.
+            known = path.read_text(encoding="ascii").split()
+            if not (self.home / "url").exists() and known:  # It stands by, and has never led.
+                return known
+            url = self._read("url", URL_VARIABLE)
+            is_secure = url.startswith("https:")
+            return [url, *(other for other in known if other != url and (other.startswith("https:") or not is_secure))]
+        return [self._read("url", URL_VARIABLE)]
+
+    def _first_of(self, urls: list[str]) -> HTTPConnection | None:
+        """A connection to the first of them that listens; those that stand by do not."""
+        from hocket.agent.address import connection as connection_to
+
+        for url in urls:
+            with suppress(OSError, ValueError):
+                connection = connection_to(url, self._patience_s, self._ca())
+                connection.connect()
+                self._url = url
+                return connection
+        return None
 
     def _read(self, name: str, variable: str) -> str:
         if said := os.environ.get(variable, "").strip():
