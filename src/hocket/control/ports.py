@@ -127,7 +127,7 @@ Refused = dict[str, str]  # job → why the cycle refused it
 SecretsOf = Callable[[Job], Mapping[str, str]]  # the values of a job's secrets by name; raises SecretsLost
 
 
-class SecretsLost(Exception):
+class SecretsLost(ValueError):
     """A job's secrets cannot be had; says why."""
 
 

@@ -37,7 +37,7 @@ class KeyFile:
             try:
                 self._write(self._path, b64encode(os.urandom(_KEY_BYTES)).decode())
             except OSError as error:
-                raise SecretsLost(f"the key '{self._path}' cannot be written: {error.strerror}") from error
+                raise SecretsLost(f"the key of secrets '{self._path}' cannot be written: {error.strerror}") from error
         return self.read()
 
     def read(self) -> bytes:
@@ -46,9 +46,9 @@ class KeyFile:
             key = b64decode(self._path.read_bytes(), validate=True)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is damaged"
-            raise SecretsLost(f"their key '{self._path}' cannot be read: {why}") from error
+            raise SecretsLost(f"the key of secrets '{self._path}' cannot be read: {why}") from error
         if len(key) != _KEY_BYTES:
-            raise SecretsLost(f"their key '{self._path}' must have {_KEY_BYTES} bytes, and has {len(key)}")
+            raise SecretsLost(f"the key of secrets '{self._path}' must have {_KEY_BYTES} bytes, and has {len(key)}")
         return key
 
 

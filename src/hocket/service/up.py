@@ -75,11 +75,13 @@ class Up:
         """
         home.make()
         self.home = home
+        secrets_key = KeyFile(home.secrets_key, home.write)
         take = partial(_engine, home, policy, store, executor, new_journal)
         if standby is None:
             self.engine = take()
             self._listening = Listening(listen, port, home.last_port(), tls, insecure)
         else:  # Where it will be called is told before it leads.
+            secrets_key.make()  # so that it can be copied to the homes of the others
             self._listening = Listening(listen, port, home.last_port(), tls, insecure)
             self.engine = when_free(home, store, called_at(self._listening.url, advertise), standby, take)
         home.sweep()  # No other process writes there: we hold the journal.
@@ -102,7 +104,7 @@ class Up:
             self.engine, home.token, self.leave, protect_s,
             notify_commands=notify_commands, local_commands=self._listening.is_local,
             is_ready=self._ready.is_set, hosts=HostNames(names),
-            secrets_key=KeyFile(home.secrets_key, home.write),
+            secrets_key=secrets_key,
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)

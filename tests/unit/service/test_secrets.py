@@ -134,7 +134,7 @@ def test_a_job_whose_key_is_lost_fails_in_words_and_others_go_on(client, agent, 
     agent.report(order.run, ("started", {"pids": [1]}), ("exited", {"code": 0}))
     client.await_state("a", "failed")
     reason = client.get("/v1/jobs/a").json()["reason"]
-    assert "its secrets cannot be had, so that it must be submitted again: their key" in reason
+    assert "its secrets cannot be had, so that it must be submitted again: the key of secrets" in reason
     assert "secrets.key' cannot be read: No such file" in reason
     assert agent.order().run.job == "plain"
     submit(client, id="b", sizes=[2])  # with a new key
