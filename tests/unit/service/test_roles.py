@@ -3,8 +3,10 @@
 import asyncio
 import http.client
 import json
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -354,3 +356,15 @@ def test_a_report_of_a_run_that_is_not_on_the_agents_node_is_ignored(client, wit
         report = {"run": msgspec.to_builtins(RunKey("a", 1)), "n": 1, "at_s": 1.0, "event": event, "fields": {}}
         assert agent.post(f"/v1/agents/{session}/reports", [report]).status == 200
         assert client.get("/v1/jobs/a").json()["state"] == "starting", event
+
+
+def test_the_documents_say_the_same():
+    page = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(GET|POST|PUT) (/v1/[^`?]*)[^|]*\|.*\| ([^|]*) \|$", page, re.MULTILINE)
+    said = {}
+    for method, path, roles in rows:
+        words = {word.partition(" ")[0] for word in roles.split(", ")}
+        said[f"{method} {re.sub('{[^}]*}', '{}', path)}"] = {*Role} if "all" in words else words
+    meant = {re.sub("{[^}]*}", "{}", call): {role for role in roles if role} for call, roles in PERMISSIONS.items()}
+    left_out = {call for call in meant if "/agents/" in call or call.endswith(("/resume", "/stop", ".json"))}
+    assert said == {call: roles for call, roles in meant.items() if call not in left_out}
