@@ -36,18 +36,20 @@ larger number. An agent has at most one of a job that has devices; beside it the
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from hocket.model.resources import Node
+
+RunNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class RunKey(Struct, frozen=True, order=True):
     """One attempt of a job on this node."""
 
     job: str
-    number: int
+    number: RunNumber
 
 
 class Hello(Struct, frozen=True):
@@ -59,7 +61,7 @@ class Hello(Struct, frozen=True):
     jobs: tuple[str, ...] = ()  # of which it keeps run folders: those that are over are to be forgotten
     state: str = ""  # tells its state folder from all others: another agent with the same name has another one
     folder: str = ""  # the path of its state folder on that node, for users; older agents do not say it
-    seen: dict[str, int] = {}  # job → the largest number of a run of it that was here, as far as that is kept
+    seen: dict[str, RunNumber] = {}  # job → the largest number of a run of it that was here, as far as that is kept
 
 
 class Welcome(Struct, frozen=True):
@@ -88,7 +90,7 @@ class Report(Struct, frozen=True):
     """
 
     run: RunKey
-    n: int
+    n: RunNumber
     at_s: float
     # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost, let-go,
     # frozen, thawed
@@ -115,6 +117,7 @@ class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
     run: RunKey
     spec: dict[str, Any]
     env: dict[str, str]  # of the hand-over: devices, ranks, sizes
+    secrets: dict[str, str] = {}  # variables too, which the agent writes to no file
 
 
 class StopRun(Struct, frozen=True, tag_field="order", tag="stop"):

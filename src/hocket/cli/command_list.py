@@ -100,6 +100,7 @@ COMMANDS = {
         "List owners: weight, what they use of their quotas, how many of their jobs wait; or set weight and quotas.",
     ),
     "node": Listed("live.node", "Close a node for new jobs, or reserve it for owners; list nodes."),
+    "token": Listed("live.token", "Make, list and revoke tokens: what users, agents and dashboards call with."),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from hocket.agent.job_environment import OWN, is_one_of
 from hocket.agent.progress import check_config
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.job import ONE_GPU, Job, Launch, Owner, Stop, Task, TaskGraph
@@ -36,6 +37,10 @@ def read_request(given: Any) -> JobRequest:
     for target in launch.notify:
         if problem := target_problem(target):
             raise SpecError(f"notify {problem}")
+    for name in launch.secrets:
+        if name in launch.env or is_one_of(name, OWN):
+            why = "is in env too" if name in launch.env else "is set for each run"
+            raise SpecError(f"secrets must be variables of their own, and '{name}' {why}")
     names = {field: _signal(field, getattr(launch, field)) for field in ("stop_signal", "checkpoint_signal")}
     return replace(request, job=replace(request.job, launch=replace(launch, **names)))
 

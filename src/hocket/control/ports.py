@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 from hocket.agent.protocol import Hello, Numbered, Order, Report
 from hocket.model.action import Action
 from hocket.model.event import Event
+from hocket.model.job import Job
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
@@ -94,6 +95,15 @@ class DurableJournal(Journal, Protocol):
     def saved(self) -> Iterator[tuple[int, bytes]]:
         """The saved states, newest first, each with the number of its cycle."""
 
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None: all of it or nothing.
+
+        They are not part of the record: no decision reads them.
+        """
+
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
+
     @property
     def lost(self) -> str:
         """Why nothing can be appended any more; empty as long as it can."""
@@ -114,6 +124,11 @@ class Executor(Protocol):
 
 Facts = Callable[[Snapshot, float], Iterable[Event]]  # makes events from the newest snapshot and the time
 Refused = dict[str, str]  # job → why the cycle refused it
+SecretsOf = Callable[[Job], Mapping[str, str]]  # the values of a job's secrets by name; raises SecretsLost
+
+
+class SecretsLost(ValueError):
+    """A job's secrets cannot be had; says why."""
 
 
 class LiveExecutor(Executor, Protocol):
@@ -131,6 +146,8 @@ class LiveExecutor(Executor, Protocol):
     of one run keep their order; if a report changes its job, further ones of that job wait for the next cycle, so that
     each is read with a snapshot that includes the one before.
     """
+
+    secrets_of: SecretsOf  # asked in the controller's thread, when a job starts that names some
 
     @property
     def sessions(self) -> AgentSessions:

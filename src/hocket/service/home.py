@@ -83,6 +83,11 @@ class Home:
         return self.path / "clock.json"
 
     @property
+    def secrets_key(self) -> Path:
+        """The key that the secrets of jobs are encrypted with; made when the first is submitted."""
+        return self.path / "secrets.key"
+
+    @property
     def controllers_file(self) -> Path:
         """Where controllers of the same journal are called, one a line; clients ask there if this one is gone."""
         return self.path / "controllers"
@@ -126,7 +131,7 @@ class Home:
         """Remove what a controller left that was killed as it wrote."""
         # The folder may be a user's own.
         files = (self.token_file, self.url_file, self.controllers_file, self.ca_file, self.notified_file)
-        for whole in (*files, self.journal_mark, self.clock_file):
+        for whole in (*files, self.journal_mark, self.clock_file, self.secrets_key):
             for part in self.path.glob(f"{whole.name}.*.part"):
                 if part.name[len(whole.name) + 1 : -len(".part")].isdecimal():
                     part.unlink(missing_ok=True)

@@ -69,7 +69,10 @@ def examine(home: Home, store: str = "", progress: Callable[[str], None] = lambd
 
 
 def _permissions(home: Home) -> Iterator[HomeFinding]:
-    for path, mode in ((home.path, 0o700), (home.token_file, 0o600)):
+    files = [(home.path, 0o700), (home.token_file, 0o600)]
+    if home.secrets_key.exists():  # It is made for the first secret.
+        files.append((home.secrets_key, 0o600))
+    for path, mode in files:
         if not path.exists():
             yield HomeFinding("permissions", Health.WARNING, f"'{path}' is missing: `hocket up` makes it")
         elif (now := path.stat().st_mode & 0o777) & 0o077:

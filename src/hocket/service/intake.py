@@ -25,22 +25,29 @@ from hocket.model.snapshot import Snapshot
 from hocket.service.engine import Engine
 from hocket.service.names import is_numbered, name_and_number, next_id
 from hocket.service.owners import Owners
+from hocket.service.secret_store import SecretStore
 
 CALL_LIMIT = 1000  # jobs or arrays in one call
 
 
-def read_requests(body: bytes) -> list[JobRequest]:
-    """The jobs of a call, `{"jobs": [...]}`. Raises SpecError."""
+def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
+    """The jobs of a call, `{"jobs": [...], "owner": ...}`. Raises SpecError.
+
+    `owner` has those that name none; if that is empty, the owner that the call names.
+    """
     try:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpecError(f"the body must be JSON: {error}") from error
-    if not isinstance(given, dict) or not isinstance(given.get("jobs"), list) or set(given) != {"jobs"}:
-        raise SpecError('the body must be {"jobs": [...]}')
+    if not isinstance(given, dict) or not isinstance(given.get("jobs"), list) or not set(given) <= {"jobs", "owner"}:
+        raise SpecError('the body must be {"jobs": [...]}, with or without "owner"')
     if not 1 <= len(given["jobs"]) <= CALL_LIMIT:
         raise SpecError(f"jobs must be 1 to {CALL_LIMIT:,}, not {len(given['jobs']):,}")
     found = []
+    owner = owner or given.get("owner", "")
     for n, spec in enumerate(given["jobs"]):
+        if owner and isinstance(spec, dict) and not spec.get("owner"):
+            spec["owner"] = owner
         try:
             found.append(read_request(spec))
         except SpecError as error:
@@ -54,22 +61,26 @@ def _refused_name(job: Job) -> str:
     return f"job '{job.id}': name must not end with '~' and a number: that tells jobs of one name apart"
 
 
-def _refused_command(job: Job) -> str:
+def refused_command(job: Job, because: str = "and the controller listens to other machines") -> str:
+    """Why a job's notifications are refused, if they name a command; empty if they do not."""
     command = next((t for t in (job.launch.notify if job.launch is not None else ()) if not is_url(t)), "")
     if not command:
         return ""
     return (
         f"job '{job.id}': notify must be a URL, not the command '{command[:80]}': it would run as the controller's "
-        "user, and the controller listens to other machines (`hocket up --notify-commands` allows commands)"
+        f"user, {because} (`hocket up --notify-commands` allows commands)"
     )
 
 
 class Intake:
     """Hands submissions to the controller. What is private is its thread's alone."""
 
-    def __init__(self, engine: Engine, owners: Owners, protect_s: float = 0.0, *, commands: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, owners: Owners, secrets: SecretStore, protect_s: float = 0.0, *, commands: bool = False
+    ) -> None:
         """`commands`: jobs may be told of by commands, which run as the controller's user."""
         self._engine = engine
+        self._secrets = secrets
         self._owners = owners
         self._protect_s = protect_s
         self._commands = commands
@@ -88,6 +99,7 @@ class Intake:
             told.clear()
             mine.clear()
             events: list[Event] = []
+            secrets: dict[str, dict[str, str]] = {}
             whole = self._cluster(snapshot)
             for request in requests:
                 name = request.job.id or self._made_up_name(request.job, snapshot.submissions + len(events))
@@ -102,8 +114,11 @@ class Intake:
                         if job.id != asked.id:
                             self._renamed[asked.id] = job.id
                         mine.append(job.id)
+                        if request.secrets:
+                            secrets[job.id] = request.secrets
                         bounded = replace(job, protect_s=self._protect_s) if self._protect_s else job
                         events.append(JobSubmitted(now_s, bounded))
+            self._secrets.keep(secrets)  # first: no job is in the journal without them
             return events
 
         def result(refused: Refused) -> list[dict[str, str]]:
@@ -113,6 +128,7 @@ class Intake:
 
         future = self._engine.executor.post(make, result)
         future.add_done_callback(lambda _: self._forget(mine))
+        future.add_done_callback(lambda _: self._secrets.drop(i for i in mine if i not in self._engine.snapshot.jobs))
         return future
 
     def _forget(self, ids: list[str]) -> None:
@@ -144,7 +160,7 @@ class Intake:
                 return record.verdict
             return "" if name in self._coming else None
 
-        if not self._commands and (why := _refused_command(job)):
+        if not self._commands and (why := refused_command(job)):
             return why
         taken = self._coming if job.id in self._coming else snapshot.jobs
         return refusal(taken, job, whole, self._owners.known(snapshot, job.owner), verdict_of)

@@ -7,12 +7,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from ssl import Purpose, SSLContext, create_default_context
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic, sleep
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -23,9 +25,11 @@ from hocket.service.app import make_app
 from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
 from hocket.service.home import Home
+from hocket.service.host_names import HostNames, host_of
 from hocket.service.listening import LOOPBACK, Listening, Tls, called_at
 from hocket.service.local_agent import LocalAgent
 from hocket.service.notifier import Notifier
+from hocket.service.secret_store import KeyFile
 from hocket.service.standby import StandbyOptions, token_digest, when_free
 
 _log = logging.getLogger("hocket.service")
@@ -48,6 +52,8 @@ class Up:
         listen: str = LOOPBACK,
         port: int | None = None,
         tls: Tls | None = None,
+        insecure: bool = False,
+        host_names: Iterable[str] = (),
         advertise: str = "",
         standby: StandbyOptions | None = None,
         when_lost: Callable[[], object] = lambda: None,
@@ -59,6 +65,8 @@ class Up:
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here.
 
+        `insecure`: without `tls` it may listen to other machines all the same. `host_names` are names of this machine
+        by which requests may call it.
         Other machines call this controller at `advertise`, or where it listens. With `standby`, it waits for a journal
         that another controller has. When another one has taken the journal over, `when_lost` is called.
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
@@ -67,12 +75,14 @@ class Up:
         """
         home.make()
         self.home = home
+        secrets_key = KeyFile(home.secrets_key, home.write)
         take = partial(_engine, home, policy, store, executor, new_journal)
         if standby is None:
             self.engine = take()
-            self._listening = Listening(listen, port, home.last_port(), tls)
+            self._listening = Listening(listen, port, home.last_port(), tls, insecure)
         else:  # Where it will be called is told before it leads.
-            self._listening = Listening(listen, port, home.last_port(), tls)
+            secrets_key.make()  # so that it can be copied to the homes of the others
+            self._listening = Listening(listen, port, home.last_port(), tls, insecure)
             self.engine = when_free(home, store, called_at(self._listening.url, advertise), standby, take)
         home.sweep()  # No other process writes there: we hold the journal.
         self._listening.begin()
@@ -87,11 +97,15 @@ class Up:
             self._agent = LocalAgent(home, self.url, agent_options, lock, files_before)
         self._leaving = Flag()
         self._grace_s = 30.0
-        commands = notify_commands or self._listening.is_local
         self._ready = Flag()
+        advertised = urlsplit(called_at(self.url, advertise)).hostname or ""
+        names = [*host_names, host_of(listen), advertised, *(tls.names() if tls is not None else ())]
         app = make_app(
-            self.engine, home.token, self.leave, protect_s, notify_commands=commands, is_ready=self._ready.is_set
-        )
+            self.engine, home.token, self.leave, protect_s,
+            notify_commands=notify_commands, local_commands=self._listening.is_local,
+            is_ready=self._ready.is_set, hosts=HostNames(names),
+            secrets_key=secrets_key,
+        )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
         self._is_marked = home.had_journal(self.engine.journal.name)
@@ -99,16 +113,13 @@ class Up:
         # Without a set-up of its own, what it logs comes out as all else does.
         config = uvicorn.Config(
             app,
-            http=guarded(Limits(total=max(64, files * 4 // 5))),
+            http=guarded(Limits(total=max(64, files * 4 // 5)), None if tls is None else _context(tls)),
             log_config=None,
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=2,
             lifespan="off",
         )
-        if tls is not None:
-            config.ssl_certfile, config.ssl_keyfile = tls.cert, tls.key
-            _load(config, tls)
         self._server = uvicorn.Server(config)
 
     def _mark_journal(self, _number: int, _cycle: Cycle) -> None:
@@ -210,9 +221,11 @@ def _refuse_empty(home: Home, journal: str, new_journal: bool) -> None:
         )
 
 
-def _load(config: uvicorn.Config, tls: Tls) -> None:
+def _context(tls: Tls) -> SSLContext:
     """What is wrong with certificates is said before anything else is done."""
+    context = create_default_context(Purpose.CLIENT_AUTH)
     try:
-        config.load()
+        context.load_cert_chain(tls.cert, tls.key)
+        return context
     except OSError as error:
         raise OSError(f"certificate '{tls.cert}' and key '{tls.key}' cannot be used: {error}") from error

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -40,7 +41,7 @@ def edit(store: str, statement: str, *values: Any) -> None:
     if store.startswith("postgresql"):
         import psycopg
 
-        tables = re.sub(r"\b(header|cycle|saved|writer)\b", r"hocket_\1", statement, count=1)
+        tables = re.sub(r"\b(header|cycle|saved|writer|kept)\b", r"hocket_\1", statement, count=1)
         with psycopg.connect(store, autocommit=True) as db:
             db.execute(tables.replace("?", "%s"), values)
         return
@@ -331,3 +332,49 @@ def test_a_damaged_state_is_passed_over(store: str) -> None:
 def test_other_urls_are_refused() -> None:
     with pytest.raises(JournalError, match=r"'mysql://…': a store must be a file or a postgresql:// URL"):
         open_to_read("mysql://me:secret@there/db")
+
+
+def test_values_are_kept_beside_the_cycles_until_they_are_removed(store: str) -> None:
+    journal = begun(store)
+    journal.keep("token", {"ana": b"1", "bob": b"2"})
+    journal.keep("secret", {"ana": b"3"})
+    journal.keep("token", {"ana": b"4", "bob": None, "nobody": None})
+    journal.keep("token", {})
+    journal.close()
+    journal = open_to_append(store, HEADER)
+    assert journal.kept("token") == {"ana": b"4"}
+    assert journal.kept("secret") == {"ana": b"3"} == journal.kept("secret", "ana")
+    assert journal.kept("secret", "bob") == {}
+    journal.close()
+    assert read(store) == CYCLES
+
+
+def test_a_journal_of_an_older_version_gets_the_table_of_values(store: str) -> None:
+    begun(store).close()
+    edit(store, "DROP TABLE kept")
+    journal = open_to_append(store, HEADER)
+    assert journal.kept("token") == {}
+    journal.close()
+
+
+def test_a_controller_that_was_replaced_keeps_no_value(store: str) -> None:
+    journal = begun(store)
+    edit(store, "UPDATE writer SET epoch = epoch + 1")
+    for value in (b"1", None):
+        with pytest.raises(JournalLost):
+            journal.keep("token", {"ana": value})
+    journal.close()
+
+
+def test_a_value_that_is_removed_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    journal = begun(str(path))
+    secret = b"s3cret" * 20
+    for n in range(3):
+        journal.keep("secret", {f"job-{n}": secret + bytes([n])})
+    journal.close()  # What is in the write-ahead log is in the file now.
+    assert secret in path.read_bytes()
+    journal = open_to_append(str(path), HEADER)
+    journal.keep("secret", dict.fromkeys(f"job-{n}" for n in range(3)))
+    journal.close()
+    assert secret not in path.read_bytes()

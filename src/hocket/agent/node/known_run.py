@@ -45,7 +45,8 @@ class KnownRun:
         self.grace_s = float(grace_s) if isinstance(grace_s, int | float) else 30.0
         self.cursor = read_cursor(folder)
         # Prepared, and not told to start: it may start cold when its sidecar is gone.
-        self.stands_by = spec.get("warm") is True and not os.path.exists(os.path.join(folder, HAND_OVER))
+        is_ordered = os.path.exists(os.path.join(folder, HAND_OVER))  # There is none where secrets were handed over.
+        self.stands_by = spec.get("warm") is True and not is_ordered and not story(self.events).started
         self.sidecar: SidecarProcess | None = None
         self.ended = self.cursor.over or self.cursor.lost_s > 0  # No more events will come.
         self.seen = self.cursor.offset  # how far the events were looked at

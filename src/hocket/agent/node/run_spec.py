@@ -25,6 +25,8 @@ def sidecar_spec(
     spec["job"], spec["attempt"], spec["mark"] = job, order.run.number, uuid.uuid4().hex
     spec["warm"] = isinstance(order, PrepareRun)
     spec["lease"] = state.lease
+    if isinstance(order, StartRun) and order.secrets:
+        spec["secrets"] = sorted(order.secrets)
     spec["cwd"] = spec.get("cwd") or state.work(job)
     saves_as = spec.pop("continues", "") or job
     if not spec.get("checkpoint_dir"):

@@ -139,7 +139,7 @@ class Runs:
             run = KnownRun(key, folder, spec)
             run.create(spec, after)
             run.stands_by = warm
-            self._launch(run)
+            self._launch(run, order.secrets if isinstance(order, StartRun) else {})
         except BaseException:
             remove(folder)
             raise
@@ -155,9 +155,11 @@ class Runs:
             return
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "continues in its prepared process")
-            start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
-            with suppress(OSError):  # A full disk does not keep it from starting.
-                run.keep_hand_over(start)
+            env, workers = {**self._devices(order.env), **order.secrets}, order.spec.get("workers", 1)
+            start = {"do": "start", "env": env, "workers": workers}
+            if not order.secrets:  # Those are in no file: an agent after us is told again to start it.
+                with suppress(OSError):  # A full disk does not keep it from starting.
+                    run.keep_hand_over(start)
             self._tell(run, start)
         else:
             self._outbox.drop_own(run.key)
@@ -169,15 +171,15 @@ class Runs:
             spec = sidecar_spec(order, order.env, self._state, self._devices)
             run.create(spec)
             run.mark = spec["mark"]
-            self._launch(run)
+            self._launch(run, order.secrets)
         except OSError as error:
             log_run(logging.WARNING, run.key, "cannot start cold: %s", error)
             self._lost(run)
 
-    def _launch(self, run: KnownRun) -> None:
+    def _launch(self, run: KnownRun, secrets: dict[str, str]) -> None:
         self._watch_events(run)  # before there can be any
         try:
-            self._attach(run, sidecar := launched(run.folder))
+            self._attach(run, sidecar := launched(run.folder, secrets))
             how = "is prepared" if run.stands_by else "starts"
             log_run(logging.INFO, run.key, "%s, by sidecar process %d", how, sidecar.pid, sidecar=sidecar.pid)
         except BaseException:

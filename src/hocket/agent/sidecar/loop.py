@@ -17,7 +17,7 @@ from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.run_folder import InUse
 from hocket.agent.sidecar.attempt import Attempt
 from hocket.agent.sidecar.events_writer import Events
-from hocket.agent.sidecar.spec import BadSpec, Spec, is_count, is_duration, is_environment, read_spec
+from hocket.agent.sidecar.spec import Spec, is_count, is_duration, is_environment, read_spec
 from hocket.agent.sidecar.workers import adopt_orphans
 
 TYPE_CHECKING = False
@@ -144,7 +144,8 @@ def main(arguments: list[str] | None = None) -> int:
         return OVER
     try:
         spec = read_spec(os.path.join(folder, run_folder.SPEC))
-    except BadSpec as error:
+        spec.env = {**spec.env, **run_folder.take_secrets(spec.secrets)}
+    except ValueError as error:
         events.add("cannot-start", reason=str(error))
         print(f"sidecar: {error}", file=sys.stderr)
         return BAD_SPEC

@@ -28,6 +28,7 @@ class Spec:
     resume_argv: list[str] | None  # for attempts after the first, once there is a checkpoint
     cwd: str
     env: dict[str, str]  # added to the sidecar's own
+    secrets: list[str]  # names of variables that are handed over in stdin, and in no file
     checkpoint_dir: str | None
     checkpoint: str  # a file, folder or pattern of its own in which it saves too; empty: none
     stop_signal: str  # asks for a checkpoint and the end
@@ -115,6 +116,10 @@ def _words(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, str) and "\0" not in v for v in value)
 
 
+def _names(value: object) -> bool:
+    return isinstance(value, list) and all(_text(name) for name in value)
+
+
 def is_environment(value: object) -> bool:
     """Whether it can be a process's environment."""
     return isinstance(value, dict) and all(
@@ -157,6 +162,7 @@ _RULES: dict[str, tuple[str, Callable[[object], bool], Any]] = {
     "resume_argv": ("a list of texts, or null", _or_none(_words), None),
     "cwd": ("an absolute path", _folder, _REQUIRED),
     "env": ("texts by name", is_environment, {}),
+    "secrets": ("a list of names", _names, []),
     "checkpoint_dir": ("an absolute path, or null", _or_none(_folder), None),
     "checkpoint": ("a path without '\\0'", lambda value: isinstance(value, str) and "\0" not in value, ""),
     "stop_signal": ("a signal that can be caught", _signal, "SIGTERM"),

@@ -100,6 +100,20 @@ def up(
     tls_ca: Annotated[
         Path | None, typer.Option(metavar="PEM", help="What clients trust; the certificate itself by default.")
     ] = None,
+    insecure_listen: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-listen",
+            help="Listen to other machines without a certificate: tokens and jobs cross the network in plain text.",
+        ),
+    ] = False,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name by which it is called, beside its host name and those in the certificate. Repeatable.",
+        ),
+    ] = None,
     standby: Annotated[
         bool,
         typer.Option(
@@ -167,7 +181,8 @@ def up(
         stands_by = StandbyOptions(takeover or lease / 3, _say_standby) if standby else None
         controller = Up(
             place, bound, store or str(place.journal), executor,
-            listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca), advertise=advertise,
+            listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
+            insecure=insecure_listen, host_names=host_name or (), advertise=advertise,
             standby=stands_by, when_lost=_start_again if standby else lambda: None,
             agent_options=options if agent else None, protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -57,6 +57,19 @@ INSERT INTO hocket_saved (n, value, crc) SELECT %(number)s, %(value)b, %(check)s
 ON CONFLICT (n) DO UPDATE SET value = excluded.value, crc = excluded.crc
 """
 
+# Journals of older versions have no such table.
+_KEPT = """
+CREATE TABLE hocket_kept (kind text, key text, value bytea NOT NULL, PRIMARY KEY (kind, key))
+"""
+_KEEP = f"""{_MINE}, gone AS (
+    DELETE FROM hocket_kept WHERE EXISTS (SELECT FROM mine) AND kind = %(kind)s AND key = ANY(%(removed)s)),
+new AS (
+    INSERT INTO hocket_kept (kind, key, value) SELECT %(kind)s, key, value
+    FROM mine, unnest(%(keys)s::text[], %(values)b::bytea[]) AS given (key, value)
+    ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value)
+SELECT FROM mine
+"""
+
 _RETRY_S = 0.1
 _LEAVING_S = 2.0  # how long a server may take to notice that a session is over, and release its lock
 
@@ -92,6 +105,8 @@ class PostgresqlJournal(StoredJournal):
             if self._writes:
                 self._hold(self._db)
                 self._epoch = self._raise_epoch(self._db)
+                if one(self._db, "SELECT to_regclass('hocket_kept') IS NULL") == (True,):
+                    self._db.execute(_KEPT)
                 self.others = self._beats = HolderBeats(Presence(self._connected, self._epoch), self._lose_to)
                 self._last = self._newest()
             close_in_children(self)
@@ -197,6 +212,25 @@ class PostgresqlJournal(StoredJournal):
                 raise self._lose_to(one(db, "SELECT holder FROM hocket_writer")[0])
 
         self._done("written", insert)
+
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None."""
+        self._require_writable()
+        new = {key: value for key, value in values.items() if value is not None}
+        removed = [key for key in values if key not in new]
+        given = {"epoch": self._epoch, "kind": kind, "removed": removed, "keys": [*new], "values": [*new.values()]}
+
+        def change(db: Connection) -> None:
+            if not db.execute(_KEEP, given).rowcount:
+                raise self._lose_to(one(db, "SELECT holder FROM hocket_writer")[0])
+
+        self._done("written", change)
+
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
+        select = "SELECT key, value FROM hocket_kept WHERE kind = %s"
+        found = self._read(select, kind) if key is None else self._read(f"{select} AND key = %s", kind, key)
+        return dict(found)
 
     def _lose_to(self, holder: bytes) -> JournalLost:
         return self._lose(f"it was taken over by {describe_holder(holder)}")

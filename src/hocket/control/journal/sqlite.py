@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +30,7 @@ _SCHEMA = (
     "INSERT INTO writer VALUES (0, '')",
 )
 
+_KEPT = "CREATE TABLE IF NOT EXISTS kept (kind TEXT, key TEXT, value BLOB NOT NULL, PRIMARY KEY (kind, key))"
 _ANOTHER = "it is not a journal of hocket"
 _NO_FILE_BESIDE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
@@ -95,7 +96,7 @@ class SqliteJournal(StoredJournal):
 
     def _begin_reading(self, db: sqlite3.Connection) -> None:
         try:
-            db.execute("PRAGMA query_only = ON")
+            db.execute("PRAGMA query_only = OFF")
             self.header = self._read_header(db)
         except sqlite3.OperationalError as error:
             # In write-ahead mode readers create a file too. Where they have no permission to, no process is writing.
@@ -115,6 +116,7 @@ class SqliteJournal(StoredJournal):
                     db.execute(statement)
                 db.execute("INSERT INTO header VALUES (?)", (msgspec.json.encode(header),))
             self.header = self._read_header(db)
+            db.execute(_KEPT)  # Journals of older versions have none.
             db.execute("UPDATE writer SET epoch = epoch + 1, holder = ?", (this_process(),))
             (self._epoch,) = db.execute("SELECT epoch FROM writer").fetchone()
         self._file = self.path.stat()
@@ -134,6 +136,28 @@ class SqliteJournal(StoredJournal):
         with self._own_transaction() as db:
             db.execute("INSERT OR REPLACE INTO saved VALUES (?, ?, ?)", row)
             db.execute("DELETE FROM saved WHERE n NOT IN (SELECT n FROM saved ORDER BY n DESC LIMIT ?)", (STATES,))
+
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None."""
+        self._require_writable()
+        # What was a job's secret is overwritten. For cycles that would be a waste.
+        self._open().execute("PRAGMA secure_delete = ON")
+        try:
+            self._keep(kind, values)
+        finally:
+            self._open().execute("PRAGMA secure_delete = OFF")
+
+    def _keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        with self._own_transaction() as db:
+            db.executemany("DELETE FROM kept WHERE kind = ? AND key = ?", ((kind, key) for key in values))
+            new = ((kind, key, value) for key, value in values.items() if value is not None)
+            db.executemany("INSERT INTO kept VALUES (?, ?, ?)", new)
+
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
+        select = "SELECT key, value FROM kept WHERE kind = ?1 AND (?2 IS NULL OR key = ?2)"
+        with self._trouble("read"):
+            return dict(self._open().execute(select, (kind, key)).fetchall())
 
     @contextmanager
     def _own_transaction(self) -> Iterator[sqlite3.Connection]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from zlib import crc32
 
 import msgspec
@@ -125,6 +125,14 @@ class StoredJournal(ABC):
     def lost(self) -> str:
         """Why nothing can be appended any more; empty as long as it can."""
         return self._lost
+
+    @abstractmethod
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None: all in one transaction."""
+
+    @abstractmethod
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
 
     @abstractmethod
     def close(self) -> None:

@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from hocket.agent.protocol import Hello, Order, Report, RunKey, StopRun
 from hocket.control.node_change import jobs_that_must_leave
-from hocket.control.ports import Facts, MakeExecutor, Refused
+from hocket.control.ports import Facts, MakeExecutor, Refused, SecretsOf
 from hocket.executors.agents.local_effects import local_effect
-from hocket.executors.agents.multi_node_exits import MultiNodeExits
+from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_attempt
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
@@ -86,6 +86,15 @@ class AgentExecutor:
         self._taken: list[_Posted] = []  # what the present cycle takes in
         self._closed = False
         self._take_up(snapshot)
+
+    @property
+    def secrets_of(self) -> SecretsOf:
+        """Gives the values of a job's secrets, when it starts."""
+        return self._orders.secrets_of
+
+    @secrets_of.setter
+    def secrets_of(self, secrets_of: SecretsOf) -> None:
+        self._orders.secrets_of = secrets_of
 
     def resume(self, snapshot: Snapshot) -> None:
         """Go on from a restored state, as after a restart: how far the last orders came is not known.
@@ -198,6 +207,7 @@ class AgentExecutor:
             now_s = max(self.now_s(), self.snapshot.now_s)
             events = self._ready + self._events(now_s) + self._losses(now_s)
             events += self._give_up_unconfirmed(events, now_s)
+            events += self._orders.failures(now_s)
             self._ready = []
             self._left_alone = self._rest_of_broken(events)
             if events or self._taken or (until_s is not None and until_s <= now_s):
@@ -234,6 +244,7 @@ class AgentExecutor:
                     self._ready.append(StateStored(now_s, job_id, tier))
                 case _:
                     assert_never(action)
+        self._ready += orders.failures(now_s)  # `wait` would find them too, but not at once.
 
     def settle(self, facts_of_cycle: Iterable[Event]) -> None:
         """The cycle is in the journal with these facts: callers that wait for that learn it."""
@@ -310,6 +321,10 @@ class AgentExecutor:
             _log.debug("node '%s' reports %d, %s, of run %d of job '%s'", *said, extra=fields)
         if view is None or (report.n and report.n <= last and report.event != "prepared"):
             return []  # That something stands ready is said again when it is asked for.
+        if node and (nodes := nodes_of_attempt(view, run)) and node not in nodes and report.event != "prepared":
+            where = "node '%s' reports %s of run %d of job '%s', which is not there: it is ignored"
+            _log.warning(where, node, report.event, run.number, run.job, extra={"node": node, "job": run.job})
+            return []
         heard[node, run.number] = max(report.n, last)
         warned: list[Event] = []
         if report.event == "use":

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from hocket.agent.protocol import ForgetJob, Order, Report, SaveRun, StartRun, StopRun
+from hocket.control.ports import SecretsLost, SecretsOf
 from hocket.executors.agents.launching import prepare_order, run_orders
 from hocket.executors.agents.reports_to_events import is_finish
 from hocket.executors.agents.run_numbers import changes_place, coming, going, nodes_of, present, tenancy_of
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import StandbyRuns, keeps_standby, was_let_go
-from hocket.model.event import Event, JobPrepared
+from hocket.model.event import Event, JobFailed, JobPrepared
+from hocket.model.job import Job
 from hocket.model.partition import Holding
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Doing, JobView
+
+
+def _no_secrets(_job: Job) -> Mapping[str, str]:
+    raise SecretsLost("its secrets are not kept here")
 
 
 class Orders:
@@ -22,16 +28,30 @@ class Orders:
     def __init__(self, snapshot: Snapshot, sessions: Sessions, prepares: bool) -> None:
         self.snapshot = snapshot  # the newest
         self.prepares = prepares  # next runs before the present ones leave
+        self.secrets_of: SecretsOf = _no_secrets
         self._sessions = sessions
         self._standby = StandbyRuns()
+        self._failed: list[tuple[str, str]] = []  # jobs that cannot be started, and why
 
     def run(self, view: JobView, to: Holding) -> None:
         """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
-        orders: dict[str, StartRun] = run_orders(view.job, coming(view), to, self._sessions.addresses())
+        secrets: Mapping[str, str] = {}
+        if view.job.launch is not None and view.job.launch.secrets:
+            try:
+                secrets = self.secrets_of(view.job)
+            except SecretsLost as error:
+                self._failed.append((view.job.id, str(error)))
+                return
+        orders: dict[str, StartRun] = run_orders(view.job, coming(view), to, self._sessions.addresses(), secrets)
         if self.prepares and view.job.warm and not self._is_ready(view):
             self.prepare(view)
         for node, order in orders.items():
             self._sessions.tell(node, [order])
+
+    def failures(self, now_s: float) -> list[Event]:
+        """Jobs that could not be started since this was last asked: their secrets cannot be had. They are over."""
+        failed, self._failed = self._failed, []
+        return [JobFailed(now_s, job_id, why, final=True) for job_id, why in failed if job_id in self.snapshot.jobs]
 
     def save(self, view: JobView) -> None:
         """Have the job write a checkpoint while it runs."""

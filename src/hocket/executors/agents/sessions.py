@@ -57,12 +57,13 @@ class Sessions:
     def open(self, node: str, address: str, state: str = "", folder: str = "") -> str:
         """A node's agent said hello; an older session of the node is no more.
 
-        Raises NameTaken if that was of another agent, by its state folder, which was heard from within its lease.
+        Raises NameTaken if that was of another agent, by its state folder, which was heard from within its lease. An
+        agent that does not name its state folder is another one than those that do.
         """
         with self._changed:
             now = monotonic()
             for other in self._sessions.values():
-                is_other = other.state and state and other.state != state
+                is_other = other.state and other.state != state  # Older agents do not say it.
                 if other.node == node and is_other and now - other.heard_at <= self.lease_s:
                     ago = f"it was heard from {now - other.heard_at:.1f} s ago, at {other.address}"
                     raise NameTaken(

@@ -112,7 +112,7 @@ def test_a_run_that_a_full_disk_has_no_place_for_cannot_start(node: Node) -> Non
 def test_what_keeps_an_agent_from_starting_a_sidecar_is_said_to_pass_unless_it_is_a_bug(
     node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception, passing: bool
 ) -> None:
-    def fail(_folder: str) -> None:
+    def fail(_folder: str, _secrets: object) -> None:
         raise error
 
     with monkeypatch.context() as full:
