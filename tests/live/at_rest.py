@@ -27,6 +27,8 @@ class Shown:
     def by(cls, controller: LiveController) -> "Shown":
         """As its API says."""
         jobs, nodes = controller.call("GET", "/v1/jobs?all=true"), controller.call("GET", "/v1/nodes")
+        for node in nodes["nodes"]:
+            del node["containment"]  # is told by its agent, and not in the journal
         return cls(jobs["jobs"], nodes["nodes"], controller.call("GET", "/v1/status")["decisions"])
 
     def differences(self, other: "Shown") -> Iterator[str]:

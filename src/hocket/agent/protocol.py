@@ -56,6 +56,7 @@ class Hello(Struct, frozen=True):
     state: str = ""  # tells its state folder from all others: another agent with the same name has another one
     folder: str = ""  # the path of its state folder on that node, for users; older agents do not say it
     seen: dict[str, int] = {}  # job → the largest number of a run of it that was here, as far as that is kept
+    containment: str = ""  # what contains its jobs: `cgroup v2`, `none`, …; older agents do not say it
 
 
 class Welcome(Struct, frozen=True):
@@ -92,11 +93,19 @@ class ReportsAccepted(Struct, frozen=True):
     reports: int
 
 
+class Limits(Struct, frozen=True):
+    """What a run may use on one node, all its replicas there together. Agents enforce it where they can."""
+
+    mem_mib: float = 0.0  # 0: as much as there is
+    cores: float = 0.0  # 0: not said
+
+
 class PrepareRun(Struct, frozen=True, tag_field="order", tag="prepare"):
     """Stand a job ready before its main, without devices."""
 
     run: RunKey
     spec: dict[str, Any]  # as a sidecar's spec.json, but for the folders and the mark, which are the agent's own
+    limits: Limits = Limits()
 
 
 class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
@@ -105,6 +114,7 @@ class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
     run: RunKey
     spec: dict[str, Any]
     env: dict[str, str]  # of the hand-over: devices, ranks, sizes
+    limits: Limits = Limits()
 
 
 class StopRun(Struct, frozen=True, tag_field="order", tag="stop"):

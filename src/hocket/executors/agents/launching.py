@@ -6,7 +6,7 @@ import os
 from typing import Any
 from zlib import crc32
 
-from hocket.agent.protocol import PrepareRun, RunKey, StartRun
+from hocket.agent.protocol import Limits, PrepareRun, RunKey, StartRun
 from hocket.model.criterion import Epochs, Limit, RunTime, Steps, limit_of
 from hocket.model.job import Job, Launch
 from hocket.model.partition import Holding
@@ -38,14 +38,21 @@ def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) ->
                 "MASTER_PORT": str(20_000 + crc32(f"{run.job}/{run.number}".encode()) % 10_000),
             }
         # Only the first part is watched for the criterion's metric: the others often print nothing.
-        orders[part.node] = StartRun(run, spec_of(job, replicas) | ({"awaited": ""} if index else {}), env)
+        spec = spec_of(job, replicas) | ({"awaited": ""} if index else {})
+        orders[part.node] = StartRun(run, spec, env, limits_of(job, replicas))
         first += replicas
     return orders
 
 
 def prepare_order(job: Job, run: RunKey, replicas: int) -> PrepareRun:
     """The order that stands it ready."""
-    return PrepareRun(run, spec_of(job, replicas) | {"warm": True})
+    return PrepareRun(run, spec_of(job, replicas) | {"warm": True}, limits_of(job, replicas))
+
+
+def limits_of(job: Job, replicas: int) -> Limits:
+    """What so many replicas on one node may use. What a job did not ask for is not limited."""
+    demand = job.demand.times(replicas)
+    return Limits(demand.mem_mib, demand.cores)
 
 
 def spec_of(job: Job, replicas: int) -> dict[str, Any]:
