@@ -45,6 +45,7 @@ class _Place(NamedTuple):
 
     folders: dict[str, str]  # by what they are used for, as in `Cgroup`; empty: they cannot be made
     trouble: str  # why not, or why there are no limits
+    versions: tuple[str, ...] = ()  # of cgroups that are used
 
 
 class Containment:
@@ -88,9 +89,8 @@ class Containment:
         folders = self._place.folders
         if not folders:
             return "none"
-        versions = {_version(folder) for folder in folders.values()}
         lacking = [name for name, role in (("memory", MEMORY), ("CPU", CPU)) if role not in folders]
-        return f"cgroup {'+'.join(sorted(versions))}" + (f", no {' or '.join(lacking)} limits" if lacking else "")
+        return f"cgroup {'+'.join(self._place.versions)}" + (f", no {' or '.join(lacking)} limits" if lacking else "")
 
     @property
     def text(self) -> str:
@@ -182,26 +182,29 @@ def _place(found: list[Hierarchy], name: str) -> _Place:
     v2 = next((hierarchy for hierarchy in found if hierarchy.is_v2), None)
     if v2 is not None and (place := _v2_place(v2, name, troubles)) is not None:
         folder, controllers = place
-        folders[PROCESSES] = folder
-        folders |= dict.fromkeys(controllers, folder)
+        folders = {PROCESSES: folder, **dict.fromkeys(controllers, folder)}
+    versions = {"v2"} if folders else set()
     by_controller = {name: hierarchy for hierarchy in found for name in hierarchy.controllers}
     for role, controller in _V1_CONTROLLERS.items():
         if role not in folders and controller in by_controller:
             folder = os.path.join(by_controller[controller].own, name)
             if _can_be_used(folder, [], troubles):
                 folders[role] = folder
+                versions.add("v1")
     if not folders:
         return _Place({}, troubles[0] if troubles else "there are no cgroups on this machine")
     folders.setdefault(PROCESSES, next(iter(folders.values())))
     lacking = [role for role in _V2_CONTROLLERS if role not in folders]
     trouble = troubles[0] if troubles else f"there is no {' or '.join(lacking)} controller" if lacking else ""
-    return _Place(folders, trouble)
+    return _Place(folders, trouble, tuple(sorted(versions)))
 
 
 def _v2_place(hierarchy: Hierarchy, name: str, troubles: list[str]) -> tuple[str, list[str]] | None:
     """The nearest folder from our own cgroup upward with most of the controllers, and which ones."""
     best: tuple[str, list[str]] | None = None
     for above in hierarchy.upward():
+        if os.path.basename(above) == _AGENTS:  # An agent of ours, perhaps an earlier one, has moved here.
+            continue
         folder = os.path.join(above, name)
         is_ours = above == hierarchy.own or _is_delegated(above, hierarchy.own)
         offered = _words(above, "cgroup.controllers" if is_ours else "cgroup.subtree_control")
@@ -303,10 +306,6 @@ def _make_way(own: str, troubles: list[str]) -> None:
 def _is_controller(pid: int) -> bool:
     words = (read(f"/proc/{pid}/cmdline") or b"").split(b"\0")
     return any(os.path.basename(word) == b"hocket" for word in words[:5]) and b"up" in words
-
-
-def _version(folder: str) -> str:
-    return "v2" if os.path.exists(os.path.join(folder, "cgroup.controllers")) else "v1"
 
 
 def _folders_in(folder: str) -> list[str]:

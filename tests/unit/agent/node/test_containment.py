@@ -337,7 +337,7 @@ def test_an_agent_that_is_not_alone_takes_what_a_cgroup_above_passes_on(fake: Fa
     fake.cgroup("user.slice", passes="memory")
     fake.cgroup("user.slice/session.scope", "memory", procs=f"{os.getpid()} 1")
     found = Containment(Wanted.AUTO, "abc", found=fake.found("user.slice/session.scope"))
-    assert (found.limits_all, found.kind) == (False, "cgroup v1, no CPU limits")
+    assert (found.limits_all, found.kind) == (False, "cgroup v2, no CPU limits")
     assert (fake.root / "user.slice/cgroup.subtree_control").read_text() == "memory", "it is not ours to change"
     assert f"'{fake.root}/user.slice/hocket-abc'" in found.text
     assert not (fake.root / "user.slice/session.scope/hocket-abc").exists()
@@ -345,9 +345,10 @@ def test_an_agent_that_is_not_alone_takes_what_a_cgroup_above_passes_on(fake: Fa
 
 def test_an_agent_that_is_started_again_finds_the_cgroup_that_it_had_moved_out_of(fake: FakeV2) -> None:
     fake.cgroup("agent.service")
-    fake.cgroup("agent.service/hocket-agent", "", procs=f"{os.getpid()} 1")
+    fake.cgroup("agent.service/hocket-agent", procs=str(os.getpid()))
     found = Containment(Wanted.CGROUP, "abc", found=fake.found("agent.service/hocket-agent"))
     assert found.limits_all
+    assert f"'{fake.root}/agent.service/hocket-abc'" in found.text
     assert (fake.root / "agent.service/cgroup.subtree_control").read_text().split() == ["+memory", "+cpu"]
 
 
@@ -364,7 +365,7 @@ def test_a_cgroup_above_that_is_delegated_is_ours_to_change(fake: FakeV2, monkey
 def test_where_no_controllers_are_passed_on_jobs_are_killed_but_not_limited(fake: FakeV2) -> None:
     fake.cgroup("", procs="1")
     found = Containment(Wanted.AUTO, "abc", found=fake.found(""))
-    assert (found.limits_all, found.kind) == (False, "cgroup v1, no memory or CPU limits")
+    assert (found.limits_all, found.kind) == (False, "cgroup v2, no memory or CPU limits")
     assert found.text.endswith(f"cgroup '{fake.root}' has other processes: start the agent in one of its own")
     with pytest.raises(ValueError, match="has other processes"):
         Containment(Wanted.CGROUP, "abc", found=fake.found(""))
