@@ -71,12 +71,18 @@ def stands_still(pid: int) -> bool:
     return any(Cgroup({PROCESSES: there.own}).is_frozen for there in hierarchies(f"/proc/{pid}/cgroup"))
 
 
+def cgroups_of(root: Path) -> list[Path]:
+    """The folders of the cgroups that agents below this folder made."""
+    identities = [path.read_text()[:12] for depth in ("", "*/", "*/*/") for path in root.glob(f"{depth}identity")]
+    folders = (Path(f, f"hocket-{i}") for there in hierarchies() for f in there.upward() for i in identities)
+    return [folder for folder in folders if folder.is_dir()]
+
+
 def remove_cgroups(root: Path) -> None:
     """Those of agents that were killed; what is in them left the folder's processes, and is killed too."""
-    identities = [path.read_text()[:12] for depth in ("", "*/", "*/*/") for path in root.glob(f"{depth}identity")]
     until = time.monotonic() + _PATIENCE_S
-    for folder in (Path(f, f"hocket-{i}") for h in hierarchies() for f in h.upward() for i in identities):
-        while folder.is_dir() and not remove_folder(str(folder)):
+    for folder in cgroups_of(root):
+        while not remove_folder(str(folder)):
             Cgroup({PROCESSES: str(folder)}).kill()
             assert time.monotonic() < until, f"{folder} has processes that cannot be killed"
             time.sleep(0.01)

@@ -256,7 +256,7 @@ def _can_be_used(folder: str, controllers: list[str], troubles: list[str]) -> bo
         _enter_in_child(trial)
         return True
     except OSError as error:
-        why = f"cgroup '{os.path.dirname(folder)}' cannot be used: {os.strerror(error.errno or 0)}"
+        why = f"no cgroup can be made in '{os.path.dirname(folder)}': {os.strerror(error.errno or 0)}"
         if error.errno == errno.EBUSY:
             why = f"cgroup '{os.path.dirname(folder)}' has other processes: start the agent in one of its own"
         troubles.append(why)
@@ -300,7 +300,7 @@ def _make_way(own: str, troubles: list[str]) -> None:
             with suppress(ProcessLookupError):
                 _write(leaf, "cgroup.procs", str(pid))
     except OSError as error:
-        troubles.append(f"cgroup '{own}' cannot be used: {error.strerror}")
+        troubles.append(f"no cgroup can be made in '{own}': {error.strerror}")
 
 
 def _is_controller(pid: int) -> bool:

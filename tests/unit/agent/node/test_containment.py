@@ -282,7 +282,7 @@ def test_cgroups_that_may_not_be_written_are_not_used(tmp_path: Path, monkeypatc
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "makedirs", mkdir)
-    with pytest.raises(ValueError, match=f"cgroup '{tmp_path}' cannot be used: Permission denied"):
+    with pytest.raises(ValueError, match=f"no cgroup can be made in '{tmp_path}': Permission denied"):
         Containment(Wanted.CGROUP, found=[Hierarchy(frozenset(), True, str(tmp_path), str(tmp_path))])
 
 
