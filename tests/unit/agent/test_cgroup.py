@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from tests.children import child
 from tests.live.processes import stands_still
 
 from hocket.agent.cgroup import CPU, CPU_TIME, MEMORY, PROCESSES, Cgroup
-from hocket.agent.node.cgroup_hierarchies import hierarchies
-from hocket.agent.node.containment import Containment, Wanted
+from hocket.agent.node.containment import Containment
+from hocket.agent.orphan_cleanup import kill_orphans, orphans
 from hocket.agent.process_tree import process
 from hocket.agent.protocol import Limits, RunKey
 
@@ -27,19 +27,6 @@ ALLOCATES = (
     "import sys; x = bytearray(int(sys.argv[1]) << 20); x[::4096] = b'x' * len(x[::4096]); print('done', flush=True)"
 )
 WORKS = f"{ALLOCATES}\nn = 0\nwhile n < 3_000_000: n += 1\nprint('worked', flush=True); input()"
-
-
-@pytest.fixture(params=["as the machine has them", "version 1"])
-def containment(request: pytest.FixtureRequest) -> Iterator[Containment]:
-    """One that makes real cgroups; with version 1 alone where there is that."""
-    found = [h for h in hierarchies() if request.param != "version 1" or not h.is_v2]
-    made = Containment(Wanted.AUTO, uuid.uuid4().hex, found=found)
-    if not made.limits_all:
-        made.close()
-        pytest.skip(f"no cgroups can be made here, {request.param}: {made.text}")
-    yield made
-    made.remove_all_but([])
-    made.close()
 
 
 @pytest.fixture
@@ -130,6 +117,14 @@ def test_cores_are_shares_and_a_quota_only_if_that_is_asked_for(cgroup: Cgroup, 
     assert quota.read_text().split()[0] == "10000"
     with runs_in(cgroup, sys.executable, "-c", "while True: pass"):
         until(lambda: int((folder / "cpu.stat").read_text().split("nr_throttled")[1].split()[0]) > 3, "it is throttled")
+
+
+def test_what_bears_no_mark_is_found_in_its_cgroup_and_killed(cgroup: Cgroup, until: Any) -> None:
+    with runs_in(cgroup, *FOR_EVER) as first:
+        assert orphans("no such mark", cgroup=cgroup) == [first.pid]
+        assert kill_orphans("no such mark", cgroup=cgroup) == []
+        assert first.wait(60) == -9
+    until(cgroup.remove)
 
 
 # -- version 2, of which this machine may not have all: files with its names ---------------------------------

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from tests.children import child
 from tests.live.processes import remove_cgroups, stands_still
+from tests.unit.agent.node.test_runs import Node
 from tests.whole_lines import whole_lines
 
 from hocket.agent import run_folder
 from hocket.agent.cgroup import CPU, MEMORY, PROCESSES, Cgroup
 from hocket.agent.lease_file import boot_s, write_lease
 from hocket.agent.node import containment as containment_file
+from hocket.agent.node import runs as runs_file
 from hocket.agent.node.cgroup_hierarchies import Hierarchy, hierarchies
 from hocket.agent.node.containment import Containment, Wanted
 from hocket.agent.node.known_run import cgroup_of, read_run
@@ -158,14 +160,38 @@ def test_a_daemon_stands_still_when_the_lease_is_over_and_is_killed_so(
     controller: Any, contained: Any, until: Any
 ) -> None:
     key = controller.run_python("j", LEAVES_A_DAEMON)
-    daemon = daemon_of(contained, until)
+    daemon, its = daemon_of(contained, until), cgroup(contained)
     contained.kill()
     write_lease(str(contained.state / "lease"), boot_s())
-    until(lambda: stands_still(daemon), "it is frozen")
+    until(lambda: its.is_frozen, "its cgroup is frozen")
+    assert stands_still(daemon)
     run_folder.send(str(contained.folder()), {"do": "kill"})
     until(lambda: process(daemon) is None, "it is killed")
     contained.start("--gpus", "4")
     assert controller.wait_for(key, "exited").fields["signal"] == "SIGKILL"
+
+
+@pytest.mark.usefixtures("real")
+def test_a_run_is_not_reported_lost_while_something_of_it_lives(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path / "state", contains=Wanted.CGROUP)
+    try:
+        key = node.run("j", 1, sys.executable, "-u", "-c", LEAVES_A_DAEMON)
+        log = Path(node.state.run("j", 1)) / "log"
+        daemon = int(until(lambda: log.exists() and whole_lines(log))[0])
+        tried: list[Cgroup] = []
+        monkeypatch.setattr(runs_file, "_CLEAN_S", 600.0)  # until it is given up
+        with monkeypatch.context() as immortal:
+            immortal.setattr(Cgroup, "kill", lambda cgroup: tried.append(cgroup))
+            os.kill(node.sidecar(key, until), signal.SIGKILL)
+            until(lambda: len(tried) > 3, "what is left cannot be killed")
+            assert not node.runs.are_gone
+        node.hear(key, "lost")
+        assert process(daemon) is None
+    finally:
+        node.end(until)
+        remove_cgroups(tmp_path / "state")
 
 
 # -- limits --------------------------------------------------------------------------------------------------
