@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PROCESSES, MEMORY, CPU, CPU_TIME = "processes", "memory", "cpu", "cpu_time"
 ROLES = (PROCESSES, MEMORY, CPU, CPU_TIME)
 _MIB = 1 << 20
+_NO_LIMIT = 1 << 62  # bytes, and above: version 1 has no other word for it
 _PERIOD_US = 100_000  # in which a quota of CPU time is counted
 _LEAST_QUOTA_US = 1000
 
@@ -47,7 +48,7 @@ class Cgroup:
         `hard_cpus` they are the most that it gets.
         """
         if mem_mib and (memory := self.folders.get(MEMORY)) is not None:
-            _limit_memory(memory, int(mem_mib * _MIB))
+            _limit_memory(memory, min(int(mem_mib * _MIB), _NO_LIMIT))
         if cores and (cpu := self.folders.get(CPU)) is not None:
             set_cpu_shares(cpu, cores)
             if hard_cpus:
@@ -138,7 +139,7 @@ class Cgroup:
     def limit_mib(self) -> float:
         """The memory that it may use; 0 if there is no limit."""
         limit = _either(self.folders.get(MEMORY), "memory.max", "memory.limit_in_bytes")
-        return 0.0 if limit is None or limit >= 1 << 62 else limit / _MIB
+        return 0.0 if limit is None or limit >= _NO_LIMIT else limit / _MIB
 
     def ran_out_of_memory(self) -> str:
         """Why the kernel killed a process in it for its memory: the 'limit' of this cgroup, or that there was none on

@@ -93,7 +93,7 @@ class ReportsAccepted(Struct, frozen=True):
     reports: int
 
 
-class Limits(Struct, frozen=True):
+class RunLimits(Struct, frozen=True):
     """What a run may use on one node, all its replicas there together. Agents enforce it where they can."""
 
     mem_mib: float = 0.0  # 0: as much as there is
@@ -105,7 +105,7 @@ class PrepareRun(Struct, frozen=True, tag_field="order", tag="prepare"):
 
     run: RunKey
     spec: dict[str, Any]  # as a sidecar's spec.json, but for the folders and the mark, which are the agent's own
-    limits: Limits = Limits()
+    limits: RunLimits = RunLimits()
 
 
 class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
@@ -114,7 +114,7 @@ class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
     run: RunKey
     spec: dict[str, Any]
     env: dict[str, str]  # of the hand-over: devices, ranks, sizes
-    limits: Limits = Limits()
+    limits: RunLimits = RunLimits()
 
 
 class StopRun(Struct, frozen=True, tag_field="order", tag="stop"):

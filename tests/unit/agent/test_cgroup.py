@@ -19,7 +19,7 @@ from hocket.agent.cgroup import CPU, CPU_TIME, MEMORY, PROCESSES, Cgroup
 from hocket.agent.node.containment import Containment
 from hocket.agent.orphan_cleanup import kill_orphans, orphans
 from hocket.agent.process_tree import process
-from hocket.agent.protocol import Limits, RunKey
+from hocket.agent.protocol import RunKey, RunLimits
 
 FOR_EVER = (sys.executable, "-c", "import time; time.sleep(600)")
 # Allocates so many MiB, and writes into each page.
@@ -31,7 +31,7 @@ WORKS = f"{ALLOCATES}\nn = 0\nwhile n < 3_000_000: n += 1\nprint('worked', flush
 
 @pytest.fixture
 def cgroup(containment: Containment) -> Cgroup:
-    made = containment.create(RunKey("j", 1), uuid.uuid4().hex, Limits())
+    made = containment.create(RunKey("j", 1), uuid.uuid4().hex, RunLimits())
     assert made is not None
     return made
 

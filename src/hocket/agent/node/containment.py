@@ -22,7 +22,7 @@ from hocket.agent.node.cgroup_hierarchies import Hierarchy, hierarchies
 from hocket.agent.node.run_log import log_run
 from hocket.agent.node.state_folder import safe_name
 from hocket.agent.process_tree import descendants, read
-from hocket.agent.protocol import Limits, RunKey
+from hocket.agent.protocol import RunKey, RunLimits
 
 _AGENTS = "hocket-agent"  # where an agent moves that has a cgroup of version 2 to itself
 _LONGEST_JOB = 100  # characters of a job's name in that of its cgroup
@@ -100,7 +100,7 @@ class Containment:
         said = f"each job runs in a cgroup of its own ({self.kind}), below '{self._place.folders[PROCESSES]}'"
         return said if self.limits_all else f"{said}: {self._place.trouble}"
 
-    def create(self, run: RunKey, mark: str, limits: Limits) -> Cgroup | None:
+    def create(self, run: RunKey, mark: str, limits: RunLimits) -> Cgroup | None:
         """A new cgroup for a run; None if there is none. OSError if there has to be one."""
         if not self._place.folders and self._wanted is not Wanted.CGROUP:
             return None
@@ -117,7 +117,7 @@ class Containment:
             log_run(logging.WARNING, run, "is not contained: its cgroup cannot be made: %s", error)
             return None
 
-    def _make(self, name: str, limits: Limits) -> Cgroup:
+    def _make(self, name: str, limits: RunLimits) -> Cgroup:
         if not self._place.folders:
             raise OSError(errno.ENOENT, self._place.trouble)
         folders = {role: os.path.join(folder, name) for role, folder in self._place.folders.items()}
@@ -131,7 +131,7 @@ class Containment:
             Cgroup(folders).remove()
             raise
 
-    def change_limits(self, run: RunKey, cgroup: Cgroup | None, limits: Limits) -> None:
+    def change_limits(self, run: RunKey, cgroup: Cgroup | None, limits: RunLimits) -> None:
         """Set other limits for what was prepared: it may get another size."""
         try:
             if cgroup is not None:

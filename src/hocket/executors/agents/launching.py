@@ -6,7 +6,7 @@ import os
 from typing import Any
 from zlib import crc32
 
-from hocket.agent.protocol import Limits, PrepareRun, RunKey, StartRun
+from hocket.agent.protocol import PrepareRun, RunKey, RunLimits, StartRun
 from hocket.model.criterion import Epochs, Limit, RunTime, Steps, limit_of
 from hocket.model.job import Job, Launch
 from hocket.model.partition import Holding
@@ -49,10 +49,10 @@ def prepare_order(job: Job, run: RunKey, replicas: int) -> PrepareRun:
     return PrepareRun(run, spec_of(job, replicas) | {"warm": True}, limits_of(job, replicas))
 
 
-def limits_of(job: Job, replicas: int) -> Limits:
+def limits_of(job: Job, replicas: int) -> RunLimits:
     """What so many replicas on one node may use. What a job did not ask for is not limited."""
     demand = job.demand.times(replicas)
-    return Limits(demand.mem_mib, demand.cores)
+    return RunLimits(demand.mem_mib, demand.cores)
 
 
 def spec_of(job: Job, replicas: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from hocket.agent.node.cgroup_hierarchies import Hierarchy, hierarchies
 from hocket.agent.node.containment import Containment, Wanted
 from hocket.agent.node.known_run import cgroup_of, read_run
 from hocket.agent.process_tree import process
-from hocket.agent.protocol import Limits, PrepareRun, RunKey, StartRun
+from hocket.agent.protocol import PrepareRun, RunKey, RunLimits, StartRun
 
 # It starts a daemon that leaves its session and environment and says its number, and goes on until 'end' is there.
 LEAVES_A_DAEMON = """
@@ -197,14 +197,14 @@ def test_a_run_is_not_reported_lost_while_something_of_it_lives(
 # -- limits --------------------------------------------------------------------------------------------------
 
 
-def limited(controller: Any, limits: Limits, *argv: str, number: int = 1) -> RunKey:
+def limited(controller: Any, limits: RunLimits, *argv: str, number: int = 1) -> RunKey:
     key = RunKey("j", number)
     controller.order(StartRun(key, {"argv": list(argv)}, {}, limits))
     return key
 
 
 def test_a_job_that_uses_more_memory_than_it_asked_for_is_killed(controller: Any, contained: Any) -> None:
-    key = limited(controller, Limits(mem_mib=64.0), sys.executable, "-c", ALLOCATES)
+    key = limited(controller, RunLimits(mem_mib=64.0), sys.executable, "-c", ALLOCATES)
     told = controller.wait_for(key, "exited").fields
     assert (told["signal"], told["out_of_memory"], told["limit_mib"], told["saved"]) == (
         "SIGKILL",
@@ -213,7 +213,7 @@ def test_a_job_that_uses_more_memory_than_it_asked_for_is_killed(controller: Any
         False,
     )
     assert told["peak_mib"] >= 64.0
-    key = limited(controller, Limits(mem_mib=512.0), sys.executable, "-c", ALLOCATES, number=2)
+    key = limited(controller, RunLimits(mem_mib=512.0), sys.executable, "-c", ALLOCATES, number=2)
     told = controller.wait_for(key, "exited").fields
     assert (told["code"], told["out_of_memory"]) == (0, "")
     assert contained.process.poll() is None
@@ -222,21 +222,21 @@ def test_a_job_that_uses_more_memory_than_it_asked_for_is_killed(controller: Any
 @pytest.mark.usefixtures("contained")
 def test_a_job_is_killed_as_a_whole_when_one_of_its_processes_used_too_much(controller: Any) -> None:
     program = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {ALLOCATES!r}])\ntime.sleep(600)"
-    key = limited(controller, Limits(mem_mib=64.0), sys.executable, "-c", program)
+    key = limited(controller, RunLimits(mem_mib=64.0), sys.executable, "-c", program)
     told = controller.wait_for(key, "exited").fields
     assert (told["signal"], told["out_of_memory"]) == ("SIGKILL", "limit")
 
 
 @pytest.mark.usefixtures("contained")
 def test_a_job_that_asks_for_nothing_is_not_limited(controller: Any) -> None:
-    key = limited(controller, Limits(), sys.executable, "-c", ALLOCATES)
+    key = limited(controller, RunLimits(), sys.executable, "-c", ALLOCATES)
     told = controller.wait_for(key, "exited").fields
     assert (told["code"], told["out_of_memory"], told["limit_mib"]) == (0, "", 0.0)
 
 
 @pytest.mark.usefixtures("uncontained")
 def test_without_cgroups_limits_are_not_enforced(controller: Any) -> None:
-    key = limited(controller, Limits(mem_mib=64.0, cores=1.0), sys.executable, "-c", ALLOCATES)
+    key = limited(controller, RunLimits(mem_mib=64.0, cores=1.0), sys.executable, "-c", ALLOCATES)
     assert controller.wait_for(key, "exited").fields["code"] == 0
 
 
@@ -252,11 +252,11 @@ def test_what_was_prepared_is_in_its_cgroup_and_gets_the_limits_of_its_size(
     )
     key = RunKey("j", 1)
     spec = {"argv": [sys.executable, str(script)], "cwd": str(tmp_path), "most_workers": 2}
-    controller.order(PrepareRun(key, spec, Limits(mem_mib=512.0, cores=1.0)))
+    controller.order(PrepareRun(key, spec, RunLimits(mem_mib=512.0, cores=1.0)))
     assert controller.wait_for(key, "prepared").fields["warm"]
     its = cgroup(contained)
     assert its.limit_mib() == 512.0
-    controller.order(StartRun(key, spec | {"workers": 2}, {}, Limits(mem_mib=1024.0, cores=2.0)))
+    controller.order(StartRun(key, spec | {"workers": 2}, {}, RunLimits(mem_mib=1024.0, cores=2.0)))
     assert controller.wait_for(key, "started").fields["warm"]
     log = contained.folder() / "log"
     until(lambda: len(whole_lines(log)) == 2)
@@ -272,7 +272,7 @@ def test_what_was_prepared_is_in_its_cgroup_and_gets_the_limits_of_its_size(
 def test_cores_are_a_quota_with_hard_cpus(controller: Any, idle_agent: Any, until: Any) -> None:
     idle_agent.start("--gpus", "4", "--hard-cpus")
     controller.wait_for_hellos(1)
-    limited(controller, Limits(cores=0.1), sys.executable, "-c", "while True: pass")
+    limited(controller, RunLimits(cores=0.1), sys.executable, "-c", "while True: pass")
     until(idle_agent.folders)
     stat = Path(cgroup(idle_agent).folders[CPU], "cpu.stat")
     until(lambda: int(stat.read_text().split("nr_throttled")[1].split()[0]) > 3, "it is throttled")
@@ -296,7 +296,7 @@ def test_without_cgroups_an_agent_says_so_and_starts_only_if_it_may() -> None:
     found = Containment(Wanted.AUTO, found=[])
     assert (found.kind, found.limits_all) == ("none", False)
     assert found.text == "jobs are not contained: there are no cgroups on this machine"
-    assert found.create(RunKey("j", 1), "mark", Limits(mem_mib=1.0)) is None
+    assert found.create(RunKey("j", 1), "mark", RunLimits(mem_mib=1.0)) is None
     found.remove_all_but([])
     assert found.tick() == []
     with pytest.raises(ValueError, match="--containment cgroup: there are no cgroups on this machine"):
@@ -403,7 +403,7 @@ def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
     try:
         found = Containment(Wanted.CGROUP, identity)
         found.close()
-        made = found.create(RunKey("j", 1), uuid.uuid4().hex, Limits(mem_mib=64.0))
+        made = found.create(RunKey("j", 1), uuid.uuid4().hex, RunLimits(mem_mib=64.0))
         assert made is not None
         assert made.limit_mib() == 64.0
         found.remove(made)
@@ -416,7 +416,7 @@ def test_a_cgroup_that_is_busy_is_removed_later(tmp_path: Path, until: Any, monk
     (tmp_path / "identity").write_text(identity := uuid.uuid4().hex)
     try:
         found = Containment(Wanted.CGROUP, identity)
-        made = found.create(RunKey("j", 1), uuid.uuid4().hex, Limits())
+        made = found.create(RunKey("j", 1), uuid.uuid4().hex, RunLimits())
         assert made is not None
         with child([sys.executable, "-c", "import time; time.sleep(600)"], preexec_fn=made.enter) as busy:
             with monkeypatch.context() as immortal:

@@ -15,14 +15,14 @@ from hocket.agent.cgroup import Cgroup
 from hocket.agent.lease_file import boot_s, write_lease
 from hocket.agent.node.containment import Containment
 from hocket.agent.process_tree import process, read
-from hocket.agent.protocol import Limits, RunKey
+from hocket.agent.protocol import RunKey, RunLimits
 
 GOES_ON = "import os, time\nwhile not os.path.exists('end'): time.sleep(0.01)"
 
 
 @pytest.fixture
 def cgroup(containment: Containment) -> Cgroup:
-    made = containment.create(RunKey("j", 1), uuid.uuid4().hex, Limits())
+    made = containment.create(RunKey("j", 1), uuid.uuid4().hex, RunLimits())
     assert made is not None
     return made
 
