@@ -119,6 +119,21 @@ def test_cores_are_shares_and_a_quota_only_if_that_is_asked_for(cgroup: Cgroup, 
         until(lambda: int((folder / "cpu.stat").read_text().split("nr_throttled")[1].split()[0]) > 3, "it is throttled")
 
 
+def test_a_limit_below_what_is_held_already_does_not_keep_a_prepared_run_from_its_start(
+    containment: Containment, cgroup: Cgroup, caplog: pytest.LogCaptureFixture
+) -> None:
+    if not Path(cgroup.folders[MEMORY], "memory.limit_in_bytes").exists():
+        pytest.skip("version 2 takes such a limit, and kills")
+    cgroup.limit(mem_mib=512.0, cores=0.0, hard_cpus=False)
+    with runs_in(cgroup, sys.executable, "-c", WORKS, "64", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "done\n"
+        containment.change_limits(RunKey("j", 1), cgroup, RunLimits(mem_mib=16.0))
+        assert cgroup.limit_mib() == 512.0
+        assert "run 1 of job 'j': keeps the limits that it was prepared with" in caplog.text
+        assert first.communicate("\n")[0] == "worked\n"
+
+
 def test_what_bears_no_mark_is_found_in_its_cgroup_and_killed(cgroup: Cgroup, until: Any) -> None:
     with runs_in(cgroup, *FOR_EVER) as first:
         assert orphans("no such mark", cgroup=cgroup) == [first.pid]

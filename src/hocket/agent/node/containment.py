@@ -273,7 +273,7 @@ def _enter_in_child(folder: str) -> None:
     if pid == 0:
         code = 1
         try:
-            _write(folder, "cgroup.procs", "0")
+            Cgroup({PROCESSES: folder}).enter()
             code = 0
         except OSError as error:
             code = error.errno or 1

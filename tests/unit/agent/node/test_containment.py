@@ -320,6 +320,7 @@ class FakeV2:
         self.made: list[str] = []
         monkeypatch.setattr(containment_file, "_write", self.write)
         monkeypatch.setattr(containment_file, "_enter_in_child", lambda folder: self.made.append(folder))
+        monkeypatch.setattr(os, "geteuid", lambda: 0)  # To an ordinary user, what it owns is delegated.
 
     def cgroup(self, path: str, controllers: str = "cpu memory", procs: str = "", passes: str = "") -> None:
         folder = self.root / path
@@ -386,6 +387,18 @@ def test_a_cgroup_above_that_is_delegated_is_ours_to_change(fake: FakeV2, monkey
     found = Containment(Wanted.CGROUP, "abc", found=fake.found("agent.service/main"))
     assert found.limits_all
     assert f"'{delegated}/hocket-abc'" in found.text
+
+
+def test_a_cgroup_above_of_the_same_user_is_ours_to_change(fake: FakeV2, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.cgroup("", passes="memory")
+    fake.cgroup("user.slice", passes="memory")
+    fake.cgroup("user.slice/app.scope", "memory", procs=f"{os.getpid()} 1")
+    user = os.getuid() or 1000
+    if user != os.getuid():
+        os.chown(fake.root / "user.slice", user, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    found = Containment(Wanted.CGROUP, "abc", found=fake.found("user.slice/app.scope"))
+    assert f"'{fake.root}/user.slice/hocket-abc'" in found.text
 
 
 def test_where_no_controllers_are_passed_on_jobs_are_killed_but_not_limited(fake: FakeV2) -> None:
