@@ -65,6 +65,7 @@ bench: $(STAMP) ## benchmarks, ratios side by side (HOCKET_DATA=folder with real
 chaos: $(STAMP) ## kill everything at random while jobs run, then cut off machines (SECONDS=600 SEED=7 POLICY=restless)
 	$(BIN)/python -m tests.live.chaos --seconds $(or $(SECONDS),60) --policy $(or $(POLICY),las) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.live.partition_chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.live.standby_chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove what was built
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-out

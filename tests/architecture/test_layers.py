@@ -70,6 +70,9 @@ EXCEPTIONS = {
     "control/journal/lock.py": {"datetime", "os", "pathlib", "socket"},  # the lock, and which process has it
     "control/journal/open.py": {"pathlib"},  # the effect itself
     "control/journal/postgresql.py": {"os", "time"},  # how long to wait for a server that is away
+    # Whether the process that holds a journal still runs is told and seen in real time.
+    "control/journal/postgresql_presence.py": {"logging", "os", "secrets", "threading", "time"},
+    "control/journal/postgresql_standby.py": {"logging", "time"},
     "control/journal/sqlite.py": {"sqlite3", "pathlib"},  # the effect itself
     "policies/registry.py": {"importlib", "os", "pathlib"},  # finding policies, before any is asked
 }

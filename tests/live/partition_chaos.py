@@ -1,5 +1,7 @@
 """Jobs on two machines while machines, networks and the controller fail for longer than the lease, at random.
 
+Clocks are set by hours, connections hang, and the journal is replaced by an older copy, too.
+
     python -m tests.live.partition_chaos --seconds 600 --seed 7
 
 Every job tells in a ledger of its own when it runs, on a clock that all processes share. What must hold afterwards: no
@@ -11,6 +13,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -19,11 +22,13 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.live.agent import LiveAgent
 from tests.live.cable import Cable
 from tests.live.controller import LiveController, NoAnswer, awaited
 from tests.live.processes import Found, below
+from tests.live.test_restored_journal import backed_up, restore
 from tests.whole_lines import json_lines
 
 LEASE_S = 8.0
@@ -31,7 +36,7 @@ _REST_S = 600.0  # for all jobs to end once the faults have stopped
 _SUSPENDED_S = 5.0  # for which a job may run when a whole machine wakes, on a busy machine
 _NODES = ("left", "right")
 # It saves as it runs, and goes on from what it saved.
-_JOB = """
+JOB = """
 import json, os, sys, time
 ledger, saves, units = sys.argv[1], sys.argv[2], int(sys.argv[3])
 attempt = int(os.environ["HOCKET_ATTEMPT"])
@@ -47,6 +52,21 @@ with open(ledger, "a", buffering=1) as told:
 """
 
 
+# Python imports it first of all, in every process: the time of day is off by what a file says.
+_SET_CLOCK = """
+import os, time
+real = time.time
+def off():
+    try:
+        return float(open(os.environ["CHAOS_CLOCK"]).read())
+    except (OSError, ValueError, KeyError):
+        return 0.0
+time.time = lambda: real() + off()
+time.time_ns = lambda: int(time.time() * 1e9)
+"""
+_HANGING = 300  # connections
+
+
 class PartitionChaos:
     """One run: `torment` for a while, then `check`."""
 
@@ -56,7 +76,10 @@ class PartitionChaos:
         self._suspended: list[tuple[float, str]] = []  # when a whole machine woke, and which
         self._ledgers = root / "ledgers"
         self._ledgers.mkdir()
-        (root / "job.py").write_text(_JOB)
+        (root / "job.py").write_text(JOB)
+        self._set_clock_of_children()
+        self._backup: Path | None = None
+        self._hanging: list[socket.socket] = []
         self.controller = within.enter_context(LiveController(root, "--no-agent", "--lease", str(LEASE_S)))
         self.controller.begin()
         self._cables = {node: within.enter_context(Cable(self.controller.url)) for node in _NODES}
@@ -66,12 +89,19 @@ class PartitionChaos:
             self._agents[node] = within.enter_context(agent)
             agent.begin()
 
+    def _set_clock_of_children(self) -> None:
+        (self.root / "python").mkdir()
+        (self.root / "python" / "sitecustomize.py").write_text(_SET_CLOCK)
+        os.environ.update(PYTHONPATH=str(self.root / "python"), CHAOS_CLOCK=str(self.root / "clock"))
+
     def torment(self, seconds: float) -> None:
         """Submit jobs, and let one thing fail after the other."""
         kinds = list(self._faults())
         until = time.monotonic() + seconds
         while time.monotonic() < until or len(self.faults) < len(kinds):
             self._submit_some()
+            if self._random.random() < 0.3:
+                self._backup = backed_up(self.controller, "backup.db")
             name = next((k for k in kinds if k not in self.faults), None) or self._random.choice(kinds)
             begin, end = self._faults()[name]
             self.faults[name] += 1
@@ -110,7 +140,30 @@ class PartitionChaos:
             "machine suspended": (self._signal("", signal.SIGSTOP), self._wake),
             "controller killed": (lambda _: self.controller.kill(), lambda _: self.controller.begin()),
             "controller stopped": (self._signal_controller(signal.SIGSTOP), self._signal_controller(signal.SIGCONT)),
+            "clock set": (self._set_clock, lambda _: None),
+            "connections hang": (self._hang, lambda _: self._hang_up()),
+            "older journal": (self._restore, lambda _: self.controller.begin()),
         }
+
+    def _set_clock(self, _node: str) -> None:
+        (self.root / "clock").write_text(str(self._random.choice((-86400.0, -3600.0, 0.0, 3600.0, 86400.0))))
+
+    def _hang(self, _node: str) -> None:
+        """Connections that begin a request and never end it."""
+        address = urlsplit(self.controller.url)
+        for _ in range(_HANGING):
+            with suppress(OSError):
+                made = socket.create_connection((address.hostname, address.port), 5.0)
+                made.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\n")
+                self._hanging.append(made)
+
+    def _hang_up(self) -> None:
+        while self._hanging:
+            self._hanging.pop().close()
+
+    def _restore(self, _node: str) -> None:
+        """Jobs that were submitted since the backup are no more; those that ended since may run again."""
+        restore(self.controller, self._backup or backed_up(self.controller, "backup.db"))
 
     def _signal(self, kind: str, number: int) -> Callable[[str], None]:
         def send(node: str) -> None:

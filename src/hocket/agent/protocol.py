@@ -8,7 +8,7 @@ host, and assumes nothing of the controller's files. Every call carries the toke
 | `POST /v1/agents/hello` `Hello` → `Welcome` | the node is there, with these runs; first of all, and after a 410 |
 | `POST /v1/agents/{session}/reports` `[Report, …]` → `ReportsAccepted` | answered once in the journal |
 | `GET /v1/agents/{session}/orders?after=N` → `[Numbered, …]` | what to do, as soon as there is anything, or `[]` |
-| `POST /v1/agents/{session}/alive` → `{}` | the agent is there; several times in each lease |
+| `POST /v1/agents/{session}/alive` → `Alive` | the agent is there; several times in each lease |
 | `POST /v1/agents/{session}/logs/{request}` bytes | the part of a log that a `ReadLog` asked for |
 
 A part of a log comes with the headers `X-Attempt` (the run's number; 0 if nothing is kept of it), `X-Offset` (where it
@@ -17,6 +17,10 @@ begins, which is later than asked for when that was removed) and `X-Next-Offset`
 A session that the controller does not know (it was restarted, or took the agent for lost) is answered 410: say hello
 again. A hello of a node that has an agent with another state folder, heard from within its lease, is answered 409, and
 ends the newcomer: two with one name would take each other's sessions, and jobs, in turn.
+
+**Several controllers** may share a journal in PostgreSQL: one holds it and leads, the others stand by. An agent knows
+their urls by what the leader says; when its controller is away, it asks the others which of them leads now, and says
+hello there. It carries out orders of its present session only.
 
 **Leases.** The controller takes an agent that is silent for `lease_s` for lost, and starts its jobs elsewhere. The
 agent's runs stand still before that: `fence_s`, which is shorter, after it sent the last call that was answered. They
@@ -67,6 +71,12 @@ class Welcome(Struct, frozen=True):
     poll_s: float  # how long a call for orders may stand
     fence_s: float = 0.0  # without an answer for so long, its runs stand still; 0: they go on (older controllers)
     orders: int = 0  # how many wait; when they are carried out, the runs that are left may go on
+
+
+class Alive(Struct, frozen=True):
+    """The answer to a sign of life."""
+
+    controllers: tuple[str, ...] = ()  # urls of this controller and of those that may take over; empty: there are none
 
 
 class Report(Struct, frozen=True):

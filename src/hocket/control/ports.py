@@ -50,10 +50,30 @@ class Journal(Protocol):
         """All cycles, oldest first."""
 
 
+class OtherControllers(Protocol):
+    """Other controllers of a journal, which may take it over; a journal in a file has none."""
+
+    def unconfirmed_s(self) -> float:
+        """For how long it has not been certain that this process holds the journal; another may have it since then."""
+
+    def advertise(self, url: str, token: str) -> None:
+        """Tell where this controller is called, and the digest of the token that it takes."""
+
+    def urls(self) -> tuple[str, ...]:
+        """Where this controller is called, and those that may take over; empty if there can be no others."""
+
+    def share_notes(self, notes: str) -> None:
+        """Keep what the next controller should know that is no event, for it may be of another home."""
+
+    def notes_before(self) -> str:
+        """What the controller before this one kept; empty if there is nothing, or it is in the home."""
+
+
 class DurableJournal(Journal, Protocol):
     """A journal on disk, from which a controller is restored after a kill. Cycles are numbered from 1."""
 
     name: str  # for error messages
+    others: OtherControllers
     lock_file: str  # which every controller of this journal holds on its machine; empty if there is none
 
     def extend(self, cycles: Sequence[Cycle]) -> None:
@@ -73,6 +93,10 @@ class DurableJournal(Journal, Protocol):
 
     def saved(self) -> Iterator[tuple[int, bytes]]:
         """The saved states, newest first, each with the number of its cycle."""
+
+    @property
+    def lost(self) -> str:
+        """Why nothing can be appended any more; empty as long as it can."""
 
     def close(self) -> None:
         """Let go of it."""

@@ -19,7 +19,7 @@ from msgspec.structs import fields, replace
 from hocket.model.criterion import Criterion, CriterionError, Goal, parse
 from hocket.model.job import Job, JobField, Launch, Panel
 from hocket.model.resources import Demand
-from hocket.model.validation import explained, too_small
+from hocket.model.validation import explained, shown, too_small
 
 ARRAY_LIMIT = 10_000  # jobs in an array
 
@@ -198,7 +198,7 @@ def read_spec(given: Any) -> JobRequest:
     if wrong := too_small(given):
         raise SpecError(wrong)
     if spec.array is not None and not 1 <= spec.array <= ARRAY_LIMIT:
-        raise SpecError(f"array must be 1 to {ARRAY_LIMIT:,}, not {spec.array}")
+        raise SpecError(f"array must be 1 to {ARRAY_LIMIT:,}, not {shown(spec.array)}")
     return JobRequest(_job(spec), spec.array)
 
 

@@ -8,14 +8,18 @@ import msgspec
 from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request, Response
 
-from hocket.agent.protocol import Hello, Report, ReportsAccepted, Welcome
+from hocket.agent.protocol import Alive, Hello, Report, ReportsAccepted, Welcome
 from hocket.control.ports import NameTaken, UnknownSession
 from hocket.model.resources import MAX_GPUS
 from hocket.model.validation import too_small
 from hocket.service.api import Api, ApiError, Count, answer, decoded
 
 _log = logging.getLogger("hocket.service")
-POLL_S = 20.0  # that a call for orders may stand
+POLL_S = 20.0  # that a call for orders may stand at most
+# Of the lease. Another controller may have taken the journal over as soon as it is not certain that this one has it. It
+# waits a lease for our agents before it starts their jobs elsewhere; agents that hear nothing freeze theirs after three
+# quarters of one. So an eighth is left to answer in, and an eighth for jobs to be frozen.
+_UNCONFIRMED = 1 / 8
 
 
 def add_agents(app: FastAPI, api: Api) -> None:
@@ -40,12 +44,13 @@ def add_agents(app: FastAPI, api: Api) -> None:
             waiting = sessions.waiting(session)
         except UnknownSession as error:
             raise ApiError(410, "say hello again") from error
-        return answer(Welcome(session, sessions.lease_s, POLL_S, sessions.fence_s, waiting))
+        return answer(Welcome(session, sessions.lease_s, _poll_s(api), sessions.fence_s, waiting))
 
     @app.post("/v1/agents/{session}/alive", include_in_schema=False)
     async def alive(session: str) -> Response:
         _node(api, session)
-        return answer({})
+        _require_journal(api)
+        return answer(Alive(engine.journal.others.urls()))
 
     @app.post("/v1/agents/{session}/reports", include_in_schema=False)
     async def reports(session: str, request: Request) -> Response:
@@ -55,11 +60,12 @@ def add_agents(app: FastAPI, api: Api) -> None:
 
     @app.get("/v1/agents/{session}/orders", include_in_schema=False)
     async def orders(session: str, after: Count = 0) -> Response:
-        wait_s = min(POLL_S, engine.sessions.lease_s / 3)
         try:
-            return answer(await run_sync(engine.sessions.orders, session, after, wait_s, limiter=api.polls))
+            found = await run_sync(engine.sessions.orders, session, after, _poll_s(api), limiter=api.polls)
         except UnknownSession as error:
             raise ApiError(410, "say hello again") from error
+        _require_journal(api)
+        return answer(found)
 
     @app.post("/v1/agents/{session}/logs/{log_request}", include_in_schema=False)
     async def logs(session: str, log_request: str, request: Request) -> Response:
@@ -69,6 +75,17 @@ def add_agents(app: FastAPI, api: Api) -> None:
         if came is not None and not came.done():
             came.set_result((body, dict(request.headers)))
         return answer({"ok": True})
+
+
+def _poll_s(api: Api) -> float:
+    """How long a call for orders may stand."""
+    return min(POLL_S, api.engine.sessions.lease_s / 3)
+
+
+def _require_journal(api: Api) -> None:
+    """Only the holder of the journal may give an answer that lets an agent's runs go on, or orders."""
+    if api.engine.journal.others.unconfirmed_s() > api.engine.sessions.lease_s * _UNCONFIRMED:
+        raise ApiError(503, "it is not certain that this controller still has its journal")
 
 
 def _node(api: Api, session: str) -> str:

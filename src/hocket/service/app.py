@@ -251,7 +251,7 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     @app.get("/v1/health")
     async def health() -> Response:  # It waits for no thread.
         """Is it there?"""
-        ok = api.is_ready() and not api.engine.over.is_set()
+        ok = api.is_ready() and not api.engine.over.is_set() and not api.engine.journal.lost
         return answer({"ok": ok, "version": __version__, "pid": os.getpid()}, 200 if ok else 503)
 
     @app.get("/v1/status")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_urlsafe
 
@@ -82,6 +83,19 @@ class Home:
         return self.path / "clock.json"
 
     @property
+    def controllers_file(self) -> Path:
+        """Where controllers of the same journal are called, one a line; clients ask there if this one is gone."""
+        return self.path / "controllers"
+
+    def tell_controllers(self, urls: tuple[str, ...]) -> None:
+        """Keep where controllers of the same journal are called, if that has changed."""
+        text = "".join(f"{url}\n" for url in urls)
+        with suppress(OSError):  # On a full disk, clients ask where they asked before.
+            before = self.controllers_file.read_text() if self.controllers_file.exists() else ""
+            if text != before:
+                self.write(self.controllers_file, text)
+
+    @property
     def ca_file(self) -> Path:
         """The certificates by which clients of this folder know the controller, if it has one."""
         return self.path / "ca.pem"
@@ -111,8 +125,8 @@ class Home:
     def sweep(self) -> None:
         """Remove what a controller left that was killed as it wrote."""
         # The folder may be a user's own.
-        files = (self.token_file, self.url_file, self.ca_file, self.notified_file, self.journal_mark, self.clock_file)
-        for whole in files:
+        files = (self.token_file, self.url_file, self.controllers_file, self.ca_file, self.notified_file)
+        for whole in (*files, self.journal_mark, self.clock_file):
             for part in self.path.glob(f"{whole.name}.*.part"):
                 if part.name[len(whole.name) + 1 : -len(".part")].isdecimal():
                     part.unlink(missing_ok=True)

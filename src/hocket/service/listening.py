@@ -23,8 +23,15 @@ class Tls(Struct, frozen=True):
     ca: str = ""
 
 
+def called_at(url: str, advertise: str = "") -> str:
+    """The url at which other machines call a controller: as its user says, or by its host name."""
+    if advertise:
+        return advertise
+    return url.replace("://0.0.0.0:", f"://{socket.gethostname()}:")
+
+
 class Listening:
-    """A socket that listens, and the url of it."""
+    """A socket, and the url of it; from `begin` on, callers can connect."""
 
     def __init__(self, listen: str, port: int | None, last_port: int, tls: Tls | None = None) -> None:
         """At `unix:PATH`, or at an address: at the port, or else at the last one if that can be had. Raises OSError."""
@@ -39,6 +46,13 @@ class Listening:
             self.socket = _at_port(listen, port if port is not None else last_port, exactly=port is not None)
             scheme = "https" if tls is not None else "http"
             self.url = f"{scheme}://{listen}:{self.socket.getsockname()[1]}"
+
+    def begin(self) -> None:
+        """Let callers connect; until then they are refused. Raises OSError."""
+        try:
+            self.socket.listen(_WAITING)
+        except OSError as error:  # Another process may have begun to listen there since it was bound.
+            raise OSError(f"cannot listen at {self.url}: {error.strerror or error}") from error
 
     @property
     def is_local(self) -> bool:
@@ -66,7 +80,6 @@ def _at_port(host: str, port: int, exactly: bool) -> socket.socket:
     except OSError as error:
         found.close()
         raise OSError(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
-    found.listen(_WAITING)
     return found
 
 
@@ -84,5 +97,4 @@ def _at_path(path: Path) -> socket.socket:
         raise OSError(f"cannot listen at unix:{path}: {error.strerror or error}") from error
     finally:
         os.umask(was)
-    found.listen(_WAITING)
     return found

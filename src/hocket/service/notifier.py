@@ -66,6 +66,7 @@ class Notifier:
         self._send = send
         self._file = home.notified_file
         self._journal = ""
+        self._share: Callable[[str], None] = lambda _notes: None  # with the next controller
         self._changed = Condition()
         # All below is read and written with `_changed` held.
         self._queues: dict[str, deque[_Delivery]] = {}  # target → those not delivered; one under way is the first
@@ -82,9 +83,12 @@ class Notifier:
     def start(self, journal: DurableJournal) -> None:
         """Take up what an earlier controller left, and begin to send. The catalogue is at the journal's end."""
         self._journal, length = journal.name, len(journal)
-        cursor = self._read()
-        if cursor is None or cursor.journal != journal.name or cursor.cycle > length:
-            cursor = _Cursor(journal.name, length)  # What happened before there was a file is not told.
+        self._share = journal.others.share_notes
+        found = [cursor for cursor in (self._read(),) if cursor is not None and cursor.journal == journal.name]
+        found += _notes(journal.others.notes_before())  # A controller of another home may have sent more.
+        found = [cursor for cursor in found if cursor.cycle <= length]
+        # What happened before there was a file is not told.
+        cursor = max(found, key=lambda cursor: cursor.cycle, default=_Cursor(journal.name, length))
         self._seen = cursor.cycle
         done = set(cursor.done)
         for number, cycle in enumerate(journal.after(cursor.cycle), cursor.cycle + 1):
@@ -226,8 +230,10 @@ class Notifier:
         cursor = _Cursor(self._journal, cycle, tuple(self._done))
         if cursor == self._kept:
             return
+        text = msgspec.json.encode(cursor).decode()
+        self._share(text)
         try:
-            self._home.write(self._file, msgspec.json.encode(cursor).decode())
+            self._home.write(self._file, text)
         except OSError as error:
             _log.warning("'%s' cannot be written (%s): some notifications may come twice", self._file, error)
         self._kept = cursor
@@ -240,6 +246,14 @@ class Notifier:
         except (OSError, msgspec.DecodeError) as error:
             _log.warning("'%s' cannot be read (%s): what happened before this start is not told", self._file, error)
             return None
+
+
+def _notes(notes: str) -> list[_Cursor]:
+    """How far another controller came; its name of the journal may be another."""
+    try:
+        return [msgspec.json.decode(notes, type=_Cursor)] if notes else []
+    except msgspec.DecodeError:
+        return []
 
 
 def _key(told: Notification, target: str) -> str:

@@ -7,7 +7,9 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic, sleep
@@ -21,9 +23,10 @@ from hocket.service.app import make_app
 from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
 from hocket.service.home import Home
-from hocket.service.listening import LOOPBACK, Listening, Tls
+from hocket.service.listening import LOOPBACK, Listening, Tls, called_at
 from hocket.service.local_agent import LocalAgent
 from hocket.service.notifier import Notifier
+from hocket.service.standby import StandbyOptions, token_digest, when_free
 
 _log = logging.getLogger("hocket.service")
 _AGENT_S = 15.0  # for the agent to say hello
@@ -45,6 +48,9 @@ class Up:
         listen: str = LOOPBACK,
         port: int | None = None,
         tls: Tls | None = None,
+        advertise: str = "",
+        standby: StandbyOptions | None = None,
+        when_lost: Callable[[], object] = lambda: None,
         agent_options: list[str] | None = None,
         protect_s: float = 0.0,
         notify: tuple[str, ...] = (),
@@ -53,16 +59,26 @@ class Up:
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here.
 
+        Other machines call this controller at `advertise`, or where it listens. With `standby`, it waits for a journal
+        that another controller has. When another one has taken the journal over, `when_lost` is called.
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
         With `new_journal`, a journal that this home had and that is missing or empty is begun anew. Raises
         JournalError.
         """
         home.make()
         self.home = home
-        self.engine = _engine(home, policy, store, executor, new_journal)
+        take = partial(_engine, home, policy, store, executor, new_journal)
+        if standby is None:
+            self.engine = take()
+            self._listening = Listening(listen, port, home.last_port(), tls)
+        else:  # Where it will be called is told before it leads.
+            self._listening = Listening(listen, port, home.last_port(), tls)
+            self.engine = when_free(home, store, called_at(self._listening.url, advertise), standby, take)
         home.sweep()  # No other process writes there: we hold the journal.
-        self._listening = Listening(listen, port, home.last_port(), tls)
+        self._listening.begin()
         self.url = self._listening.url
+        self.engine.journal.others.advertise(called_at(self.url, advertise), token_digest(home))
+        self._when_lost = when_lost
         home.trust(None if tls is None else tls.ca or tls.cert)
         files_before, files = raised_file_limit()
         self._agent = None
@@ -130,9 +146,13 @@ class Up:
             self._await_agent()
         self._ready.set()
         self.home.write(self.home.url_file, self.url)
+        journal = self.engine.journal
         while not self._leaving.wait(0.5):
-            if self.engine.over.is_set() or not thread.is_alive():
-                _log.error("the controller ends: %s", self.engine.trouble or "its API broke")
+            self.home.tell_controllers(journal.others.urls())
+            if journal.lost or self.engine.over.is_set() or not thread.is_alive():
+                _log.error("the controller ends: %s", journal.lost or self.engine.trouble or "its API broke")
+                if journal.lost:
+                    self._when_lost()
                 os._exit(1)  # The jobs and the agent stay; the next controller takes them over.
         _log.info("going down: the jobs are stopped, with a grace of %g s", self._grace_s)
         self._notifier.leave()

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.service.conftest import TOKEN, busy
 
 from hocket.control.journal import JournalError
+from hocket.control.journal.no_others import NoOthers
 from hocket.model.event import OwnerSet
 from hocket.model.job import Owner
 from hocket.policies import find
@@ -439,3 +440,36 @@ def test_until_the_agent_of_its_machine_has_connected_only_agents_are_served(cli
     ready.set()
     assert client.get("/v1/health").json()["ok"]
     submit(client, JOB)
+
+
+class Uncertain(NoOthers):
+    """A journal in a database that does not answer, or that another controller may have."""
+
+    since_s = 0.0
+
+    def unconfirmed_s(self):
+        return self.since_s
+
+    def urls(self):
+        return ("http://here:1", "http://there:2")
+
+
+def test_a_controller_that_may_have_lost_its_journal_lets_no_agent_go_on(engine, client, monkeypatch):
+    others = Uncertain()
+    monkeypatch.setattr(engine.journal, "others", others)
+    session = engine.sessions.open("there", "127.0.0.1")
+    calls = [("POST", f"/v1/agents/{session}/alive"), ("GET", f"/v1/agents/{session}/orders")]
+    engine.sessions.lease_s = 8.0
+    others.since_s = 1.0
+    assert client.call(*calls[0]).json() == {"controllers": ["http://here:1", "http://there:2"]}
+    others.since_s = 1.01  # more than an eighth of the lease
+    for method, path in calls:
+        refused = client.call(method, path)
+        assert refused.status == 503
+        assert "not certain" in refused.json()["error"]
+
+
+def test_a_controller_that_lost_its_journal_is_not_healthy(engine, client):
+    assert client.get("/v1/health").status == 200
+    engine.journal._lose("it was taken over")
+    assert client.get("/v1/health").status == 503

@@ -8,6 +8,7 @@ from threading import Lock, Thread
 import pytest
 
 from hocket.control.journal.memory import MemoryJournal
+from hocket.control.journal.no_others import NoOthers
 from hocket.control.ports import Cycle, Header
 from hocket.model.event import JobEnded, JobFailed, JobPaused, JobStarted, JobSubmitted, NodeLost
 from hocket.model.job import Job, Launch
@@ -128,6 +129,50 @@ def test_a_queue_is_bounded(tmp_path, monkeypatch, caplog):
     run.notifier.close()
     assert [job for _, job in sent.got] == ["j0", "j1", "j2"]
     assert "a notification of job 'j4' is dropped: 3 wait for slow already" in caplog.text
+
+
+class Before(NoOthers):
+    """What a controller of another home left."""
+
+    def __init__(self, notes):
+        self.notes, self.kept = notes, ""
+
+    def notes_before(self):
+        return self.notes
+
+    def share_notes(self, notes):
+        self.kept = notes
+
+
+def test_a_controller_that_took_over_sends_what_the_one_before_had_not(tmp_path):
+    first, lost = Sent(), Sent()
+    run = Run(tmp_path / "first", first)
+    run.journal.others = Before("")
+    run.restart(first)
+    run.ends("a", "t")
+    until(lambda: first.got == [("t", "a")])
+    until(lambda: '"cycle":2' in run.journal.others.kept)
+    run.ends("b", "t", seen=False)  # It was killed before it came to that.
+    run.home = Home(tmp_path / "second")
+    run.home.make()
+    # An older cursor of its own does not make it repeat what the other has sent.
+    run.home.notified_file.write_text('{"journal": "in memory", "cycle": 0}')
+    run.journal.others = Before(run.journal.others.kept)
+    run.restart(lost)
+    until(lambda: bool(lost.got))
+    run.notifier.close()
+    assert lost.got == [("t", "b")]
+
+
+@pytest.mark.parametrize("notes", ["nonsense", '{"journal": "x", "cycle": 99}'])
+def test_notes_that_cannot_be_of_this_journal_are_passed_over(tmp_path, notes):
+    sent = Sent()
+    run = Run(tmp_path, sent)
+    run.journal.others = Before(notes)
+    run.restart(sent)
+    run.ends("a", "t")
+    until(lambda: sent.got == [("t", "a")])
+    run.notifier.close()
 
 
 def test_a_restart_sends_what_was_open_and_repeats_nothing(tmp_path):

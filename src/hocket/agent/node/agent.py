@@ -21,7 +21,8 @@ from typing import NoReturn
 
 from hocket.agent.log_setup import LEVEL_VARIABLE, LEVELS, set_up_logging
 from hocket.agent.node.containment import Containment, Wanted
-from hocket.agent.node.controller_link import Away, CallRefused, ControllerAddress, Link, Session
+from hocket.agent.node.controller_link import Away, CallRefused, Credentials, Link, Session
+from hocket.agent.node.controllers import Controllers
 from hocket.agent.node.devices import VISIBLE, Declared, discover
 from hocket.agent.node.gpus import GpuUsage
 from hocket.agent.node.lease import Heartbeat, Lease
@@ -48,9 +49,10 @@ class NodeAgent:
         self._poller.readable(self._signals, self._take_signals)
         self._failure = ""
         self._leaves = self._stops = False
-        controller = ControllerAddress(options.url, options.token_file, options.ca)
-        links = Link(controller), Link(controller), Link(controller)
         state = StateFolder(options.state)
+        controllers = Controllers(options.url, state.controllers, options.ca)
+        credentials = Credentials(options.token_file, options.ca)
+        links = [Link(controllers, credentials) for _ in range(3)]
         declared = Declared(options.gpus, options.gpu_kind, options.cores, options.mem_mib)
         devices = discover(options.name, declared, os.environ.get(VISIBLE))
         node = devices.node
@@ -71,7 +73,7 @@ class NodeAgent:
         session, lease = Session(hello), Lease(state.lease)
         self._orders = OrderLoop(links[0], session, self._runs, state, lease)
         self._reports = ReportLoop(links[1], session, self._runs, GpuUsage(state))
-        self._heartbeat = Heartbeat(links[2], session, lease, options.controller_lock)
+        self._heartbeat = Heartbeat(links[2], session, lease, controllers, options.controller_lock)
 
     def run(self) -> int:
         """Until a signal comes, or the controller refuses us; the exit code."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.client
 import logging
 import random
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ import msgspec
 
 from hocket.agent.address import connection
 from hocket.agent.lease_file import boot_s
+from hocket.agent.node.controllers import Controllers
 from hocket.agent.protocol import Hello, Welcome
 
 _log = logging.getLogger("hocket.agent")
@@ -39,10 +42,9 @@ class CallRefused(Exception):
         self.status = status
 
 
-class ControllerAddress(NamedTuple):
-    """Where it is, what proves that we may call, and what proves that it is the controller."""
+class Credentials(NamedTuple):
+    """What proves that we may call, and what proves that it is the controller."""
 
-    url: str
     token_file: str
     ca: str = ""  # a file of certificates; empty for those that the system trusts
 
@@ -56,12 +58,13 @@ class ControllerAddress(NamedTuple):
 
 
 class Link:
-    """Calls of one thread."""
+    """Calls of one thread, to the controller that leads."""
 
-    def __init__(self, controller: ControllerAddress) -> None:
-        self._connection = connection(controller.url, _CONNECT_S, controller.ca)
-        self._path = urlsplit(controller.url).path.rstrip("/") if controller.url.startswith("http") else ""
-        self._controller, self._token = controller, controller.token()
+    def __init__(self, controllers: Controllers, credentials: Credentials) -> None:
+        self._controllers, self._credentials = controllers, credentials
+        self._token = credentials.token()
+        self._open_to(controllers.url)
+        controllers.when_changed.append(self._hang_up)
 
     def call(
         self,
@@ -73,14 +76,14 @@ class Link:
     ) -> bytes:
         """The body of the answer; or Away, Gone, CallRefused."""
         status, answer = self._ask(method, path, body, headers or {}, within_s)
-        if status == 401 and self._controller.token() != self._token:
-            self._token = self._controller.token()
+        if status == 401 and self._credentials.token() != self._token:
+            self._token = self._credentials.token()
             status, answer = self._ask(method, path, body, headers or {}, within_s)
         if 200 <= status < 300:
             return answer
-        said = f"controller at {self._controller.url} answers {status}: {_error(answer)}"
+        said = f"controller at {self._url} answers {status}: {_error(answer)}"
         if status == 401:
-            said = f"controller at {self._controller.url} does not take the token in '{self._controller.token_file}'"
+            said = f"controller at {self._url} does not take the token in '{self._credentials.token_file}'"
         if status == 410:
             raise Gone(said)
         if status >= 500 or status in _LATER:
@@ -90,38 +93,53 @@ class Link:
     def own_address(self) -> str:
         """The address of this machine that the controller sees."""
         try:
-            if self._connection.sock is None:
-                self._connection.connect()
-            name = self._connection.sock.getsockname()
+            name = self._connected().sock.getsockname()
             return str(name[0]) if isinstance(name, tuple) else "127.0.0.1"  # Over a Unix socket we are where it is.
         except OSError as error:
             self._connection.close()
-            raise Away(f"controller at {self._controller.url} is away: {error}") from error
+            raise Away(f"controller at {self._url} is away: {error}") from error
 
     def close(self) -> None:
         """Hang up."""
         self._connection.close()
 
+    def _open_to(self, url: str) -> None:
+        self._url = url
+        self._connection = connection(url, _CONNECT_S, self._credentials.ca)
+        self._path = urlsplit(url).path.rstrip("/") if url.startswith("http") else ""
+
+    def _connected(self) -> http.client.HTTPConnection:
+        """The connection to the controller that leads now."""
+        if self._url != self._controllers.url:
+            self._connection.close()
+            self._open_to(self._controllers.url)
+        if self._connection.sock is None:
+            self._connection.connect()
+        return self._connection
+
+    def _hang_up(self) -> None:
+        """From another thread: a call that waits for its answer fails now."""
+        with suppress(OSError, AttributeError):  # It may be closed just now.
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
+
     def _ask(self, method: str, path: str, body: bytes, headers: dict[str, str], within_s: float) -> tuple[int, bytes]:
-        link = self._connection
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **headers}
         while True:
-            kept_open = link.sock is not None
+            kept_open = self._connection.sock is not None
             try:
-                if link.sock is None:
-                    link.connect()
+                link = self._connected()
                 link.sock.settimeout(within_s)
                 link.request(method, self._path + path, body or None, headers)
                 answer = link.getresponse()
                 return answer.status, answer.read()
             except (http.client.RemoteDisconnected, ConnectionError) as error:
-                link.close()
+                self._connection.close()
                 if not kept_open:
-                    raise Away(f"controller at {self._controller.url} is away: {error}") from error
+                    raise Away(f"controller at {self._url} is away: {error}") from error
                 # It closed an idle connection, as servers do. All that we say may be said twice.
             except (OSError, http.client.HTTPException) as error:
-                link.close()
-                raise Away(f"controller at {self._controller.url} is away: {error or type(error).__name__}") from error
+                self._connection.close()
+                raise Away(f"controller at {self._url} is away: {error or type(error).__name__}") from error
 
 
 class Session:
@@ -136,6 +154,8 @@ class Session:
 
     def joined(self, link: Link) -> Welcome:
         """The session, a new one if there is none; or Away, CallRefused."""
+        if (welcome := self._welcome) is not None:  # Without the lock, which an order that is carried out may have.
+            return welcome
         with self._lock:
             if self._welcome is None:
                 self.said_s = boot_s()
@@ -163,6 +183,19 @@ class Session:
             if self._welcome is not None and self._welcome.session == session:
                 _log.warning("the controller does not know this session: saying hello again")
                 self._welcome = None
+
+    def leave(self) -> None:
+        """Another controller leads."""
+        with self._lock:
+            self._welcome = None
+
+    @contextmanager
+    def within(self, session: str) -> Iterator[None]:
+        """Do something only while this is the session; another one begins before or after it. Raises Gone."""
+        with self._lock:
+            if self._welcome is None or self._welcome.session != session:
+                raise Gone("the session ended meanwhile")
+            yield
 
 
 class Patience:

@@ -10,13 +10,17 @@ import threading
 import time
 from urllib.parse import quote
 
+import msgspec
+
 from hocket.agent.lease_file import boot_s, read_lease, write_lease
 from hocket.agent.node.controller_link import Away, Gone, Link, Session
-from hocket.agent.protocol import Welcome
+from hocket.agent.node.controllers import Controllers
+from hocket.agent.protocol import Alive, Welcome
 
 _log = logging.getLogger("hocket.agent")
 _BEATS = 5  # calls in the time after which runs stand still
 _LEAST_CALL_S = 1.0  # for an answer to come
+_ALIVE = msgspec.json.Decoder(Alive)
 _FOR_EVER = float("inf")
 _UNFENCED_S = 5.0  # between looks whether there is a lease
 
@@ -65,8 +69,10 @@ class Lease:
 class Heartbeat:
     """Calls the controller several times in each lease, whatever the other threads do."""
 
-    def __init__(self, link: Link, session: Session, lease: Lease, controller_lock: str = "") -> None:
-        self._link, self._session, self._lease = link, session, lease
+    def __init__(
+        self, link: Link, session: Session, lease: Lease, controllers: Controllers, controller_lock: str = ""
+    ) -> None:
+        self._link, self._session, self._lease, self._controllers = link, session, lease, controllers
         self._controller_lock = controller_lock  # the lock file of a controller's journal on this machine; or empty
         self._fence_s = 0.0
 
@@ -80,14 +86,17 @@ class Heartbeat:
             self._fence_s = welcome.fence_s
             sent_s = boot_s()
             path = f"/v1/agents/{quote(welcome.session, safe='')}/alive"
-            self._link.call("POST", path, within_s=max(welcome.fence_s / 2, _LEAST_CALL_S))
+            answer = self._link.call("POST", path, within_s=max(welcome.fence_s / 4, _LEAST_CALL_S))
         except Gone:
             self._session.is_gone(welcome.session)
             raise
         except Away:
             if self._controller_lock and controller_is_dead(self._controller_lock):
                 self._lease.extend(self._fence_s)
+            if self._controllers.find_leader():
+                self._session.leave()
             raise
+        self._controllers.learn(_ALIVE.decode(answer).controllers)
         if self._session.is_settled(welcome.session):
             self._lease.renew(sent_s, welcome)
         time.sleep(welcome.fence_s / _BEATS)

@@ -95,7 +95,8 @@ class OrderLoop:
             _log.error("order %d cannot be read, and is left out: %s", received.n, error)
             return
         if not isinstance(order, ReadLog):
-            self._runs.carry_out(order)
+            with self._session.within(self._of):  # It may be of a controller that does not lead any more.
+                self._runs.carry_out(order)
             return
         try:
             self._send_log(order)

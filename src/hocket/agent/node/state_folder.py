@@ -6,6 +6,7 @@
 | `identity` | what tells this folder from those of other agents | never |
 | `containment` | what contains the jobs of the agent that was started last, in words | never |
 | `lease` | until when its runs may go on without an answer from the controller | never |
+| `controllers` | urls of the controllers that it may have, where there are several | never |
 | `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs; see below |
 | `checkpoints/JOB/` | what the job saves, shared by its runs | never, unless empty: it is the user's result |
 | `checkpoints/.JOB.attempt` | the number of the run that has this folder | when the job is forgotten |
@@ -75,6 +76,11 @@ class StateFolder:
     def lease(self) -> str:
         """The file that says until when runs may go on."""
         return os.path.join(self.path, lease_file.NAME)
+
+    @property
+    def controllers(self) -> str:
+        """The file that says where controllers are called."""
+        return os.path.join(self.path, "controllers")
 
     def job(self, job: str) -> str:
         """Where the runs of a job are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -182,8 +183,8 @@ class Client:
 
             from hocket.agent.address import connection as connection_to
 
-            where = self._url = self._read("url")
-            self._token = self._read("token")
+            where, *others = self._urls()
+            self._url, self._token = where, self._read("token")
             try:
                 connection = connection_to(where, self._patience_s, self._ca())
                 connection.connect()
@@ -194,9 +195,35 @@ class Client:
             except ValueError as error:
                 raise InputError(f"{self.home / 'url'}: {error}") from error
             except OSError as error:
-                raise self._nobody(where) from error
+                if (other := self._first_of(others)) is None:
+                    raise self._nobody(where) from error
+                connection = other
             self._open = connection
         return self._open
+
+    def _urls(self) -> list[str]:
+        """Where the controller listens, and where others of the same journal do, which may have taken over."""
+        path = self.home / "controllers"
+        with suppress(OSError, ValueError):  # Without them there is one controller.
+            known = path.read_text(encoding="ascii").split()
+            if not (self.home / "url").exists() and known:  # It stands by, and has never led.
+                return known
+            url = self._read("url")
+            is_secure = url.startswith("https:")
+            return [url, *(other for other in known if other != url and (other.startswith("https:") or not is_secure))]
+        return [self._read("url")]
+
+    def _first_of(self, urls: list[str]) -> HTTPConnection | None:
+        """A connection to the first of them that listens; those that stand by do not."""
+        from hocket.agent.address import connection as connection_to
+
+        for url in urls:
+            with suppress(OSError, ValueError):
+                connection = connection_to(url, self._patience_s, self._ca())
+                connection.connect()
+                self._url = url
+                return connection
+        return None
 
     def _read(self, name: str) -> str:
         path = self.home / name

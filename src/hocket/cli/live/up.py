@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 120.0  # for a detached one to answer; a few seconds, unless the machine does much else
 
+_STANDS_BY = "hocket: stands by"
+
 # Options that a home remembers (`service/home_settings.py`).
 Gpus = Annotated[
     str | None,
@@ -115,6 +117,22 @@ def up(
     tls_ca: Annotated[
         Path | None, typer.Option(metavar="PEM", help="What clients trust; the certificate itself by default.")
     ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="If another controller has the journal (in PostgreSQL), wait, and take over when that ends or hangs.",
+        ),
+    ] = False,
+    takeover: Annotated[
+        float | None,
+        typer.Option(
+            min=1, metavar="SECONDS", help="With --standby: take over from one that hangs for so long; lease / 3."
+        ),
+    ] = None,
+    advertise: Annotated[
+        str, typer.Option(metavar="URL", help="Where agents call this controller, if not where it listens.")
+    ] = "",
     agent: Annotated[bool, typer.Option(help="Lend this machine's devices too.")] = True,
     lease: Annotated[
         float,
@@ -140,8 +158,10 @@ def up(
     place = Home(home)
     given: dict[str, object] = {"containment": containment, "hard_cpus": hard_cpus, "notify_commands": notify_commands}
     settings, remembered = _settings(place, gpus, cores, name, protect, notify, given)
+    if takeover is not None and not standby:
+        raise InputError("--takeover is for a controller that stands by: say --standby too")
     if detach:
-        _detached(place)
+        _detached(place, standby)
         return
     from hocket.agent.log_setup import set_up_logging
     from hocket.cli.simulation.scenario import bound_policy
@@ -154,6 +174,7 @@ def up(
     set_up_logging(log_level, log_json, place.log)
     from hocket.executors.agents.executor import agents
     from hocket.executors.agents.standby_runs import ResizeBy
+    from hocket.service.standby import StandbyOptions
     from hocket.service.steady_clock import SteadyClock
     from hocket.service.up import Up
 
@@ -161,9 +182,11 @@ def up(
     with refusing():
         place.make()
         executor = agents(lease, ResizeBy(resize), SteadyClock(place.clock_file, place.write))
+        stands_by = StandbyOptions(takeover or lease / 3, _say_standby) if standby else None
         controller = Up(
             place, bound, store or str(place.journal), executor,
-            listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
+            listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca), advertise=advertise,
+            standby=stands_by, when_lost=_start_again if standby else lambda: None,
             agent_options=options if agent else None, protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
         )  # fmt: skip
@@ -243,8 +266,17 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> Tls | None:
     return Tls(str(cert), str(key), "" if ca is None else str(ca))
 
 
-def _detached(home: Home) -> None:
-    """The same command without --detach, in a session of its own; returns when it answers."""
+def _say_standby(holder: str) -> None:
+    print(f"{_STANDS_BY}: the journal is held by {holder}", flush=True)
+
+
+def _start_again() -> None:
+    """The same command in this process, from its beginning: to stand by for the controller that has taken over."""
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "hocket", *sys.argv[1:]])
+
+
+def _detached(home: Home, standby: bool) -> None:
+    """The same command without --detach, in a session of its own; returns when it answers, or stands by."""
     with refusing():
         home.make()
         log = open(home.log, "ab")  # noqa: SIM115 - handed to the child
@@ -258,9 +290,12 @@ def _detached(home: Home) -> None:
         if _answers(home, child.pid):
             print(f"hocket: a controller answers at {home.url_file.read_text().strip()} (process {child.pid})")
             return
+        log_now = home.log.read_bytes() if standby or child.poll() is not None else b""
+        said = log_now[began if began <= len(log_now) else 0 :].decode(errors="replace").strip().splitlines()
+        if stands_by := [line for line in said if line.startswith(_STANDS_BY)]:
+            print(f"{stands_by[-1]} (process {child.pid})")
+            return
         if child.poll() is not None:
-            log_now = home.log.read_bytes()
-            said = log_now[began if began <= len(log_now) else 0 :].decode(errors="replace").strip().splitlines()
             raise InputError(said[-1].removeprefix("hocket: ") if said else f"it ended with {child.returncode}")
         sleep(0.02)
     raise InputError(f"the controller does not answer within {_PATIENCE_S:g} s; see {home.log}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hocket.control.ports import Cycle, Header
+from hocket.control.journal.no_others import NoOthers
+from hocket.control.ports import Cycle, Header, OtherControllers
 
 
 class MemoryJournal:
     """Keeps the cycles themselves; nothing is encoded."""
 
     name = "in memory"
+    others: OtherControllers = NoOthers()
 
     def __init__(self, header: Header) -> None:
         self.header = header

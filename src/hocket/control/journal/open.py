@@ -11,6 +11,7 @@ from hocket.control.ports import DurableJournal, Header
 
 if TYPE_CHECKING:
     from hocket.control.journal.postgresql import PostgresqlJournal
+    from hocket.control.journal.postgresql_standby import PostgresqlStandby
 
 _SCHEMES = ("postgresql", "postgres")
 
@@ -30,6 +31,16 @@ def open_to_read(store: str | Path) -> DurableJournal:
     if url := _url(store):
         return _postgresql()(url)
     return SqliteJournal(store)
+
+
+def standby_of(store: str | Path, called_at: str, token: str, takeover_s: float) -> PostgresqlStandby:
+    """A controller that waits for a journal; see there. Raises JournalError."""
+    if not (url := _url(store)):
+        raise JournalError(f"journal '{store}': only a journal in PostgreSQL can have a controller that stands by")
+    _postgresql()
+    from hocket.control.journal.postgresql_standby import PostgresqlStandby
+
+    return PostgresqlStandby(url, called_at, token, takeover_s)
 
 
 def _postgresql() -> type[PostgresqlJournal]:

@@ -9,9 +9,18 @@ from typing import Any, TypeVar
 
 import msgspec
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hocket.control.journal.lock import close_in_children, describe_holder, this_process
+from hocket.control.journal.postgresql_presence import HolderBeats, Presence
+from hocket.control.journal.postgresql_session import (
+    CREATE_LOCK,
+    Connection,
+    connect,
+    name_of,
+    one,
+    read_url,
+    try_lock,
+)
 from hocket.control.journal.stored import (
     PAGE,
     STATES,
@@ -46,20 +55,9 @@ INSERT INTO hocket_saved (n, value, crc) SELECT %(number)s, %(value)b, %(check)s
 ON CONFLICT (n) DO UPDATE SET value = excluded.value, crc = excluded.crc
 """
 
-_LOCK = 0x686F636B << 32  # of advisory locks, ours; the rest is the table's own number
-_CREATE_LOCK = _LOCK  # no table has the number 0
 _RETRY_S = 0.1
 _LEAVING_S = 2.0  # how long a server may take to notice that a session is over, and release its lock
 
-# Both sides must notice within seconds that the other is gone; else a dead host would keep its lock for hours.
-_ALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "tcp_user_timeout": 10_000}
-_SESSION = """
-SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3;
-SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
-"""
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
 
 
@@ -79,13 +77,11 @@ class PostgresqlJournal(StoredJournal):
         """
         super().__init__(header is not None or goes_on)
         self._patience_s = patience_s
-        try:
-            self._target = conninfo_to_dict(url)
-        except psycopg.ProgrammingError as error:  # The error's text may contain a password.
-            raise JournalError(f"journal '{url.partition('://')[0]}://…': the URL cannot be read") from error
-        self.name = _named(self._target)
+        self._target = read_url(url)
+        self.name = name_of(self._target)
         self._epoch: int | None = None  # none yet
         self._db: Connection | None = None
+        self._beats: HolderBeats | None = None  # of a holder
         try:
             self._db = self._connected()
             if header is not None:
@@ -94,6 +90,7 @@ class PostgresqlJournal(StoredJournal):
             if self._writes:
                 self._hold(self._db)
                 self._epoch = self._raise_epoch(self._db)
+                self.others = self._beats = HolderBeats(Presence(self._connected, self._epoch), self._lose_to)
                 self._last = self._newest()
             close_in_children(self)
         except psycopg.Error as error:
@@ -105,6 +102,8 @@ class PostgresqlJournal(StoredJournal):
 
     def close(self) -> None:
         """Close the session, which releases the lock."""
+        if self._beats is not None:
+            self._beats.end()
         if self._db is not None:
             self._db.close()
 
@@ -116,26 +115,17 @@ class PostgresqlJournal(StoredJournal):
     # -- the session ----------------------------------------------------------------------------------------
 
     def _connected(self) -> Connection:
-        patience = {"connect_timeout": max(2, int(self._patience_s))}
-        target: dict[str, Any] = {"application_name": "hocket", **_ALIVE, **patience, **self._target}
-        db = psycopg.connect(make_conninfo(**target), autocommit=True)
-        db.execute(_SESSION)
-        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(self._patience_s * 1000)}ms",))
-        if db.info.server_version >= 140_000:
-            db.execute("SET idle_session_timeout = 0")  # An idle session must not lose the lock.
-        if not self._writes:
-            db.execute("SET default_transaction_read_only = on")
-        return db
+        return connect(self._target, self._patience_s, reads=not self._writes)
 
     def _regained(self) -> Connection:
         """A new session in place of a lost one, if no other controller has taken the journal over."""
         db = self._connected()
         try:
             if self._epoch is not None:
-                is_held = self._try_lock(db)
-                epoch, kept = _one(db, "SELECT epoch, holder FROM hocket_writer")
+                is_held = try_lock(db)
+                epoch, kept = one(db, "SELECT epoch, holder FROM hocket_writer")
                 if epoch != self._epoch:
-                    raise self._lose(f"it was taken over by {describe_holder(kept)}")
+                    raise self._lose_to(kept)
                 if not is_held:
                     raise psycopg.OperationalError("the server still keeps the lock for the session that was lost")
         except BaseException:
@@ -145,23 +135,20 @@ class PostgresqlJournal(StoredJournal):
 
     def _hold(self, db: Connection) -> None:
         until_s = monotonic() + _LEAVING_S
-        while not self._try_lock(db):
+        while not try_lock(db):
             if monotonic() > until_s:
-                (kept,) = _one(db, "SELECT holder FROM hocket_writer")
+                (kept,) = one(db, "SELECT holder FROM hocket_writer")
                 raise JournalHeld(f"journal '{self.name}' is held by {describe_holder(kept)}; one controller at a time")
             sleep(_RETRY_S)
 
-    def _try_lock(self, db: Connection) -> bool:
-        return _one(db, "SELECT pg_try_advisory_lock(%s + 'hocket_cycle'::regclass::oid::bigint)", _LOCK) == (True,)
-
     def _raise_epoch(self, db: Connection) -> int:
-        (epoch,) = _one(db, "UPDATE hocket_writer SET epoch = epoch + 1, holder = %b RETURNING epoch", this_process())
+        (epoch,) = one(db, "UPDATE hocket_writer SET epoch = epoch + 1, holder = %b RETURNING epoch", this_process())
         return int(epoch)
 
     def _begin(self, db: Connection, header: Header, goes_on: bool) -> None:
         with db.transaction():
-            db.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))  # Two processes may create it at once.
-            if _one(db, "SELECT to_regclass('hocket_cycle') IS NOT NULL") == (True,):
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (CREATE_LOCK,))  # Two processes may create it at once.
+            if one(db, "SELECT to_regclass('hocket_cycle') IS NOT NULL") == (True,):
                 if not goes_on:
                     raise JournalError(f"journal '{self.name}' exists already; a run needs a new one")
                 return
@@ -169,7 +156,7 @@ class PostgresqlJournal(StoredJournal):
             db.execute("INSERT INTO hocket_header VALUES (%b)", (msgspec.json.encode(header),))
 
     def _read_header(self, db: Connection) -> Header:
-        if _one(db, "SELECT to_regclass('hocket_header') IS NOT NULL") == (False,):
+        if one(db, "SELECT to_regclass('hocket_header') IS NOT NULL") == (False,):
             raise JournalError(f"journal '{self.name}' does not exist")
         row = db.execute("SELECT value FROM hocket_header").fetchone()
         return self._decoded_header(row[0] if row is not None else b"")
@@ -187,7 +174,7 @@ class PostgresqlJournal(StoredJournal):
             tried = True
             given = {"epoch": self._epoch, "numbers": numbers, "values": values, "checks": checks}
             if db.execute(_APPEND, given).rowcount < len(rows):
-                raise self._taken_over(db)
+                raise self._lose_to(one(db, "SELECT holder FROM hocket_writer")[0])
 
         self._done("written", insert)
 
@@ -204,13 +191,12 @@ class PostgresqlJournal(StoredJournal):
 
         def insert(db: Connection) -> None:
             if not db.execute(_SAVE, given).rowcount:
-                raise self._taken_over(db)
+                raise self._lose_to(one(db, "SELECT holder FROM hocket_writer")[0])
 
         self._done("written", insert)
 
-    def _taken_over(self, db: Connection) -> JournalLost:
-        row = db.execute("SELECT holder FROM hocket_writer").fetchone()
-        return self._lose(f"it was taken over by {describe_holder(row[0] if row is not None else b'')}")
+    def _lose_to(self, holder: bytes) -> JournalLost:
+        return self._lose(f"it was taken over by {describe_holder(holder)}")
 
     def _page(self, first: int) -> list[Row]:
         select = "SELECT n, value, crc FROM hocket_cycle WHERE n >= %s ORDER BY n LIMIT %s"
@@ -239,18 +225,3 @@ class PostgresqlJournal(StoredJournal):
                 if not is_lost or monotonic() > deadline_s:
                     raise JournalError(f"journal '{self.name}' cannot be {what}: {one_line(error)}") from error
             sleep(_RETRY_S)
-
-
-def _one(db: Connection, statement: str, *given: object) -> tuple[Any, ...]:
-    """The only row of the result."""
-    row = db.execute(statement, given).fetchone()
-    if row is None:
-        raise psycopg.DataError("the journal's tables are incomplete")
-    return row
-
-
-def _named(target: dict[str, Any]) -> str:
-    """The URL for messages, without password and options."""
-    user, port = target.get("user"), target.get("port")
-    where = f"{f'{user}@' if user else ''}{target.get('host') or ''}{f':{port}' if port else ''}"
-    return f"postgresql://{where}/{target.get('dbname') or ''}"

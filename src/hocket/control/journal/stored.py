@@ -8,7 +8,8 @@ from zlib import crc32
 
 import msgspec
 
-from hocket.control.ports import FORMAT, Cycle, Header
+from hocket.control.journal.no_others import NoOthers
+from hocket.control.ports import FORMAT, Cycle, Header, OtherControllers
 
 Row = tuple[int, bytes, int | None]  # number, value, checksum; those of format 1 have none
 
@@ -52,6 +53,7 @@ class StoredJournal(ABC):
 
     header: Header
     name: str  # of the store, for error messages
+    others: OtherControllers = NoOthers()
     lock_file: str = ""  # which every controller of it holds on its machine; empty: a database knows its holder
 
     def __init__(self, writes: bool) -> None:
@@ -114,6 +116,11 @@ class StoredJournal(ABC):
         for number, value, check in self._states():
             if checksum(number, value) == check:
                 yield number, value
+
+    @property
+    def lost(self) -> str:
+        """Why nothing can be appended any more; empty as long as it can."""
+        return self._lost
 
     @abstractmethod
     def close(self) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hocket.agent.node.controller_link import Away, CallRefused, ControllerAddress, Gone, Link, Patience, Session
+from hocket.agent.node.controller_link import Away, CallRefused, Credentials, Gone, Link, Patience, Session
+from hocket.agent.node.controllers import Controllers
 from hocket.agent.protocol import Hello
 from hocket.model.resources import Node
 
@@ -18,9 +19,13 @@ from hocket.model.resources import Node
 @pytest.fixture
 def link(controller: Any, tmp_path: Path) -> Iterator[Link]:
     (tmp_path / "token").write_text("a-token")
-    made = Link(ControllerAddress(controller.url, str(tmp_path / "token")))
+    made = link_to(controller.url, tmp_path)
     yield made
     made.close()
+
+
+def link_to(url: str, folder: Path) -> Link:
+    return Link(Controllers(url, str(folder / "controllers")), Credentials(str(folder / "token")))
 
 
 HELLO = Hello(Node("n0"), "127.0.0.1")
@@ -64,7 +69,7 @@ def test_no_controller_is_away(controller: Any, link: Link) -> None:
 def test_one_that_never_answers_is_away(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        link = Link(ControllerAddress(f"http://127.0.0.1:{silent.getsockname()[1]}", str(tmp_path / "token")))
+        link = link_to(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path)
         with pytest.raises(Away, match="timed out"):
             link.call("GET", "/", within_s=0.05)
 
@@ -79,7 +84,7 @@ def test_one_that_speaks_something_else_is_away(tmp_path: Path) -> None:
                 connection.sendall(b"SSH-2.0-OpenSSH\r\n")
 
         threading.Thread(target=answer, daemon=True).start()
-        link = Link(ControllerAddress(f"http://127.0.0.1:{server.getsockname()[1]}", str(tmp_path / "token")))
+        link = link_to(f"http://127.0.0.1:{server.getsockname()[1]}", tmp_path)
         with pytest.raises(Away):
             link.call("GET", "/")
         link.close()
@@ -99,7 +104,7 @@ def test_a_token_is_read_again_when_it_is_not_taken(controller: Any, link: Link,
 def test_a_url_that_is_none_is_refused(url: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
     with pytest.raises(ValueError, match="url must be http://HOST:PORT"):
-        Link(ControllerAddress(url, str(tmp_path / "token")))
+        link_to(url, tmp_path)
 
 
 def test_patience_grows_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,3 +117,41 @@ def test_patience_grows_and_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     assert [(r.name, r.levelname) for r in caplog.records if "away; trying again" in r.message] == [
         ("hocket.agent", "WARNING")
     ] * 2
+
+
+def test_what_was_ordered_in_an_earlier_session_is_not_carried_out(link: Link) -> None:
+    """A call for orders may be answered when another controller leads already."""
+    session = Session(lambda _: HELLO)
+    first = session.joined(link).session
+    with session.within(first):
+        pass
+    session.leave()
+    with pytest.raises(Gone), session.within(first):
+        pytest.fail("it is carried out")
+    assert session.joined(link).session != first
+    with pytest.raises(Gone), session.within(first):
+        pytest.fail("it is carried out")
+
+
+def test_a_call_that_waits_fails_when_another_controller_leads(controller: Any, tmp_path: Path) -> None:
+    """One that is stopped answers nothing, and its connections stay open."""
+    (tmp_path / "token").write_text("a-token")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        controllers = Controllers(f"http://127.0.0.1:{silent.getsockname()[1]}", str(tmp_path / "controllers"))
+        link = Link(controllers, Credentials(str(tmp_path / "token")))
+        accepted: list[socket.socket] = []
+
+        def lead() -> None:
+            accepted.append(silent.accept()[0])
+            accepted[0].recv(1)  # The call is under way.
+            controllers.url = controller.url
+            for call in controllers.when_changed:
+                call()
+
+        threading.Thread(target=lead, daemon=True).start()
+        with pytest.raises(Away):
+            link.call("GET", "/v1/agents/s1/orders?after=0", within_s=600.0)
+        session = Session(lambda _: HELLO)
+        assert session.joined(link).session  # of the one that leads
+        link.close()
+        accepted[0].close()
