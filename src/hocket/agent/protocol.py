@@ -62,6 +62,7 @@ class Hello(Struct, frozen=True):
     state: str = ""  # tells its state folder from all others: another agent with the same name has another one
     folder: str = ""  # the path of its state folder on that node, for users; older agents do not say it
     seen: dict[str, RunNumber] = {}  # job → the largest number of a run of it that was here, as far as that is kept
+    containment: str = ""  # what contains its jobs: `cgroup v2`, `none`, …; older agents do not say it
 
 
 class Welcome(Struct, frozen=True):
@@ -104,11 +105,19 @@ class ReportsAccepted(Struct, frozen=True):
     reports: int
 
 
+class RunLimits(Struct, frozen=True):
+    """What a run may use on one node, all its replicas there together. Agents enforce it where they can."""
+
+    mem_mib: float = 0.0  # 0: as much as there is
+    cores: float = 0.0  # 0: not said
+
+
 class PrepareRun(Struct, frozen=True, tag_field="order", tag="prepare"):
     """Stand a job ready before its main, without devices."""
 
     run: RunKey
     spec: dict[str, Any]  # as a sidecar's spec.json, but for the folders and the mark, which are the agent's own
+    limits: RunLimits = RunLimits()
 
 
 class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
@@ -118,6 +127,7 @@ class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
     spec: dict[str, Any]
     env: dict[str, str]  # of the hand-over: devices, ranks, sizes
     secrets: dict[str, str] = {}  # variables too, which the agent writes to no file
+    limits: RunLimits = RunLimits()
 
 
 class StopRun(Struct, frozen=True, tag_field="order", tag="stop"):

@@ -217,7 +217,7 @@ class AgentSessions(Protocol):
     def fence_s(self) -> float:
         """Shorter than the lease: after so long without an answer, an agent's runs stand still."""
 
-    def open(self, node: str, address: str, state: str = "", folder: str = "") -> str:
+    def open(self, node: str, address: str, state: str = "", folder: str = "", containment: str = "") -> str:
         """A node's agent connects; returns its session. Raises NameTaken."""
 
     def node_of(self, session: str) -> str:
@@ -231,6 +231,9 @@ class AgentSessions(Protocol):
 
     def folders(self) -> dict[str, str]:
         """Node → the folder in which its agent keeps the files of its jobs, of those that said it."""
+
+    def containments(self) -> dict[str, str]:
+        """What contains the jobs of each node, of those that said it."""
 
     def tell(self, node: str, orders: Iterable[Order]) -> None:
         """Leave orders for a node's agent."""

@@ -269,11 +269,15 @@ class Job(Struct, frozen=True, gc=False):
                 ),
                 "cores": JobField(
                     "CPU cores of each replica.", Panel.RESOURCES, name="cpus", metavar="N", also="cores",
-                    given=Annotated[float, Meta(ge=0, le=1e6)], default="not counted", more="Also `--cores`.",
+                    given=Annotated[float, Meta(ge=0, le=1e6)], default="not counted",
+                    more="Also `--cores`. Its share of CPU time where jobs are "
+                    "[contained](machines.md#what-contains-a-job).",
                 ),
                 "mem_mib": JobField(
                     "Memory of each replica.", Panel.RESOURCES, name="mem", metavar="8G", given=_Mebibytes,
-                    default="not counted", more="`512M`, `8G`; a bare number is in MiB.",
+                    default="not counted",
+                    more="`512M`, `8G`; a bare number is in MiB. "
+                    "The most that it gets where jobs are [contained](machines.md#what-contains-a-job).",
                 ),
             },
         ),

@@ -41,7 +41,7 @@ def add_agents(app: FastAPI, api: Api) -> None:
         if wrong := too_small(msgspec.structs.asdict(said.node)):
             raise ApiError(400, f"node '{said.node.id}': {wrong}")
         try:
-            session = engine.sessions.open(said.node.id, said.address, said.state, said.folder)
+            session = engine.sessions.open(said.node.id, said.address, said.state, said.folder, said.containment)
         except NameTaken as error:
             _log.warning("an agent is refused: %s", error, extra={"node": said.node.id})
             raise ApiError(409, str(error)) from error

@@ -335,7 +335,9 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     @app.get("/v1/nodes")
     def nodes() -> Response:
         """The nodes, their reservations, and which jobs hold their GPUs."""
-        return answer({"nodes": rows.nodes(api.engine.snapshot, api.engine.now_s())})
+        contained = api.engine.sessions.containments()
+        found = rows.nodes(api.engine.snapshot, api.engine.now_s())
+        return answer({"nodes": [row | {"containment": contained.get(row["id"], "")} for row in found]})
 
     @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(schema_of(DrainSpec)))
     async def drain_node(node: str, request: Request) -> Response:

@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from hocket.agent import run_folder
 from hocket.agent.node.events_reader import story
 from hocket.agent.node.known_run import KnownRun, read_run
 from hocket.agent.node.lease import controller_is_dead
-from hocket.agent.node.state_folder import numbers
+from hocket.agent.node.state_folder import CONTAINMENT, numbers
 from hocket.agent.orphan_cleanup import kill_orphans, orphans
 from hocket.control.journal import JournalError, open_to_read
 from hocket.control.journal.stored import one_line
@@ -137,6 +137,10 @@ def _agent(home: Home, is_dead: bool, progress: Callable[[str], None]) -> Iterat
         yield HomeFinding("agent", Health.OK, f"it runs, as process {', '.join(map(str, agents))}")
     elif home.agent.is_dir():
         yield HomeFinding("agent", Health.OK if is_dead else Health.WARNING, "it does not run")
+    with suppress(OSError):
+        contained = (home.agent / CONTAINMENT).read_text().strip()
+        is_whole = contained.startswith("each") and ", no " not in contained
+        yield HomeFinding("containment", Health.OK if is_whole else Health.WARNING, contained)
     progress("looking for processes of jobs")
     running = 0
     for run in _runs(home):
@@ -146,19 +150,18 @@ def _agent(home: Home, is_dead: bool, progress: Callable[[str], None]) -> Iterat
             if not agents:
                 text = f"run {number} of job '{job}' has a sidecar, and no agent: `hocket up` takes it over"
                 yield HomeFinding("runs", Health.WARNING, text)
-        elif run.mark and (left := orphans(run.mark)):
+        elif run.mark and (left := orphans(run.mark, cgroup=run.cgroup)):
             text = f"run {number} of job '{job}' has no sidecar, and left processes {left}"
-            mark = run.mark
             can = is_dead and not agents
-            yield HomeFinding("runs", Health.PROBLEM, text, (lambda mark=mark: _kill(mark)) if can else None)  # type: ignore[misc]
+            yield HomeFinding("runs", Health.PROBLEM, text, (lambda run=run: _kill(run)) if can else None)  # type: ignore[misc]
         elif run.mark and not run.ended and not story(run.events).ended and not agents:
             text = f"run {number} of job '{job}' has died unseen: the next agent reports it, and the job goes on"
             yield HomeFinding("runs", Health.WARNING, text)
     yield HomeFinding("runs", Health.OK, f"{running} run now")
 
 
-def _kill(mark: str) -> None:
-    if left := kill_orphans(mark):
+def _kill(run: KnownRun) -> None:
+    if left := kill_orphans(run.mark, cgroup=run.cgroup):
         raise OSError(f"processes {left} cannot be killed")
 
 

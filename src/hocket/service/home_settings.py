@@ -15,6 +15,8 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     gpus: int | None = None  # devices of this machine; None: those that are found
     cores: float | None = None  # cores that it lends; None: all
     name: str = ""  # of this machine among the nodes; empty: its host name
+    containment: str = "auto"  # what contains jobs on this machine: auto, cgroup or none
+    hard_cpus: bool = False  # they get no more CPU time than the cores that they asked for
     protect_s: float = 0.0  # how long jobs may be protected from preemption, in seconds; 0: without limit
     notify: tuple[str, ...] = ()  # where all jobs are told of
     notify_commands: bool = False  # clients on other machines may name commands to notify them by
@@ -24,7 +26,9 @@ class Settings(Struct, frozen=True, omit_defaults=True):
         """As the agent of this machine takes them."""
         options = [] if self.gpus is None else ["--gpus", str(self.gpus)]
         options += [] if self.cores is None else ["--cores", f"{self.cores:g}"]
-        return options + (["--name", self.name] if self.name else [])
+        options += ["--name", self.name] if self.name else []
+        options += ["--containment", self.containment] if self.containment != "auto" else []
+        return options + (["--hard-cpus"] if self.hard_cpus else [])
 
 
 def read_settings(home: Home) -> Settings:

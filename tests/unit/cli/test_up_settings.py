@@ -16,7 +16,7 @@ def given(
     home: Home, notify: list[str] | None = None, commands: bool | None = None
 ) -> tuple[tuple[str, ...], bool, str]:
     """What holds with these options, and what is said to be as at the last start."""
-    settings, remembered = _settings(home, None, None, None, None, notify, commands)
+    settings, remembered = _settings(home, None, None, None, None, notify, {"notify_commands": commands})
     home.make()
     write_settings(home, settings)
     return settings.notify, settings.notify_commands, remembered
@@ -34,3 +34,18 @@ def test_targets_are_remembered_until_they_are_given_anew_and_shown_without_secr
 def test_a_target_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--notify must be an http or https URL"):
         given(Home(tmp_path), ["ftp://example.org"])
+
+
+def test_what_contains_jobs_is_remembered_and_told_to_the_agent(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    said: dict[str, object] = {"containment": "cgroup", "hard_cpus": True}
+    settings, remembered = _settings(home, None, None, None, None, None, said)
+    assert (settings.agent_options, remembered) == (["--containment", "cgroup", "--hard-cpus"], "")
+    write_settings(home, settings)
+    unsaid: dict[str, object] = {"containment": None, "hard_cpus": None}
+    settings, remembered = _settings(home, None, None, None, None, None, unsaid)
+    assert (settings.containment, settings.hard_cpus) == ("cgroup", True)
+    assert remembered == "--containment cgroup --hard-cpus"
+    said = {"containment": "auto", "hard_cpus": False}
+    assert _settings(home, None, None, None, None, None, said)[0].agent_options == []

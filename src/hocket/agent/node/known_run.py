@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import time
 from contextlib import suppress
@@ -13,8 +14,10 @@ from typing import Any
 from msgspec import Struct
 
 from hocket.agent import run_folder
+from hocket.agent.cgroup import PROCESSES, Cgroup
 from hocket.agent.node.ack_cursor import AckCursor, read_cursor, write_cursor
 from hocket.agent.node.events_reader import facts, story
+from hocket.agent.node.run_log import log_run
 from hocket.agent.node.sidecar_process import SidecarProcess
 from hocket.agent.node.state_folder import numbers
 from hocket.agent.protocol import Report, RunKey
@@ -40,7 +43,7 @@ class KnownRun:
     def __init__(self, key: RunKey, folder: str, spec: dict[str, Any]) -> None:
         self.key, self.folder = key, folder
         self.events = os.path.join(folder, run_folder.EVENTS)
-        self.mark = str(spec.get("mark", ""))
+        self.mark, self.cgroup = str(spec.get("mark", "")), cgroup_of(spec)
         grace_s = spec.get("grace_s")
         self.grace_s = float(grace_s) if isinstance(grace_s, int | float) else 30.0
         self.cursor = read_cursor(folder)
@@ -112,6 +115,17 @@ class KnownRun:
             os.close(lock)
         return True
 
+    # -- what its sidecar is told -------------------------------------------------------------------------------
+
+    def deliver(self) -> bool:
+        """Give the sidecar its orders; False if it lives and has not taken all of them."""
+        try:
+            while self.orders and self.sidecar is not None and run_folder.send(self.folder, self.orders[0]):
+                del self.orders[0]
+        except OSError as error:
+            log_run(logging.WARNING, self.key, "run folder '%s': %s", self.folder, error)
+        return not self.orders or self.sidecar is None
+
     # -- what is heard ------------------------------------------------------------------------------------------
 
     def unacknowledged(self, most: int) -> RunReports | None:
@@ -173,6 +187,12 @@ def read_run(folder: str) -> KnownRun | None:
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None
+
+
+def cgroup_of(spec: dict[str, Any]) -> Cgroup | None:
+    """The cgroup that a sidecar's spec names."""
+    folders = spec.get("cgroup")
+    return Cgroup(folders) if isinstance(folders, dict) and PROCESSES in folders else None
 
 
 def learnt(progress: dict[str, Any], job_folder: str, number: int) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from hocket.agent import run_folder
+from hocket.agent.node.containment import Containment
 from hocket.agent.node.events_reader import facts, story
-from hocket.agent.node.known_run import KnownRun, read_run
+from hocket.agent.node.known_run import KnownRun, cgroup_of, read_run
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.report_outbox import ReportBatch, ReportOutbox
 from hocket.agent.node.run_log import log_fact, log_run
-from hocket.agent.node.run_spec import sidecar_spec
+from hocket.agent.node.run_spec import ShowDevices, sidecar_spec
 from hocket.agent.node.sidecar_process import SidecarProcess, found, launched
 from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, remove
 from hocket.agent.orphan_cleanup import kill_orphans
@@ -39,8 +39,8 @@ _OLDER_S = 2 * _STUCK_S  # for an older run of the job to be gone
 class Runs:
     """`find` first; then `carry_out`, `next_batch` and `wait`, each in its own thread."""
 
-    def __init__(self, state: StateFolder, watch: Poller, devices: Callable[[dict[str, str]], dict[str, str]]) -> None:
-        self._state, self._poller, self._devices = state, watch, devices
+    def __init__(self, state: StateFolder, watch: Poller, devices: ShowDevices, containment: Containment) -> None:
+        self._state, self._poller, self._devices, self._containment = state, watch, devices, containment
         self._changed = threading.Condition()
         self._by_job: dict[str, dict[int, KnownRun]] = {}
         self._refused: dict[RunKey, Report] = {}  # not started, for want of space; said again if asked again
@@ -133,14 +133,15 @@ class Runs:
         if (let_go := self._by_job[key.job].pop(key.number, None)) is not None:
             self._leave(let_go)
         self._drop_oldest(key.job)
-        folder = self._state.make_run(key.job, key.number)
+        folder, spec = self._state.make_run(key.job, key.number), dict[str, Any]()
         try:
-            spec = sidecar_spec(order, env, self._state, self._devices)
+            spec = sidecar_spec(order, env, self._state, self._devices, self._containment)
             run = KnownRun(key, folder, spec)
             run.create(spec, after)
             run.stands_by = warm
             self._launch(run, order.secrets if isinstance(order, StartRun) else {})
         except BaseException:
+            self._containment.remove(cgroup_of(spec))
             remove(folder)
             raise
         self._by_job[key.job][key.number] = run
@@ -155,6 +156,7 @@ class Runs:
             return
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "continues in its prepared process")
+            self._containment.change_limits(run.key, run.cgroup, order.limits)
             env, workers = {**self._devices(order.env), **order.secrets}, order.spec.get("workers", 1)
             start = {"do": "start", "env": env, "workers": workers}
             if not order.secrets:  # Those are in no file: an agent after us is told again to start it.
@@ -168,12 +170,13 @@ class Runs:
 
     def _start_cold(self, run: KnownRun, order: StartRun) -> None:
         try:
-            spec = sidecar_spec(order, order.env, self._state, self._devices)
+            spec = sidecar_spec(order, order.env, self._state, self._devices, self._containment)
+            run.mark, run.cgroup = spec["mark"], cgroup_of(spec)
             run.create(spec)
-            run.mark = spec["mark"]
             self._launch(run, order.secrets)
         except OSError as error:
             log_run(logging.WARNING, run.key, "cannot start cold: %s", error)
+            self._containment.remove(run.cgroup)
             self._lost(run)
 
     def _launch(self, run: KnownRun, secrets: dict[str, str]) -> None:
@@ -269,12 +272,7 @@ class Runs:
         self._deliver(run)
 
     def _deliver(self, run: KnownRun) -> None:
-        try:
-            while run.orders and run.sidecar is not None and run_folder.send(run.folder, run.orders[0]):
-                del run.orders[0]
-        except OSError as error:
-            log_run(logging.WARNING, run.key, "run folder '%s': %s", run.folder, error)
-        if run.orders and run.sidecar is not None:
+        if not run.deliver():
             self._undelivered[run] = None
         else:
             self._undelivered.pop(run, None)
@@ -349,6 +347,7 @@ class Runs:
                 self._outbox.add(run)
                 if not run.ended:
                     self._find_again(run, booting_s)
+            self._containment.remove_all_but([run.cgroup for run in self._all() if self._lives(run)])
 
     def _find_again(self, run: KnownRun, booting_s: float) -> None:
         self._watch_events(run)
@@ -392,6 +391,7 @@ class Runs:
                     blind = any(r.growing is None for r in self._live)
                     self._sweep_s = now_s + (_SWEEP_UNWATCHED_S if blind else _SWEEP_S)
                 waiting.append(self._sweep_s - now_s)
+            waiting += self._containment.tick()
             to_clean = list(self._cleaning)
         for run in to_clean:
             self._clean(run)
@@ -441,6 +441,7 @@ class Runs:
         self._undelivered.pop(run, None)
         if story(run.events).ended:
             run.ended = True
+            self._containment.remove(run.cgroup)
             if run.see_whether_over():
                 self._leave(run)
             elif not run.is_forgotten:
@@ -455,12 +456,13 @@ class Runs:
         """Kill what a dead sidecar left, a while at a time and not under the lock, for a process may not die."""
         # The numbers of processes that ended unseen, perhaps before a reboot, may be those of any process now.
         sessions = story(run.events).pids if run.was_held else ()
-        left = kill_orphans(run.mark, sessions, within_s=_CLEAN_ROUND_S)
+        left = kill_orphans(run.mark, sessions, cgroup=run.cgroup, within_s=_CLEAN_ROUND_S)
         with self._changed:
             if left and time.monotonic() < self._cleaning[run]:
                 return
             if left:
                 log_run(logging.WARNING, run.key, "processes that cannot be killed: %s", left, pids=left)
+            self._containment.remove(run.cgroup)
             del self._cleaning[run]
             if run.is_forgotten:
                 self._end_forgetting(run.key.job)

@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | `lock` | the agent's process id; locked as long as it lives | never |
 | `identity` | what tells this folder from those of other agents | never |
+| `containment` | what contains the jobs of the agent that was started last, in words | never |
 | `lease` | until when its runs may go on without an answer from the controller | never |
 | `controllers` | urls of the controllers that it may have, where there are several | never |
 | `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs; see below |
@@ -31,6 +32,7 @@ from contextlib import suppress
 from hocket.agent import lease_file, run_folder
 
 _LONGEST = 120
+CONTAINMENT = "containment"
 _FORGOTTEN = "forgotten"  # an empty file among a job's runs; its time says when
 RUNS_KEPT = 20
 _PATIENCE_S = 1.0  # An agent that was killed may hold the lock a moment longer than it can be seen.
@@ -63,6 +65,12 @@ class StateFolder:
         except OSError:
             return ""
         return identity
+
+    def keep_containment(self, text: str) -> None:
+        """Write down what contains its jobs, for `hocket doctor`."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with suppress(OSError), open(os.open(os.path.join(self.path, CONTAINMENT), flags, 0o600), "w") as file:
+            file.write(f"{text}\n")
 
     @property
     def lease(self) -> str:

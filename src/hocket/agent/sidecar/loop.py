@@ -13,6 +13,7 @@ import sys
 import time
 
 from hocket.agent import run_folder
+from hocket.agent.cgroup import Cgroup
 from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.run_folder import InUse
 from hocket.agent.sidecar.attempt import Attempt
@@ -160,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _clean_up_after_another(spec: Spec, events: Events) -> None:
     """A sidecar before us died. Nothing of the job may run twice at once."""
     sessions = [pid for e in events.before for pid in e.get("pids", ())]
-    left = kill_orphans(spec.mark, sessions)
+    left = kill_orphans(spec.mark, sessions, cgroup=Cgroup(spec.cgroup) if spec.cgroup is not None else None)
     events.add("warning", about="an earlier sidecar of this attempt died; the attempt begins again")
     if left:
         events.add("warning", about=f"processes that cannot be killed are left behind: {left}")

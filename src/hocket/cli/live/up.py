@@ -36,6 +36,21 @@ Cores = Annotated[str | None, typer.Option(metavar="N|auto", help="Lend so many 
 NodeName = Annotated[
     str | None, typer.Option(help="Of this machine among the nodes; its host name by default. Remembered.")
 ]
+Containment = Annotated[
+    Literal["auto", "cgroup", "none"] | None,
+    typer.Option(
+        help="What contains jobs on this machine: auto is a cgroup for each, if it can be made; cgroup does not start "
+        "without. Remembered.",
+        show_default=False,
+    ),
+]
+HardCpus = Annotated[
+    bool | None,
+    typer.Option(
+        help="Give jobs no more CPU time than the cores that they asked for, even if others are idle. Remembered.",
+        show_default=False,
+    ),
+]
 Protect = Annotated[
     str | None,
     typer.Option(
@@ -73,6 +88,8 @@ def up(
     gpus: Gpus = None,
     cores: Cores = None,
     name: NodeName = None,
+    containment: Containment = None,
+    hard_cpus: HardCpus = None,
     protect: Protect = None,
     notify: Notify = None,
     notify_commands: NotifyCommands = None,
@@ -153,7 +170,8 @@ def up(
     from hocket.service.home_settings import write_settings
 
     place = Home(home)
-    settings, remembered = _settings(place, gpus, cores, name, protect, notify, notify_commands)
+    given: dict[str, object] = {"containment": containment, "hard_cpus": hard_cpus, "notify_commands": notify_commands}
+    settings, remembered = _settings(place, gpus, cores, name, protect, notify, given)
     if takeover is not None and not standby:
         raise InputError("--takeover is for a controller that stands by: say --standby too")
     if detach:
@@ -203,7 +221,7 @@ def _settings(
     name: str | None,
     protect: str | None,
     notify: list[str] | None,
-    notify_commands: bool | None,
+    as_they_are: dict[str, object],
 ) -> tuple[Settings, str]:
     """The settings from now on; and as options, those that the home remembers and that were not given anew."""
     from msgspec.structs import replace
@@ -218,7 +236,7 @@ def _settings(
         "name": (name, str),
         "protect_s": (protect, lambda text: 0.0 if text == "none" else seconds(text)),
     }
-    given: dict[str, object] = {}
+    given = {field: value for field, value in as_they_are.items() if value is not None}
     for field, (text, read) in readers.items():
         if text is None:
             continue
@@ -228,8 +246,6 @@ def _settings(
             raise InputError(f"--{field.removesuffix('_s')} {error}") from error
     if notify:
         given["notify"] = _targets(notify)
-    if notify_commands is not None:
-        given["notify_commands"] = notify_commands
     settings = replace(Settings(), **given)
     if not 0 <= (settings.gpus or 0) <= MAX_GPUS:
         raise InputError(f"--gpus must be from 0 to {MAX_GPUS}, not {settings.gpus}")

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
-from hocket.agent.protocol import PrepareRun, RunKey, StartRun
+from hocket.agent.protocol import PrepareRun, RunKey, RunLimits, StartRun
 from hocket.model.criterion import Epochs, Limit, RunTime, Steps, limit_of
 from hocket.model.job import Job, Launch
 from hocket.model.partition import Holding
@@ -44,14 +44,20 @@ def run_orders(
             }
         # Only the first part is watched for the criterion's metric: the others often print nothing.
         spec = spec_of(job, replicas) | ({"awaited": ""} if index else {})
-        orders[part.node] = StartRun(run, spec, env, dict(secrets))
+        orders[part.node] = StartRun(run, spec, env, dict(secrets), limits_of(job, replicas))
         first += replicas
     return orders
 
 
 def prepare_order(job: Job, run: RunKey, replicas: int) -> PrepareRun:
     """The order that stands it ready."""
-    return PrepareRun(run, spec_of(job, replicas) | {"warm": True})
+    return PrepareRun(run, spec_of(job, replicas) | {"warm": True}, limits_of(job, replicas))
+
+
+def limits_of(job: Job, replicas: int) -> RunLimits:
+    """What so many replicas on one node may use. What a job did not ask for is not limited."""
+    demand = job.demand.times(replicas)
+    return RunLimits(demand.mem_mib, demand.cores)
 
 
 def spec_of(job: Job, replicas: int) -> dict[str, Any]:

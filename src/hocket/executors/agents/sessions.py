@@ -24,6 +24,7 @@ class _Session(Struct, eq=False):
     address: str
     state: str = ""  # tells the agent's folder from others; empty if it did not say
     folder: str = ""  # its path on that node; empty if it did not say
+    containment: str = ""  # what contains its jobs; empty if it did not say
     orders: list[Numbered] = []
     sent: int = 0  # orders so far
 
@@ -54,7 +55,7 @@ class Sessions:
         """After so long without an answer, an agent's runs stand still, so that none runs on when they are lost."""
         return self.lease_s * _FENCE
 
-    def open(self, node: str, address: str, state: str = "", folder: str = "") -> str:
+    def open(self, node: str, address: str, state: str = "", folder: str = "", containment: str = "") -> str:
         """A node's agent said hello; an older session of the node is no more.
 
         Raises NameTaken if that was of another agent, by its state folder, which was heard from within its lease. An
@@ -74,7 +75,7 @@ class Sessions:
             _log.info("the agent of node '%s' %s, at %s", node, how, address, extra={"node": node, "address": address})
             self._end(node)
             session = token_hex(16)
-            self._sessions[session] = _Session(node, now, address, state, folder)
+            self._sessions[session] = _Session(node, now, address, state, folder, containment)
             self._changed.notify_all()
             return session
 
@@ -130,6 +131,11 @@ class Sessions:
         """Where each node's agent keeps the files of its jobs, of those that said it."""
         with self._changed:
             return {s.node: s.folder for s in self._sessions.values() if s.folder}
+
+    def containments(self) -> dict[str, str]:
+        """What contains the jobs of each node, of those that said it."""
+        with self._changed:
+            return {s.node: s.containment for s in self._sessions.values() if s.containment}
 
     def renew(self) -> None:
         """No agent could be heard for a while: all have their lease from now on."""

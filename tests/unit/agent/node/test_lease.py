@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.live.processes import stands_still
 
 from hocket.agent.lease_file import boot_s, read_lease
 from hocket.agent.node.lease import Lease, controller_is_dead
@@ -86,8 +87,7 @@ def begin(controller: Any, agent: Any, *options: str, fence_s: float = 2.0) -> N
 
 def is_frozen(controller: Any, key: Any) -> bool:
     (pid,) = controller.wait_for(key, "started").fields["pids"]
-    found = process(pid)
-    return found is not None and found.state == "T"
+    return stands_still(pid)
 
 
 def test_runs_stand_still_while_the_controller_is_away_and_go_on_when_it_is_back(

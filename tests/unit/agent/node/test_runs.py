@@ -17,6 +17,7 @@ from tests.whole_lines import whole_lines
 from hocket.agent import run_folder
 from hocket.agent.node import report_outbox as report_outbox
 from hocket.agent.node import runs as runs_file
+from hocket.agent.node.containment import Containment, Wanted
 from hocket.agent.node.events_reader import facts, story
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.runs import Runs
@@ -30,10 +31,10 @@ FOR_EVER = (sys.executable, "-c", "import time; time.sleep(600)")
 class Node:
     """Runs, the thread that watches them, and a controller that hears at once."""
 
-    def __init__(self, folder: Path, most_forgotten: int) -> None:
+    def __init__(self, folder: Path, most_forgotten: int = 3, contains: Wanted = Wanted.NONE) -> None:
         self.state = StateFolder(str(folder), most_forgotten)
         self.watch = Poller()
-        self.runs = Runs(self.state, self.watch, lambda env: env)
+        self.runs = Runs(self.state, self.watch, lambda env: env, Containment(contains, self.state.identity))
         self.heard: list[Report] = []
         self.calls: list[set[str]] = []  # what was said together
         self._ends = False
