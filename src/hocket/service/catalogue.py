@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -85,6 +85,13 @@ class Catalogue:
         """The same, faster, and for the controller's thread alone."""
         record = self.records.get(job_id)
         return record if record is not None or self._ended is None else self._ended.find(job_id)
+
+    def known_among(self, ids: Sequence[str]) -> dict[str, Record]:
+        """Id → record, of those of these jobs that there are; much faster than one by one."""
+        found = {job_id: record for job_id in ids if (record := self.records.get(job_id)) is not None}
+        if self._ended is not None and len(found) < len(ids):
+            found |= self._ended.among([job_id for job_id in ids if job_id not in found])
+        return found
 
     def listed(self, *, over: bool = False, owner: str = "", limit: int | None = None) -> list[Record]:
         """The last `limit` live jobs, with `over` ended ones too, in the order of submission. Raises EndedJobsError."""

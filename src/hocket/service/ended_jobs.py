@@ -24,6 +24,7 @@ CREATE INDEX IF NOT EXISTS live ON record (n) WHERE NOT is_over;
 CREATE TABLE IF NOT EXISTS mark (value BLOB NOT NULL);
 """
 _PATIENCE_S = 5.0
+_IDS = 500  # looked for at once; SQLite allows 999 values in a statement, or more
 
 _ENCODER = msgspec.msgpack.Encoder()
 _RECORD = msgspec.msgpack.Decoder(Record)
@@ -103,6 +104,16 @@ class EndedJobs:
         """The record of a job."""
         with _trouble(self.path, "read"):
             return _found(self._db, job_id)
+
+    def among(self, ids: Sequence[str]) -> dict[str, Record]:
+        """Id → record, of those of these jobs that are here."""
+        found: dict[str, Record] = {}
+        with _trouble(self.path, "read"):
+            for first in range(0, len(ids), _IDS):
+                some = ids[first : first + _IDS]
+                query = f"SELECT id, value FROM record WHERE id IN ({','.join('?' * len(some))})"
+                found |= {job_id: _RECORD.decode(value) for job_id, value in self._db.execute(query, some)}
+        return found
 
     def live(self) -> list[Record]:
         """Those that were not over, in the order of submission."""

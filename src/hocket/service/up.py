@@ -89,6 +89,8 @@ class Up:
             access_log=False,
             timeout_graceful_shutdown=2,
             lifespan="off",
+            proxy_headers=False,
+            server_header=False,
         )
         if tls is not None:
             config.ssl_certfile, config.ssl_keyfile = tls.cert, tls.key
