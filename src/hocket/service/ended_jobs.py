@@ -81,11 +81,15 @@ class EndedJobs:
 
     def put(self, records: Sequence[Record], mark: Mark) -> None:
         """Keep these as they are now, and say so; all of it or nothing."""
-        rows = [(r.number, r.job.id, r.job.owner, r.ended_s is not None, _ENCODER.encode(r)) for r in records]
         with _trouble(self.path, "written"), self._transaction() as db:
-            db.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", rows)
+            db.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", _rows(records))
             db.execute("DELETE FROM mark")
             db.execute("INSERT INTO mark VALUES (?)", (_ENCODER.encode(mark),))
+
+    def fill(self, records: Sequence[Record]) -> None:
+        """Add jobs, before there is a mark: a shelf without one is begun anew."""
+        with _trouble(self.path, "written"), self._transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", _rows(records))
 
     def clear(self) -> None:
         """Keep nothing."""
@@ -161,6 +165,10 @@ class EndedJobs:
             with suppress(sqlite3.Error):  # What went wrong before is what counts.
                 self._db.execute("ROLLBACK")
             raise
+
+
+def _rows(records: Sequence[Record]) -> list[tuple[int, str, str, bool, bytes]]:
+    return [(r.number, r.job.id, r.job.owner, r.ended_s is not None, _ENCODER.encode(r)) for r in records]
 
 
 def _found(db: sqlite3.Connection, job_id: str) -> Record | None:

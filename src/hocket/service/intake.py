@@ -65,12 +65,11 @@ def call_parts(requests: Sequence[JobRequest], told: Sequence[Mapping[str, str]]
     for whole in requests:
         request = whole
         while request.count > room:
-            assert request.array is not None
             yield [*part, replace(request, array=room)]
             if not request.job.id:
                 name = name_and_number(told[-1]["id"])[0].rpartition("-")[0]
                 request = replace(request, job=replace(request.job, id=name))
-            request = replace(request, array=request.array - room, first=request.first + room)
+            request = replace(request, array=request.count - room, first=request.first + room)
             part, room = [], _PART
         part.append(request)
         room -= request.count

@@ -85,6 +85,9 @@ class Notifier:
         cursor = self._read()
         if cursor is None or cursor.journal != journal.name or cursor.cycle > length:
             cursor = _Cursor(journal.name, length)  # What happened before there was a file is not told.
+        if (begun := journal.beginning()) is not None and cursor.cycle < begun.number:
+            _log.warning("notifications of cycles %d to %d are lost: they were removed", cursor.cycle + 1, begun.number)
+            cursor = _Cursor(journal.name, begun.number)
         self._seen = cursor.cycle
         done = set(cursor.done)
         for number, cycle in enumerate(journal.after(cursor.cycle), cursor.cycle + 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hocket.control.ports import Cycle, Header
+from hocket.control.ports import Beginning, Cycle, Header
 
 
 class MemoryJournal:
@@ -25,6 +25,14 @@ class MemoryJournal:
     def after(self, number: int) -> Iterator[Cycle]:
         """The cycles that follow the first `number`."""
         return iter(self.cycles[number:])
+
+    def beginning(self) -> Beginning | None:
+        """It begins with its first cycle: none is ever removed."""
+        return None
+
+    def ended(self) -> Iterator[bytes]:
+        """Nothing: all jobs are in the cycles."""
+        return iter(())
 
     def __iter__(self) -> Iterator[Cycle]:
         return iter(self.cycles)
