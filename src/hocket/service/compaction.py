@@ -54,6 +54,9 @@ class Keep(Struct, frozen=True):
     archive: str = ""  # folder for what is removed; empty: it is deleted
 
 
+EVERYTHING = Keep()
+
+
 class Compacted(Struct, frozen=True):
     """What a compaction did."""
 

@@ -57,6 +57,26 @@ NotifyCommands = Annotated[
         show_default=False,
     ),
 ]
+KeepHistory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME|all",
+        help="Remove older cycles from the journal, into the archive; 90d at first. Ended jobs stay listed. "
+        "Remembered.",
+    ),
+]
+KeepSize = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE|any", help="Remove the oldest cycles when the journal is larger: 2G. Remembered."),
+]
+Archive = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR|auto|none",
+        help="Folder for removed cycles, compressed; auto: journal-archive beside the journal; none: delete them. "
+        "Remembered.",
+    ),
+]
 
 
 def up(
@@ -74,6 +94,9 @@ def up(
     protect: Protect = None,
     notify: Notify = None,
     notify_commands: NotifyCommands = None,
+    keep_history: KeepHistory = None,
+    keep_size: KeepSize = None,
+    archive: Archive = None,
     home: Annotated[Path, typer.Option(envvar="HOCKET_HOME", help="Where the controller keeps everything.")] = Path(
         "~/.hocket"
     ),
@@ -121,7 +144,8 @@ def up(
     from hocket.service.home_settings import write_settings
 
     place = Home(home)
-    settings, remembered = _settings(place, gpus, cores, name, protect, notify, notify_commands)
+    kept = {"keep_history_s": keep_history, "keep_size_mib": keep_size, "archive": archive}
+    settings, remembered = _settings(place, gpus, cores, name, protect, notify, notify_commands, kept)
     if detach:
         _detached(place)
         return
@@ -134,6 +158,7 @@ def up(
         bound = bound_policy(policy, param or ()) if policy is not None else None
     options = [*settings.agent_options, "--log-level", log_level, *(["--log-json"] if log_json else [])]
     set_up_logging(log_level, log_json, place.log)
+    from hocket.control.journal.archive import archive_folder
     from hocket.executors.agents.executor import agents
     from hocket.executors.agents.standby_runs import ResizeBy
     from hocket.service.steady_clock import SteadyClock
@@ -148,6 +173,7 @@ def up(
             listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
             agent_options=options if agent else None, protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
+            keep=settings.keep(archive_folder(store) if store and "://" not in store else place.archive),
         )  # fmt: skip
         write_settings(place, settings)
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
@@ -166,11 +192,12 @@ def _settings(
     protect: str | None,
     notify: list[str] | None,
     notify_commands: bool | None,
+    kept: dict[str, str | None],
 ) -> tuple[Settings, str]:
     """The settings from now on; and as options, those that the home remembers and that were not given anew."""
     from msgspec.structs import replace
 
-    from hocket.cli.units import BadValue, number, seconds, whole
+    from hocket.cli.units import BadValue, mebibytes, number, seconds, whole
     from hocket.model.resources import MAX_GPUS
     from hocket.service.home_settings import Settings, as_options, read_settings
 
@@ -179,6 +206,9 @@ def _settings(
         "cores": (cores, lambda text: None if text == "auto" else number(text, "auto or a number of cores")),
         "name": (name, str),
         "protect_s": (protect, lambda text: 0.0 if text == "none" else seconds(text)),
+        "keep_history_s": (kept["keep_history_s"], lambda text: 0.0 if text == "all" else seconds(text)),
+        "keep_size_mib": (kept["keep_size_mib"], lambda text: 0.0 if text == "any" else mebibytes(text)),
+        "archive": (kept["archive"], _archive),
     }
     given: dict[str, object] = {}
     for field, (text, read) in readers.items():
@@ -187,7 +217,8 @@ def _settings(
         try:
             given[field] = read(text)
         except BadValue as error:
-            raise InputError(f"--{field.removesuffix('_s')} {error}") from error
+            option = field.removesuffix("_s").removesuffix("_mib").replace("_", "-")
+            raise InputError(f"--{option} {error}") from error
     if notify:
         given["notify"] = _targets(notify)
     if notify_commands is not None:
@@ -199,8 +230,13 @@ def _settings(
         raise InputError(f"--cores must be from 0 up, not {settings.cores:g}")
     with refusing():
         before = read_settings(home)
-    kept = replace(before, **{field: getattr(Settings(), field) for field in given})
-    return replace(before, **given), as_options(kept)
+    unchanged = replace(before, **{field: getattr(Settings(), field) for field in given})
+    return replace(before, **given), as_options(unchanged)
+
+
+def _archive(text: str) -> str:
+    """The folder as it is kept, whatever the next start's working directory is."""
+    return {"auto": "", "none": "none"}.get(text, os.path.abspath(os.path.expanduser(text)))
 
 
 def _targets(notify: list[str]) -> tuple[str, ...]:

@@ -175,8 +175,10 @@ class SqliteJournal(StoredJournal):
             free, each = self._pragma("freelist_count"), self._pragma("page_size")
             if not free or self._pragma("auto_vacuum") == 0:
                 return 0
-            with self._own_transaction() as db:
-                db.execute(f"PRAGMA incremental_vacuum({max(1, most // each)})").fetchall()
+            with self._own_transaction():
+                pass  # Another process has not taken over; if it does from now on, this does no harm.
+            # Not `execute`, which would stop after the first page.
+            self._open().executescript(f"PRAGMA incremental_vacuum({max(1, most // each)})")
             return (free - self._pragma("freelist_count")) * each
 
     def rewrite(self) -> None:
