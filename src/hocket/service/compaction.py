@@ -246,6 +246,11 @@ def _drop_leftovers(folder: Path, begins: int) -> None:
         part.unlink(missing_ok=True)
 
 
+def last_time(journal: StoredJournal) -> float:
+    """The time of its last cycle."""
+    return _time_of(journal, len(journal))
+
+
 def _time_of(journal: StoredJournal, number: int) -> float:
     for cycle in journal.after(number - 1):
         return cycle.at_s

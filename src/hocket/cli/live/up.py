@@ -208,7 +208,7 @@ def _settings(
         "protect_s": (protect, lambda text: 0.0 if text == "none" else seconds(text)),
         "keep_history_s": (kept["keep_history_s"], lambda text: 0.0 if text == "all" else seconds(text)),
         "keep_size_mib": (kept["keep_size_mib"], lambda text: 0.0 if text == "any" else mebibytes(text)),
-        "archive": (kept["archive"], _archive),
+        "archive": (kept["archive"], archive_setting),
     }
     given: dict[str, object] = {}
     for field, (text, read) in readers.items():
@@ -234,7 +234,7 @@ def _settings(
     return replace(before, **given), as_options(unchanged)
 
 
-def _archive(text: str) -> str:
+def archive_setting(text: str) -> str:
     """The folder as it is kept, whatever the next start's working directory is."""
     return {"auto": "", "none": "none"}.get(text, os.path.abspath(os.path.expanduser(text)))
 
