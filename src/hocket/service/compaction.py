@@ -91,8 +91,12 @@ def compact(
     archive: str = "",
     rest: Callable[[float], None] = sleep,
     say: Callable[[str], None] = lambda _what: None,
+    stage_cycles: int = STAGE_CYCLES,
 ) -> Compacted:
-    """Remove the cycles up to this number, and what an interrupted compaction left. Raises JournalError."""
+    """Remove the cycles up to this number, and what an interrupted compaction left. Raises JournalError.
+
+    `rest` is called after each write with how long to wait before the next, `say` with what is being done.
+    """
     before = journal.size
     slices = _Slices(rest)
     begun = journal.beginning()
@@ -104,7 +108,7 @@ def compact(
     at = first
     while at < until:
         stage = _Stage(journal, archive)
-        at, ended, path = stage.run(until, slices, say)
+        at, ended, path = stage.run(min(until, at + stage_cycles), slices, say)
         jobs += ended
         files += [str(path)] if path is not None else []
         _remove(journal, slices)
@@ -164,12 +168,11 @@ class _Stage:
             self._catalogue = Catalogue.begun_at(self._begun, journal.name)
 
     def run(self, until: int, slices: _Slices, say: Callable[[str], None]) -> tuple[int, int, Path | None]:
-        """Fold up to this cycle or to the end of the stage, and have the journal begin there.
+        """Fold up to this cycle, or to one before if there is much in them, and have the journal begin there.
 
         Gives that cycle, how many jobs had ended before, and the archive file.
         """
         number = 0 if self._begun is None else self._begun.number
-        until = min(until, number + STAGE_CYCLES)
         blocks: list[bytes] = []
         ended: list[Record] = []
         jobs = size = 0
@@ -272,6 +275,7 @@ class CompactionRequest(Struct, frozen=True):
     epoch: int
     keep: Keep
     now_s: float
+    stage_cycles: int = STAGE_CYCLES
 
 
 def main() -> None:
@@ -284,7 +288,7 @@ def main() -> None:
     try:
         with closing(open_to_remove(request.store, request.epoch)) as journal:
             until = removable(journal, request.keep, request.now_s)
-            done = compact(journal, until, request.keep.archive)
+            done = compact(journal, until, request.keep.archive, stage_cycles=request.stage_cycles)
     except JournalError as error:
         raise SystemExit(str(error)) from error
     print(msgspec.json.encode(done).decode())

@@ -48,7 +48,6 @@ def recorded(name: str, folder: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def small_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "STAGE_CYCLES", 37)
     monkeypatch.setattr(compaction, "LEAST_CYCLES", 5)
     monkeypatch.setattr(compaction, "BLOCK", 4)
 
@@ -65,7 +64,7 @@ def without_rest(_took_s: float) -> None:
 
 def compacted(store: str, until: int, archive: str = "") -> Compacted:
     with closing(held(store)) as journal:
-        return compact(journal, until, archive, without_rest)
+        return compact(journal, until, archive, without_rest, stage_cycles=37)
 
 
 def found(store: str) -> tuple[bytes, bytes, Any]:
