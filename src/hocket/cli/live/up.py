@@ -144,8 +144,9 @@ def up(
     from hocket.service.home_settings import write_settings
 
     place = Home(home)
-    kept = {"keep_history_s": keep_history, "keep_size_mib": keep_size, "archive": archive}
-    settings, remembered = _settings(place, gpus, cores, name, protect, notify, notify_commands, kept)
+    settings, remembered = _settings(
+        place, gpus, cores, name, protect, notify, notify_commands, keep_history, keep_size, archive
+    )
     if detach:
         _detached(place)
         return
@@ -192,7 +193,9 @@ def _settings(
     protect: str | None,
     notify: list[str] | None,
     notify_commands: bool | None,
-    kept: dict[str, str | None],
+    keep_history: str | None = None,
+    keep_size: str | None = None,
+    archive: str | None = None,
 ) -> tuple[Settings, str]:
     """The settings from now on; and as options, those that the home remembers and that were not given anew."""
     from msgspec.structs import replace
@@ -206,9 +209,9 @@ def _settings(
         "cores": (cores, lambda text: None if text == "auto" else number(text, "auto or a number of cores")),
         "name": (name, str),
         "protect_s": (protect, lambda text: 0.0 if text == "none" else seconds(text)),
-        "keep_history_s": (kept["keep_history_s"], lambda text: 0.0 if text == "all" else seconds(text)),
-        "keep_size_mib": (kept["keep_size_mib"], lambda text: 0.0 if text == "any" else mebibytes(text)),
-        "archive": (kept["archive"], archive_setting),
+        "keep_history_s": (keep_history, lambda text: 0.0 if text == "all" else seconds(text)),
+        "keep_size_mib": (keep_size, lambda text: 0.0 if text == "any" else mebibytes(text)),
+        "archive": (archive, archive_setting),
     }
     given: dict[str, object] = {}
     for field, (text, read) in readers.items():
