@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from zlib import crc32
+from zlib import compress, crc32, decompress
+from zlib import error as zlib_error
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +29,7 @@ _IDS = 500  # looked for at once; SQLite allows 999 values in a statement, or mo
 
 _ENCODER = msgspec.msgpack.Encoder()
 _RECORD = msgspec.msgpack.Decoder(Record)
+_COMPRESSED = b"x"  # what zlib's values begin with, and no map of MessagePack does
 
 
 class Mark(Struct, frozen=True):
@@ -116,14 +118,14 @@ class EndedJobs:
             for first in range(0, len(ids), _IDS):
                 some = ids[first : first + _IDS]
                 query = f"SELECT id, value FROM record WHERE id IN ({','.join('?' * len(some))})"
-                found |= {job_id: _RECORD.decode(value) for job_id, value in self._db.execute(query, some)}
+                found |= {job_id: _decoded(value) for job_id, value in self._db.execute(query, some)}
         return found
 
     def live(self) -> list[Record]:
         """Those that were not over, in the order of submission."""
         with _trouble(self.path, "read"):
             rows = self._db.execute("SELECT value FROM record WHERE NOT is_over ORDER BY n").fetchall()
-            return [_RECORD.decode(value) for (value,) in rows]
+            return [_decoded(value) for (value,) in rows]
 
     # -- for any thread -----------------------------------------------------------------------------------------
 
@@ -137,7 +139,7 @@ class EndedJobs:
         query = "SELECT value FROM record WHERE is_over AND (? = '' OR owner = ?) ORDER BY n DESC LIMIT ?"
         with _trouble(self.path, "read"), self._reading() as db:
             rows = db.execute(query, (owner, owner, -1 if limit is None else limit)).fetchall()
-        return [_RECORD.decode(value) for (value,) in rows]
+        return [_decoded(value) for (value,) in rows]
 
     def _opened(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
@@ -168,17 +170,27 @@ class EndedJobs:
 
 
 def _rows(records: Sequence[Record]) -> list[tuple[int, str, str, bool, bytes]]:
-    return [(r.number, r.job.id, r.job.owner, r.ended_s is not None, _ENCODER.encode(r)) for r in records]
+    return [(r.number, r.job.id, r.job.owner, r.ended_s is not None, _encoded(r)) for r in records]
+
+
+def _encoded(record: Record) -> bytes:
+    """Of a job that is over, compressed: there is no end to them."""
+    value = _ENCODER.encode(record)
+    return value if record.ended_s is None else compress(value, 1)
+
+
+def _decoded(value: bytes) -> Record:
+    return _RECORD.decode(value if value[:1] != _COMPRESSED else decompress(value))
 
 
 def _found(db: sqlite3.Connection, job_id: str) -> Record | None:
     row = db.execute("SELECT value FROM record WHERE id = ?", (job_id,)).fetchone()
-    return None if row is None else _RECORD.decode(row[0])
+    return None if row is None else _decoded(row[0])
 
 
 @contextmanager
 def _trouble(path: Path, done: str) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, msgspec.MsgspecError) as error:
+    except (sqlite3.Error, msgspec.MsgspecError, zlib_error) as error:
         raise EndedJobsError(f"catalogue '{path}' cannot be {done}: {error}") from error
