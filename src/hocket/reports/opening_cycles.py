@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hocket.control.controller import Controller
 from hocket.control.journal import MemoryJournal
-from hocket.control.journal.history import History
+from hocket.control.journal.history import CycleHistory
 from hocket.control.ports import Cycle
 from hocket.control.restore import begun_at
 from hocket.model.event import (
@@ -33,7 +33,7 @@ from hocket.model.view import Hold, JobView
 from hocket.policies.registry import bind
 
 
-def begun_controller(history: History) -> Controller | None:
+def begun_controller(history: CycleHistory) -> Controller | None:
     """The controller at the moment at which a history begins; None: it begins with its first cycle.
 
     Raises JournalError, UnknownPolicy, PolicyError.

@@ -25,7 +25,7 @@ from hocket import __version__
 from hocket.control import saved_state
 from hocket.control.controller import Controller
 from hocket.control.journal import JournalError, open_to_remove
-from hocket.control.journal.archive import ArchiveWriter, archive_files
+from hocket.control.journal.archive import ArchiveFile, ArchiveReader, ArchiveWriter, archive_files
 from hocket.control.journal.stored import StoredJournal, decoded_cycle
 from hocket.control.ports import Beginning, Cycle
 from hocket.control.restore import Unwritten, again, begun_at
@@ -102,7 +102,7 @@ def compact(
     begun = journal.beginning()
     first = 0 if begun is None else begun.number
     if archive:
-        _drop_leftovers(Path(archive), first)
+        _set_aside_leftovers(journal, Path(archive), first)
     _remove(journal, slices)
     jobs, files = 0, []
     at = first
@@ -240,13 +240,31 @@ def _remove(journal: StoredJournal, slices: _Slices) -> None:
     slices.until_done(journal.shrink, 1 << 20, 64 << 20)
 
 
-def _drop_leftovers(folder: Path, begins: int) -> None:
-    """Remove archive files whose cycles are still in the journal: a compaction was interrupted before it ended."""
+def _set_aside_leftovers(journal: StoredJournal, folder: Path, begins: int) -> None:
+    """Remove archive files whose cycles are still in the journal: a compaction was interrupted before it ended.
+
+    If other cycles are in the journal, an older copy of it was restored: the file is kept under another name, since
+    nothing else knows of its cycles.
+    """
     for file in archive_files(folder):
         if file.last > begins:
-            Path(file.path).unlink(missing_ok=True)
+            if _is_in(journal, file):
+                Path(file.path).unlink(missing_ok=True)
+            else:
+                Path(file.path).rename(f"{file.path}.replaced")
     for part in folder.glob("cycles-*.part") if folder.is_dir() else ():
         part.unlink(missing_ok=True)
+
+
+def _is_in(journal: StoredJournal, file: ArchiveFile) -> bool:
+    """Has the journal the very cycles of an archive file?"""
+    try:
+        for archived, row in zip(ArchiveReader(file.path).rows(), journal.rows_after(file.first - 1), strict=False):
+            if archived != row:
+                return False
+    except JournalError:
+        return False
+    return file.last <= len(journal)
 
 
 def last_time(journal: StoredJournal) -> float:

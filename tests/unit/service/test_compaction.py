@@ -14,10 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 from hocket.control import saved_state
-from hocket.control.journal import JournalError, JournalLost, SqliteJournal, open_to_append, open_to_remove
+from hocket.control.journal import JournalError, JournalLost, SqliteJournal, open_to_remove
 from hocket.control.journal.archive import ArchiveReader, archive_files
 from hocket.control.journal.history import open_history
-from hocket.control.ports import FORMAT, WHOLE_FORMAT, Cycle
+from hocket.control.ports import FORMAT, WHOLE_FORMAT, Cycle, Header
 from hocket.control.restore import restore
 from hocket.policies.registry import bind
 from hocket.service import compaction
@@ -53,9 +53,7 @@ def small_stages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held(store: str) -> SqliteJournal:
-    journal = open_to_append(store, SqliteJournal(store).header)
-    assert isinstance(journal, SqliteJournal)
-    return journal
+    return SqliteJournal(store, goes_on=True)
 
 
 def without_rest(_took_s: float) -> None:
@@ -204,6 +202,29 @@ def test_nothing_is_lost_wherever_a_compaction_is_cut_short(
     assert at > 6
 
 
+def test_archives_of_what_followed_a_restored_backup_are_set_aside(tmp_path: Path) -> None:
+    """Nothing else knows of their cycles; but they are not those that the journal goes on from."""
+    store, folder = recorded("fifo", tmp_path), tmp_path / "journal-archive"
+    compacted(store, 20, str(folder))
+    backup = Path(store).read_bytes()
+    compacted(store, 60, str(folder))
+    lost = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for part in ("-wal", "-shm"):
+        Path(store + part).unlink(missing_ok=True)
+    Path(store).write_bytes(backup)
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("DELETE FROM cycle WHERE n > 30")  # It is of before.
+    whole = cycles_of(store, everything=True)
+    with closing(held(store)) as journal:
+        journal.extend([Cycle(1e6 + n, ()) for n in range(40)])
+        whole += journal.after(30)
+    compacted(store, 50, str(folder))
+    assert cycles_of(store, everything=True) == whole
+    aside = {path.name.removesuffix(".replaced"): path.read_bytes() for path in folder.glob("*.replaced")}
+    assert aside
+    assert aside.items() <= lost.items()
+
+
 def begins(store: str) -> int:
     with closing(SqliteJournal(store)) as journal:
         beginning = journal.beginning()
@@ -260,7 +281,7 @@ def test_the_file_shrinks_with_what_is_removed(tmp_path: Path) -> None:
         assert Path(old).stat().st_size <= done.bytes_after + 8192
         assert journal._pragma("auto_vacuum") == 2
     new = str(tmp_path / "new.db")
-    with closing(open_to_append(new, SqliteJournal(old).header)) as journal:
+    with closing(SqliteJournal(new, Header("fifo"))) as journal:
         journal.extend([Cycle(float(n), (), None, ("x" * 5000,)) for n in range(300)])
         grown = journal.size
         compact(journal, 290, rest=without_rest)
@@ -284,7 +305,7 @@ def test_cycles_are_removed_by_their_age(tmp_path: Path, keep: Keep, now_s: floa
 
 
 def of_seconds(folder: Path) -> SqliteJournal:
-    journal = SqliteJournal(folder / "seconds.db", SqliteJournal(recorded("fifo", folder)).header)
+    journal = SqliteJournal(folder / "seconds.db", Header("fifo"))
     journal.extend([Cycle(float(n), (), None, ("x" * 4000,)) for n in range(1, 101)])
     return journal
 

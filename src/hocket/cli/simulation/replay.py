@@ -10,7 +10,7 @@ import typer
 from hocket.cli.options import AsJson, Everything, Params, policy_names
 
 if TYPE_CHECKING:
-    from hocket.control.journal.history import History
+    from hocket.control.journal.history import CycleHistory
     from hocket.control.replay import DecisionSide, Replay
     from hocket.policies.registry import BoundPolicy
 
@@ -70,7 +70,7 @@ def replay(
         raise typer.Exit(DIFFERENT)
 
 
-def _watched(kept: History, bound: BoundPolicy) -> Replay:
+def _watched(kept: CycleHistory, bound: BoundPolicy) -> Replay:
     """Replay, with a bar on a terminal once it takes a while."""
     from time import monotonic
 

@@ -101,9 +101,8 @@ class ArchiveWriter:
         self._part = folder / f"cycles-{first}.{os.getpid()}.part"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file: BinaryIO = open(  # noqa: SIM115 - closed by finish or drop
-                os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-            )
+            part = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            self._file: BinaryIO = os.fdopen(part, "wb")
         except OSError as error:
             raise JournalError(f"archive '{folder}' cannot be written: {one_line(error)}") from error
         self._zip = gzip.GzipFile("", "wb", 6, self._file, mtime=0)  # The same cycles make the same file.

@@ -19,7 +19,7 @@ from hocket.control.journal.stored import JournalError, date_of
 from hocket.control.ports import Beginning, Cycle, Header
 
 
-class History(Protocol):
+class CycleHistory(Protocol):
     """Cycles one after the other, and the state that the first of them follows."""
 
     name: str  # of the journal or file, for messages
@@ -36,7 +36,7 @@ class History(Protocol):
         """Let go of it."""
 
 
-def open_history(path: str | Path, archives: str | Path | None = None, *, everything: bool = False) -> History:
+def open_history(path: str | Path, archives: str | Path | None = None, *, everything: bool = False) -> CycleHistory:
     """A journal's history, by its file, or that in one archive. Raises JournalError.
 
     With `everything` it begins with the oldest archive in the folder `archives`, or in the one beside the journal.
@@ -46,12 +46,12 @@ def open_history(path: str | Path, archives: str | Path | None = None, *, everyt
     return _JournalHistory(path, archives, everything)
 
 
-def first_cycle(history: History) -> int:
+def first_cycle(history: CycleHistory) -> int:
     """The number of its first cycle."""
     return 1 if history.beginning is None else history.beginning.number + 1
 
 
-def describe_beginning(history: History) -> str:
+def describe_beginning(history: CycleHistory) -> str:
     """In words, where it begins, if that is not the first cycle; else empty."""
     begun = history.beginning
     if begun is None:
