@@ -42,7 +42,7 @@ STAGE_BYTES = 256 << 20
 LEAST_CYCLES = 1000  # that are always kept
 _SLACK = 0.1  # of what is kept: nothing is removed before there is so much more
 _FULL = 0.8  # of the size that is allowed: to be reached when there is too much
-_SLICE_S = 0.02  # how long one write may take
+_SLICE_S = 0.01  # how long one write should take at most
 _REST = 3.0  # times as long as a write took, before the next
 
 
@@ -236,8 +236,8 @@ def _bind(name: str, settings: dict[str, Any]) -> BoundPolicy:
 
 def _remove(journal: StoredJournal, slices: _Slices) -> None:
     """Delete the cycles before its beginning, and give the room back."""
-    slices.until_done(journal.remove, 200, 20_000)
-    slices.until_done(journal.shrink, 1 << 20, 64 << 20)
+    slices.until_done(journal.remove, 200, 2000)
+    slices.until_done(journal.shrink, 1 << 18, 4 << 20)
 
 
 def _set_aside_leftovers(journal: StoredJournal, folder: Path, begins: int) -> None:

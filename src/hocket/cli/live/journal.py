@@ -56,7 +56,8 @@ def show(ctx: typer.Context, store: Store = "", home: Home = None, as_json: AsJs
         return
     since = "" if first is None else f", the first of {date_of(first.at_s)}"
     print(f"journal '{kept.name}': cycles {number + 1:,} to {last:,}{since}; {_mib(size)}")
-    limits = [f"older than {keep.history_s / 86400:g} days"] if keep.history_s else []
+    days = keep.history_s / 86400
+    limits = [f"older than {days:g} {'day' if days == 1 else 'days'}"] if days else []
     limits += [f"beyond {_mib(keep.size)}"] if keep.size else []
     to = f"go to '{keep.archive}'" if keep.archive else "are deleted"
     print(f"cycles {' and '.join(limits)} {to}" if limits else "all cycles are kept")

@@ -103,7 +103,7 @@ def whatif(
         return
     _print(rows, recorded, again, others, rebuilt, compared)
     if begins := describe_beginning(kept):
-        print(f"{begins}; {there:,} jobs were there then: their times and work count from that moment")
+        print(begins + (f"; {there:,} jobs were there then: they count from that moment" if there else ""))
     if drawn:
         print(f"plots in {drawn[0].parent}")
 

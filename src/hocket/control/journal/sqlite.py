@@ -174,6 +174,7 @@ class SqliteJournal(StoredJournal):
         with self._trouble("written"):
             free, each = self._pragma("freelist_count"), self._pragma("page_size")
             if not free or self._pragma("auto_vacuum") == 0:
+                self._open().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # Only now does the file shrink.
                 return 0
             with self._own_transaction():
                 pass  # Another process has not taken over; if it does from now on, this does no harm.
