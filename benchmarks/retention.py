@@ -202,9 +202,8 @@ def year(folder: Path, days: int, jobs: int, reports: int, kept_days: int) -> li
             beside += appends.stop()
             assert process.returncode == 0, process.stderr and process.stderr.read()
             done = json.loads(said)
-            compactions.append(
-                (done["cycles"], used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, done["longest_s"])
-            )
+            cpu_s = used.ru_utime + used.ru_stime
+            compactions.append((done["cycles"], cpu_s, used.ru_maxrss / 1024, done["longest_s"]))
             print(
                 f"benchmarks: day {day}: {done['cycles']:,} cycles removed in {cpu_s:.1f} CPU-s; "
                 f"journal {done['bytes_after'] / 1e6:,.0f} MB",
