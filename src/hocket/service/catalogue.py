@@ -300,8 +300,6 @@ class Catalogue:
 
     def _begin(self, kept: KeptJobs) -> None:
         self.records |= {record.job.id: record for record in kept.live}
-        for record in kept.live:
-            self._follow(record)
         self.names.newest = dict(kept.newest)
         self._submitted, self.over, self.queue_reason = kept.submitted, Counter(kept.over), kept.queue_reason
 

@@ -17,6 +17,7 @@ from hocket.control import saved_state
 from hocket.control.journal import JournalError, JournalLost, SqliteJournal, open_to_remove
 from hocket.control.journal.archive import ArchiveReader, archive_files
 from hocket.control.journal.history import open_history
+from hocket.control.journal.stored import checksum
 from hocket.control.ports import FORMAT, WHOLE_FORMAT, Cycle, Header
 from hocket.control.restore import restore
 from hocket.policies.registry import bind
@@ -138,6 +139,17 @@ def test_a_damaged_archive_is_refused_by_name(tmp_path: Path) -> None:
         path.write_bytes(bad)
         with pytest.raises(JournalError, match=path.name):
             list(ArchiveReader(path))
+
+
+def test_a_saved_state_of_before_the_beginning_is_not_used(tmp_path: Path) -> None:
+    store = recorded("fifo", tmp_path)
+    whole = found(store)
+    with closing(held(store)) as journal:
+        policy = bind(journal.header.policy, journal.header.params)
+        state = saved_state.encode(restore(journal, policy, bind=bind), policy)
+        journal._commit_state((10, state, checksum(10, state)))
+        compact(journal, 20, rest=without_rest)
+    assert found(store) == whole
 
 
 class Cut(BaseException):
@@ -297,6 +309,7 @@ def test_the_file_shrinks_with_what_is_removed(tmp_path: Path) -> None:
         (Keep(history_s=95.0), 100.0, 0),  # too few to remove
         (Keep(history_s=10.0), 1000.0, 95),  # the last ones are always kept
         (Keep(size=10**9), 100.0, 0),
+        (Keep(size=1), 100.0, 95),
     ],
 )
 def test_cycles_are_removed_by_their_age(tmp_path: Path, keep: Keep, now_s: float, until: int) -> None:
