@@ -61,9 +61,9 @@ def without_rest(_took_s: float) -> None:
     pass
 
 
-def compacted(store: str, until: int, archive: str = "") -> Compacted:
+def compacted(store: str, until: int, archive: str = "", stage_cycles: int = 37) -> Compacted:
     with closing(held(store)) as journal:
-        return compact(journal, until, archive, without_rest, stage_cycles=37)
+        return compact(journal, until, archive, without_rest, stage_cycles=stage_cycles)
 
 
 def found(store: str) -> tuple[bytes, bytes, Any]:
@@ -198,7 +198,7 @@ def test_nothing_is_lost_wherever_a_compaction_is_cut_short(
         with monkeypatch.context() as patch:
             writes_so_far = crashing(patch, at, before)
             try:
-                compacted(store, last - 9, str(folder))
+                compacted(store, last - 9, str(folder), 300)
                 writes = 0  # It came to its end.
             except Cut:
                 pass
@@ -206,7 +206,7 @@ def test_nothing_is_lost_wherever_a_compaction_is_cut_short(
         assert found(store) == whole
         begun = begins(store)
         assert cycles_of(store, everything=begun > 0) == all_cycles
-        compacted(store, last - 9, str(folder))  # The next one finishes it.
+        compacted(store, last - 9, str(folder), 300)  # The next one finishes it.
         assert (begins(store), rows(store)) == (last - 9, 9)
         assert cycles_of(store, everything=True) == all_cycles
         assert not list(folder.glob("*.part"))
