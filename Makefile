@@ -58,6 +58,7 @@ bench: $(STAMP) ## benchmarks, ratios side by side (HOCKET_DATA=folder with real
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.service_load
+	$(BIN)/python -m benchmarks.retention --quick
 	$(BIN)/python -m benchmarks.resize
 	$(BIN)/python -m benchmarks.pack
 	$(BIN)/python -m benchmarks.tune

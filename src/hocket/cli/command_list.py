@@ -64,6 +64,7 @@ COMMANDS = {
         "live.doctor",
         "Examine a controller's home: permissions, journal, catalogue, controller, agent, processes.",
     ),
+    "journal": Listed("live.journal", "Say how large a controller's journal is and where it begins; make it smaller."),
     "agent": Listed(
         "live.agent",
         "Lend this machine's devices to a controller on another one; `hocket up` lends those of its own.",

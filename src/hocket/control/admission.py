@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from math import inf
 from signal import Signals
@@ -161,14 +162,18 @@ def faults(job: Job) -> Iterator[str]:
         yield from _graph_faults(job.tasks)
 
 
-def _demand_faults(demand: Demand, must_ask: bool) -> Iterator[str]:
-    for name, value in zip(RESOURCES, demand.vector, strict=True):
-        if not 0 <= value < inf:
-            yield f"demand.{name} must be a finite number from 0 up, not {value}"
+@lru_cache(maxsize=1024)  # The jobs of a call mostly ask for the same.
+def _demand_faults(demand: Demand, must_ask: bool) -> tuple[str, ...]:
+    found = [
+        f"demand.{name} must be a finite number from 0 up, not {value}"
+        for name, value in zip(RESOURCES, demand.vector, strict=True)
+        if not 0 <= value < inf
+    ]
     if must_ask and not any(demand.vector):
-        yield "demand must be above 0 of a resource (gpus, cores, mem_mib or net_mbps), not 0 of each"
+        found.append("demand must be above 0 of a resource (gpus, cores, mem_mib or net_mbps), not 0 of each")
     if not 0 < demand.gpu_share <= 1:
-        yield f"demand.gpu_share must be above 0 and at most 1, not {demand.gpu_share}"
+        found.append(f"demand.gpu_share must be above 0 and at most 1, not {demand.gpu_share}")
+    return tuple(found)
 
 
 def _graph_faults(graph: TaskGraph) -> Iterator[str]:

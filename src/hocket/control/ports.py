@@ -16,7 +16,8 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
 
-FORMAT = 2  # of journals; a reader refuses newer ones. Format 1 had no checksums
+FORMAT = 3  # of journals whose first cycles were removed; a reader refuses newer ones
+WHOLE_FORMAT = 2  # of those that have all cycles. Format 1 had no checksums
 
 
 class Header(Struct, frozen=True):
@@ -27,7 +28,7 @@ class Header(Struct, frozen=True):
     nodes: tuple[Node, ...] = ()
     seed: int = 0
     workload: str = ""
-    format: int = FORMAT
+    format: int = WHOLE_FORMAT
 
 
 class Cycle(Struct, frozen=True, gc=False):
@@ -37,6 +38,19 @@ class Cycle(Struct, frozen=True, gc=False):
     events: tuple[Event, ...]
     plan: Plan | None = None
     refused: tuple[str, ...] = ()
+
+
+class Beginning(Struct, frozen=True):
+    """Where a journal begins whose first cycles were removed: all that later cycles need of them.
+
+    Unlike a saved state it must be readable by later versions, as cycles are.
+    """
+
+    number: int  # of the last cycle that was removed
+    at_s: float  # its time
+    state: bytes  # of the controller after it (`saved_state.py`)
+    jobs: bytes = b""  # what is kept of jobs beside that: their counts, and records of those that were live
+    version: str = ""  # of the code that wrote it
 
 
 class Journal(Protocol):
@@ -81,7 +95,13 @@ class DurableJournal(Journal, Protocol):
         """Keep several cycles, all or none."""
 
     def after(self, number: int) -> Iterator[Cycle]:
-        """The cycles that follow the first `number`, oldest first."""
+        """The cycles that follow the first `number`, oldest first. An error if they were removed."""
+
+    def beginning(self) -> Beginning | None:
+        """Where it begins; None: with cycle 1."""
+
+    def ended(self) -> Iterator[bytes]:
+        """What is kept of the jobs that ended before its beginning, in blocks."""
 
     def __len__(self) -> int:
         """The number of the last cycle."""

@@ -173,6 +173,20 @@ class JobRequest(Struct, frozen=True):
     job: Job  # its id is empty if the name is to be made up
     array: int | None = None
     secrets: dict[str, str] = {}  # values by name; the job has the names only
+    first: int = 0  # index of the first job of a part of an array
+
+    @property
+    def count(self) -> int:
+        """How many jobs it means."""
+        return 1 if self.array is None else self.array
+
+    @property
+    def names(self) -> list[str]:
+        """Those of its jobs, if it has a name."""
+        name = self.job.id
+        if self.array is None:
+            return [name]
+        return [f"{name}-{index}" for index in range(self.first, self.first + self.array)]
 
     def jobs(self, name: str) -> Iterator[Job]:
         """The jobs that it means, under this name."""
@@ -180,7 +194,7 @@ class JobRequest(Struct, frozen=True):
             yield self.job if self.job.id == name else replace(self.job, id=name)
             return
         launch = self.job.launch or Launch()
-        for index in range(self.array):
+        for index in range(self.first, self.first + self.array):
             env = {**launch.env, "HOCKET_ARRAY_INDEX": str(index)}
             yield replace(self.job, id=f"{name}-{index}", launch=replace(launch, env=env))
 

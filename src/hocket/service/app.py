@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from asyncio import get_running_loop, wait_for
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from secrets import token_hex
 from typing import Any
 
@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hocket import __version__
 from hocket.agent.protocol import ReadLog
@@ -32,7 +33,7 @@ from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine
 from hocket.service.host_names import HostNames
 from hocket.service.ignored_options import ignored_options
-from hocket.service.intake import read_requests, refused_command
+from hocket.service.intake import call_parts, read_requests, refused_command
 from hocket.service.job_files import job_files
 from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
 from hocket.service.node_reserve import (
@@ -98,9 +99,15 @@ def make_app(
     api.user_commands = notify_commands
     api.is_ready = is_ready
 
+    direct: dict[tuple[str, str], ASGIApp] = {}
     permissions = Permissions(app.router.routes)
     app.add_middleware(
-        RequestGuard, tokens=tokens, permissions=permissions, is_ready=lambda: api.is_ready(), hosts=hosts
+        RequestGuard,
+        tokens=tokens,
+        permissions=permissions,
+        is_ready=lambda: api.is_ready(),
+        direct=direct,
+        hosts=hosts,
     )
 
     @app.exception_handler(EndedJobsError)
@@ -121,7 +128,7 @@ def make_app(
     async def say_nothing(_request: Request, _error: ClientDisconnect) -> Response:
         return Response(status_code=400)  # The caller was killed in the middle of it: this reaches nothing.
 
-    _add_jobs(app, api)
+    direct["POST", "/v1/jobs"] = _directly(_add_jobs(app, api))
     _add_owners(app, api)
     _add_cluster(app, api)
     _add_tokens(app, api)
@@ -129,7 +136,26 @@ def make_app(
     return app
 
 
-def _add_jobs(app: FastAPI, api: Api) -> None:
+def _directly(call: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
+    """A call without the framework's routing, with the same answers to errors."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            said = await call(Request(scope, receive))
+        except EndedJobsError as error:
+            said = answer({"error": str(error)}, 503)
+        except HTTPException as error:
+            said = answer({"error": str(error.detail)}, error.status_code)
+        except ClientDisconnect:
+            said = Response(status_code=400)
+        await said(scope, receive, send)
+
+    return serve
+
+
+def _add_jobs(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Response]]:
+    """Adds the calls, and gives the one that submits."""
+
     @app.post("/v1/jobs", openapi_extra=body_of(submission_schema()))
     async def submit(request: Request) -> Response:
         """Submit jobs; answered once they are in the journal."""
@@ -144,7 +170,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         if not token.is_admin:
             for each in requests:
                 _require_own(api, each.job, token)
-        told = await api.is_accepted(api.intake.submit(requests))
+        told: list[dict[str, str]] = []
+        for part in call_parts(requests, told):
+            told += await api.is_accepted(api.intake.submit(part))
         ignored = (sentence for r in requests for sentence in ignored_options(r.job, api.engine.policy))
         return answer({"jobs": told, "warnings": list(dict.fromkeys(ignored))})
 
@@ -204,6 +232,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         view = snapshot.jobs.get(record.job.id)
         found = rows.shown(record, view, snapshot, engine.executor, engine.now_s(), waits, engine.policy)
         return answer(visible_job(found | job_files(record, engine.sessions.folders()), token))
+
+    return submit
 
 
 def _require_own(api: Api, job: Job, token: Token) -> None:

@@ -22,7 +22,7 @@ from hocket.control.saved_state import StateSaver
 from hocket.model.event import Event, PolicySet
 from hocket.model.snapshot import Snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind, find
-from hocket.service.catalogue import Catalogue, reports_by_job
+from hocket.service.catalogue import Catalogue
 from hocket.service.ended_jobs import EndedJobs
 from hocket.service.policy_guard import guarded
 from hocket.service.record import Record
@@ -233,15 +233,9 @@ class Engine:
         """Let the catalogue take in a cycle that is in the journal; gives the jobs that it changed."""
         changed = self.catalogue.see(cycle)
         self._seen += 1
-        live, reports = self._controller.state.jobs.live, reports_by_job(cycle)
-        over = [job_id for job_id in changed if job_id not in live]
-        before = self.snapshot.jobs.data() if over else {}
-        for job_id in changed:
-            if (view := live.get(job_id)) is not None:
-                self.catalogue.learn(job_id, view.reason)
-        for job_id in over:
-            if job_id in before:
-                self.catalogue.keep_observations(job_id, before[job_id], reports.get(job_id, ()))
+        live = self._controller.state.jobs.live
+        before = self.snapshot.jobs.data() if any(job_id not in live for job_id in changed) else {}
+        self.catalogue.follow(cycle, changed, live, before)
         for give in self.seen:
             give(self._seen, cycle)
         return [self.catalogue.records[job_id] for job_id in changed]  # Soon they may be on the shelf.

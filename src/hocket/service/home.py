@@ -46,6 +46,11 @@ class Home:
         return self.path / "journal.db"
 
     @property
+    def archive(self) -> Path:
+        """Where old cycles of its journal go, unless a folder is named."""
+        return self.path / "journal-archive"
+
+    @property
     def journal_mark(self) -> Path:
         """The name of the journal that this home has had jobs in, so that it is missed when it is not there."""
         return self.path / "journal.name"

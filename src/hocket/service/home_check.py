@@ -23,7 +23,8 @@ from hocket.agent.node.lease import controller_is_dead
 from hocket.agent.node.state_folder import CONTAINMENT, numbers
 from hocket.agent.orphan_cleanup import kill_orphans, orphans
 from hocket.control.journal import JournalError, open_to_read
-from hocket.control.journal.stored import one_line
+from hocket.control.journal.archive import ArchiveReader, archive_files, archive_folder, continuous
+from hocket.control.journal.stored import date_of, one_line
 from hocket.service.home import Home
 from hocket.service.local_agent import agents_of
 
@@ -97,14 +98,43 @@ def _journal(home: Home, store: str, progress: Callable[[str], None]) -> Iterato
             progress("checking the journal's pages")
             _check_pages(Path(store))
         with closing(open_to_read(store)) as journal:
-            for count, _cycle in enumerate(journal, 1):  # Each is read with its checksum.
+            begun = journal.beginning()
+            number = 0 if begun is None else begun.number
+            for count, _cycle in enumerate(journal.after(number), 1):  # Each is read with its checksum.
                 if count % _EVERY == 0:
                     progress(f"{count:,} cycles of the journal")
-            size = f", {os.path.getsize(store) / (1 << 20):,.1f} MiB" if is_file else ""
-            yield HomeFinding("journal", Health.OK, f"'{journal.name}' has {count:,} cycles, all of them whole{size}")
+            text = f"'{journal.name}' has {count:,} cycles, all of them whole"
+            text += f", {os.path.getsize(store) / (1 << 20):,.1f} MiB" if is_file else ""
+            if begun is not None:
+                for _block in journal.ended():  # With their checksums, too.
+                    pass
+                text += f"; {number:,} cycles, up to {date_of(begun.at_s)}, were removed"
+            yield HomeFinding("journal", Health.OK, text)
+        yield from _archives(archive_folder(store) if is_file else home.archive, number, progress)
     except (JournalError, sqlite3.Error, OSError) as error:
         text = f"after {count:,} cycles: {one_line(error)}: restore a backup"
         yield HomeFinding("journal", Health.PROBLEM, text)
+
+
+def _archives(folder: Path, until: int, progress: Callable[[str], None]) -> Iterator[HomeFinding]:
+    """The files with cycles that were removed from the journal up to this one."""
+    files = archive_files(folder)
+    for file in files:
+        progress(f"reading '{file.path}'")
+        try:
+            for _cycle in ArchiveReader(file.path):  # Each is read with its checksum.
+                pass
+        except JournalError as error:
+            yield HomeFinding("archive", Health.PROBLEM, f"{one_line(error)}: restore a backup, or remove the file")
+            return
+    if files:
+        whole = continuous(files, until)
+        first = whole[0].first if whole else 0
+        size = sum(os.path.getsize(file.path) for file in files) / (1 << 20)
+        text = f"'{folder}' has the journal's cycles from {first:,} on, {size:,.1f} MiB"
+        if not whole:
+            text = f"'{folder}' has files, and none with the cycles before the journal's first"
+        yield HomeFinding("archive", Health.OK if whole else Health.WARNING, text)
 
 
 def _check_pages(path: Path) -> None:

@@ -7,6 +7,7 @@ calls may come in one cycle, before the state knows of any of their jobs: their 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -25,9 +26,12 @@ from hocket.model.snapshot import Snapshot
 from hocket.service.engine import Engine
 from hocket.service.names import is_numbered, name_and_number, next_id
 from hocket.service.owners import Owners
+from hocket.service.record import Record
 from hocket.service.secret_store import SecretStore
 
 CALL_LIMIT = 1000  # jobs or arrays in one call
+_WHOLE = 1000  # jobs of a call that are taken in by one cycle; more come in parts, or others would wait for all of them
+_PART = 500  # jobs in such a part
 
 
 def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
@@ -53,6 +57,34 @@ def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
         except SpecError as error:
             raise SpecError(f"jobs[{n}]: {error}") from error
     return found
+
+
+def call_parts(requests: Sequence[JobRequest], told: Sequence[Mapping[str, str]]) -> Iterator[list[JobRequest]]:
+    """The parts in which a call is submitted, one after the other: one, unless it has large arrays.
+
+    `told` has what was answered so far: from there, the later parts of an array get the name that was made up for it.
+    """
+    if sum(request.count for request in requests) <= _WHOLE:
+        yield list(requests)
+        return
+    part: list[JobRequest] = []
+    room = _PART
+    for whole in requests:
+        request = whole
+        while request.count > room:
+            yield [*part, replace(request, array=room)]
+            if not request.job.id:
+                name = name_and_number(told[-1]["id"])[0].rpartition("-")[0]
+                request = replace(request, job=replace(request.job, id=name))
+            request = replace(request, array=request.count - room, first=request.first + room)
+            part, room = [], _PART
+        part.append(request)
+        room -= request.count
+        if not room:
+            yield part
+            part, room = [], _PART
+    if part:
+        yield part
 
 
 def _refused_name(job: Job) -> str:
@@ -86,6 +118,7 @@ class Intake:
         self._commands = commands
         self._coming: set[str] = set()  # ids that the present cycle takes in
         self._renamed: dict[str, str] = {}  # name → id, of those whose name was used before
+        self._looked_up: dict[str, Record | None] = {}  # jobs that were looked for, for the present call
         self._nodes: tuple[Node, ...] = ()
         self._whole = Capacity.of(())
 
@@ -101,6 +134,7 @@ class Intake:
             events: list[Event] = []
             secrets: dict[str, dict[str, str]] = {}
             whole = self._cluster(snapshot)
+            self._look_up(requests)
             for request in requests:
                 name = request.job.id or self._made_up_name(request.job, snapshot.submissions + len(events))
                 for asked in request.jobs(name):
@@ -131,6 +165,20 @@ class Intake:
         future.add_done_callback(lambda _: self._secrets.drop(i for i in mine if i not in self._engine.snapshot.jobs))
         return future
 
+    def _look_up(self, requests: Sequence[JobRequest]) -> None:
+        """Look for the jobs that have these names, all at once."""
+        names: list[str] = []
+        for request in requests:
+            names += request.names if request.job.id else ()
+        ids = [self._id_of(name) for name in names]
+        found = self._engine.catalogue.known_among(ids)
+        self._looked_up = {job_id: found.get(job_id) for job_id in ids}
+
+    def _known(self, job_id: str) -> Record | None:
+        if job_id in self._looked_up:
+            return self._looked_up[job_id]
+        return self._engine.catalogue.known(job_id)
+
     def _forget(self, ids: list[str]) -> None:
         self._coming.difference_update(ids)
         for job_id in ids:
@@ -144,7 +192,7 @@ class Intake:
         """The job under an id of its own, if its name was used before by jobs that have ended; after others by id."""
         newest = self._id_of(job.id)
         is_over = newest not in self._coming and newest not in snapshot.jobs
-        if is_over and self._engine.catalogue.known(newest) is not None:
+        if is_over and self._known(newest) is not None:
             newest = next_id(newest)
             while self._is_taken(newest):  # It was a name before names could be used again.
                 newest = next_id(newest)
@@ -155,7 +203,7 @@ class Intake:
 
     def _refusal(self, job: Job, snapshot: Snapshot, whole: Capacity) -> str:
         def verdict_of(name: str) -> str | None:
-            record = self._engine.catalogue.known(name)
+            record = self._known(name)
             if record is not None:
                 return record.verdict
             return "" if name in self._coming else None
@@ -183,4 +231,4 @@ class Intake:
         return f"{stem}-{number}"
 
     def _is_taken(self, job_id: str) -> bool:
-        return job_id in self._coming or self._engine.catalogue.known(job_id) is not None
+        return job_id in self._coming or self._known(job_id) is not None

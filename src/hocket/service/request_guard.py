@@ -6,7 +6,7 @@ Plain ASGI: the middleware classes of the framework cost more than all the rest 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 
 import msgspec
@@ -25,7 +25,11 @@ _ALWAYS = ("/v1/health", "/v1/down")  # are answered while the controller starts
 
 
 class RequestGuard:
-    """Answers what must not reach the API; `is_ready` says whether users are served."""
+    """Answers what must not reach the API; `is_ready` says whether users are served.
+
+    Calls in `direct`, by method and path, go to these without the framework's routing, which would take as long as all
+    that is done for a short one.
+    """
 
     def __init__(
         self,
@@ -33,10 +37,12 @@ class RequestGuard:
         tokens: Tokens,
         permissions: Permissions,
         is_ready: Callable[[], bool],
+        direct: Mapping[tuple[str, str], ASGIApp],
         hosts: HostNames | None = None,
     ) -> None:
         """Without `hosts`, a request may name any."""
         self._app = app
+        self._direct = direct
         self._tokens, self._permissions, self._hosts = tokens, permissions, hosts
         self._is_ready = is_ready
 
@@ -55,7 +61,7 @@ class RequestGuard:
         elif _log.isEnabledFor(logging.DEBUG):
             await self._logged(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            await self._direct.get((scope["method"], scope["path"]), self._app)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """The status and what is wrong with the request; None if it may pass."""

@@ -22,6 +22,7 @@ from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, MakeExecutor
 from hocket.policies.registry import BoundPolicy
 from hocket.service.app import make_app
+from hocket.service.compaction import EVERYTHING, Keep
 from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
 from hocket.service.home import Home
@@ -29,6 +30,7 @@ from hocket.service.host_names import HostNames, host_of
 from hocket.service.listening import LOOPBACK, Listening, Tls, called_at
 from hocket.service.local_agent import LocalAgent
 from hocket.service.notifier import Notifier
+from hocket.service.retention import Retention
 from hocket.service.secret_store import KeyFile
 from hocket.service.standby import StandbyOptions, token_digest, when_free
 
@@ -62,6 +64,7 @@ class Up:
         notify: tuple[str, ...] = (),
         notify_commands: bool = False,
         new_journal: bool = False,
+        keep: Keep = EVERYTHING,
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here.
 
@@ -70,8 +73,8 @@ class Up:
         Other machines call this controller at `advertise`, or where it listens. With `standby`, it waits for a journal
         that another controller has. When another one has taken the journal over, `when_lost` is called.
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
-        With `new_journal`, a journal that this home had and that is missing or empty is begun anew. Raises
-        JournalError.
+        With `new_journal`, a journal that this home had and that is missing or empty is begun anew. `keep` says which
+        cycles stay in the journal. Raises JournalError.
         """
         home.make()
         self.home = home
@@ -108,6 +111,7 @@ class Up:
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
+        self._retention = Retention(store, self.engine.journal, keep, self.engine.now_s)
         self._is_marked = home.had_journal(self.engine.journal.name)
         self.engine.seen.append(self._mark_journal)
         # Without a set-up of its own, what it logs comes out as all else does.
@@ -119,6 +123,8 @@ class Up:
             access_log=False,
             timeout_graceful_shutdown=2,
             lifespan="off",
+            proxy_headers=False,
+            server_header=False,
         )
         self._server = uvicorn.Server(config)
 
@@ -145,6 +151,7 @@ class Up:
         _log.info(said, os.getpid(), self.home.path, self.url, policy, extra={"url": self.url, "policy": policy})
         self._notifier.start(self.engine.journal)
         self.engine.start()
+        self._retention.start()
 
         async def serve() -> None:
             anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
@@ -176,6 +183,7 @@ class Up:
         if left:
             _log.warning("%d jobs may run on elsewhere: %s", len(left), ", ".join(left[:5]))
         self._server.should_exit = True
+        self._retention.close()
         self.engine.close()
         self._notifier.close()
         thread.join(timeout=5)

@@ -74,6 +74,26 @@ NotifyCommands = Annotated[
         show_default=False,
     ),
 ]
+KeepHistory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME|all",
+        help="Remove older cycles from the journal, into the archive; 90d at first. Ended jobs stay listed. "
+        "Remembered.",
+    ),
+]
+KeepSize = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE|any", help="Remove the oldest cycles when the journal is larger: 2G. Remembered."),
+]
+Archive = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR|auto|none",
+        help="Folder for removed cycles, compressed; auto: journal-archive beside the journal; none: delete them. "
+        "Remembered.",
+    ),
+]
 
 
 def up(
@@ -93,6 +113,9 @@ def up(
     protect: Protect = None,
     notify: Notify = None,
     notify_commands: NotifyCommands = None,
+    keep_history: KeepHistory = None,
+    keep_size: KeepSize = None,
+    archive: Archive = None,
     home: Annotated[Path, typer.Option(envvar="HOCKET_HOME", help="Where the controller keeps everything.")] = Path(
         "~/.hocket"
     ),
@@ -171,7 +194,7 @@ def up(
 
     place = Home(home)
     given: dict[str, object] = {"containment": containment, "hard_cpus": hard_cpus, "notify_commands": notify_commands}
-    settings, remembered = _settings(place, gpus, cores, name, protect, notify, given)
+    settings, remembered = _settings(place, gpus, cores, name, protect, notify, given, keep_history, keep_size, archive)
     if takeover is not None and not standby:
         raise InputError("--takeover is for a controller that stands by: say --standby too")
     if detach:
@@ -186,6 +209,7 @@ def up(
         bound = bound_policy(policy, param or ()) if policy is not None else None
     options = [*settings.agent_options, "--log-level", log_level, *(["--log-json"] if log_json else [])]
     set_up_logging(log_level, log_json, place.log)
+    from hocket.control.journal.archive import archive_folder
     from hocket.executors.agents.executor import agents
     from hocket.executors.agents.standby_runs import ResizeBy
     from hocket.service.standby import StandbyOptions
@@ -204,6 +228,7 @@ def up(
             standby=stands_by, when_lost=_start_again if standby else lambda: None,
             agent_options=options if agent else None, protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
+            keep=settings.keep(archive_folder(store) if store and "://" not in store else place.archive),
         )  # fmt: skip
         write_settings(place, settings)
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
@@ -222,11 +247,14 @@ def _settings(
     protect: str | None,
     notify: list[str] | None,
     as_they_are: dict[str, object],
+    keep_history: str | None = None,
+    keep_size: str | None = None,
+    archive: str | None = None,
 ) -> tuple[Settings, str]:
     """The settings from now on; and as options, those that the home remembers and that were not given anew."""
     from msgspec.structs import replace
 
-    from hocket.cli.units import BadValue, number, seconds, whole
+    from hocket.cli.units import BadValue, mebibytes, number, seconds, whole
     from hocket.model.resources import MAX_GPUS
     from hocket.service.home_settings import Settings, as_options, read_settings
 
@@ -235,6 +263,9 @@ def _settings(
         "cores": (cores, lambda text: None if text == "auto" else number(text, "auto or a number of cores")),
         "name": (name, str),
         "protect_s": (protect, lambda text: 0.0 if text == "none" else seconds(text)),
+        "keep_history_s": (keep_history, lambda text: 0.0 if text == "all" else seconds(text)),
+        "keep_size_mib": (keep_size, lambda text: 0.0 if text == "any" else mebibytes(text)),
+        "archive": (archive, archive_setting),
     }
     given = {field: value for field, value in as_they_are.items() if value is not None}
     for field, (text, read) in readers.items():
@@ -243,7 +274,8 @@ def _settings(
         try:
             given[field] = read(text)
         except BadValue as error:
-            raise InputError(f"--{field.removesuffix('_s')} {error}") from error
+            option = field.removesuffix("_s").removesuffix("_mib").replace("_", "-")
+            raise InputError(f"--{option} {error}") from error
     if notify:
         given["notify"] = _targets(notify)
     settings = replace(Settings(), **given)
@@ -253,8 +285,13 @@ def _settings(
         raise InputError(f"--cores must be from 0 up, not {settings.cores:g}")
     with refusing():
         before = read_settings(home)
-    kept = replace(before, **{field: getattr(Settings(), field) for field in given})
-    return replace(before, **given), as_options(kept)
+    unchanged = replace(before, **{field: getattr(Settings(), field) for field in given})
+    return replace(before, **given), as_options(unchanged)
+
+
+def archive_setting(text: str) -> str:
+    """The folder as it is kept, whatever the next start's working directory is."""
+    return {"auto": "", "none": "none"}.get(text, os.path.abspath(os.path.expanduser(text)))
 
 
 def _targets(notify: list[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hocket.control.journal.memory import MemoryJournal
-from hocket.control.journal.open import open_to_append, open_to_read, standby_of
+from hocket.control.journal.open import open_to_append, open_to_read, open_to_remove, standby_of
 from hocket.control.journal.sqlite import SqliteJournal
 from hocket.control.journal.stored import JournalAway, JournalError, JournalHeld, JournalLost
 
@@ -16,5 +16,6 @@ __all__ = [
     "SqliteJournal",
     "open_to_append",
     "open_to_read",
+    "open_to_remove",
     "standby_of",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from hocket.control.journal.no_others import NoOthers
-from hocket.control.ports import Cycle, Header, OtherControllers
+from hocket.control.ports import Beginning, Cycle, Header, OtherControllers
 
 
 class MemoryJournal:
@@ -28,6 +28,14 @@ class MemoryJournal:
     def after(self, number: int) -> Iterator[Cycle]:
         """The cycles that follow the first `number`."""
         return iter(self.cycles[number:])
+
+    def beginning(self) -> Beginning | None:
+        """It begins with its first cycle: none is ever removed."""
+        return None
+
+    def ended(self) -> Iterator[bytes]:
+        """Nothing: all jobs are in the cycles."""
+        return iter(())
 
     def __iter__(self) -> Iterator[Cycle]:
         return iter(self.cycles)
