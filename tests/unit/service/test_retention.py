@@ -21,6 +21,7 @@ from hocket.service.engine import Engine
 from hocket.service.intake import Intake, read_requests
 from hocket.service.owners import Owners
 from hocket.service.retention import Retention
+from hocket.service.secret_store import SecretStore
 
 
 def engine_on(folder):
@@ -113,7 +114,9 @@ def test_a_compaction_that_fails_is_said_and_tried_again(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("has_catalogue", [True, False], ids=["catalogue", "no-catalogue"])
-def test_the_name_of_a_job_whose_cycles_were_removed_is_not_given_again(tmp_path, monkeypatch, has_catalogue):
+def test_the_name_of_a_job_whose_cycles_were_removed_is_not_given_again(
+    tmp_path, monkeypatch, secrets_key, has_catalogue
+):
     """Checkpoint folders and agents' runs go by ids."""
     monkeypatch.setattr(compaction, "LEAST_CYCLES", 1)
     engine = engine_on(tmp_path)
@@ -131,7 +134,7 @@ def test_the_name_of_a_job_whose_cycles_were_removed_is_not_given_again(tmp_path
     if not has_catalogue:
         (tmp_path / "c.db").unlink()
     engine = engine_on(tmp_path)
-    intake = Intake(engine, Owners(engine.executor))
+    intake = Intake(engine, Owners(engine.executor), SecretStore(engine.journal, secrets_key))
     (told,) = intake.submit(read_requests(b'{"jobs": [{"id": "train", "command": ["true"]}]}')).result(60)
     assert told == {"id": "train~3", "refused": ""}
     assert engine.catalogue.get("train").verdict == "stopped"
