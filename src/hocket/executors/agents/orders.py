@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from hocket.agent.protocol import ForgetJob, Order, Report, SaveRun, StartRun, StopRun
 from hocket.executors.agents.launching import prepare_order, run_orders
+from hocket.executors.agents.multi_node_exits import nodes_of_attempt
 from hocket.executors.agents.reports_to_events import is_finish
 from hocket.executors.agents.run_numbers import changes_place, coming, going, nodes_of, present, tenancy_of
 from hocket.executors.agents.sessions import Sessions
@@ -46,7 +47,7 @@ class Orders:
         if tenancy is not None and changes_place(tenancy):
             runs = [present(view)]
         for run in runs:
-            self._tell(nodes_of(view), StopRun(run, grace_s))
+            self._tell(nodes_of_attempt(view, run), StopRun(run, grace_s))
 
     def forget(self, job_id: str) -> None:
         """The job is over: nothing of it is needed any more."""

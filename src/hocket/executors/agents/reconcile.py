@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hocket.agent.protocol import ForgetJob, Hello, Report, StopRun
 from hocket.control.node_change import jobs_that_must_leave
 from hocket.executors.agents.local_effects import stays
-from hocket.executors.agents.multi_node_exits import MultiNodeExits
+from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_attempt
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.run_numbers import (
     changes_place,
@@ -102,7 +102,7 @@ class Reconciliation:
                 orders.prepare(view)
             return []
         doing = tenancy.doing
-        if not old:
+        if not old and self._hello.node.id in nodes_of_attempt(view, present(view)):
             orders.is_not_here(view)
         if doing is Doing.ENDING:
             if not (old or new):
