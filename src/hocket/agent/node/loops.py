@@ -136,14 +136,14 @@ class ReportLoop:
 
     def say(self) -> None:
         """Wait for something to say, and say it."""
-        batch = self._runs.next_batch()
+        batch, session = self._runs.next_batch(), ""
         try:
-            welcome = self._session.joined(self._link)
-            path = f"/v1/agents/{quote(welcome.session, safe='')}/reports"
+            session = self._session.joined(self._link).session
+            path = f"/v1/agents/{quote(session, safe='')}/reports"
             said = [self._gpus.added(report) for report in batch.reports()]
             _HEARD.decode(self._link.call("POST", path, msgspec.json.encode(said)))
         except Gone:
-            self._session.is_gone(welcome.session)
+            self._session.is_gone(session)  # Or hello itself was answered so.
             self._runs.not_delivered()
             raise
         except CallRefused as error:
