@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from itertools import count
 from typing import NoReturn
 
 from hocket.agent.log_setup import LEVEL_VARIABLE, LEVELS, set_up_logging
@@ -58,10 +59,13 @@ class NodeAgent:
         _log.info(said, os.getpid(), node.id, node.gpus, node.cores, node.mem_mib, state.path, options.url)
         self._runs.find()
 
+        numbers = count(1)
+
         def hello(link: Link) -> Hello:
             address = options.address or link.own_address()
             runs, seen = self._runs.present(), self._runs.last_numbers()
-            return Hello(devices.node, address, runs, tuple(sorted(seen)), state.identity, state.path, seen)
+            folder = state.identity, state.path
+            return Hello(devices.node, address, runs, tuple(sorted(seen)), *folder, seen, state.starts, next(numbers))
 
         session, lease = Session(hello), Lease(state.lease)
         self._orders = OrderLoop(links[0], session, self._runs, state, lease)

@@ -20,7 +20,7 @@ from hocket.agent.protocol import Hello, Order, Report, RunKey, StopRun
 from hocket.control.node_change import jobs_that_must_leave
 from hocket.control.ports import Facts, MakeExecutor, Refused
 from hocket.executors.agents.local_effects import local_effect
-from hocket.executors.agents.multi_node_exits import MultiNodeExits
+from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_attempt
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
@@ -102,6 +102,7 @@ class AgentExecutor:
     def _take_up(self, snapshot: Snapshot) -> None:
         """Begin with this state: what needs no agent is true."""
         self.observe(snapshot)
+        self._orders.broken.begin_anew(v.node.id for v in snapshot.nodes.values() if v.up)
         # A clock that was set back while there was no controller goes on from the last time in the journal.
         self._behind_s = max(0.0, snapshot.now_s - self._clock())
         self._began_s = self._looked_s = self.now_s()  # _looked_s: when silent agents were last looked for
@@ -200,6 +201,8 @@ class AgentExecutor:
             events += self._give_up_unconfirmed(events, now_s)
             self._ready = []
             self._left_alone = self._rest_of_broken(events)
+            for node, stop in self._left_alone:
+                self._orders.broken.add(node, stop.run)
             if events or self._taken or (until_s is not None and until_s <= now_s):
                 return now_s, events
 
@@ -247,9 +250,12 @@ class AgentExecutor:
                 self._orders.renew_standby(event.job, isinstance(event, JobFailed))
             elif isinstance(event, NodeLost | NodeJoined):
                 self._ready += self._orders.prepare_again()
+            if isinstance(event, NodeLost):
+                self._orders.broken.lost(event.node)
         for node, stop in self._left_alone:
             self.sessions.tell(node, [stop])
         self._left_alone = []
+        self._orders.run_released()
         taken, self._taken = self._taken, []
         later = [posted for posted in taken if posted.reports]  # They wait for what others of their job changed.
         for posted in taken:
@@ -301,6 +307,8 @@ class AgentExecutor:
 
     def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
         run = report.run
+        if report.event in GONE:
+            self._orders.broken.gone(node, run)
         view = self.snapshot.jobs.get(run.job)
         heard = self._heard.setdefault(run.job, {}) if view is not None else {}
         last = heard.get((node, run.number), 0)
@@ -382,7 +390,9 @@ class AgentExecutor:
         for view in self.snapshot.jobs.values() if lost else filter(None, map(self.snapshot.jobs.get, broken)):
             nodes = nodes_of(view)
             if len(nodes) > 1 and (view.job.id in broken or not lost.isdisjoint(nodes)):
-                found += [(node, StopRun(run, 0.0)) for node in nodes for run in going(view)]
+                parts = [(node, run) for run in going(view) for node in nodes_of_attempt(view, run)]
+                left = [part for part in parts if part[0] not in lost and not self._exits.is_gone(*part)]
+                found += [(node, StopRun(run, 0.0)) for node, run in left]
         return found
 
     def _losses(self, now_s: float) -> list[Event]:

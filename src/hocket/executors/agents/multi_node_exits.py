@@ -32,6 +32,10 @@ class MultiNodeExits:
             return None
         return next((part for part in parts.values() if not is_finish(part)), report)
 
+    def is_gone(self, node: str, run: RunKey) -> bool:
+        """Whether the part on a node is known to be gone."""
+        return node in self._gone.get(run, {})
+
     def forget(self, job_id: str) -> None:
         """The job is over."""
         for run in [run for run in self._gone if run.job == job_id]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hocket.agent.protocol import ForgetJob, Order, Report, SaveRun, StartRun, StopRun
+from hocket.executors.agents.broken_parts import BrokenParts
 from hocket.executors.agents.launching import prepare_order, run_orders
 from hocket.executors.agents.multi_node_exits import nodes_of_attempt
 from hocket.executors.agents.reports_to_events import is_finish
@@ -25,14 +26,27 @@ class Orders:
         self.prepares = prepares  # next runs before the present ones leave
         self._sessions = sessions
         self._standby = StandbyRuns()
+        self.broken = BrokenParts()
 
     def run(self, view: JobView, to: Holding) -> None:
         """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
+        if self.broken.must_wait(view.job):
+            return
         orders: dict[str, StartRun] = run_orders(view.job, coming(view), to, self._sessions.addresses())
         if self.prepares and view.job.warm and not self._is_ready(view):
             self.prepare(view)
         for node, order in orders.items():
             self._sessions.tell(node, [order])
+
+    def run_released(self) -> None:
+        """Start the runs that had to wait until nothing was left of the one before."""
+        for job_id in self.broken.released():
+            view = self.snapshot.jobs.get(job_id)
+            tenancy = None if view is None else tenancy_of(view)
+            if view is None or tenancy is None or tenancy.coming is None:
+                continue
+            if tenancy.doing is Doing.STARTING or (changes_place(tenancy) and self._standby.has_left(present(view))):
+                self.run(view, tenancy.coming)
 
     def save(self, view: JobView) -> None:
         """Have the job write a checkpoint while it runs."""
@@ -52,6 +66,7 @@ class Orders:
     def forget(self, job_id: str) -> None:
         """The job is over: nothing of it is needed any more."""
         self._standby.forget(job_id)
+        self.broken.forget(job_id)
         self._tell(self._sessions.addresses(), ForgetJob(job_id))
 
     def _tell(self, nodes: Iterable[str], order: Order) -> None:

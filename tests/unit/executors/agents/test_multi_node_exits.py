@@ -174,6 +174,30 @@ def test_reports_of_the_two_nodes_are_not_taken_for_each_other(world):
     assert world.view.epoch == 2
 
 
+def test_it_starts_again_only_when_no_part_of_it_is_left(world):
+    run = world.start()
+    world.say("right", run, BROKE)
+    assert [type(order) for order in world.orders("right")] == [], "the left part may still run"
+    assert world.orders("left") == [StopRun(run, 0.0)]
+    world.say("left", run, LEFT)
+    assert world.begin().number > run.number
+
+
+def test_a_controller_that_comes_back_starts_it_only_when_all_nodes_have_said_what_they_have(world):
+    run = world.start()
+    world.engine.executor.report([Report(run, 9, 0.0, *BROKE)], "right").result(PATIENCE_S)
+    world.engine.close()
+    world.engine = Engine(str(world.path), agents(world.lease_s), find("fifo").bound())
+    world.engine.start()
+    world.hello(NODES[1])
+    assert not [order for order in world.orders("right") if isinstance(order, StartRun)], "left was not heard yet"
+    world.hello(NODES[0], [run])
+    assert world.orders("left") == [StopRun(run, 0.0)]
+    assert world.orders("right") == []
+    world.say("left", run, LEFT)
+    assert world.begin().number > run.number
+
+
 def test_when_a_node_is_lost_its_other_part_is_stopped(tmp_path):
     world = TwoNodes(tmp_path / "journal.db", lease_s=300.0)
     run = world.start()
