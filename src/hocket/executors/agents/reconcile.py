@@ -24,7 +24,7 @@ from hocket.executors.agents.run_numbers import (
 )
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import keeps_standby
-from hocket.model.event import Event, JobEnded, JobFailed, JobPaused, NodeJoined, RunsPassed
+from hocket.model.event import Event, JobEnded, JobFailed, JobPaused, JobPrepared, NodeJoined, RunsPassed
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Doing, JobView
 
@@ -101,6 +101,8 @@ class Reconciliation:
         orders, job_id, tenancy = self._orders, view.job.id, tenancy_of(view)
         old, new = present(view) in self._hello.runs, coming(view) in self._hello.runs
         if tenancy is None:
+            if view.preparing and not view.partitions:
+                return [JobPrepared(now_s, job_id)]  # It has no place any more, and starts cold when it has one.
             if view.preparing and orders.prepares:
                 # It may be a spare already, which was said before it was asked for: it is said again.
                 orders.prepare(view)

@@ -12,7 +12,7 @@ from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.run_numbers import present
 from hocket.executors.agents.sessions import Sessions
-from hocket.model.event import JobAsked, JobSubmitted, Wish
+from hocket.model.event import JobAsked, JobPrepared, JobSubmitted, Wish
 from hocket.model.job import Job, Launch
 from hocket.model.partition import Holding
 from hocket.model.resources import Node, Slice
@@ -261,3 +261,12 @@ def test_a_hello_of_the_node_to_which_a_job_moves_does_not_start_it_while_it_run
     assert Reconciliation(Hello(NODES[1], ""), sessions, orders, MultiNodeExits()).facts(state, 0.0) == []
     assert sessions.orders(session, 0, 0.0) == []
     assert not orders._standby.has_left(present(view))
+
+
+def test_a_job_that_was_to_be_prepared_and_has_no_place_any_more_starts_cold():
+    """It was paused by its user before its agent was told to prepare it, and the controller was killed then."""
+    view = replace(snapshot(NODES, submitted(Job("a", warm=True))).jobs["a"], preparing=True)
+    state = replace(snapshot(NODES, submitted(Job("a"))), jobs=versioned([("a", view)]))
+    sessions = Sessions(300.0)
+    hello = Reconciliation(Hello(NODES[0], ""), sessions, Orders(state, sessions, prepares=True), MultiNodeExits())
+    assert hello.facts(state, 0.0) == [JobPrepared(0.0, "a")]
