@@ -15,8 +15,9 @@ A part of a log comes with the headers `X-Attempt` (the run's number; 0 if nothi
 begins, which is later than asked for when that was removed) and `X-Next-Offset`.
 
 A session that the controller does not know (it was restarted, or took the agent for lost) is answered 410: say hello
-again. So is a hello that comes after a later one of the same agent. A hello of a node that has an agent with another state folder, heard from within its lease, is answered 409, and
-ends the newcomer: two with one name would take each other's sessions, and jobs, in turn.
+again. So is a hello that comes after a later one of the same agent. A hello of a node that has an agent with another
+state folder, heard from within its lease, is answered 409, and ends the newcomer: two with one name would take each
+other's sessions, and jobs, in turn.
 
 **Leases.** The controller takes an agent that is silent for `lease_s` for lost, and starts its jobs elsewhere. The
 agent's runs stand still before that: `fence_s`, which is shorter, after it sent the last call that was answered. They

@@ -88,8 +88,9 @@ def test_an_order_to_end_comes_before_a_renewed_lease(run_python: Any, tmp_path:
 
 def test_a_job_that_stands_still_does_not_hang(run_python: Any, until: Any, tmp_path: Path) -> None:
     lease = tmp_path / "lease"
-    write_lease(str(lease), 0.0)
     job = run_python(COUNTS, lease=str(lease), progress={}, hang_limit_s=5.0)
+    job.wait_for("started")
+    write_lease(str(lease), 0.0)
     job.wait_for("frozen")
     over_s = boot_s() + 5.5
     until(lambda: boot_s() > over_s, "longer than it may be silent")
