@@ -11,6 +11,14 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
+from tests.faultsim.checks import Checks
+from tests.faultsim.files import Disk, OpenFile, Pipe
+from tests.faultsim.journal_store import SimulatedJournal, Store
+from tests.faultsim.kernel import EPOCH_S, Kernel, Machine, Process
+from tests.faultsim.network import Connection, Network
+from tests.faultsim.scenario import JobPlan, Request, Scenario
+from tests.faultsim.sidecar_model import Child, SidecarModel
+from tests.faultsim.stand_ins import Poller, System, deliver
 
 from hocket.agent.node import agent as agent_module
 from hocket.agent.node.controller_link import Away, CallRefused
@@ -27,14 +35,6 @@ from hocket.service import agent_calls
 from hocket.service.api import ApiError
 from hocket.service.engine import Engine, Unavailable
 from hocket.service.node_drain import DrainSpec, NodeError, drain, undrain
-from tests.faultsim.checks import Checks
-from tests.faultsim.files import Disk, OpenFile, Pipe
-from tests.faultsim.journal_store import SimulatedJournal, Store
-from tests.faultsim.kernel import EPOCH_S, Kernel, Machine, Process
-from tests.faultsim.network import Connection, Network
-from tests.faultsim.scenario import JobPlan, Request, Scenario
-from tests.faultsim.sidecar_model import Child, SidecarModel
-from tests.faultsim.stand_ins import Poller, System, deliver
 
 _STATE, _TOKEN = "/state", "/token"
 _PATIENCE_S = 60.0  # of a call, for a cycle to be written
@@ -49,7 +49,7 @@ class SimulatedNode:
         self.machine = Machine(cluster.kernel, name, Disk(lambda: cluster.kernel.now_s))
         if cluster.scenario.shared:
             self.machine.shared[f"{_STATE}/checkpoints"] = cluster.shared_disk
-        self.machine.disk.open(_TOKEN, 0o100)
+        self.machine.disk.put(_TOKEN, b"token")
         self.agent: Process | None = None
         self.signals = Pipe()
         self.down_until_s = 0.0  # its agent is not started again before
@@ -94,8 +94,7 @@ class SimulatedNode:
         self.machine.disk.lose_power(self.cluster.rng)
 
         def boot() -> None:
-            self.machine.is_on = True
-            self.machine.booted_s = kernel.now_s
+            self.machine.boot()
             self.start()
 
         kernel.at(kernel.now_s + for_s, boot)
@@ -155,8 +154,8 @@ class SimulatedController:
 class Cluster:
     """All of it."""
 
-    def __init__(self, scenario: Scenario, kernel: Kernel, system: System, planted: frozenset[str]) -> None:
-        self.scenario, self.kernel, self.system, self.planted = scenario, kernel, system, planted
+    def __init__(self, scenario: Scenario, kernel: Kernel, system: System) -> None:
+        self.scenario, self.kernel, self.system = scenario, kernel, system
         self.rng = random.Random(f"cluster {scenario.seed}")
         self.network = Network(kernel, str(scenario.seed))
         self.network.late, self.network.late_s = scenario.late, scenario.late_s
@@ -173,8 +172,19 @@ class Cluster:
         self._users = Machine(self.kernel, "users", Disk(lambda: self.kernel.now_s))
         for plan in self.scenario.jobs:
             self.ask(plan.at_s, f"submit {plan.job.id}", lambda plan=plan: self._submit(plan))  # type: ignore[misc]
-        for request in self.scenario.requests:
-            self.ask(request.at_s, f"{request.what} {request.name}", lambda r=request: self._request(r))  # type: ignore[misc]
+        for name in dict.fromkeys(request.name for request in self.scenario.requests):
+            requests = [r for r in self.scenario.requests if r.name == name]
+            self.ask(requests[0].at_s, f"requests for {name}", lambda rs=requests: self._request_all(rs))  # type: ignore[misc]
+
+    def release_all(self) -> None:
+        """With a journal that was restored, what users asked may be lost: they ask once more."""
+        for plan in self.scenario.jobs:
+            request = Request(self.kernel.now_s, str(Wish.RESUME), plan.job.id)
+            if plan.job.id in self.checks.accepted:
+                self.ask(request.at_s, f"resume {plan.job.id}", lambda r=request: self._request(r))  # type: ignore[misc]
+        for node in self.scenario.nodes:
+            request = Request(self.kernel.now_s, "undrain", node)
+            self.ask(request.at_s, f"undrain {node}", lambda r=request: self._request(r))  # type: ignore[misc]
 
     def plan_of(self, job: str) -> JobPlan:
         """What the process of a job does."""
@@ -256,7 +266,7 @@ class Cluster:
         self.unanswered += 1
 
         def run() -> None:
-            self.kernel.sleep(at_s - self.kernel.now_s)
+            self.kernel.sleep(max(at_s - self.kernel.now_s, 0.0))
             what()
             self.unanswered -= 1
 
@@ -279,6 +289,13 @@ class Cluster:
             self.kernel.sleep(2.0)  # It does not fit yet: no node is there. Or the controller is gone.
         self.checks.submitted(plan)
 
+    def _request_all(self, requests: list[Request]) -> None:
+        """One after the other: the next is asked when the last is answered."""
+        for request in requests:
+            if self.kernel.now_s < request.at_s:
+                self.kernel.sleep(request.at_s - self.kernel.now_s)
+            self._request(request)
+
     def _request(self, request: Request) -> None:
         if request.what in ("drain", "undrain"):
             self._drain(request)
@@ -292,8 +309,10 @@ class Cluster:
             record = engine.catalogue.get(request.name)
             if record is not None and record.ended_s is not None:
                 return
+            if record is None and self.checks.is_journal_cut and request.name in self.checks.accepted:
+                return  # The journal that was restored does not know the job.
+            self.checks.asked(request)  # It may take place though it is not answered.
             if record is not None and self._posted(engine, make, lambda _: {}) is not None:
-                self.checks.asked(request)
                 return
             self.kernel.sleep(1.0)
 
@@ -373,6 +392,8 @@ def routes(engine: Engine, cluster: Cluster) -> Callable[[str, str, bytes], tupl
     app = _RecordingApp()
     agent_calls.add_agents(app, SimpleNamespace(engine=engine, is_accepted=is_accepted, polls=None, logs={}))  # type: ignore[arg-type]
 
+    parameters = {handler: frozenset(inspect.signature(handler).parameters) for handler in app.handlers.values()}
+
     def serve(method: str, path: str, body: bytes) -> tuple[int, bytes]:
         url = urlsplit(path)
         parts = url.path.split("/")
@@ -386,7 +407,7 @@ def routes(engine: Engine, cluster: Cluster) -> Callable[[str, str, bytes], tupl
         if len(parts) > 5:
             given["log_request"] = unquote(parts[5])
         handler = app.handlers[method, _word(url.path)]
-        wanted = inspect.signature(handler).parameters
+        wanted = parameters[handler]
         try:
             answered = handler(**{name: value for name, value in given.items() if name in wanted})
             answered.send(None)  # type: ignore[attr-defined]

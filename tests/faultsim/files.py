@@ -204,6 +204,16 @@ class Disk:
         found = self._files.get(path)
         return found if isinstance(found, File) else None
 
+    def put(self, path: str, data: bytes) -> None:
+        """A file that is there from the beginning."""
+        self.makedirs(path.rpartition("/")[0] or "/", True)
+        if path in self._files:
+            self.unlink(path)
+        file = File(self._clock())
+        file.data += data
+        file.sync()
+        self._enter(path, file)
+
     # -- content --------------------------------------------------------------------------------------------------
 
     def write(self, opened: OpenFile, data: bytes, place: int | None = None) -> int:

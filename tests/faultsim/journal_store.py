@@ -9,10 +9,10 @@ from __future__ import annotations
 from enum import Enum
 
 import msgspec
+from tests.faultsim.kernel import Kernel
 
 from hocket.control.journal.stored import JournalError, Row, StoredJournal
 from hocket.control.ports import Header
-from tests.faultsim.kernel import Kernel
 
 
 class Trouble(Enum):
@@ -31,6 +31,7 @@ class Store:
         self.rows: list[Row] = []
         self.states: list[Row] = []
         self.trouble = Trouble.NONE
+        self.recoveries = 0  # times that a controller began anew, and did not know which reports it had taken in
         self.is_behind = False  # the controller is in a commit, and ahead of what is here
 
 
@@ -48,12 +49,19 @@ class SimulatedJournal(StoredJournal):
         self._last = len(store.rows)
         store.is_behind = False
 
+    def recover(self) -> int:
+        """A controller begins with what is here."""
+        self._store.recoveries += 1
+        return super().recover()
+
     def close(self) -> None:
         """Nothing to close."""
 
     def _commit(self, rows: list[Row]) -> None:
         kernel, store = self._kernel, self._store
         store.is_behind = True
+        if kernel.current is not None:
+            kernel.sleep(kernel.rng.uniform(0.0005, 0.005))
         kernel.call()
         if store.trouble is Trouble.FULL:
             raise JournalError("journal 'simulated': no space left on device")

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from greenlet import getcurrent, greenlet
-
 from tests.faultsim.files import Disk
 
 EPOCH_S = 1_700_000_000.0  # what the wall clocks show when a simulation begins
@@ -36,6 +35,17 @@ class Machine:
         self.wall_offset_s = 0.0
         self.is_on = True
         self.processes: dict[int, Process] = {}
+        self._boots = 0
+        self._name_boot()
+
+    def boot(self) -> None:
+        """It is switched on again."""
+        self.is_on, self.booted_s = True, self.kernel.now_s
+        self._name_boot()
+
+    def _name_boot(self) -> None:
+        self._boots += 1
+        self.disk.put("/proc/sys/kernel/random/boot_id", f"{self.name}-{self._boots}".encode())
 
     def disk_of(self, path: str) -> Disk:
         """The disk that holds a path."""

@@ -13,7 +13,19 @@ from hocket.model.resources import Demand
 
 FAULTY_S = 90.0  # for which things fail
 # Policies that start jobs only, that preempt, that resize, and that share by owner.
-POLICIES = ("fifo", "las", "fair", "srtf", "round_robin", "tiresias", "backfill", "optimus", "restless", "restless", "restless")
+POLICIES = (
+    "fifo",
+    "las",
+    "fair",
+    "srtf",
+    "round_robin",
+    "tiresias",
+    "backfill",
+    "optimus",
+    "restless",
+    "restless",
+    "restless",
+)
 
 
 class JobPlan(Struct, frozen=True):
@@ -68,11 +80,6 @@ class Scenario(Struct, frozen=True):
     twice: float
     lossy: float
     preempt: float
-
-    @property
-    def has_restored_journal(self) -> bool:
-        """Whether the controller is once given an older journal."""
-        return any(fault.kind == "older journal" for fault in self.faults)
 
 
 # Kind → how often, relative to the others.

@@ -10,11 +10,12 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Any
 
+from tests.faultsim.kernel import Process
+
 from hocket.agent import run_folder
 from hocket.agent.run_folder import InUse
 from hocket.agent.sidecar import events_writer, lease_watch, spec
 from hocket.agent.sidecar.attempt_file import AttemptFile
-from tests.faultsim.kernel import Process
 
 if TYPE_CHECKING:
     from tests.faultsim.cluster import Cluster
@@ -150,11 +151,12 @@ class SidecarModel:
         self._number = AttemptFile(self.spec.attempt_file, self.spec.job, self.spec.attempt)
         self._plan = plan
         self._worker: JobProcess | None = None
-        self._given = self._killed = self._is_over = False
+        self._given = self._killed = self._is_over = self._lease_held = self._may_start = False
         self._asked_s: float | None = None
         self._kill_s: float | None = None
         self._number_s: float | None = None
         self._prepared_s: float | None = None
+        self._start_s: float | None = None  # when to look whether it may start
         self._saved_s: float | None = None
         self._said_s = -1e9
         self._unsaid = False
@@ -174,7 +176,7 @@ class SidecarModel:
 
     def _wait(self) -> None:
         kernel = self.cluster.kernel
-        times = [self._kill_s, self._prepared_s]
+        times = [self._kill_s, self._prepared_s, self._start_s]
         if self._worker is not None:
             times += [self._lease_s(), self._number_s]
         if not self.events.flush():
@@ -212,6 +214,9 @@ class SidecarModel:
             return
         if self._kill_s is not None and now_s >= self._kill_s:
             self._kill()
+        elif self._start_s is not None and now_s >= self._start_s:
+            self._may_start = self._lease_held
+            self._start()
         elif self._prepared_s is not None and now_s >= self._prepared_s:
             self._prepared_s, self._is_prepared = None, True
             self.events.add("prepared", warm=True, reason=None, pids=[], took_s=1.0, mem_mib=0, left_from_line=None)
@@ -248,6 +253,11 @@ class SidecarModel:
         return self._fenced_by > 0
 
     def _start(self) -> None:
+        self._start_s = None
+        if not self._may_start:
+            self._lease_held = not self._lease.is_over
+            self._start_s = self.cluster.kernel.now_s + (0.0 if self._lease_held else lease_watch.FROZEN_S)
+            return
         if self._is_stale():
             self._finish(None)
             return
@@ -331,4 +341,3 @@ class Child:
     def wait(self) -> None:
         """It has ended."""
         self._cluster.system.zombies.pop((self._agent, self.pid), None)
-

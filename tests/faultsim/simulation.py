@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-
 from tests.faultsim.cluster import Cluster
 from tests.faultsim.journal_store import Trouble
 from tests.faultsim.kernel import Kernel, Process, Trap
 from tests.faultsim.network import DOWN, UP
+from tests.faultsim.planted_faults import plant
 from tests.faultsim.scenario import FAULTY_S, Fault, scenario
 from tests.faultsim.stand_ins import System, deliver, installed
 
 _BOUND_S = 3000.0  # for all jobs to end once nothing fails any more
-_AFTER_S = 60.0  # for what is left of ended jobs to go
-_LINES = 60  # of a trace that are kept
+_AFTER_S = 45.0  # for what is left of ended jobs to go
 _POLICIES = Path(__file__).parents[1] / "live" / "policies"
 
 
@@ -76,6 +75,8 @@ class Faults:
         if self._cluster.controller.process is not None:
             self._cluster.controller.process.trap = None
         self._cluster.controller.store.trouble = Trouble.NONE
+        if self._cluster.checks.is_journal_cut:
+            self._cluster.release_all()
 
     # -- agents -----------------------------------------------------------------------------------------------------
 
@@ -225,6 +226,7 @@ class Faults:
         def restore(store: Any) -> None:
             kept = max(1, len(store.rows) - int(fault.number))
             self._kernel.trace(None, f"the journal is restored to its first {kept} cycles of {len(store.rows)}")
+            self._cluster.checks.is_journal_cut = True
             del store.rows[kept:]
             store.states = [state for state in store.states if state[0] <= kept]
 
@@ -279,9 +281,9 @@ def simulate(
     log.setLevel(logging.INFO if lines else logging.ERROR)
     log.propagate = False
     log.addHandler(handler)
-    cluster = Cluster(drawn, kernel, system, planted)
+    cluster = Cluster(drawn, kernel, system)
     try:
-        with installed(system, cluster.replaced()):
+        with installed(system, cluster.replaced()), plant(planted):
             counts = _run(cluster, faults)
             simulated_s = kernel.now_s
             wrong = list(kernel.errors)
@@ -328,5 +330,6 @@ def _standing(cluster: Cluster) -> str:
     engine = cluster.controller.engine
     if engine is None:
         return "there is no controller"
-    return "; ".join(f"{v.id} is {v.state}, {v.tenancies or 'without a place'}: {v.reason}" for v in engine.snapshot.jobs.values())
-
+    return "; ".join(
+        f"{v.id} is {v.state}, {v.tenancies or 'without a place'}: {v.reason}" for v in engine.snapshot.jobs.values()
+    )

@@ -87,9 +87,7 @@ class Threading:
 class StartableThread:
     """As `threading.Thread`."""
 
-    def __init__(
-        self, system: System, target: Callable[[], None], name: str = "thread", daemon: bool = True
-    ) -> None:
+    def __init__(self, system: System, target: Callable[[], None], name: str = "thread", daemon: bool = True) -> None:
         assert daemon, "a thread that its process waits for"
         self._system, self._target, self._name = system, target, name
         self._thread: Thread | None = None
@@ -500,7 +498,9 @@ class System:
         """As the built-in: a whole file is read at once, and written at once."""
         if "r" in mode:
             data = self._read_whole(str(file))
-            return io.BytesIO(data) if "b" in mode else io.StringIO(data.decode(encoding or "utf-8", errors or "strict"))
+            return (
+                io.BytesIO(data) if "b" in mode else io.StringIO(data.decode(encoding or "utf-8", errors or "strict"))
+            )
         fd = self.os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if isinstance(file, str) else file
         return WrittenText(self, fd)
 

@@ -52,6 +52,7 @@ class KnownRun:
         self.growing: int | None = None  # by what to stop watching them
         self.orders: list[dict[str, Any]] = []  # that the sidecar does not have yet
         self.kill_s: float | None = None  # when to end a sidecar that does not do what it was told
+        self.is_stopping = False  # it was told to leave: if its sidecar dies, it is lost, prepared or not
         self.was_held = False  # by this agent: its processes are known to be its own
         self.is_forgotten = False
         self._telling = 0

@@ -204,7 +204,9 @@ class Runs:
             return
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "is asked to save and leave, within %g s", order.grace_s)
+            run.is_stopping = True
             self._tell(run, {"do": "stop", "grace_s": order.grace_s})
+            self._await_delivery([run])
             by_s = time.monotonic() + order.grace_s + _STUCK_S
             run.kill_s = by_s if run.kill_s is None else min(run.kill_s, by_s)
         elif run in self._cleaning:
@@ -221,6 +223,7 @@ class Runs:
             self._outbox.drop(run)
             if run.sidecar is not None:
                 self._kill(run)
+        self._await_delivery(list(self._by_job.get(job, {}).values()))
         for key in [k for k in {*self._refused, *self._outbox.keys()} if k.job == job]:
             self._refused.pop(key, None)
             self._outbox.drop_own(key)
@@ -253,6 +256,11 @@ class Runs:
             return None
         return run
 
+    def _await_delivery(self, runs: list[KnownRun]) -> None:
+        """An order to end is carried out when its sidecar has it: the lease may be renewed then, and it would start."""
+        names = ", ".join(f"run {run.key.number} of job '{run.key.job}'" for run in runs)
+        self._await(lambda: not any(run in self._undelivered for run in runs), f"the sidecar of {names} does not listen")
+
     def _await(self, holds: Callable[[], bool], otherwise: str) -> None:
         """Wait, while others may go on, for what the main thread does."""
         if not holds():
@@ -274,8 +282,9 @@ class Runs:
             log_run(logging.WARNING, run.key, "run folder '%s': %s", run.folder, error)
         if run.orders and run.sidecar is not None:
             self._undelivered[run] = None
-        else:
-            self._undelivered.pop(run, None)
+        elif run in self._undelivered:
+            del self._undelivered[run]
+            self._changed.notify_all()
 
     def _kill(self, run: KnownRun) -> None:
         log_run(logging.INFO, run.key, "is killed")
@@ -462,7 +471,7 @@ class Runs:
             del self._cleaning[run]
             if run.is_forgotten:
                 self._end_forgetting(run.key.job)
-            elif run.stands_by and not story(run.events).started:
+            elif run.stands_by and not run.is_stopping and not story(run.events).started:
                 why = {"warm": False, "reason": "its sidecar died; it starts cold", "pids": []}
                 self._outbox.say(Report(run.key, 0, time.time(), "prepared", why))
             else:

@@ -53,7 +53,8 @@ class Attempt:
         self._number = AttemptFile(spec.attempt_file, spec.job, spec.attempt)
         self._number_s: float | None = None  # when to look whether a later attempt has its checkpoints
         self._fenced_by = 0  # the number of that one
-        self._start_later: Callable[[], None] | None = None  # when the lease is renewed
+        self._start_later: Callable[[], None] | None = None  # when the lease holds, and orders are read
+        self._lease_held = self._may_start = False
         self._workers: Workers | None = None
         self._output: Output | None = None
         self._began_s = self._heard_s = now_s
@@ -120,9 +121,12 @@ class Attempt:
 
     def _waits_for_lease(self, start: Callable[[], None]) -> bool:
         """Whether the job must not start yet: its agent was away, and the job may have been started elsewhere."""
-        if not self._lease.is_over:
+        if self._spec.lease is None or self._may_start:
+            self._may_start = False
             return False
-        self._start_later, self._look_s = start, time.monotonic() + FROZEN_S
+        # When the lease is seen to hold, orders are read once more: those that came before it was renewed count first.
+        self._lease_held = not self._lease.is_over
+        self._start_later, self._look_s = start, time.monotonic() + (0.0 if self._lease_held else FROZEN_S)
         return True
 
     def _hand_over(self, preparation: Preparation, given: dict[str, str]) -> None:
@@ -268,6 +272,7 @@ class Attempt:
             self.kill()
         elif self._start_later is not None and now_s >= self._look_s:
             start, self._start_later = self._start_later, None
+            self._may_start = self._lease_held
             start()
         elif self._preparation is not None and now_s >= self._look_s:
             self._look_at_prepared(self._preparation, now_s)

@@ -430,6 +430,7 @@ class AgentExecutor:
             about = f"that it is {tenancy.doing} is not confirmed by node {nodes} after {waited_s:.0f} s"
             # What its agent says again was not understood when it was said first.
             self._heard.pop(view.job.id, None)
+            self._orders.broken.forget(view.job.id)  # Whatever it waits for, it has waited for longer than any lease.
             if how is Overdue.ASK_AGAIN:
                 found += self._warn(view, f"{about}: asked again", now_s)
                 if tenancy.doing is Doing.STARTING and tenancy.coming is not None:

@@ -32,9 +32,12 @@ class Orders:
         """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
         if self.broken.must_wait(view.job):
             return
-        orders: dict[str, StartRun] = run_orders(view.job, coming(view), to, self._sessions.addresses())
+        orders = run_orders(view.job, coming(view), to, self._sessions.addresses())
         if self.prepares and view.job.warm and not self._is_ready(view):
             self.prepare(view)
+        self._start(orders)
+
+    def _start(self, orders: dict[str, StartRun]) -> None:
         for node, order in orders.items():
             self._sessions.tell(node, [order])
 
@@ -43,9 +46,14 @@ class Orders:
         for job_id in self.broken.released():
             view = self.snapshot.jobs.get(job_id)
             tenancy = None if view is None else tenancy_of(view)
-            if view is None or tenancy is None or tenancy.coming is None:
+            if view is None or tenancy is None:
                 continue
-            if tenancy.doing is Doing.STARTING or (changes_place(tenancy) and self._standby.has_left(present(view))):
+            if tenancy.doing is Doing.NOTHING and tenancy.holding is not None:
+                # A part of it runs since before this controller, and says so; others may not have had the order.
+                self._start(run_orders(view.job, present(view), tenancy.holding, self._sessions.addresses()))
+            elif tenancy.coming is not None and (
+                tenancy.doing is Doing.STARTING or (changes_place(tenancy) and self._standby.has_left(present(view)))
+            ):
                 self.run(view, tenancy.coming)
 
     def save(self, view: JobView) -> None:
