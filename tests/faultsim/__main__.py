@@ -126,7 +126,8 @@ class Totals:
         kinds = "\n".join(f"  {count:8,}  {kind}" for kind, count in sorted(self.faults.items()))
         return (
             f"{self.seeds:,} seeds, {self.simulated_s / 3600:,.1f} simulated hours, {self.jobs:,} jobs in "
-            f"{self.runs:,} runs, {self.cycles:,} cycles, {self.steps:,} steps; {self.per_s:.1f} seeds/s\nfaults:\n{kinds}"
+            f"{self.runs:,} runs, {self.cycles:,} cycles, {self.steps:,} steps; "
+            f"{self.per_s:.1f} seeds/s\nfaults:\n{kinds}"
         )
 
 

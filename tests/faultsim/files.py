@@ -144,7 +144,7 @@ class Disk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
         file = self._files.pop(old)
         above, _, name = old.rpartition("/")
-        self._folders[above].pop(name)
+        self._folders[above or "/"].pop(name)
         self._files.pop(new, None)
         self._enter(new, file)
 
@@ -155,7 +155,7 @@ class Disk:
         if self._files.pop(path, None) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         above, _, name = path.rpartition("/")
-        self._folders[above].pop(name)
+        self._folders[above or "/"].pop(name)
 
     def rmdir(self, path: str) -> None:
         """As `os.rmdir`."""
@@ -165,7 +165,7 @@ class Disk:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         del self._folders[path]
         above, _, name = path.rpartition("/")
-        self._folders[above].pop(name)
+        self._folders[above or "/"].pop(name)
 
     def listdir(self, path: str) -> list[str]:
         """As `os.listdir`; in no order that a program may rely on."""

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -84,7 +85,8 @@ class OrderLoop:
         _log.debug("%d orders after %d", len(received), self._after)
         for each in received:
             if each.n > self._after:
-                self._carry_out(each)
+                if not self._session.carry_out(self._of, partial(self._carry_out, each)):
+                    return  # The answer is late: these orders are of another session.
                 self._after = each.n
         self._settle(welcome, sent_s)
 

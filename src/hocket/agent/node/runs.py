@@ -49,15 +49,14 @@ class Runs:
         self._undelivered: dict[KnownRun, None] = {}
         self._cleaning: dict[KnownRun, float] = {}  # a dead sidecar's run → until when to try
         self._forgetting: set[str] = set()
-        self._sweep_s = 0.0
-        self._leaving = False
+        self._sweep_s, self._leaving = 0.0, False
 
     # -- for hello ----------------------------------------------------------------------------------------------
 
     def present(self) -> tuple[RunKey, ...]:
         """Those that live, can be started, or have reports to be heard."""
         with self._changed:
-            kept = {r.key for r in self._all() if not r.cursor.over and not r.is_forgotten}
+            kept = {r.key for rs in self._by_job.values() for r in rs.values() if not (r.cursor.over or r.is_forgotten)}
             return tuple(sorted(kept | self._outbox.keys()))
 
     def last_numbers(self) -> dict[str, int]:
@@ -187,9 +186,8 @@ class Runs:
     def _end_older(self, job: str, number: int) -> None:
         """Kill what runs of the job; it is a bug or a race that it does."""
         older = [r for n, r in self._by_job[job].items() if n < number and self._lives(r)]
-        for run in older:
-            if run.sidecar is not None:
-                self._kill(run)
+        for run in (r for r in older if r.sidecar is not None):
+            self._kill(run)
         names = ", ".join(str(r.key.number) for r in older)
         self._await(lambda: not any(self._lives(r) for r in older), f"run {names} of job '{job}' does not end")
 
@@ -258,8 +256,7 @@ class Runs:
 
     def _await_delivery(self, runs: list[KnownRun]) -> None:
         """An order to end is carried out when its sidecar has it: the lease may be renewed then, and it would start."""
-        names = ", ".join(f"run {run.key.number} of job '{run.key.job}'" for run in runs)
-        self._await(lambda: not any(run in self._undelivered for run in runs), f"the sidecar of {names} does not listen")
+        self._await(lambda: not any(run in self._undelivered for run in runs), "its sidecar does not listen")
 
     def _await(self, holds: Callable[[], bool], otherwise: str) -> None:
         """Wait, while others may go on, for what the main thread does."""
@@ -497,9 +494,6 @@ class Runs:
 
     def _lives(self, run: KnownRun) -> bool:
         return run in self._live or run in self._cleaning
-
-    def _all(self) -> list[KnownRun]:
-        return [run for runs in self._by_job.values() for run in runs.values()]
 
 
 def _lost(key: RunKey, reason: str) -> Report:
