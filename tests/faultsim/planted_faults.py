@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 from tests.faultsim.journal_store import SimulatedJournal
 
+from hocket.agent.node.controller_link import Session
 from hocket.agent.node.known_run import KnownRun
 from hocket.agent.node.lease import Lease
 from hocket.agent.node.runs import Runs
@@ -135,6 +136,11 @@ def _boot_id() -> str:
     return lease.boot_id()
 
 
+def late_orders_carried_out() -> Iterator[Any]:
+    """Orders are carried out though hello was said since they were sent."""
+    yield patch.object(Session, "carry_out", lambda _self, _session, call: call() is None)
+
+
 def reports_lost() -> Iterator[Any]:
     """An agent takes reports for said when they did not get through."""
     yield patch.object(Runs, "not_delivered", lambda _self: None)
@@ -160,6 +166,7 @@ PLANTED: dict[str, Callable[[], Iterator[Any]]] = {
         undelivered_ends_forgotten,
         strangers_tell_of_ends,
         lease_outlives_boot,
+        late_orders_carried_out,
         reports_lost,
         exits_forgotten,
     )

@@ -22,6 +22,8 @@ FOUND_FROM = {
     "no-fencing": 52,
     "lease-from-answer": 52,
     "reports-counted-again": 90,
+    "seen-runs-ignored": 69,
+    "run-numbers-reused": 47,
 }
 _SEARCHED = 150  # seeds
 
