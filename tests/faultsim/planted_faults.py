@@ -114,7 +114,8 @@ def undelivered_ends_forgotten() -> Iterator[Any]:
 
 
 def strangers_tell_of_ends() -> Iterator[Any]:
-    """What a node says of the end of a run counts, wherever that run is."""
+    """What a node says of the end of a run counts, wherever that run is; all nodes of a job are told to stop it."""
+    yield patch.object(orders, "nodes_of_attempt", lambda view, _run: run_numbers.nodes_of(view))
     gone = MultiNodeExits.gone
     yield patch.object(
         MultiNodeExits,

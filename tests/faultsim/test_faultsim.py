@@ -22,8 +22,14 @@ FOUND_FROM = {
     "no-fencing": 52,
     "lease-from-answer": 52,
     "reports-counted-again": 90,
-    "seen-runs-ignored": 69,
     "run-numbers-reused": 47,
+    "parts-left-running": 19,
+    "strangers-tell-of-ends": 98,
+    "lease-outlives-boot": 192,
+    "job-started-without-lease": 1190,
+    "undelivered-ends-forgotten": 1890,
+    "late-orders-carried-out": 2555,
+    "reports-lost": 5,
 }
 _SEARCHED = 150  # seeds
 

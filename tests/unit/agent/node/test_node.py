@@ -295,7 +295,8 @@ def test_a_job_may_have_any_name(controller: Any, agent: Any, until: Any) -> Non
     for key in keys:
         assert controller.wait_for(key, "exited").fields["code"] == 0
     assert len(list((agent.state / "runs").iterdir())) == len(NAMES)
-    assert sorted(p.name for p in agent.state.iterdir()) == ["checkpoints", "identity", "lease", "lock", "runs", "work"]
+    own = ["checkpoints", "identity", "lease", "lock", "runs", "starts", "work"]
+    assert sorted(p.name for p in agent.state.iterdir()) == own
     assert sorted(p.name for p in agent.state.parent.iterdir()) == ["agent.err", "state", "token"]
     for key in keys:
         assert read(controller, key.job, 0)[1:] == (0, b"")
