@@ -23,6 +23,7 @@ FOUND_FROM = {
     "lease-from-answer": 52,
     "reports-counted-again": 90,
     "run-numbers-reused": 47,
+    "seen-runs-ignored": 584,
     "parts-left-running": 19,
     "strangers-tell-of-ends": 98,
     "lease-outlives-boot": 192,
