@@ -13,7 +13,6 @@ from unittest.mock import patch
 from tests.faultsim.journal_store import SimulatedJournal
 
 from hocket.agent.node.controller_link import Session
-from hocket.agent.node.known_run import KnownRun
 from hocket.agent.node.lease import Lease
 from hocket.agent.node.runs import Runs
 from hocket.agent.protocol import RunKey
@@ -23,7 +22,6 @@ from hocket.executors.agents import executor, launching, orders, reconcile, repo
 from hocket.executors.agents.broken_parts import BrokenParts
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_attempt
-from hocket.executors.agents.sessions import Sessions
 from hocket.model.view import JobView
 
 
@@ -92,12 +90,6 @@ def run_numbers_reused() -> Iterator[Any]:
                 yield patch.object(module, name, other)
 
 
-def late_hello_accepted() -> Iterator[Any]:
-    """A hello that comes after a later one counts."""
-    opened = Sessions.open
-    yield patch.object(Sessions, "open", lambda self, *given: opened(self, *given[:4]))
-
-
 def parts_left_running() -> Iterator[Any]:
     """A job on several nodes starts again while parts of its last attempt run."""
     yield patch.object(BrokenParts, "must_wait", lambda _self, _job: False)
@@ -147,11 +139,6 @@ def reports_lost() -> Iterator[Any]:
     yield patch.object(Runs, "not_delivered", lambda _self: None)
 
 
-def exits_forgotten() -> Iterator[Any]:
-    """What was reported last of a run is not said again to a controller that asks."""
-    yield patch.object(KnownRun, "say_again", lambda _self: None)
-
-
 PLANTED: dict[str, Callable[[], Iterator[Any]]] = {
     plant.__name__.replace("_", "-"): plant
     for plant in (
@@ -161,7 +148,6 @@ PLANTED: dict[str, Callable[[], Iterator[Any]]] = {
         journal_after_orders,
         seen_runs_ignored,
         run_numbers_reused,
-        late_hello_accepted,
         parts_left_running,
         job_started_without_lease,
         undelivered_ends_forgotten,
@@ -169,7 +155,6 @@ PLANTED: dict[str, Callable[[], Iterator[Any]]] = {
         lease_outlives_boot,
         late_orders_carried_out,
         reports_lost,
-        exits_forgotten,
     )
 }
 
