@@ -80,11 +80,15 @@ class KnownRun:
         return max((fact["n"] for fact, _ in facts(self.events, 0)), default=0)
 
     def keep_hand_over(self, order: dict[str, Any]) -> None:
-        """Remember that it was told to start, and with what."""
+        """Remember that it was told to start, and with what; also when the machine crashes, or it would count as prepared
+        for ever."""
         path = os.path.join(self.folder, HAND_OVER)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump(order, file)
+        try:
+            os.write(fd, json.dumps(order).encode())
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def hand_over(self) -> dict[str, Any] | None:
         """The order to start, if it was given; an agent may have died before it passed it on."""

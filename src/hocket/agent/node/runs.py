@@ -152,11 +152,11 @@ class Runs:
         if run.ended:
             self._say_again(run)
             return
+        start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
+        with suppress(OSError):  # A full disk does not keep it from starting.
+            run.keep_hand_over(start)
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "continues in its prepared process")
-            start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
-            with suppress(OSError):  # A full disk does not keep it from starting.
-                run.keep_hand_over(start)
             self._tell(run, start)
         else:
             self._outbox.drop_own(run.key)
