@@ -80,7 +80,7 @@ class KnownRun:
         return max((fact["n"] for fact, _ in facts(self.events, 0)), default=0)
 
     def keep_hand_over(self, order: dict[str, Any]) -> None:
-        """Remember that it was told to start, and with what; also when the machine crashes, or it would count as prepared
+        """Remember that it was told to start, and with what, also if the machine crashes: else it would count as prepared
         for ever."""
         path = os.path.join(self.folder, HAND_OVER)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
