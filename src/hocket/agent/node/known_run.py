@@ -80,8 +80,10 @@ class KnownRun:
         return max((fact["n"] for fact, _ in facts(self.events, 0)), default=0)
 
     def keep_hand_over(self, order: dict[str, Any]) -> None:
-        """Remember that it was told to start, and with what, also if the machine crashes: else it would count as prepared
-        for ever."""
+        """Remember that it was told to start, and with what.
+
+        Also if the machine crashes: it would count as prepared then, and its job as running.
+        """
         path = os.path.join(self.folder, HAND_OVER)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
