@@ -180,9 +180,7 @@ class AgentSessions(Protocol):
     def fence_s(self) -> float:
         """Shorter than the lease: after so long without an answer, an agent's runs stand still."""
 
-    def open(
-        self, node: str, address: str, state: str = "", folder: str = "", which: tuple[int, int] = (0, 0)
-    ) -> str:
+    def open(self, node: str, address: str, state: str = "", folder: str = "", which: tuple[int, int] = (0, 0)) -> str:
         """A node's agent connects; returns its session. `which` orders its hellos. Raises NameTaken, LateHello."""
 
     def node_of(self, session: str) -> str:
