@@ -26,7 +26,7 @@ FOUND_FROM = {
     "seen-runs-ignored": 584,
     "parts-left-running": 19,
     "strangers-tell-of-ends": 98,
-    "lease-outlives-boot": 192,
+    "lease-outlives-boot": 588,
     "job-started-without-lease": 1190,
     "undelivered-ends-forgotten": 1890,
     "late-orders-carried-out": 2555,
