@@ -15,8 +15,9 @@ A part of a log comes with the headers `X-Attempt` (the run's number; 0 if nothi
 begins, which is later than asked for when that was removed) and `X-Next-Offset`.
 
 A session that the controller does not know (it was restarted, or took the agent for lost) is answered 410: say hello
-again. A hello of a node that has an agent with another state folder, heard from within its lease, is answered 409, and
-ends the newcomer: two with one name would take each other's sessions, and jobs, in turn.
+again. So is a hello that comes after a later one of the same agent. A hello of a node that has an agent with another
+state folder, heard from within its lease, is answered 409, and ends the newcomer: two with one name would take each
+other's sessions, and jobs, in turn.
 
 **Several controllers** may share a journal in PostgreSQL: one holds it and leads, the others stand by. An agent knows
 their urls by what the leader says; when its controller is away, it asks the others which of them leads now, and says
@@ -63,6 +64,10 @@ class Hello(Struct, frozen=True):
     folder: str = ""  # the path of its state folder on that node, for users; older agents do not say it
     seen: dict[str, RunNumber] = {}  # job → the largest number of a run of it that was here, as far as that is kept
     containment: str = ""  # what contains its jobs: `cgroup v2`, `none`, …; older agents do not say it
+    # Which hello it is: how often its agent was started, and how often it has said hello since. One that was under way
+    # for long, and comes after a later one, says what was true once. Older agents do not say it.
+    start: RunNumber = 0
+    number: RunNumber = 0
 
 
 class Welcome(Struct, frozen=True):

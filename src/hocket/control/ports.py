@@ -224,6 +224,10 @@ class UnknownSession(LookupError):
     """The agent must say hello again."""
 
 
+class LateHello(Exception):
+    """A hello that comes after a later one of the same agent."""
+
+
 class NameTaken(Exception):
     """Another agent has this node's name."""
 
@@ -237,8 +241,16 @@ class AgentSessions(Protocol):
     def fence_s(self) -> float:
         """Shorter than the lease: after so long without an answer, an agent's runs stand still."""
 
-    def open(self, node: str, address: str, state: str = "", folder: str = "", containment: str = "") -> str:
-        """A node's agent connects; returns its session. Raises NameTaken."""
+    def open(
+        self,
+        node: str,
+        address: str,
+        state: str = "",
+        folder: str = "",
+        containment: str = "",
+        which: tuple[int, int] = (0, 0),
+    ) -> str:
+        """A node's agent connects; returns its session. `which` orders its hellos. Raises NameTaken, LateHello."""
 
     def node_of(self, session: str) -> str:
         """The node of a session, which is renewed. Raises UnknownSession."""

@@ -9,7 +9,7 @@ from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request, Response
 
 from hocket.agent.protocol import Alive, Hello, Report, ReportsAccepted, Welcome
-from hocket.control.ports import NameTaken, UnknownSession
+from hocket.control.ports import LateHello, NameTaken, UnknownSession
 from hocket.model.resources import MAX_GPUS
 from hocket.model.validation import too_small
 from hocket.service.api import Api, ApiError, Count, answer, caller, decoded
@@ -41,7 +41,10 @@ def add_agents(app: FastAPI, api: Api) -> None:
         if wrong := too_small(msgspec.structs.asdict(said.node)):
             raise ApiError(400, f"node '{said.node.id}': {wrong}")
         try:
-            session = engine.sessions.open(said.node.id, said.address, said.state, said.folder, said.containment)
+            told, which = (said.state, said.folder, said.containment), (said.start, said.number)
+            session = engine.sessions.open(said.node.id, said.address, *told, which)
+        except LateHello as error:
+            raise ApiError(410, str(error)) from error
         except NameTaken as error:
             _log.warning("an agent is refused: %s", error, extra={"node": said.node.id})
             raise ApiError(409, str(error)) from error

@@ -71,6 +71,7 @@ class Engine:
         self.catalogue = Catalogue.of(self.journal, None if catalogue is None else EndedJobs(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue
         self._down = ""  # why nothing can be accepted
+        self._recovered_s = -_RETRY_S  # when the journal was last restored after it could not be written
         self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
         self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
         self._changed_jobs: list[Record] = []  # by the present cycle
@@ -200,6 +201,8 @@ class Engine:
         self._down = str(error)
         _log.error("%s; nothing is accepted until it can be written", error)
         self.executor.fail(Unavailable(self._down))
+        if monotonic() - self._recovered_s < _RETRY_S:  # It can be read, and still not be written.
+            sleep(_RETRY_S)
         while True:
             try:
                 self._controller = self._restored()
@@ -211,6 +214,7 @@ class Engine:
                 self._down = str(again)
                 self.executor.refuse(Unavailable(self._down))
                 sleep(_RETRY_S)
+        self._recovered_s = monotonic()
         self.executor.resume(self._controller.snapshot)
         self._set_policy()
         in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.

@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from itertools import count
 from typing import NoReturn
 
 from hocket.agent.log_setup import LEVEL_VARIABLE, LEVELS, set_up_logging
@@ -64,11 +65,14 @@ class NodeAgent:
         _log.log(logging.INFO if contained.limits_all else logging.WARNING, "%s", contained.text)
         self._runs.find()
 
+        numbers = count(1)
+
         def hello(link: Link) -> Hello:
             address = options.address or link.own_address()
             runs, seen = self._runs.present(), self._runs.last_numbers()
-            jobs = tuple(sorted(seen))
-            return Hello(devices.node, address, runs, jobs, state.identity, state.path, seen, contained.kind)
+            folder, jobs = (state.identity, state.path), tuple(sorted(seen))
+            which = state.starts, next(numbers)
+            return Hello(devices.node, address, runs, jobs, *folder, seen, contained.kind, *which)
 
         session, lease = Session(hello), Lease(state.lease)
         self._orders = OrderLoop(links[0], session, self._runs, state, lease)

@@ -48,7 +48,7 @@ class KnownRun:
         self.grace_s = float(grace_s) if isinstance(grace_s, int | float) else 30.0
         self.cursor = read_cursor(folder)
         # Prepared, and not told to start: it may start cold when its sidecar is gone.
-        is_ordered = os.path.exists(os.path.join(folder, HAND_OVER))  # There is none where secrets were handed over.
+        is_ordered = os.path.exists(os.path.join(folder, HAND_OVER))
         self.stands_by = spec.get("warm") is True and not is_ordered and not story(self.events).started
         self.sidecar: SidecarProcess | None = None
         self.ended = self.cursor.over or self.cursor.lost_s > 0  # No more events will come.
@@ -56,6 +56,7 @@ class KnownRun:
         self.growing: int | None = None  # by what to stop watching them
         self.orders: list[dict[str, Any]] = []  # that the sidecar does not have yet
         self.kill_s: float | None = None  # when to end a sidecar that does not do what it was told
+        self.is_stopping = False  # it was told to leave: if its sidecar dies, it is lost, prepared or not
         self.was_held = False  # by this agent: its processes are known to be its own
         self.is_forgotten = False
         self._telling = 0
@@ -83,11 +84,17 @@ class KnownRun:
         return max((fact["n"] for fact, _ in facts(self.events, 0)), default=0)
 
     def keep_hand_over(self, order: dict[str, Any]) -> None:
-        """Remember that it was told to start, and with what."""
+        """Remember that it was told to start, and with what.
+
+        Also if the machine crashes: it would count as prepared then, and its job as running.
+        """
         path = os.path.join(self.folder, HAND_OVER)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump(order, file)
+        try:
+            os.write(fd, json.dumps(order).encode())
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def hand_over(self) -> dict[str, Any] | None:
         """The order to start, if it was given; an agent may have died before it passed it on."""

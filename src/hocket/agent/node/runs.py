@@ -49,15 +49,14 @@ class Runs:
         self._undelivered: dict[KnownRun, None] = {}
         self._cleaning: dict[KnownRun, float] = {}  # a dead sidecar's run → until when to try
         self._forgetting: set[str] = set()
-        self._sweep_s = 0.0
-        self._leaving = False
+        self._sweep_s, self._leaving = 0.0, False
 
     # -- for hello ----------------------------------------------------------------------------------------------
 
     def present(self) -> tuple[RunKey, ...]:
         """Those that live, can be started, or have reports to be heard."""
         with self._changed:
-            kept = {r.key for r in self._all() if not r.cursor.over and not r.is_forgotten}
+            kept = {r.key for r in self._all() if not (r.cursor.over or r.is_forgotten)}
             return tuple(sorted(kept | self._outbox.keys()))
 
     def last_numbers(self) -> dict[str, int]:
@@ -154,14 +153,13 @@ class Runs:
         if run.ended:
             self._say_again(run)
             return
+        env, workers = {**self._devices(order.env), **order.secrets}, order.spec.get("workers", 1)
+        start = {"do": "start", "env": env, "workers": workers}
+        with suppress(OSError):  # A full disk does not keep it from starting.
+            run.keep_hand_over({} if order.secrets else start)  # Secrets are in no file.
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "continues in its prepared process")
             self._containment.change_limits(run.key, run.cgroup, order.limits)
-            env, workers = {**self._devices(order.env), **order.secrets}, order.spec.get("workers", 1)
-            start = {"do": "start", "env": env, "workers": workers}
-            if not order.secrets:  # Those are in no file: an agent after us is told again to start it.
-                with suppress(OSError):  # A full disk does not keep it from starting.
-                    run.keep_hand_over(start)
             self._tell(run, start)
         else:
             self._outbox.drop_own(run.key)
@@ -192,9 +190,8 @@ class Runs:
     def _end_older(self, job: str, number: int) -> None:
         """Kill what runs of the job; it is a bug or a race that it does."""
         older = [r for n, r in self._by_job[job].items() if n < number and self._lives(r)]
-        for run in older:
-            if run.sidecar is not None:
-                self._kill(run)
+        for run in (r for r in older if r.sidecar is not None):
+            self._kill(run)
         names = ", ".join(str(r.key.number) for r in older)
         self._await(lambda: not any(self._lives(r) for r in older), f"run {names} of job '{job}' does not end")
 
@@ -209,7 +206,9 @@ class Runs:
             return
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "is asked to save and leave, within %g s", order.grace_s)
+            run.is_stopping = True
             self._tell(run, {"do": "stop", "grace_s": order.grace_s})
+            self._await_delivery([run])
             by_s = time.monotonic() + order.grace_s + _STUCK_S
             run.kill_s = by_s if run.kill_s is None else min(run.kill_s, by_s)
         elif run in self._cleaning:
@@ -226,6 +225,7 @@ class Runs:
             self._outbox.drop(run)
             if run.sidecar is not None:
                 self._kill(run)
+        self._await_delivery(list(self._by_job.get(job, {}).values()))
         for key in [k for k in {*self._refused, *self._outbox.keys()} if k.job == job]:
             self._refused.pop(key, None)
             self._outbox.drop_own(key)
@@ -258,6 +258,10 @@ class Runs:
             return None
         return run
 
+    def _await_delivery(self, runs: list[KnownRun]) -> None:
+        """An order to end is carried out when its sidecar has it: the lease may be renewed then, and it would start."""
+        self._await(lambda: not any(run in self._undelivered for run in runs), "its sidecar does not listen")
+
     def _await(self, holds: Callable[[], bool], otherwise: str) -> None:
         """Wait, while others may go on, for what the main thread does."""
         if not holds():
@@ -274,8 +278,9 @@ class Runs:
     def _deliver(self, run: KnownRun) -> None:
         if not run.deliver():
             self._undelivered[run] = None
-        else:
-            self._undelivered.pop(run, None)
+        elif run in self._undelivered:
+            del self._undelivered[run]
+            self._changed.notify_all()
 
     def _kill(self, run: KnownRun) -> None:
         log_run(logging.INFO, run.key, "is killed")
@@ -359,8 +364,10 @@ class Runs:
             log_run(logging.INFO, run.key, "is found, sidecar process %d", sidecar.pid, sidecar=sidecar.pid)
             self._attach(run, sidecar)
             start = run.hand_over()
-            if start is not None and not story(run.events).started:
+            if start and not story(run.events).started:
                 self._tell(run, start)
+            elif start is not None and not story(run.events).started:
+                run.stands_by = True  # It has secrets, which the controller tells when it orders the start again.
         else:
             self._settle(run)
 
@@ -466,7 +473,7 @@ class Runs:
             del self._cleaning[run]
             if run.is_forgotten:
                 self._end_forgetting(run.key.job)
-            elif run.stands_by and not story(run.events).started:
+            elif run.stands_by and not run.is_stopping and not story(run.events).started:
                 why = {"warm": False, "reason": "its sidecar died; it starts cold", "pids": []}
                 self._outbox.say(Report(run.key, 0, time.time(), "prepared", why))
             else:

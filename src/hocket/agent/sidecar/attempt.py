@@ -11,7 +11,7 @@ from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.sidecar.attempt_file import AttemptFile
 from hocket.agent.sidecar.checkpoint_watch import CheckpointWatch
 from hocket.agent.sidecar.command import environments, understood
-from hocket.agent.sidecar.lease_watch import LeaseWatch
+from hocket.agent.sidecar.lease_watch import FROZEN_S, LeaseWatch
 from hocket.agent.sidecar.preparation import Cold, Preparation
 from hocket.agent.sidecar.progress_events import Reporting
 from hocket.agent.sidecar.spec import signal_number
@@ -55,6 +55,8 @@ class Attempt:
         self._number = AttemptFile(spec.attempt_file, spec.job, spec.attempt)
         self._number_s: float | None = None  # when to look whether a later attempt has its checkpoints
         self._fenced_by = 0  # the number of that one
+        self._start_later: Callable[[], None] | None = None  # when the lease holds, and orders are read
+        self._lease_held = self._may_start = False
         self._workers: Workers | None = None
         self._output: Output | None = None
         self._began_s = self._heard_s = now_s
@@ -119,7 +121,19 @@ class Attempt:
         if self._given is not None:
             self._hand_over(preparation, self._given)
 
+    def _waits_for_lease(self, start: Callable[[], None]) -> bool:
+        """Whether the job must not start yet: its agent was away, and the job may have been started elsewhere."""
+        if self._spec.lease is None or self._may_start:
+            self._may_start = False
+            return False
+        # When the lease is seen to hold, orders are read once more: those that came before it was renewed count first.
+        self._lease_held = not self._lease.is_over
+        self._start_later, self._look_s = start, time.monotonic() + (0.0 if self._lease_held else FROZEN_S)
+        return True
+
     def _hand_over(self, preparation: Preparation, given: dict[str, str]) -> None:
+        if self._waits_for_lease(lambda: self._hand_over(preparation, given)):
+            return
         if self._is_stale():
             self._give_up_preparation()
             return
@@ -146,6 +160,8 @@ class Attempt:
             self._start_cold(self._given)
 
     def _start_cold(self, given: dict[str, str]) -> None:
+        if self._waits_for_lease(lambda: self._start_cold(given)):
+            return
         if self._is_stale():
             self._give_up_preparation()
             return
@@ -242,7 +258,7 @@ class Attempt:
     def next_s(self) -> float | None:
         """When to `tick` at the latest; None if there is no hurry."""
         times = [self._kill_s]
-        if self._preparation is not None:
+        if self._preparation is not None or self._start_later is not None:
             times.append(self._look_s)
         elif self._workers is not None:
             times += [self._usage.next_s, self._reporting.next_s, self._hangs_s(), self._unseen.due_s]
@@ -257,6 +273,10 @@ class Attempt:
         """Do what is due."""
         if self._kill_s is not None and now_s >= self._kill_s:
             self.kill()
+        elif self._start_later is not None and now_s >= self._look_s:
+            start, self._start_later = self._start_later, None
+            self._may_start = self._lease_held
+            start()
         elif self._preparation is not None and now_s >= self._look_s:
             self._look_at_prepared(self._preparation, now_s)
         elif self._workers is not None and not self.is_over:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _FIRST_S = 1.0  # until the first look: the agent renews its lease when it has carried out its orders
 _LONGEST_S = 2.0  # between looks: a timer does not count while the machine sleeps
-_FROZEN_S = 0.2  # between looks while the job stands still
+FROZEN_S = 0.2  # between looks while the job stands still
 
 
 class LeaseWatch:
@@ -41,6 +41,12 @@ class LeaseWatch:
         """Whether the job stands still."""
         return self._since_s is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the job must not run now."""
+        until_s = read_lease(self._path) if self._path is not None else None
+        return until_s is not None and boot_s() >= until_s
+
     def look(self, now_s: float, sessions: Iterable[int]) -> dict[str, float] | None:
         """Freeze the job or let it go on, if that is due; what is to be reported of that, None if nothing changes."""
         assert self._path is not None
@@ -49,13 +55,13 @@ class LeaseWatch:
         if self._since_s is None:
             if not holds:
                 self._freeze(sessions)
-                self._since_s, self.next_s = at_s, now_s + _FROZEN_S
+                self._since_s, self.next_s = at_s, now_s + FROZEN_S
                 return {}
             self.next_s = now_s + (_LONGEST_S if until_s is None else min(until_s - at_s, _LONGEST_S))
         elif not holds:
             self._goes_on = False
             self._freeze(sessions)  # Another process may have let it go on, or it was just started.
-            self.next_s = now_s + _FROZEN_S
+            self.next_s = now_s + FROZEN_S
         elif not self._goes_on:
             self._goes_on, self.next_s = True, now_s
         else:

@@ -111,6 +111,7 @@ class AgentExecutor:
     def _take_up(self, snapshot: Snapshot) -> None:
         """Begin with this state: what needs no agent is true."""
         self.observe(snapshot)
+        self._orders.broken.begin_anew(v.node.id for v in snapshot.nodes.values() if v.up)
         # A clock that was set back while there was no controller goes on from the last time in the journal.
         self._behind_s = max(0.0, snapshot.now_s - self._clock())
         self._began_s = self._looked_s = self.now_s()  # _looked_s: when silent agents were last looked for
@@ -210,6 +211,8 @@ class AgentExecutor:
             events += self._orders.failures(now_s)
             self._ready = []
             self._left_alone = self._rest_of_broken(events)
+            for node, stop in self._left_alone:
+                self._orders.broken.add(node, stop.run)
             if events or self._taken or (until_s is not None and until_s <= now_s):
                 return now_s, events
 
@@ -258,9 +261,12 @@ class AgentExecutor:
                 self._orders.renew_standby(event.job, isinstance(event, JobFailed))
             elif isinstance(event, NodeLost | NodeJoined):
                 self._ready += self._orders.prepare_again()
+            if isinstance(event, NodeLost):
+                self._orders.broken.lost(event.node)
         for node, stop in self._left_alone:
             self.sessions.tell(node, [stop])
         self._left_alone = []
+        self._orders.run_released()
         taken, self._taken = self._taken, []
         later = [posted for posted in taken if posted.reports]  # They wait for what others of their job changed.
         for posted in taken:
@@ -312,6 +318,8 @@ class AgentExecutor:
 
     def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
         run = report.run
+        if report.event in GONE:
+            self._orders.broken.gone(node, run)
         view = self.snapshot.jobs.get(run.job)
         heard = self._heard.setdefault(run.job, {}) if view is not None else {}
         last = heard.get((node, run.number), 0)
@@ -397,7 +405,9 @@ class AgentExecutor:
         for view in self.snapshot.jobs.values() if lost else filter(None, map(self.snapshot.jobs.get, broken)):
             nodes = nodes_of(view)
             if len(nodes) > 1 and (view.job.id in broken or not lost.isdisjoint(nodes)):
-                found += [(node, StopRun(run, 0.0)) for node in nodes for run in going(view)]
+                parts = [(node, run) for run in going(view) for node in nodes_of_attempt(view, run)]
+                left = [part for part in parts if part[0] not in lost and not self._exits.is_gone(*part)]
+                found += [(node, StopRun(run, 0.0)) for node, run in left]
         return found
 
     def _losses(self, now_s: float) -> list[Event]:
@@ -435,6 +445,7 @@ class AgentExecutor:
             about = f"that it is {tenancy.doing} is not confirmed by node {nodes} after {waited_s:.0f} s"
             # What its agent says again was not understood when it was said first.
             self._heard.pop(view.job.id, None)
+            self._orders.broken.forget(view.job.id)  # Whatever it waits for, it has waited for longer than any lease.
             if how is Overdue.ASK_AGAIN:
                 found += self._warn(view, f"{about}: asked again", now_s)
                 if tenancy.doing is Doing.STARTING and tenancy.coming is not None:

@@ -19,6 +19,7 @@ from hocket.agent.node import report_outbox as report_outbox
 from hocket.agent.node import runs as runs_file
 from hocket.agent.node.containment import Containment, Wanted
 from hocket.agent.node.events_reader import facts, story
+from hocket.agent.node.known_run import KnownRun
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.runs import Runs
 from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, safe_name
@@ -215,3 +216,17 @@ def test_names_of_folders_are_distinct_and_tame() -> None:
     safe = [safe_name(name) for name in names]
     assert len(set(safe)) == len(names)
     assert all(0 < len(name) <= 120 and "/" not in name and not name.startswith(".") for name in safe)
+
+
+def test_that_a_run_was_told_to_start_survives_a_crash_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be taken for one that still stands prepared, and its job for one that runs."""
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    run = KnownRun(RunKey("j", 1), str(tmp_path), {"warm": True})
+    assert run.stands_by
+    run.keep_hand_over({"do": "start"})
+    assert synced == [str(tmp_path / "start.json")]
+    assert run.hand_over() == {"do": "start"}
+    assert not KnownRun(RunKey("j", 1), str(tmp_path), {"warm": True}).stands_by
