@@ -35,6 +35,8 @@ from hocket.service import agent_calls
 from hocket.service.api import ApiError
 from hocket.service.engine import Engine, Unavailable
 from hocket.service.node_drain import DrainSpec, NodeError, drain, undrain
+from hocket.service.request_guard import TOKEN
+from hocket.service.tokens import Role, Token
 
 _STATE, _TOKEN = "/state", "/token"
 _PATIENCE_S = 60.0  # of a call, for a cycle to be written
@@ -192,7 +194,7 @@ class Cluster:
 
     # -- for the sidecars -----------------------------------------------------------------------------------------
 
-    def launch(self, folder: str) -> Child:
+    def launch(self, folder: str, _secrets: Any = None) -> Child:
         """As `run_folder.launch`."""
         self.kernel.call()
         agent = self.system.process
@@ -225,7 +227,7 @@ class Cluster:
             self.kernel.call()
             return self.kill_marked(self.system.machine, mark)
 
-        def orphans(mark: str, _sessions: Any = (), _below: Any = None) -> list[int]:
+        def orphans(mark: str, _sessions: Any = (), _below: Any = None, _cgroup: Any = None) -> list[int]:
             return [p.pid for p in self.marked(self.system.machine, mark)]
 
         def signal_pipe() -> int:
@@ -373,6 +375,9 @@ class _RecordingApp:
         return lambda handler: self.handlers.setdefault(("GET", _word(path)), handler)
 
 
+_ADMIN = Token("home", Role.ADMIN, "")
+
+
 def _word(path: str) -> str:
     parts = path.split("/")
     return parts[4] if len(parts) > 4 else parts[3]
@@ -390,7 +395,9 @@ def routes(engine: Engine, cluster: Cluster) -> Callable[[str, str, bytes], tupl
             raise ApiError(503, str(error)) from error
 
     app = _RecordingApp()
-    agent_calls.add_agents(app, SimpleNamespace(engine=engine, is_accepted=is_accepted, polls=None, logs={}))  # type: ignore[arg-type]
+    tokens = SimpleNamespace(is_valid=lambda _token: True)
+    api = SimpleNamespace(engine=engine, is_accepted=is_accepted, polls=None, logs={}, tokens=tokens)
+    agent_calls.add_agents(app, api)  # type: ignore[arg-type]
 
     parameters = {handler: frozenset(inspect.signature(handler).parameters) for handler in app.handlers.values()}
 
@@ -401,7 +408,7 @@ def routes(engine: Engine, cluster: Cluster) -> Callable[[str, str, bytes], tupl
         async def whole() -> bytes:
             return body
 
-        request = SimpleNamespace(body=whole, headers={}, scope={}, state=SimpleNamespace())
+        request = SimpleNamespace(body=whole, headers={}, scope={TOKEN: _ADMIN}, state=SimpleNamespace())
         given: dict[str, Any] = {"request": request, "session": unquote(parts[3])}
         given |= {name: int(values[0]) for name, values in parse_qs(url.query).items()}
         if len(parts) > 5:

@@ -6,6 +6,7 @@ whether it took place.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from enum import Enum
 
 import msgspec
@@ -30,6 +31,7 @@ class Store:
         self.header = b""
         self.rows: list[Row] = []
         self.states: list[Row] = []
+        self.kept: dict[tuple[str, str], bytes] = {}
         self.trouble = Trouble.NONE
         self.recoveries = 0  # times that a controller began anew, and did not know which reports it had taken in
         self.is_behind = False  # the controller is in a commit, and ahead of what is here
@@ -56,6 +58,42 @@ class SimulatedJournal(StoredJournal):
 
     def close(self) -> None:
         """Nothing to close."""
+
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles; they are there at once or not at all."""
+        self._kernel.call()
+        for key, value in values.items():
+            if value is None:
+                self._store.kept.pop((kind, key), None)
+            else:
+                self._store.kept[kind, key] = value
+
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind."""
+        return {k: value for (of, k), value in self._store.kept.items() if of == kind and key in (None, k)}
+
+    # -- no cycles are removed here: benchmarks/retention.py kills what does that ------------------------------------
+
+    size, epoch = 0, 1
+
+    def shrink(self, most: int) -> int:  # noqa: ARG002
+        """Nothing to give back."""
+        return 0
+
+    def _commit_beginning(self, row: Row, blocks: list[Row], header: bytes) -> None:
+        raise NotImplementedError
+
+    def _delete(self, last: int, most: int) -> int:
+        raise NotImplementedError
+
+    def _beginning_row(self) -> Row | None:
+        return None
+
+    def _ended_rows(self) -> Iterator[Row]:
+        return iter(())
+
+    def _ended_blocks(self) -> int:
+        return 0
 
     def _commit(self, rows: list[Row]) -> None:
         kernel, store = self._kernel, self._store
