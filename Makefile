@@ -13,10 +13,10 @@ SHELL := bash
 SOURCES := src reproductions tests benchmarks examples docs/*.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs bench chaos clean
+.PHONY: help setup demo test check docs bench chaos faultsim clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Bytecode is written when a module is first imported; some machines turn that off, and every process would compile all.
 unexport PYTHONDONTWRITEBYTECODE
@@ -58,6 +58,7 @@ bench: $(STAMP) ## benchmarks, ratios side by side (HOCKET_DATA=folder with real
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.service_load
+	$(BIN)/python -m benchmarks.retention --quick
 	$(BIN)/python -m benchmarks.resize
 	$(BIN)/python -m benchmarks.pack
 	$(BIN)/python -m benchmarks.tune
@@ -66,6 +67,9 @@ chaos: $(STAMP) ## kill everything at random while jobs run, then cut off machin
 	$(BIN)/python -m tests.live.chaos --seconds $(or $(SECONDS),60) --policy $(or $(POLICY),las) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.live.partition_chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.live.standby_chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+
+faultsim: $(STAMP) ## simulate clusters in which everything fails, one for each seed (SEEDS=10000 START=0 PROCESSES=2)
+	$(BIN)/python -m tests.faultsim --seeds $(or $(SEEDS),1000) --start $(or $(START),0) --processes $(or $(PROCESSES),1)
 
 clean: ## remove what was built
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-out

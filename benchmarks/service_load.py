@@ -25,6 +25,7 @@ from benchmarks.machine import NOT_AS_USERS_HAVE_IT, machine, median, table
 
 CLIENTS = 8
 _BATCH = 1000
+_TOKEN = "HOCKET_BENCHMARK_TOKEN"  # a token may begin with a dash
 
 Figures = dict[str, tuple[float, str]]  # what was measured → the figure and its unit
 
@@ -54,6 +55,7 @@ class Load:
         self.say("one submission", 1000 * (self.cpu_s() - began) / singles, "CPU-ms")
         self.say("one submission, its caller waits", 1000 * median(waited), "ms")
         self.from_clients(25 if quick else 125)
+        self.large_submissions(2 if quick else 10)
         self.listings()
         self.restart()
         self.stop_all()
@@ -64,10 +66,31 @@ class Load:
         """Single submissions of several clients at once; the clients are one process, and use a core too."""
         began = self.cpu_s()
         place, token = (self.home / "url").read_text().strip().removeprefix("http://"), self.controller.token
-        command = [sys.executable, "-m", "benchmarks.service_load", "--client", place, token, str(each)]
-        took_s, count = float(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout), CLIENTS * each
+        command = [sys.executable, "-m", "benchmarks.service_load", "--client", place, str(each)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=os.environ | {_TOKEN: token})
+        took_s, count = float(done.stdout), CLIENTS * each
         self.say(f"submissions of {CLIENTS} clients", 1000 * (self.cpu_s() - began) / count, "CPU-ms each")
         self.say(f"submissions of {CLIENTS} clients, rate", count / took_s, "a second")
+
+    def large_submissions(self, count: int) -> None:
+        """Calls with 1,000 jobs each, one after the other, and how long others wait meanwhile."""
+        over = threading.Event()
+        looks: dict[str, list[float]] = {"GET /v1/health": [], "GET /v1/jobs?limit=20": [], "POST /v1/jobs": []}
+        threads = []
+        for words, took in looks.items():
+            name = "beside" if words.startswith("POST") else None
+            threads.append(threading.Thread(target=self.repeat, args=(over, took, *words.split(), name)))
+        link = self.controller.connect()
+        for thread in threads:
+            thread.start()
+        calls = [{"jobs": [_job(f"l{n}-{k}") for k in range(_BATCH)]} for n in range(count)]
+        took_s = [_took_s(lambda call=call: self.raw("/v1/jobs", link, "POST", call)) for call in calls]
+        over.set()
+        for thread in threads:
+            thread.join()
+        self.say(f"{_BATCH:,} jobs in one call, its caller waits", 1000 * median(took_s), "ms")
+        for words, took in looks.items():
+            self.say(f"{_BATCH:,} jobs in one call, {words} waits at most", 1000 * max(took), "ms")
 
     def listings(self) -> None:
         """What lists all jobs, each the best of three."""
@@ -176,7 +199,7 @@ def client(place: str, token: str, each: int) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         try:
             for n in range(each):
-                link.request("POST", "/v1/jobs", json.dumps({"jobs": [_job(f"c{number}-{n}")]}), headers)
+                link.request("POST", "/v1/jobs", json.dumps({"jobs": [_job(f"c{os.getpid()}-{number}-{n}")]}), headers)
                 answer = link.getresponse()
                 answer.read()
                 assert answer.status == 200
@@ -199,11 +222,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service_load", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="100 and 1,000 jobs")
     parser.add_argument("--jobs", type=int, default=10_000, metavar="N", help="the larger size (default: 10,000)")
-    parser.add_argument("--client", nargs=3, metavar=("PLACE", "TOKEN", "EACH"), help=argparse.SUPPRESS)
+    parser.add_argument("--client", nargs=2, metavar=("PLACE", "EACH"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.client:
-        place, token, each = chosen.client
-        client(place, token, int(each))
+        place, each = chosen.client
+        client(place, os.environ[_TOKEN], int(each))
         return
     for name in NOT_AS_USERS_HAVE_IT:
         os.environ.pop(name, None)

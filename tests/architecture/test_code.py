@@ -23,6 +23,7 @@ MOST_LINES = 500
 # Files that may be longer, each with a sentence that says why it is one idea. A reviewer agrees to every entry.
 ONE_IDEA = {
     "model/job.py": "One struct: each field of a job with its type, name, help and rule, said once.",
+    "agent/node/runs.py": "One table of the runs on this machine, and what orders and events change in it.",
     "reports/account.py": "One pass over a journal: all of it folds the same few tables, event by event.",
     "policies/kit/draft.py": "One plan being written: every method edits the same few fields.",
     "policies/harmony/search_kernel.py": "One local search, compiled as one module by numba.",

@@ -21,7 +21,8 @@ import uvicorn
 from tests.live.processes import end_all
 
 from hocket.agent.protocol import Report
-from hocket.control.ports import Executor
+from hocket.control.journal.memory import MemoryJournal
+from hocket.control.ports import Executor, Header
 from hocket.executors.agents.executor import AgentExecutor, agents
 from hocket.executors.simulated import SimulatedExecutor
 from hocket.model.event import Event, NodeJoined, NodeLost
@@ -31,6 +32,7 @@ from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import NO_COSTS, Costs
 from hocket.service.app import make_app
 from hocket.service.listening import LOOPBACK, Listening
+from hocket.service.secret_store import KeyFile
 from hocket.testing.builders import submission, workload
 from hocket.testing.executor_harness import ExecutorUnderTest, Gpu
 
@@ -240,8 +242,12 @@ class Api:
     """The real API over an executor that the law drives; of an engine, agents need no more than this."""
 
     def __init__(self, executor: Any, token: str) -> None:
-        engine: Any = SimpleNamespace(executor=executor, sessions=executor.sessions, changed=[])
-        app = make_app(engine, token, lambda _grace_s: None)
+        journal = MemoryJournal(Header("none"))
+        engine: Any = SimpleNamespace(
+            executor=executor, sessions=executor.sessions, changed=[], journal=journal, snapshot=empty_snapshot(())
+        )
+        no_key = KeyFile(Path("/nowhere"), lambda _path, _text: None)
+        app = make_app(engine, token, lambda _grace_s: None, secrets_key=no_key)
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1)
         self._server, self._listening = uvicorn.Server(config), Listening(LOOPBACK, None, 0)
         self.url = self._listening.url

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from tests.live.controller import LiveController
-from tests.live.processes import below
+from tests.live.processes import below, cgroups_of
 from tests.unit.cli.typed import hocket
 
 from hocket.cli.simulation.scenario import bound_policy
@@ -27,6 +27,8 @@ class Shown:
     def by(cls, controller: LiveController) -> "Shown":
         """As its API says."""
         jobs, nodes = controller.call("GET", "/v1/jobs?all=true"), controller.call("GET", "/v1/nodes")
+        for node in nodes["nodes"]:
+            del node["containment"]  # is told by its agent, and not in the journal
         return cls(jobs["jobs"], nodes["nodes"], controller.call("GET", "/v1/status")["decisions"])
 
     def differences(self, other: "Shown") -> Iterator[str]:
@@ -72,12 +74,13 @@ def orphans(root: Path) -> list[str]:
 
 
 def leftover_files(controller: LiveController) -> list[str]:
-    """Temporary files, unfinished ones, and whatever but logs is kept of runs that are over."""
+    """Temporary files, unfinished ones, cgroups, and whatever but logs is kept of runs that are over."""
     found = list(controller.temporary.rglob("*"))
     found += controller.home.rglob("*.part")
     runs = controller.home / "agent" / "runs"
     found += [path for path in runs.glob("*/*/*") if path.name != "log" and not path.name.startswith("log.")]
-    return sorted(str(path.relative_to(controller.root)) for path in found)
+    cgroups = [str(path) for path in cgroups_of(controller.root)]
+    return sorted([*(str(path.relative_to(controller.root)) for path in found), *cgroups])
 
 
 def complaints(controller: LiveController) -> list[str]:

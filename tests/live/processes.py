@@ -9,6 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from hocket.agent.cgroup import PROCESSES, Cgroup, remove_folder
+from hocket.agent.node.cgroup_hierarchies import hierarchies
+
 _PATIENCE_S = 120.0  # for what was killed to be gone
 
 
@@ -58,6 +61,31 @@ def end_all(root: Path) -> None:
         for found in left:
             found.kill()
         time.sleep(0.01)
+    remove_cgroups(root)
+
+
+def stands_still(pid: int) -> bool:
+    """Is a process stopped by SIGSTOP, or frozen with its cgroup?"""
+    if _read(str(pid), "stat").rpartition(b")")[2].split()[:1] == [b"T"]:
+        return True
+    return any(Cgroup({PROCESSES: there.own}).is_frozen for there in hierarchies(f"/proc/{pid}/cgroup"))
+
+
+def cgroups_of(root: Path) -> list[Path]:
+    """The folders of the cgroups that agents below this folder made."""
+    identities = [path.read_text()[:12] for depth in ("", "*/", "*/*/") for path in root.glob(f"{depth}identity")]
+    folders = (Path(f, f"hocket-{i}") for there in hierarchies() for f in there.upward() for i in identities)
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def remove_cgroups(root: Path) -> None:
+    """Those of agents that were killed; what is in them left the folder's processes, and is killed too."""
+    until = time.monotonic() + _PATIENCE_S
+    for folder in cgroups_of(root):
+        while not remove_folder(str(folder)):
+            Cgroup({PROCESSES: str(folder)}).kill()
+            assert time.monotonic() < until, f"{folder} has processes that cannot be killed"
+            time.sleep(0.01)
 
 
 def _told_apart(pid: int, began: int, command: bytes, environ: bytes) -> Found:

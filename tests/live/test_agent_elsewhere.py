@@ -47,7 +47,8 @@ def other_host():
 @pytest.mark.slow
 @needs_namespaces
 def test_an_agent_on_another_host_is_killed_and_its_jobs_go_on(tmp_path, other_host):
-    controller = LiveController(tmp_path, "--listen", HERE, "--no-agent", "--policy", "fifo", "--lease", "120")
+    options = ("--listen", HERE, "--insecure-listen", "--no-agent", "--policy", "fifo", "--lease", "120")
+    controller = LiveController(tmp_path, *options)
     token, ledger = tmp_path / "copied-token", tmp_path / "ledger"
     options = ("--address", THERE, "--gpus", "2")
     far = LiveAgent(controller, "far", *options, within=("ip", "netns", "exec", other_host), token=token)

@@ -169,13 +169,13 @@ def test_what_was_not_delivered_when_the_controller_was_killed_is_delivered_late
 
 @pytest.mark.slow
 def test_commands_are_refused_where_other_machines_may_submit_unless_they_are_allowed(tmp_path: Path) -> None:
-    with LiveController(tmp_path, "--gpus", "1", "--listen", "0.0.0.0") as controller:
+    with LiveController(tmp_path, "--gpus", "1", "--listen", "0.0.0.0", "--insecure-listen") as controller:
         controller.begin()
         said = hocket(controller, "submit", "-n", "mine", "--notify", "touch /x", "--", "true", code=2)
         assert "notify must be a URL, not the command 'touch /x'" in said
         assert "hocket up --notify-commands" in said
         controller.down(grace_s=0.0)
-    with LiveController(tmp_path, "--listen", "0.0.0.0", "--notify-commands") as controller:
+    with LiveController(tmp_path, "--listen", "0.0.0.0", "--insecure-listen", "--notify-commands") as controller:
         controller.begin()
         submit(controller, "mine", "", "--notify", "touch told")
         awaited((tmp_path / "told").exists, "the command ran in the job's folder")

@@ -51,7 +51,8 @@ class Pair:
 
     def begin(self) -> None:
         self.first.begin()
-        shutil.copy(self.first.home / "token", self.second.home / "token")
+        for name in ("token", "secrets.key"):
+            shutil.copy(self.first.home / name, self.second.home / name)
         self.second.start()
         awaited(lambda: "stands by" in self.second.log.read_text(), "the second stands by")
 
@@ -73,6 +74,10 @@ def pair(root: Path, store: str) -> Iterator[Pair]:
         yield made
 
 
+def made_token(controller: LiveController, owner: str) -> str:
+    return str(controller.types("token", "create", owner, "--role", "user", "--owner", owner).stdout.strip())
+
+
 def urls_in(path: Path) -> int:
     return path.read_text().count("http:") if path.exists() else 0
 
@@ -91,6 +96,10 @@ def longest_pause_s(lines: list[dict[str, Any]]) -> float:
 @pytest.mark.slow
 def test_a_controller_that_stands_by_takes_over_and_the_job_does_not_notice(tmp_path, server):
     with pair(tmp_path, server.url) as both:
+        ana, bob = (made_token(both.first, owner) for owner in ("ana", "bob"))
+        both.first.types("token", "revoke", "bob")
+        secret = {"id": "s", "command": ["sh", "-c", "test $KEY = s3cret"], "cwd": "/", "secrets": {"KEY": "s3cret"}}
+        both.first.call("POST", "/v1/jobs", {"jobs": [secret]})  # It waits for the GPU.
         both.first.kill()
         killed_s = time.monotonic()
         awaited(lambda: leads(both.second), "the second leads, and has the agent")
@@ -100,6 +109,8 @@ def test_a_controller_that_stands_by_takes_over_and_the_job_does_not_notice(tmp_
         assert {line["attempt"] for line in both.lines()} == {"1"}
         assert both.second.jobs()["j"]["attempts"] == 1
         assert longest_pause_s(both.lines()) < took_s  # It was never frozen to wait for the second.
+        assert "user of owner 'ana'" in both.second.types("token", "whoami", HOCKET_TOKEN=ana).stdout
+        both.second.types("token", "whoami", HOCKET_TOKEN=bob, code=2)  # It was revoked.
         # Users of the first home find the second, and the first stands by when it is started again.
         assert "j" in both.first.types("jobs").stdout
         both.first.start()
@@ -114,6 +125,7 @@ def test_a_controller_that_stands_by_takes_over_and_the_job_does_not_notice(tmp_
         both.ledger.with_name("ledger.end").touch()
         awaited(lambda: both.first.jobs()["j"]["state"] == "finished", "the job ends")
         assert {line["attempt"] for line in both.lines()} == {"1"}
+        awaited(lambda: both.first.jobs()["s"]["state"] == "finished", "a job with a secret ends")
         both.first.down(grace_s=0.0)
 
 

@@ -43,6 +43,9 @@ def set_up_logging(level: str, as_json: bool, file: str | os.PathLike[str] | Non
     root.addHandler(handler)
     root.setLevel(max(LEVELS[level], logging.INFO))
     logging.getLogger("hocket").setLevel(LEVELS[level])
+    # No line shows these, and to find them out takes as long as to write the line.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None
 
 
 class RepeatedMessages(logging.Filter):

@@ -2,6 +2,7 @@
 
 A mark is the variable HOCKET_MARK in the environment of the job's first processes, which whatever they start inherits.
 Those that wiped their environment are found while the sidecar lives, as its descendants, or in the job's sessions.
+Where the job has a cgroup, all that it ever started is in it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hocket.agent.cgroup import Cgroup
+
 MARK = "HOCKET_MARK"
 _ROUND_S = 0.02
 
 
-def orphans(mark: str, sessions: Iterable[int] = (), below: int | None = None) -> list[int]:
-    """The processes that bear a mark, are in one of these sessions, or descend from a process; never ourselves.
+def orphans(
+    mark: str, sessions: Iterable[int] = (), below: int | None = None, cgroup: Cgroup | None = None
+) -> list[int]:
+    """The processes that bear a mark, or are in one of these sessions, below a process or in a cgroup; never ourselves.
 
     A session is named by its first process. If that one lives and does not bear the mark, then the number has been
     given to another process meanwhile, and its session is left alone.
@@ -30,14 +35,24 @@ def orphans(mark: str, sessions: Iterable[int] = (), below: int | None = None) -
     found = {p.pid for p in processes() if p.session in own or _bears(p.pid, mark)}
     if below is not None:
         found |= {p.pid for p in descendants(below)}
+    if cgroup is not None:
+        found |= set(cgroup.processes())
     return sorted(found - {os.getpid()})
 
 
-def kill_orphans(mark: str, sessions: Iterable[int] = (), below: int | None = None, within_s: float = 5.0) -> list[int]:
+def kill_orphans(
+    mark: str,
+    sessions: Iterable[int] = (),
+    below: int | None = None,
+    cgroup: Cgroup | None = None,
+    within_s: float = 5.0,
+) -> list[int]:
     """Kill them, and those they start meanwhile, until there is none; the ones that would not die."""
     sessions = tuple(sessions)
     until = time.monotonic() + within_s
-    while (found := orphans(mark, sessions, below)) and time.monotonic() < until:
+    while (found := orphans(mark, sessions, below, cgroup)) and time.monotonic() < until:
+        if cgroup is not None:
+            cgroup.kill()
         own = _own(sessions, mark)
         for pid in found:
             _kill(pid, mark, own, below)

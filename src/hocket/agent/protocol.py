@@ -15,8 +15,9 @@ A part of a log comes with the headers `X-Attempt` (the run's number; 0 if nothi
 begins, which is later than asked for when that was removed) and `X-Next-Offset`.
 
 A session that the controller does not know (it was restarted, or took the agent for lost) is answered 410: say hello
-again. A hello of a node that has an agent with another state folder, heard from within its lease, is answered 409, and
-ends the newcomer: two with one name would take each other's sessions, and jobs, in turn.
+again. So is a hello that comes after a later one of the same agent. A hello of a node that has an agent with another
+state folder, heard from within its lease, is answered 409, and ends the newcomer: two with one name would take each
+other's sessions, and jobs, in turn.
 
 **Several controllers** may share a journal in PostgreSQL: one holds it and leads, the others stand by. An agent knows
 their urls by what the leader says; when its controller is away, it asks the others which of them leads now, and says
@@ -36,18 +37,20 @@ larger number. An agent has at most one of a job that has devices; beside it the
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from hocket.model.resources import Node
+
+RunNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class RunKey(Struct, frozen=True, order=True):
     """One attempt of a job on this node."""
 
     job: str
-    number: int
+    number: RunNumber
 
 
 class Hello(Struct, frozen=True):
@@ -59,7 +62,12 @@ class Hello(Struct, frozen=True):
     jobs: tuple[str, ...] = ()  # of which it keeps run folders: those that are over are to be forgotten
     state: str = ""  # tells its state folder from all others: another agent with the same name has another one
     folder: str = ""  # the path of its state folder on that node, for users; older agents do not say it
-    seen: dict[str, int] = {}  # job → the largest number of a run of it that was here, as far as that is kept
+    seen: dict[str, RunNumber] = {}  # job → the largest number of a run of it that was here, as far as that is kept
+    containment: str = ""  # what contains its jobs: `cgroup v2`, `none`, …; older agents do not say it
+    # Which hello it is: how often its agent was started, and how often it has said hello since. One that was under way
+    # for long, and comes after a later one, says what was true once. Older agents do not say it.
+    start: RunNumber = 0
+    number: RunNumber = 0
 
 
 class Welcome(Struct, frozen=True):
@@ -88,7 +96,7 @@ class Report(Struct, frozen=True):
     """
 
     run: RunKey
-    n: int
+    n: RunNumber
     at_s: float
     # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost, let-go,
     # frozen, thawed
@@ -102,11 +110,19 @@ class ReportsAccepted(Struct, frozen=True):
     reports: int
 
 
+class RunLimits(Struct, frozen=True):
+    """What a run may use on one node, all its replicas there together. Agents enforce it where they can."""
+
+    mem_mib: float = 0.0  # 0: as much as there is
+    cores: float = 0.0  # 0: not said
+
+
 class PrepareRun(Struct, frozen=True, tag_field="order", tag="prepare"):
     """Stand a job ready before its main, without devices."""
 
     run: RunKey
     spec: dict[str, Any]  # as a sidecar's spec.json, but for the folders and the mark, which are the agent's own
+    limits: RunLimits = RunLimits()
 
 
 class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
@@ -115,6 +131,8 @@ class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
     run: RunKey
     spec: dict[str, Any]
     env: dict[str, str]  # of the hand-over: devices, ranks, sizes
+    secrets: dict[str, str] = {}  # variables too, which the agent writes to no file
+    limits: RunLimits = RunLimits()
 
 
 class StopRun(Struct, frozen=True, tag_field="order", tag="stop"):

@@ -47,18 +47,25 @@ def create(folder: str, spec: dict[str, Any]) -> None:
     _make_control(folder)
 
 
-def launch(folder: str) -> Popen[bytes]:
-    """Start a sidecar in a session of its own."""
+def launch(folder: str, secrets: dict[str, str] | None = None) -> Popen[bytes]:
+    """Start a sidecar in a session of its own; secrets come to it by a file that has no name and is on no disk."""
     from subprocess import DEVNULL, Popen  # Not in the sidecar.
 
     # Without `site` and `runpy` a sidecar starts sooner and is smaller, and no setting of the user reaches it.
     program = f"import sys; sys.path.insert(0, {_PACKAGES!r}); from hocket.agent.sidecar import main; sys.exit(main())"
     command = [sys.executable, "-I", "-S", "-c", program, os.path.abspath(folder)]
+    given = DEVNULL
+    if secrets:
+        given = os.memfd_create("secrets")
+        os.write(given, json.dumps(secrets).encode())
+        os.lseek(given, 0, os.SEEK_SET)
     stderr = os.open(os.path.join(folder, STDERR), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        return Popen(command, stdin=DEVNULL, stdout=stderr, stderr=stderr, start_new_session=True)
+        return Popen(command, stdin=given, stdout=stderr, stderr=stderr, start_new_session=True)
     finally:
         os.close(stderr)
+        if given >= 0:
+            os.close(given)
 
 
 def is_running(folder: str) -> bool:
@@ -104,6 +111,21 @@ def send(folder: str, order: dict[str, Any]) -> bool:
 
 
 # -- for the sidecar ----------------------------------------------------------------------------------------
+
+
+def take_secrets(names: list[str]) -> dict[str, str]:
+    """The variables of these names, of stdin, which nothing can be read from afterwards. Raises ValueError."""
+    if not names:
+        return {}
+    with os.fdopen(os.dup(0), "rb") as file:
+        said = file.read()
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    found: dict[str, str] = json.loads(said) if said else {}
+    if missing := [name for name in names if name not in found]:
+        raise ValueError(f"secret '{missing[0]}' was not handed over")
+    return found
 
 
 class InUse(Exception):

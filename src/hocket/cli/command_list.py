@@ -67,6 +67,7 @@ COMMANDS = {
         "live.doctor",
         "Examine a controller's home: permissions, journal, catalogue, controller, agent, processes.",
     ),
+    "journal": Listed("live.journal", "Say how large a controller's journal is and where it begins; make it smaller."),
     "agent": Listed(
         "live.agent",
         "Lend this machine's devices to a controller on another one; `hocket up` lends those of its own.",
@@ -103,6 +104,7 @@ COMMANDS = {
         "List owners: weight, what they use of their quotas, how many of their jobs wait; or set weight and quotas.",
     ),
     "node": Listed("live.node", "Close a node for new jobs, or reserve it for owners; list nodes."),
+    "token": Listed("live.token", "Make, list and revoke tokens: what users, agents and dashboards call with."),
 }
 
 

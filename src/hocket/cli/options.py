@@ -53,6 +53,10 @@ def owner_names(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
+Everything = Annotated[
+    bool,
+    typer.Option("--all", help="Also cycles that were removed from the journal, from its archive."),
+]
 WorkloadSpec = Annotated[
     str,
     typer.Argument(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
+from functools import lru_cache
 from itertools import pairwise
 from math import inf
 from signal import Signals
@@ -10,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from hocket.agent.job_environment import OWN, is_one_of
 from hocket.agent.progress import check_config
 from hocket.model.capacity import Capacity, shape_of
 from hocket.model.job import ONE_GPU, Job, Launch, Owner, Stop, Task, TaskGraph
@@ -36,6 +38,10 @@ def read_request(given: Any) -> JobRequest:
     for target in launch.notify:
         if problem := target_problem(target):
             raise SpecError(f"notify {problem}")
+    for name in launch.secrets:
+        if name in launch.env or is_one_of(name, OWN):
+            why = "is in env too" if name in launch.env else "is set for each run"
+            raise SpecError(f"secrets must be variables of their own, and '{name}' {why}")
     names = {field: _signal(field, getattr(launch, field)) for field in ("stop_signal", "checkpoint_signal")}
     return replace(request, job=replace(request.job, launch=replace(launch, **names)))
 
@@ -156,14 +162,18 @@ def faults(job: Job) -> Iterator[str]:
         yield from _graph_faults(job.tasks)
 
 
-def _demand_faults(demand: Demand, must_ask: bool) -> Iterator[str]:
-    for name, value in zip(RESOURCES, demand.vector, strict=True):
-        if not 0 <= value < inf:
-            yield f"demand.{name} must be a finite number from 0 up, not {value}"
+@lru_cache(maxsize=1024)  # The jobs of a call mostly ask for the same.
+def _demand_faults(demand: Demand, must_ask: bool) -> tuple[str, ...]:
+    found = [
+        f"demand.{name} must be a finite number from 0 up, not {value}"
+        for name, value in zip(RESOURCES, demand.vector, strict=True)
+        if not 0 <= value < inf
+    ]
     if must_ask and not any(demand.vector):
-        yield "demand must be above 0 of a resource (gpus, cores, mem_mib or net_mbps), not 0 of each"
+        found.append("demand must be above 0 of a resource (gpus, cores, mem_mib or net_mbps), not 0 of each")
     if not 0 < demand.gpu_share <= 1:
-        yield f"demand.gpu_share must be above 0 and at most 1, not {demand.gpu_share}"
+        found.append(f"demand.gpu_share must be above 0 and at most 1, not {demand.gpu_share}")
+    return tuple(found)
 
 
 def _graph_faults(graph: TaskGraph) -> Iterator[str]:

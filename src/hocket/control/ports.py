@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -11,11 +11,13 @@ from msgspec import Struct
 from hocket.agent.protocol import Hello, Numbered, Order, Report
 from hocket.model.action import Action
 from hocket.model.event import Event
+from hocket.model.job import Job
 from hocket.model.plan import Plan
 from hocket.model.resources import Node
 from hocket.model.snapshot import Snapshot
 
-FORMAT = 2  # of journals; a reader refuses newer ones. Format 1 had no checksums
+FORMAT = 3  # of journals whose first cycles were removed; a reader refuses newer ones
+WHOLE_FORMAT = 2  # of those that have all cycles. Format 1 had no checksums
 
 
 class Header(Struct, frozen=True):
@@ -26,7 +28,7 @@ class Header(Struct, frozen=True):
     nodes: tuple[Node, ...] = ()
     seed: int = 0
     workload: str = ""
-    format: int = FORMAT
+    format: int = WHOLE_FORMAT
 
 
 class Cycle(Struct, frozen=True, gc=False):
@@ -36,6 +38,19 @@ class Cycle(Struct, frozen=True, gc=False):
     events: tuple[Event, ...]
     plan: Plan | None = None
     refused: tuple[str, ...] = ()
+
+
+class Beginning(Struct, frozen=True):
+    """Where a journal begins whose first cycles were removed: all that later cycles need of them.
+
+    Unlike a saved state it must be readable by later versions, as cycles are.
+    """
+
+    number: int  # of the last cycle that was removed
+    at_s: float  # its time
+    state: bytes  # of the controller after it (`saved_state.py`)
+    jobs: bytes = b""  # what is kept of jobs beside that: their counts, and records of those that were live
+    version: str = ""  # of the code that wrote it
 
 
 class Journal(Protocol):
@@ -80,7 +95,13 @@ class DurableJournal(Journal, Protocol):
         """Keep several cycles, all or none."""
 
     def after(self, number: int) -> Iterator[Cycle]:
-        """The cycles that follow the first `number`, oldest first."""
+        """The cycles that follow the first `number`, oldest first. An error if they were removed."""
+
+    def beginning(self) -> Beginning | None:
+        """Where it begins; None: with cycle 1."""
+
+    def ended(self) -> Iterator[bytes]:
+        """What is kept of the jobs that ended before its beginning, in blocks."""
 
     def __len__(self) -> int:
         """The number of the last cycle."""
@@ -93,6 +114,15 @@ class DurableJournal(Journal, Protocol):
 
     def saved(self) -> Iterator[tuple[int, bytes]]:
         """The saved states, newest first, each with the number of its cycle."""
+
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None: all of it or nothing.
+
+        They are not part of the record: no decision reads them.
+        """
+
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
 
     @property
     def lost(self) -> str:
@@ -114,6 +144,11 @@ class Executor(Protocol):
 
 Facts = Callable[[Snapshot, float], Iterable[Event]]  # makes events from the newest snapshot and the time
 Refused = dict[str, str]  # job → why the cycle refused it
+SecretsOf = Callable[[Job], Mapping[str, str]]  # the values of a job's secrets by name; raises SecretsLost
+
+
+class SecretsLost(ValueError):
+    """A job's secrets cannot be had; says why."""
 
 
 class LiveExecutor(Executor, Protocol):
@@ -131,6 +166,8 @@ class LiveExecutor(Executor, Protocol):
     of one run keep their order; if a report changes its job, further ones of that job wait for the next cycle, so that
     each is read with a snapshot that includes the one before.
     """
+
+    secrets_of: SecretsOf  # asked in the controller's thread, when a job starts that names some
 
     @property
     def sessions(self) -> AgentSessions:
@@ -187,6 +224,10 @@ class UnknownSession(LookupError):
     """The agent must say hello again."""
 
 
+class LateHello(Exception):
+    """A hello that comes after a later one of the same agent."""
+
+
 class NameTaken(Exception):
     """Another agent has this node's name."""
 
@@ -200,8 +241,16 @@ class AgentSessions(Protocol):
     def fence_s(self) -> float:
         """Shorter than the lease: after so long without an answer, an agent's runs stand still."""
 
-    def open(self, node: str, address: str, state: str = "", folder: str = "") -> str:
-        """A node's agent connects; returns its session. Raises NameTaken."""
+    def open(
+        self,
+        node: str,
+        address: str,
+        state: str = "",
+        folder: str = "",
+        containment: str = "",
+        which: tuple[int, int] = (0, 0),
+    ) -> str:
+        """A node's agent connects; returns its session. `which` orders its hellos. Raises NameTaken, LateHello."""
 
     def node_of(self, session: str) -> str:
         """The node of a session, which is renewed. Raises UnknownSession."""
@@ -214,6 +263,9 @@ class AgentSessions(Protocol):
 
     def folders(self) -> dict[str, str]:
         """Node → the folder in which its agent keeps the files of its jobs, of those that said it."""
+
+    def containments(self) -> dict[str, str]:
+        """What contains the jobs of each node, of those that said it."""
 
     def tell(self, node: str, orders: Iterable[Order]) -> None:
         """Leave orders for a node's agent."""

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from hocket.control.controller import Controller
 from hocket.control.diff import changes
 from hocket.control.journal import JournalError
-from hocket.control.ports import Cycle, Header
+from hocket.control.ports import Beginning, Cycle, Header
+from hocket.control.restore import begun_at
 from hocket.model.plan import Plan
 from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind
@@ -53,14 +54,19 @@ class PolicyBrokeError(RuntimeError):
 
 
 def replay(
-    header: Header, cycles: Iterable[Cycle], policy: BoundPolicy, done: Callable[[int], None] = lambda _cycles: None
+    header: Header,
+    cycles: Iterable[Cycle],
+    policy: BoundPolicy,
+    done: Callable[[int], None] = lambda _cycles: None,
+    beginning: Beginning | None = None,
 ) -> Replay:
     """Fold the cycles of a journal, decide wherever a plan is recorded, and stop at the first that differs.
 
     Plans are compared byte for byte, except for the wording of reasons, which may differ in another version of Hocket:
     such decisions are counted. If another policy than the recorded one decides, only the effects of its plans are
     compared: it has other memos and waits for other events; it also decides after the recorded policy was changed.
-    `done` is called from time to time with the number of cycles done.
+    `done` is called from time to time with the number of cycles done. `beginning` is what the cycles follow, if the
+    first is not among them.
     """
     is_recorded = policy.policy.name == header.policy
     differing = _differing if is_recorded else _doing_other
@@ -86,11 +92,20 @@ def replay(
         return watched(bind(name, settings))
 
     start, first = empty_snapshot(header.nodes, header.seed), watched(policy)
-    controller = Controller(
-        start, first.decide, first.order, kept, **first.needs, bind=again if is_recorded else None
-    )  # fmt: skip
-    decisions = reworded = n = 0
-    for n, recorded in enumerate(cycles, 1):
+    if beginning is None:
+        controller = Controller(
+            start, first.decide, first.order, kept, **first.needs, bind=again if is_recorded else None
+        )  # fmt: skip
+    elif is_recorded and policy.settings == bind(header.policy, header.params).settings:
+        controller = begun_at(beginning, header.workload, first, kept, again)
+        followed[:] = followed[-1:]
+    else:
+        controller = begun_at(beginning, header.workload, bind(header.policy, header.params), kept, bind)
+        controller.bind, controller.decide = None, first.decide
+        controller.state.switch_policy(first.order, **first.needs)
+    decisions = reworded = 0
+    begun = n = 0 if beginning is None else beginning.number
+    for n, recorded in enumerate(cycles, begun + 1):
         asked.clear()
         # It may have raised in the recorded run too.
         controller.on_policy_error = _ignore if recorded.refused else None
@@ -109,11 +124,11 @@ def replay(
         if fields:
             snapshot = asked[0] if asked else controller.snapshot
             difference = Difference(n, recorded.at_s, fields, _side(snapshot, recorded), _side(snapshot, now))
-            return Replay(n, decisions, difference, tuple(followed), reworded)
+            return Replay(n - begun, decisions, difference, tuple(followed), reworded)
         decisions += recorded.plan is not None
         if n % 256 == 0:
-            done(n)
-    return Replay(n, decisions, None, tuple(followed), reworded)
+            done(n - begun)
+    return Replay(n - begun, decisions, None, tuple(followed), reworded)
 
 
 def _ignore(_error: Exception) -> None:

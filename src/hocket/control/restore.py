@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hocket.control import saved_state
 from hocket.control.controller import Bind, Controller, OnPolicyError
 from hocket.control.journal import JournalError
-from hocket.control.ports import Cycle, DurableJournal
+from hocket.control.ports import Beginning, Cycle, DurableJournal, Header, Journal
 from hocket.model.event import NodeJoined
 from hocket.model.snapshot import empty_snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy
@@ -64,8 +64,11 @@ def again(controller: Controller, cycle: Cycle) -> None:
 
 def _begun(journal: DurableJournal, policy: BoundPolicy, last: int, bind: Bind | None) -> tuple[Controller, int]:
     """A controller from the newest saved state that can be read, or from the beginning, and its cycle's number."""
-    unwritten = _Unwritten(journal)
+    unwritten = Unwritten(journal.header)
+    beginning = journal.beginning()
     for number, state in journal.saved():
+        if beginning is not None and number < beginning.number:
+            continue  # The cycles that follow it were removed.
         if number > last:
             raise JournalError(
                 f"journal '{journal.name}': a state was saved after cycle {number}, and its last cycle is {last}"
@@ -74,15 +77,28 @@ def _begun(journal: DurableJournal, policy: BoundPolicy, last: int, bind: Bind |
             return saved_state.decode(state, policy, unwritten, bind), number
         except saved_state.UnreadableState:
             continue
+    if beginning is not None:
+        return begun_at(beginning, journal.name, policy, unwritten, bind), beginning.number
     start = empty_snapshot(journal.header.nodes, journal.header.seed)
     return Controller(start, policy.decide, policy.order, unwritten, **policy.needs, bind=bind), 0
 
 
-class _Unwritten:
+def begun_at(beginning: Beginning, name: str, policy: BoundPolicy, journal: Journal, bind: Bind | None) -> Controller:
+    """A controller at the beginning of a journal of this name whose first cycles were removed. Raises JournalError."""
+    try:
+        return saved_state.decode(beginning.state, policy, journal, bind, any_version=True)
+    except saved_state.UnreadableState as error:
+        raise JournalError(
+            f"journal '{name}' begins after cycle {beginning.number:,}, and the state there, which hocket "
+            f"{beginning.version or '?'} wrote, cannot be read: {error}"
+        ) from error
+
+
+class Unwritten:
     """A journal for cycles that are recorded already."""
 
-    def __init__(self, journal: DurableJournal) -> None:
-        self.header = journal.header
+    def __init__(self, header: Header) -> None:
+        self.header = header
 
     def append(self, cycle: Cycle) -> None:
         """Nothing to do: it is stored already."""

@@ -45,7 +45,11 @@ class UnreadableState(ValueError):
 
 
 class SavedState(Struct, frozen=True):
-    """The state after one cycle. Maps and lists stand in the order in which the controller has them."""
+    """The state after one cycle. Maps and lists stand in the order in which the controller has them.
+
+    A new field needs a default, and so does one of what is in here: a journal whose first cycles were removed begins
+    with a state that an earlier version may have written.
+    """
 
     now_s: float
     nodes: list[NodeView]
@@ -124,13 +128,21 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
     return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), state_bytes, controller.policy_set))
 
 
-def decode(data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None = None) -> Controller:
-    """The controller as it was; it began with this policy. Raises UnreadableState."""
+def decode(
+    data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None = None, *, any_version: bool = False
+) -> Controller:
+    """The controller as it was; it began with this policy. Raises UnreadableState.
+
+    With `any_version`, a state that another version saved is read too, where nothing else is left of the cycles before:
+    fields that it does not have get their defaults, and ranks are computed anew.
+    """
     try:
         sealed = _SEALED.decode(data)
-        if sealed.form != _form():
+        is_ours = sealed.form == _form()
+        if not is_ours and not any_version:
             raise UnreadableState("it was saved by another version of hocket")
-        if (sealed.policy, sealed.params) != (policy.policy.name, _params(policy)):
+        is_same = sealed.params == _params(policy) or not is_ours  # Another version may have other parameters.
+        if sealed.policy != policy.policy.name or not is_same:
             raise UnreadableState(f"its journal was begun under policy '{sealed.policy}', or with other parameters")
         if (now := sealed.followed) is not None:
             if bind is None:
@@ -146,6 +158,9 @@ def decode(data: bytes, policy: BoundPolicy, journal: Journal, bind: Bind | None
     controller.state.followers = saved.followers
     if (shifts := controller.state.shifts) is not None:
         shifts.heap, shifts.by_job = saved.shifts, saved.shift_by_job
+    if not is_ours:
+        for view in list(controller.state.jobs.live.values()):
+            controller.state.put_view(view, view)
     return controller
 
 

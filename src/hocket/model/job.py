@@ -57,6 +57,7 @@ Size: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Criterion: TypeAlias = Annotated[str, Meta(max_length=1000)]
 _Mebibytes: TypeAlias = Annotated[float, Meta(ge=0, le=1e9)]
 _Variable: TypeAlias = Annotated[str, Meta(pattern=r"^[^=\x00]+\Z", max_length=1000)]
+_SecretName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", max_length=200)]
 _Target: TypeAlias = Annotated[str, Meta(min_length=1, max_length=4096)]
 _NOT_NEGATIVE, _POSITIVE = Meta(ge=0), Meta(gt=0)
 
@@ -138,6 +139,16 @@ class Launch(Struct, frozen=True):
             more="In a file a table, or a list of such texts.",
         ),
     ] = {}  # fmt: skip
+    secrets: Annotated[
+        tuple[str, ...],
+        JobField(
+            "Variable whose value is kept encrypted and never shown: NAME for the shell's value, or NAME=@FILE.",
+            Panel.EXECUTION, name="secret", api="secrets", metavar="K[=@FILE]", reads="secrets", default="none",
+            api_help="Environment variables, by name, that are kept encrypted and never shown.", secret=True,
+            given=Annotated[dict[_SecretName, Word], Meta(max_length=100)], submitted={},
+            more="In a file a list of such texts. See [Secrets](#secrets).",
+        ),
+    ] = ()  # names only: no job has their values  # fmt: skip
     resume: Annotated[
         tuple[str, ...],
         JobField(
@@ -258,11 +269,15 @@ class Job(Struct, frozen=True, gc=False):
                 ),
                 "cores": JobField(
                     "CPU cores of each replica.", Panel.RESOURCES, name="cpus", metavar="N", also="cores",
-                    given=Annotated[float, Meta(ge=0, le=1e6)], default="not counted", more="Also `--cores`.",
+                    given=Annotated[float, Meta(ge=0, le=1e6)], default="not counted",
+                    more="Also `--cores`. Its share of CPU time where jobs are "
+                    "[contained](machines.md#what-contains-a-job).",
                 ),
                 "mem_mib": JobField(
                     "Memory of each replica.", Panel.RESOURCES, name="mem", metavar="8G", given=_Mebibytes,
-                    default="not counted", more="`512M`, `8G`; a bare number is in MiB.",
+                    default="not counted",
+                    more="`512M`, `8G`; a bare number is in MiB. "
+                    "The most that it gets where jobs are [contained](machines.md#what-contains-a-job).",
                 ),
             },
         ),

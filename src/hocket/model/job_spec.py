@@ -151,6 +151,7 @@ FIELDS = spec_fields()
 _OPTIONS = {field.field: f"--{field.name.replace('_', '-')}" for field in FIELDS if field.part == "job"}
 JobSpec = spec_struct(FIELDS)
 _API_NAMES = JobSpec.__struct_fields__
+_HIDDEN = {"secrets": "…"}  # what an error says instead of such a value
 _CRITERIA = [field for field in FIELDS if field.reads == "criterion"]
 _PLACES = {
     part: [(field.field, field.api) for field in FIELDS if field.part == part] for part in ("job", "demand", "launch")
@@ -171,6 +172,21 @@ class JobRequest(Struct, frozen=True):
 
     job: Job  # its id is empty if the name is to be made up
     array: int | None = None
+    secrets: dict[str, str] = {}  # values by name; the job has the names only
+    first: int = 0  # index of the first job of a part of an array
+
+    @property
+    def count(self) -> int:
+        """How many jobs it means."""
+        return 1 if self.array is None else self.array
+
+    @property
+    def names(self) -> list[str]:
+        """Those of its jobs, if it has a name."""
+        name = self.job.id
+        if self.array is None:
+            return [name]
+        return [f"{name}-{index}" for index in range(self.first, self.first + self.array)]
 
     def jobs(self, name: str) -> Iterator[Job]:
         """The jobs that it means, under this name."""
@@ -178,7 +194,7 @@ class JobRequest(Struct, frozen=True):
             yield self.job if self.job.id == name else replace(self.job, id=name)
             return
         launch = self.job.launch or Launch()
-        for index in range(self.array):
+        for index in range(self.first, self.first + self.array):
             env = {**launch.env, "HOCKET_ARRAY_INDEX": str(index)}
             yield replace(self.job, id=f"{name}-{index}", launch=replace(launch, env=env))
 
@@ -194,18 +210,19 @@ def read_spec(given: Any) -> JobRequest:
     try:
         spec: Any = msgspec.convert(given, JobSpec)
     except msgspec.ValidationError as error:
-        raise SpecError(explained(error, given)) from error
+        raise SpecError(explained(error, {name: _HIDDEN.get(name, given[name]) for name in given})) from error
     if wrong := too_small(given):
         raise SpecError(wrong)
     if spec.array is not None and not 1 <= spec.array <= ARRAY_LIMIT:
         raise SpecError(f"array must be 1 to {ARRAY_LIMIT:,}, not {shown(spec.array)}")
-    return JobRequest(_job(spec), spec.array)
+    return JobRequest(_job(spec), spec.array, spec.secrets)
 
 
 def _job(spec: Any) -> Job:
     job, demand, launch = (
         {name: getattr(spec, api) for name, api in _PLACES[part]} for part in ("job", "demand", "launch")
     )
+    launch["secrets"] = tuple(sorted(spec.secrets))  # Their values are in no job, and so in no journal.
     job |= {field.field: _criterion(field, job[field.field]) for field in _CRITERIA}
     return Job(**job, demand=Demand(**demand), launch=Launch(**launch))
 

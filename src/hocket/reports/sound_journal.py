@@ -24,10 +24,10 @@ _ASKED = ("job", "node", "owner", "slices")
 _MAY_BE_NEGATIVE = ("priority", "seed")
 
 
-def sound_cycles(name: str, cycles: Iterable[Cycle]) -> Iterator[Cycle]:
+def sound_cycles(name: str, cycles: Iterable[Cycle], first: int = 1) -> Iterator[Cycle]:
     """The same cycles. Raises JournalError, which names the journal, the cycle and the value."""
     first_s = last_s = None
-    for number, cycle in enumerate(cycles, 1):
+    for number, cycle in enumerate(cycles, first):
         wrong = ""
         if not isfinite(cycle.at_s) or (last_s is not None and cycle.at_s < last_s):
             wrong = f"its time is {cycle.at_s!r}, after {last_s!r}"

@@ -22,10 +22,13 @@ DONE: dict[type, str] = {JobStarted: "start", JobPaused: "pause", JobResized: "r
 class SwitchTimes:
     """Reads the cycles of a journal from the first one on. Raises UnknownPolicy if its policy is not installed."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, begun: Controller | None = None) -> None:
+        """`begun` is the controller where the cycles begin, if that is not with the first."""
         policy = find(header.policy).bound(header.params)
         start = empty_snapshot(header.nodes, header.seed)
-        self._controller = Controller(start, policy.decide, policy.order, MemoryJournal(header), **policy.needs)
+        self._controller = begun or Controller(
+            start, policy.decide, policy.order, MemoryJournal(header), **policy.needs
+        )
         self._begun: dict[tuple[str, str], float] = {}  # (job, kind of change) → when the action was sent
         self.took_s: dict[str, list[float]] = {what: [] for what in DONE.values()}
 

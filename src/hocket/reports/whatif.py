@@ -9,11 +9,13 @@ not repeated: work that was repeated after a crash is counted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from math import gcd
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hocket.control.controller import Controller
 from hocket.control.ports import Cycle
 from hocket.estimators import speed
 from hocket.executors.simulated import BeliefMode, simulate
@@ -45,6 +47,7 @@ from hocket.model.snapshot import demand_of
 from hocket.model.view import Costs
 from hocket.policies.registry import BoundPolicy
 from hocket.reports.account import Account, JobRecord, Span, account
+from hocket.reports.opening_cycles import opening_cycles
 from hocket.reports.summary import Summary, quantile, summarise
 from hocket.reports.switch_times import SwitchTimes
 from hocket.reports.work_alone import Place, RecordedSpans, Work
@@ -103,11 +106,16 @@ class _Told(Struct):
     exited: bool = False  # its process ended by itself and its criterion was judged then: that was all its work
 
 
-def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
-    """The true behaviour of a journal's jobs, as far as it is recorded; a live journal from its first submission on."""
+def rebuild(recorded: Account, cycles: Iterable[Cycle], begun: Controller | None = None) -> Rebuilt:
+    """The true behaviour of a journal's jobs, as far as it is recorded; a live journal from its first submission on.
+
+    `begun` is the controller where the cycles begin, if that is not with the first: `recorded` is then of these cycles
+    behind `opening_cycles`.
+    """
     nodes = {node.id: node for node in recorded.header.nodes}
     is_live = not nodes
-    switches = SwitchTimes(recorded.header) if is_live else None
+    opening = opening_cycles(begun) if begun is not None else []
+    switches = SwitchTimes(recorded.header, begun) if is_live else None
     told: dict[str, _Told] = {}
     owners: list[OwnerSet] = []
     policies: list[PolicySet] = []
@@ -115,8 +123,8 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle]) -> Rebuilt:
     faults: list[Fault] = []
     losses: list[NodeLost] = []
     down: dict[str, float] = {}
-    for cycle in cycles:
-        if switches is not None:
+    for number, cycle in enumerate(chain(opening, cycles)):
+        if switches is not None and number >= len(opening):
             switches.add(cycle)
         for event in cycle.events:
             match event:

@@ -5,31 +5,35 @@ from __future__ import annotations
 import logging
 import os
 from asyncio import get_running_loop, wait_for
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from secrets import token_hex
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
+from msgspec.structs import replace
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hocket import __version__
 from hocket.agent.protocol import ReadLog
 from hocket.model.event import Event, JobAsked, Wish
+from hocket.model.job import Job
 from hocket.model.job_spec import SpecError
 from hocket.model.shortage import Shortages
 from hocket.model.snapshot import Snapshot
 from hocket.service import rows
 from hocket.service.agent_calls import add_agents
-from hocket.service.api import Api, ApiError, Count, Offset, answer, decoded
+from hocket.service.api import Api, ApiError, Count, Offset, answer, caller, decoded
 from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine
+from hocket.service.host_names import HostNames
 from hocket.service.ignored_options import ignored_options
-from hocket.service.intake import read_requests
+from hocket.service.intake import call_parts, read_requests, refused_command
 from hocket.service.job_files import job_files
 from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
 from hocket.service.node_reserve import (
@@ -43,14 +47,19 @@ from hocket.service.node_reserve import (
 )  # fmt: skip
 from hocket.service.openapi_schema import body_of, schema_of, submission_schema
 from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, read_owner
+from hocket.service.permissions import Permissions
 from hocket.service.record import Record
 from hocket.service.request_guard import RequestGuard
+from hocket.service.secret_store import KeyFile, SecretStore
+from hocket.service.tokens import Role, Token, TokenError, Tokens, TokenSpec, read_token_spec, token_row
+from hocket.service.visibility import sees_all_rows, visible_job, visible_row, visible_why
 from hocket.service.wishes import WishError, WishSpec, in_parts, meant, read_wish
 
 _log = logging.getLogger("hocket.service")
 _SHORT = 8 << 10  # bytes of a body that the event loop reads itself; a longer one would delay other calls
 _LOG_PATIENCE_S = 10.0
 _LARGEST_LOG_PART = 4 << 20
+_COMMANDS_OF_USERS = "and users are not its admins"
 
 
 class AnyText(StringConvertor):
@@ -69,18 +78,37 @@ def make_app(
     protect_s: float = 0.0,
     *,
     notify_commands: bool = False,
+    local_commands: bool = False,
     is_ready: Callable[[], bool] = lambda: True,
+    hosts: HostNames | None = None,
+    secrets_key: KeyFile,
 ) -> FastAPI:
     """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
 
-    With `notify_commands`, jobs may name commands that are run here when something happens to them. Until `is_ready`,
-    only agents are served.
+    `token` is that of the home, which is an admin's. With `notify_commands`, jobs may name commands that are run here
+    when something happens to them; with `local_commands` those of admins. Until `is_ready`, only agents are served.
+    Requests must name one of `hosts`, if those are given. Secrets of jobs are encrypted with `secrets_key`.
     """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
-    api = Api(engine, go_down, protect_s, notify_commands)
+    tokens = Tokens(engine.journal, engine.executor, token)
+    secrets = SecretStore(engine.journal, secrets_key)
+    secrets.sweep(engine.snapshot.jobs)
+    engine.executor.secrets_of = secrets.of
+    engine.changed.append(secrets.see)
+    api = Api(engine, tokens, secrets, go_down, protect_s, notify_commands or local_commands)
+    api.user_commands = notify_commands
     api.is_ready = is_ready
 
-    app.add_middleware(RequestGuard, token=token, is_ready=lambda: api.is_ready())
+    direct: dict[tuple[str, str], ASGIApp] = {}
+    permissions = Permissions(app.router.routes)
+    app.add_middleware(
+        RequestGuard,
+        tokens=tokens,
+        permissions=permissions,
+        is_ready=lambda: api.is_ready(),
+        direct=direct,
+        hosts=hosts,
+    )
 
     @app.exception_handler(EndedJobsError)
     async def say_trouble(_request: Request, error: EndedJobsError) -> Response:
@@ -100,48 +128,84 @@ def make_app(
     async def say_nothing(_request: Request, _error: ClientDisconnect) -> Response:
         return Response(status_code=400)  # The caller was killed in the middle of it: this reaches nothing.
 
-    _add_jobs(app, api)
+    direct["POST", "/v1/jobs"] = _directly(_add_jobs(app, api))
     _add_owners(app, api)
     _add_cluster(app, api)
+    _add_tokens(app, api)
     add_agents(app, api)
     return app
 
 
-def _add_jobs(app: FastAPI, api: Api) -> None:
+def _directly(call: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
+    """A call without the framework's routing, with the same answers to errors."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            said = await call(Request(scope, receive))
+        except EndedJobsError as error:
+            said = answer({"error": str(error)}, 503)
+        except HTTPException as error:
+            said = answer({"error": str(error.detail)}, error.status_code)
+        except ClientDisconnect:
+            said = Response(status_code=400)
+        await said(scope, receive, send)
+
+    return serve
+
+
+def _add_jobs(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Response]]:
+    """Adds the calls, and gives the one that submits."""
+
     @app.post("/v1/jobs", openapi_extra=body_of(submission_schema()))
     async def submit(request: Request) -> Response:
         """Submit jobs; answered once they are in the journal."""
-        body = await request.body()
+        body, token = await request.body(), caller(request)
         try:
-            requests = read_requests(body) if len(body) <= _SHORT else await run_in_threadpool(read_requests, body)
+            is_short = len(body) <= _SHORT
+            of = token.owner
+            requests = read_requests(body, of) if is_short else await run_in_threadpool(read_requests, body, of)
         except SpecError as error:
             _log.info("a submission is refused: %s", error)
             raise ApiError(400, str(error)) from error
-        told = await api.is_accepted(api.intake.submit(requests))
+        if not token.is_admin:
+            for each in requests:
+                _require_own(api, each.job, token)
+        told: list[dict[str, str]] = []
+        for part in call_parts(requests, told):
+            told += await api.is_accepted(api.intake.submit(part))
         ignored = (sentence for r in requests for sentence in ignored_options(r.job, api.engine.policy))
         return answer({"jobs": told, "warnings": list(dict.fromkeys(ignored))})
 
     @app.get("/v1/jobs")
-    def jobs(all: bool = False, owner: str = "", limit: Count = 100_000) -> Response:  # noqa: A002 - the API's word
+    def jobs(
+        request: Request,
+        all: bool = False,  # noqa: A002 - the API's word
+        owner: str = "",
+        limit: Count = 100_000,
+    ) -> Response:
         """Live jobs, and those that are over."""
         now_s, snapshot, waits = api.engine.now_s(), api.engine.snapshot, api.engine.catalogue.queue_reason
         live = snapshot.jobs.data()
         records = api.engine.catalogue.listed(over=all, owner=owner, limit=limit)
         short = Shortages(snapshot)
         found = [rows.row(r, live.get(r.job.id), snapshot, now_s, waits, short) for r in records]
-        return answer({"jobs": found})
+        token = caller(request)
+        return answer({"jobs": found if sees_all_rows(token) else [visible_row(row, token) for row in found]})
 
     @app.get("/v1/jobs/{job_id:path}/why")
-    def why(job_id: str) -> Response:
+    def why(job_id: str, request: Request) -> Response:
         """Why a job stands where it stands."""
         record, snapshot = api.record(job_id), api.engine.snapshot
         waits = api.engine.catalogue.queue_reason
-        return answer(rows.why(record, snapshot.jobs.get(record.job.id), snapshot, api.engine.now_s(), waits))
+        found = rows.why(record, snapshot.jobs.get(record.job.id), snapshot, api.engine.now_s(), waits)
+        return answer(visible_why(found, record.job.owner, caller(request)))
 
     @app.get("/v1/jobs/{job_id:path}/log")
-    async def log(job_id: str, offset: Offset = 0, limit: Count = 1 << 20, attempt: Count = 0) -> Response:
+    async def log(
+        job_id: str, request: Request, offset: Offset = 0, limit: Count = 1 << 20, attempt: Count = 0
+    ) -> Response:
         """A part of what a job printed."""
-        record = await run_in_threadpool(api.record, job_id)
+        record = await run_in_threadpool(api.owned, job_id, caller(request))
         if (run := record.run_of(attempt)) == 0:
             return _log_part(b"", 0, 0)
         return await _printed(api, record, offset, min(limit, _LARGEST_LOG_PART), run)
@@ -156,22 +220,50 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
             spec = read_wish(await request.body())
         except WishError as error:
             raise ApiError(400, str(error)) from error
-        return answer({"jobs": await run_in_threadpool(_wished, api, spec)})
+        return answer({"jobs": await run_in_threadpool(_wished, api, _own_wish(spec, caller(request)))})
 
     @app.get("/v1/jobs/{job_id:path}")
-    def show(job_id: str) -> Response:
+    def show(job_id: str, request: Request) -> Response:
         """All about one job."""
-        record = api.record(job_id)
+        token = caller(request)
+        record = api.record(job_id) if token.role is Role.READ else api.owned(job_id, token)
         engine = api.engine
         snapshot, waits = engine.snapshot, engine.catalogue.queue_reason
         view = snapshot.jobs.get(record.job.id)
         found = rows.shown(record, view, snapshot, engine.executor, engine.now_s(), waits, engine.policy)
-        return answer(found | job_files(record, engine.sessions.folders()))
+        return answer(visible_job(found | job_files(record, engine.sessions.folders()), token))
+
+    return submit
+
+
+def _require_own(api: Api, job: Job, token: Token) -> None:
+    """A user submits jobs of its owner, which take nothing of others; or 403."""
+    of = f"token '{token.name}' is of owner '{token.owner}'"
+    if job.owner != token.owner:
+        raise ApiError(403, f"{of}, and the job's owner must be that or empty, not '{job.owner}'")
+    launch = job.launch
+    if launch is not None and not api.user_commands and (why := refused_command(job, _COMMANDS_OF_USERS)):
+        raise ApiError(403, f"{of}: {why}")
+    if launch is not None and launch.continues:
+        before = api.engine.catalogue.get(api.engine.catalogue.names.id_of(launch.continues))
+        if before is not None and before.job.owner != token.owner:
+            raise ApiError(403, f"{of}, and job '{launch.continues}', to be continued, is of '{before.job.owner}'")
+
+
+def _own_wish(spec: WishSpec, token: Token) -> WishSpec:
+    """What a caller may ask of jobs: a user of those of its owner."""
+    if token.is_admin:
+        return spec
+    if spec.owner not in ("", token.owner):
+        raise ApiError(403, f"token '{token.name}' is of owner '{token.owner}', and the jobs are of '{spec.owner}'")
+    return replace(spec, owner=token.owner, by=token.owner)
 
 
 def _add_wish(app: FastAPI, api: Api, wish: Wish) -> None:
-    def ask(job_id: str, by: str = "") -> Response:
-        record = api.record(job_id)
+    def ask(job_id: str, request: Request, by: str = "") -> Response:
+        token = caller(request)
+        record = api.owned(job_id, token)
+        by = by if token.is_admin else token.owner
         if record.ended_s is not None:
             raise ApiError(409, f"job '{job_id}' is over: {record.verdict}")
 
@@ -273,7 +365,9 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
     @app.get("/v1/nodes")
     def nodes() -> Response:
         """The nodes, their reservations, and which jobs hold their GPUs."""
-        return answer({"nodes": rows.nodes(api.engine.snapshot, api.engine.now_s())})
+        contained = api.engine.sessions.containments()
+        found = rows.nodes(api.engine.snapshot, api.engine.now_s())
+        return answer({"nodes": [row | {"containment": contained.get(row["id"], "")} for row in found]})
 
     @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(schema_of(DrainSpec)))
     async def drain_node(node: str, request: Request) -> Response:
@@ -296,9 +390,12 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         return await _of_node(_unreserved, api, name, await request.body())
 
     @app.get("/v1/events")
-    async def events() -> StreamingResponse:
+    async def events(request: Request) -> StreamingResponse:
         """Changes of jobs as they come (server-sent events)."""
-        return StreamingResponse(api.broadcast.listen(), media_type="text/event-stream")
+        token = caller(request)
+        told = None if sees_all_rows(token) else lambda record: api.change(record, token)
+        found = api.broadcast.listen(told, lambda: api.tokens.is_valid(token))
+        return StreamingResponse(found, media_type="text/event-stream")
 
     @app.post("/v1/down", openapi_extra=body_of({"type": "object", "properties": {"grace_s": {"type": "number"}}}))
     async def down(request: Request) -> Response:
@@ -308,6 +405,37 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         _log.info("asked to go down")
         api.go_down(min(max(0.0, given.get("grace_s", 30.0)), 3600.0))
         return answer({"ok": True})
+
+
+def _add_tokens(app: FastAPI, api: Api) -> None:
+    @app.get("/v1/token")
+    async def own_token(request: Request) -> Response:
+        """The token of this call: its role, and for whom it speaks."""
+        return answer(token_row(caller(request)))
+
+    @app.get("/v1/tokens")
+    async def tokens() -> Response:
+        """All tokens but that of the home."""
+        return answer({"tokens": [token_row(token) for token in api.tokens.listed()]})
+
+    @app.post("/v1/tokens", openapi_extra=body_of(schema_of(TokenSpec)))
+    async def create_token(request: Request) -> Response:
+        """Make a token; this answer is the only one that has it."""
+        try:
+            spec = read_token_spec(await request.body())
+        except TokenError as error:
+            raise ApiError(400, str(error)) from error
+        secret, future = api.tokens.create(spec)
+        token = await api.is_accepted(future, "hocket token list")
+        _log.info("token '%s' is made, of the role %s, by token '%s'", token.name, token.role, caller(request).name)
+        return answer(token_row(token) | {"token": secret})
+
+    @app.post("/v1/tokens/{name:text}/revoke", openapi_extra=body_of({"type": "object"}))
+    async def revoke_token(name: str, request: Request) -> Response:
+        """Make a token invalid, at once and for ever."""
+        await api.is_accepted(api.tokens.revoke(name), "hocket token list")
+        _log.info("token '%s' is revoked by token '%s'", name, caller(request).name)
+        return answer({"revoked": name})
 
 
 def _drained(api: Api, node: str, body: bytes, is_drained: bool) -> Response:

@@ -24,7 +24,7 @@ class Broadcast(Generic[T]):
         self._told = told
         self._untold: deque[T] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._listeners: WeakSet[_Listener] = WeakSet()  # One that no longer listens is let go of.
+        self._listeners: WeakSet[_Listener[T]] = WeakSet()  # One that no longer listens is let go of.
 
     def say(self, jobs: list[T]) -> None:
         """These jobs have changed. For any thread."""
@@ -32,10 +32,15 @@ class Broadcast(Generic[T]):
             with suppress(RuntimeError):  # The loop is over, and so are all that listened.
                 self._loop.call_soon_threadsafe(self._take, self._loop, jobs)
 
-    def listen(self) -> AsyncIterator[bytes]:
-        """What is said from now on, not only from the first `anext`; a sign of life now and then."""
+    def listen(
+        self, told: Callable[[T], bytes] | None = None, may_go_on: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[bytes]:
+        """What is said from now on, not only from the first `anext`; a sign of life now and then.
+
+        `told` is what this listener hears of a job, if not what all do. It ends when it may not go on.
+        """
         self._loop = asyncio.get_running_loop()
-        mine = _Listener()
+        mine = _Listener(told, may_go_on)
         self._listeners.add(mine)
         return mine
 
@@ -50,15 +55,22 @@ class Broadcast(Generic[T]):
         if not listeners:
             self._untold.clear()
         some = [self._untold.popleft() for _ in range(min(_AT_ONCE, len(self._untold)))]
-        said = [told for job in some if (told := self._told(job))]
-        for listener in listeners if said else ():
-            listener.hear(said)
+        said = _said(self._told, some)
+        for listener in listeners if some else ():
+            if said_here := said if listener.told is None else _said(listener.told, some):
+                listener.hear(said_here)
         if self._untold:
             loop.call_soon(self._tell, loop)
 
 
-class _Listener(AsyncIterator[bytes]):
-    def __init__(self) -> None:
+def _said(told: Callable[[T], bytes], jobs: list[T]) -> list[bytes]:
+    return [said for job in jobs if (said := told(job))]
+
+
+class _Listener(AsyncIterator[bytes], Generic[T]):
+    def __init__(self, told: Callable[[T], bytes] | None, may_go_on: Callable[[], bool]) -> None:
+        self.told = told
+        self._may_go_on = may_go_on
         self._behind: deque[bytes] = deque()
         self._came = asyncio.Event()
 
@@ -73,7 +85,9 @@ class _Listener(AsyncIterator[bytes]):
                 async with asyncio.timeout(_SIGN_OF_LIFE_S):
                     await self._came.wait()
             except TimeoutError:
-                return _STILL_HERE
+                pass
+        if not self._may_go_on():
+            raise StopAsyncIteration
         said = b"".join(self._behind)
         self._behind.clear()
-        return said
+        return said or _STILL_HERE

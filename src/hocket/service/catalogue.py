@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from hocket.control.fold import observation
 from hocket.control.held_time import HeldTime, held_at_submission
-from hocket.control.ports import Cycle, DurableJournal
+from hocket.control.ports import Beginning, Cycle, DurableJournal
 from hocket.model.criterion import Convergence, Goal, RunTime, Steps
 from hocket.model.event import (
     EpochEnded,
@@ -38,6 +38,7 @@ from hocket.model.event import (
 from hocket.model.job import Job
 from hocket.model.view import RECENT_OBSERVATIONS, JobView
 from hocket.service.ended_jobs import EndedJobs, EndedJobsError, Mark, checksum
+from hocket.service.kept_jobs import KeptJobs, decode_block, decode_jobs
 from hocket.service.names import Names
 from hocket.service.record import Record
 
@@ -85,6 +86,13 @@ class Catalogue:
         """The same, faster, and for the controller's thread alone."""
         record = self.records.get(job_id)
         return record if record is not None or self._ended is None else self._ended.find(job_id)
+
+    def known_among(self, ids: Sequence[str]) -> dict[str, Record]:
+        """Id → record, of those of these jobs that there are; much faster than one by one."""
+        found = {job_id: record for job_id in ids if (record := self.records.get(job_id)) is not None}
+        if self._ended is not None and len(found) < len(ids):
+            found |= self._ended.among([job_id for job_id in ids if job_id not in found])
+        return found
 
     def listed(self, *, over: bool = False, owner: str = "", limit: int | None = None) -> list[Record]:
         """The last `limit` live jobs, with `over` ended ones too, in the order of submission. Raises EndedJobsError."""
@@ -134,6 +142,18 @@ class Catalogue:
         record = self.records.get(job_id)
         if record is not None and reason:
             record.reason = reason
+
+    def follow(
+        self, cycle: Cycle, changed: Iterable[str], live: Mapping[str, JobView], before: Mapping[str, JobView]
+    ) -> None:
+        """Take over what the state says of the jobs that a cycle changed; `before` has those that it ended."""
+        reports: dict[str, list[JobReport]] | None = None
+        for job_id in changed:
+            if (view := live.get(job_id)) is not None:
+                self.learn(job_id, view.reason)
+            elif job_id in before:
+                reports = reports_by_job(cycle) if reports is None else reports
+                self.keep_observations(job_id, before[job_id], reports.get(job_id, ()))
 
     def keep_observations(self, job_id: str, before: JobView, reports: Iterable[JobReport]) -> None:
         """Keep the last reports of a job that a cycle ended: those of its view `before` it, and what came with it."""
@@ -259,6 +279,30 @@ class Catalogue:
             if record.ended_s is not None:
                 del self.records[record.job.id]
 
+    def kept(self) -> KeptJobs:
+        """All that later cycles need of it; of jobs that are over, the counts."""
+        live = [record for record in self.records.values() if record.ended_s is None]
+        return KeptJobs(self._submitted, dict(self.over), self.queue_reason, dict(self.names.newest), live)
+
+    def take_ended(self) -> list[Record]:
+        """The jobs that are over and in memory, which are not there from now on."""
+        found = [record for record in self.records.values() if record.ended_s is not None]
+        for record in found:
+            del self.records[record.job.id]
+        return found
+
+    @classmethod
+    def begun_at(cls, beginning: Beginning, journal: str) -> Catalogue:
+        """The catalogue at the beginning of a journal of this name, without jobs that had ended."""
+        catalogue = cls()
+        catalogue._begin(decode_jobs(journal, beginning.jobs))
+        return catalogue
+
+    def _begin(self, kept: KeptJobs) -> None:
+        self.records |= {record.job.id: record for record in kept.live}
+        self.names.newest = dict(kept.newest)
+        self._submitted, self.over, self.queue_reason = kept.submitted, Counter(kept.over), kept.queue_reason
+
     def close(self, number: int) -> None:
         """Bring the shelf up to date, and let go of it."""
         self.put_away(number, all_of_it=True)
@@ -266,19 +310,34 @@ class Catalogue:
             self._ended.close()
 
     def _restore(self, journal: DurableJournal) -> int:
-        """Begin with what the shelf has, if it is of this journal; gives the number of the cycle it is at."""
-        if self._ended is None:
-            return 0
-        mark = self._ended.mark()
-        if mark is None or not _is_of(mark, journal):
-            self._ended.clear()
-            return 0
+        """Begin with what the shelf has, if it is of this journal; gives the number of the cycle it is at.
+
+        Else begin with the journal, which keeps what is needed of jobs whose cycles were removed.
+        """
+        mark = None if self._ended is None else self._ended.mark()
+        begun = journal.beginning()
+        if self._ended is None or mark is None or not _is_of(mark, journal, begun):
+            if self._ended is not None:
+                self._ended.clear()
+            return 0 if begun is None else self._restore_ended(journal, begun)
         self.records = {record.job.id: record for record in self._ended.live()}
         for record in self.records.values():
             self._follow(record)
         self.names.newest = dict(mark.newest)
         self._submitted, self.over, self.queue_reason = mark.submitted, Counter(mark.over), mark.queue_reason
         return mark.cycle
+
+    def _restore_ended(self, journal: DurableJournal, begun: Beginning) -> int:
+        for block in journal.ended():
+            records = decode_block(journal.name, block)
+            if self._ended is None:
+                self.records |= {record.job.id: record for record in records}
+            else:
+                self._ended.fill(records)
+        self._begin(decode_jobs(journal.name, begun.jobs))
+        self.records = dict(sorted(self.records.items(), key=lambda item: item[1].number))
+        self._changed.update(self.records)
+        return begun.number
 
 
 def reports_by_job(cycle: Cycle) -> dict[str, list[JobReport]]:
@@ -298,9 +357,9 @@ def _is_seen(record: Record) -> bool:
     return bool(record.step if isinstance(criterion, RunTime) and isinstance(criterion.limit, Steps) else record.epoch)
 
 
-def _is_of(mark: Mark, journal: DurableJournal) -> bool:
+def _is_of(mark: Mark, journal: DurableJournal, begun: Beginning | None) -> bool:
     """Has the journal the very cycle at which the shelf was brought up to date?"""
-    if mark.cycle > len(journal):
+    if mark.cycle > len(journal) or (begun is not None and mark.cycle <= begun.number):
         return False
     return any(checksum(cycle) == mark.check for cycle in _first(journal, mark.cycle))
 

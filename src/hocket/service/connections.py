@@ -1,5 +1,7 @@
 """Connections to the API that say nothing, or too slowly, are closed, and never keep agents and users out.
 
+With TLS, a connection counts from its beginning: the server takes it as it comes and begins the handshake itself.
+
 A connection is *proven* once a request on it had the right token. Only so many others are kept: when one more comes,
 the oldest of them is closed, unless it has only just been made. So a client that shows its token at once gets through,
 whatever others do.
@@ -13,6 +15,7 @@ import resource
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from ssl import SSLContext
 from typing import Any
 
 import h11
@@ -117,12 +120,15 @@ class GuardedProtocol(H11Protocol):
     """uvicorn's protocol, with limits. A class of its own for each server, which `guarded` makes."""
 
     guard: Connections
+    tls: SSLContext | None = None
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._is_admitted = False
         self._timer: asyncio.TimerHandle | None = None
         self._waits_for = ""  # what the timer is for
+        self._handshake: asyncio.Task[None] | None = None
+        self._early = b""  # what came with the end of the handshake
         app = self.app
 
         async def with_connection(scope: Any, receive: Any, send: Any) -> None:
@@ -137,15 +143,42 @@ class GuardedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """There is a new connection: closed at once, if there is no room for it."""
-        super().connection_made(transport)
-        self._is_admitted = self.guard.admits(self, self.client[0] if self.client else "")
-        if self._is_admitted:
-            self._await("its header", self.guard.limits.header_s)
-        else:
+        self.transport = transport
+        peer = transport.get_extra_info("peername")
+        self._is_admitted = self.guard.admits(self, peer[0] if isinstance(peer, tuple) else "")
+        if not self._is_admitted:
             transport.abort()
+        elif self.tls is None:
+            self._begin(transport)
+        else:
+            transport.pause_reading()  # What comes is for the handshake.
+            self._await("its handshake", self.guard.limits.header_s)
+            self._handshake = self.loop.create_task(self._secured(transport, self.tls))
+
+    async def _secured(self, transport: asyncio.Transport, tls: SSLContext) -> None:
+        secure = None
+        try:
+            secure = await self.loop.start_tls(transport, self, tls, server_side=True)
+        except OSError as error:  # The client speaks no TLS, or other versions of it.
+            _log.debug("a TLS handshake failed: %s", error)
+        if secure is None or not self._is_admitted:  # It is closed, by us or by the client.
+            self._await("", 0.0)
+            self._leave()
+            return
+        self._begin(secure)
+        if self._early:
+            self.data_received(self._early)
+
+    def _begin(self, transport: asyncio.Transport) -> None:
+        """Requests may come."""
+        super().connection_made(transport)
+        self._await("its header", self.guard.limits.header_s)
 
     def data_received(self, data: bytes) -> None:
         """Something came: what is awaited next?"""
+        if self.flow is None:
+            self._early += data
+            return
         super().data_received(data)
         their_state, limits = self.conn.their_state, self.guard.limits
         if their_state is h11.SEND_BODY:
@@ -158,10 +191,14 @@ class GuardedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by us or by the client."""
         self._await("", 0.0)
+        self._leave()
+        if self in self.connections:  # Else it was closed before it began.
+            super().connection_lost(exc)
+
+    def _leave(self) -> None:
         if self._is_admitted:
             self._is_admitted = False
             self.guard.lost(self)
-        super().connection_lost(exc)
 
     def _await(self, what: str, within_s: float) -> None:
         """Wait for this from now on; a timer that runs for the same goes on."""
@@ -189,6 +226,6 @@ class GuardedProtocol(H11Protocol):
         return 0.0
 
 
-def guarded(limits: Limits) -> type[GuardedProtocol]:
-    """The protocol for one server."""
-    return type("Guarded", (GuardedProtocol,), {"guard": Connections(limits)})
+def guarded(limits: Limits, tls: SSLContext | None = None) -> type[GuardedProtocol]:
+    """The protocol for one server; with `tls`, every connection begins with a handshake."""
+    return type("Guarded", (GuardedProtocol,), {"guard": Connections(limits), "tls": tls})

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from zlib import crc32
+from zlib import compress, crc32, decompress
+from zlib import error as zlib_error
 
 import msgspec
 from msgspec import Struct
@@ -24,9 +25,11 @@ CREATE INDEX IF NOT EXISTS live ON record (n) WHERE NOT is_over;
 CREATE TABLE IF NOT EXISTS mark (value BLOB NOT NULL);
 """
 _PATIENCE_S = 5.0
+_IDS = 500  # looked for at once; SQLite allows 999 values in a statement, or more
 
 _ENCODER = msgspec.msgpack.Encoder()
 _RECORD = msgspec.msgpack.Decoder(Record)
+_COMPRESSED = b"x"  # what zlib's values begin with, and no map of MessagePack does
 
 
 class Mark(Struct, frozen=True):
@@ -80,11 +83,15 @@ class EndedJobs:
 
     def put(self, records: Sequence[Record], mark: Mark) -> None:
         """Keep these as they are now, and say so; all of it or nothing."""
-        rows = [(r.number, r.job.id, r.job.owner, r.ended_s is not None, _ENCODER.encode(r)) for r in records]
         with _trouble(self.path, "written"), self._transaction() as db:
-            db.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", rows)
+            db.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", _rows(records))
             db.execute("DELETE FROM mark")
             db.execute("INSERT INTO mark VALUES (?)", (_ENCODER.encode(mark),))
+
+    def fill(self, records: Sequence[Record]) -> None:
+        """Add jobs, before there is a mark: a shelf without one is begun anew."""
+        with _trouble(self.path, "written"), self._transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO record VALUES (?, ?, ?, ?, ?)", _rows(records))
 
     def clear(self) -> None:
         """Keep nothing."""
@@ -104,11 +111,21 @@ class EndedJobs:
         with _trouble(self.path, "read"):
             return _found(self._db, job_id)
 
+    def among(self, ids: Sequence[str]) -> dict[str, Record]:
+        """Id → record, of those of these jobs that are here."""
+        found: dict[str, Record] = {}
+        with _trouble(self.path, "read"):
+            for first in range(0, len(ids), _IDS):
+                some = ids[first : first + _IDS]
+                query = f"SELECT id, value FROM record WHERE id IN ({','.join('?' * len(some))})"
+                found |= {job_id: _decoded(value) for job_id, value in self._db.execute(query, some)}
+        return found
+
     def live(self) -> list[Record]:
         """Those that were not over, in the order of submission."""
         with _trouble(self.path, "read"):
             rows = self._db.execute("SELECT value FROM record WHERE NOT is_over ORDER BY n").fetchall()
-            return [_RECORD.decode(value) for (value,) in rows]
+            return [_decoded(value) for (value,) in rows]
 
     # -- for any thread -----------------------------------------------------------------------------------------
 
@@ -122,7 +139,7 @@ class EndedJobs:
         query = "SELECT value FROM record WHERE is_over AND (? = '' OR owner = ?) ORDER BY n DESC LIMIT ?"
         with _trouble(self.path, "read"), self._reading() as db:
             rows = db.execute(query, (owner, owner, -1 if limit is None else limit)).fetchall()
-        return [_RECORD.decode(value) for (value,) in rows]
+        return [_decoded(value) for (value,) in rows]
 
     def _opened(self) -> sqlite3.Connection:
         db = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None, check_same_thread=False)
@@ -152,14 +169,28 @@ class EndedJobs:
             raise
 
 
+def _rows(records: Sequence[Record]) -> list[tuple[int, str, str, bool, bytes]]:
+    return [(r.number, r.job.id, r.job.owner, r.ended_s is not None, _encoded(r)) for r in records]
+
+
+def _encoded(record: Record) -> bytes:
+    """Of a job that is over, compressed: there is no end to them."""
+    value = _ENCODER.encode(record)
+    return value if record.ended_s is None else compress(value, 1)
+
+
+def _decoded(value: bytes) -> Record:
+    return _RECORD.decode(value if value[:1] != _COMPRESSED else decompress(value))
+
+
 def _found(db: sqlite3.Connection, job_id: str) -> Record | None:
     row = db.execute("SELECT value FROM record WHERE id = ?", (job_id,)).fetchone()
-    return None if row is None else _RECORD.decode(row[0])
+    return None if row is None else _decoded(row[0])
 
 
 @contextmanager
 def _trouble(path: Path, done: str) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, msgspec.MsgspecError) as error:
+    except (sqlite3.Error, msgspec.MsgspecError, zlib_error) as error:
         raise EndedJobsError(f"catalogue '{path}' cannot be {done}: {error}") from error

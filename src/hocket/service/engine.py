@@ -22,7 +22,7 @@ from hocket.control.saved_state import StateSaver
 from hocket.model.event import Event, PolicySet
 from hocket.model.snapshot import Snapshot
 from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind, find
-from hocket.service.catalogue import Catalogue, reports_by_job
+from hocket.service.catalogue import Catalogue
 from hocket.service.ended_jobs import EndedJobs
 from hocket.service.policy_guard import guarded
 from hocket.service.record import Record
@@ -56,15 +56,22 @@ class Engine:
         self._wanted = policy
         first = policy if policy is not None else find(DEFAULT_POLICY).bound()
         self.journal = open_to_append(store, Header(first.policy.name, first.settings, (), seed, "live"))
+        try:
+            self._begin(executor, catalogue)
+        except BaseException:
+            self.journal.close()
+            raise
+
+    def _begin(self, executor: MakeExecutor, catalogue: Path | None) -> None:
         begun = self.journal.header
         try:
             self.policy = self._first = self._bind(begun.policy, begun.params)
         except (UnknownPolicy, PolicyError) as error:
-            self.journal.close()
             raise JournalError(f"journal '{self.journal.name}': {error}") from error
         self.catalogue = Catalogue.of(self.journal, None if catalogue is None else EndedJobs(catalogue))
         self._seen = len(self.journal)  # cycles, by the catalogue
         self._down = ""  # why nothing can be accepted
+        self._recovered_s = -_RETRY_S  # when the journal was last restored after it could not be written
         self._refused: tuple[str, ...] = ()  # what was wrong with the policy's last plan
         self._raised: tuple[str, float] = ("", 0.0)  # what the policy raised last, and when that was said
         self._changed_jobs: list[Record] = []  # by the present cycle
@@ -194,6 +201,8 @@ class Engine:
         self._down = str(error)
         _log.error("%s; nothing is accepted until it can be written", error)
         self.executor.fail(Unavailable(self._down))
+        if monotonic() - self._recovered_s < _RETRY_S:  # It can be read, and still not be written.
+            sleep(_RETRY_S)
         while True:
             try:
                 self._controller = self._restored()
@@ -205,6 +214,7 @@ class Engine:
                 self._down = str(again)
                 self.executor.refuse(Unavailable(self._down))
                 sleep(_RETRY_S)
+        self._recovered_s = monotonic()
         self.executor.resume(self._controller.snapshot)
         self._set_policy()
         in_doubt = self.journal.after(self._seen)  # One whose commit got no answer may be there.
@@ -227,15 +237,9 @@ class Engine:
         """Let the catalogue take in a cycle that is in the journal; gives the jobs that it changed."""
         changed = self.catalogue.see(cycle)
         self._seen += 1
-        live, reports = self._controller.state.jobs.live, reports_by_job(cycle)
-        over = [job_id for job_id in changed if job_id not in live]
-        before = self.snapshot.jobs.data() if over else {}
-        for job_id in changed:
-            if (view := live.get(job_id)) is not None:
-                self.catalogue.learn(job_id, view.reason)
-        for job_id in over:
-            if job_id in before:
-                self.catalogue.keep_observations(job_id, before[job_id], reports.get(job_id, ()))
+        live = self._controller.state.jobs.live
+        before = self.snapshot.jobs.data() if any(job_id not in live for job_id in changed) else {}
+        self.catalogue.follow(cycle, changed, live, before)
         for give in self.seen:
             give(self._seen, cycle)
         return [self.catalogue.records[job_id] for job_id in changed]  # Soon they may be on the shelf.

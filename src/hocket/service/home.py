@@ -46,6 +46,11 @@ class Home:
         return self.path / "journal.db"
 
     @property
+    def archive(self) -> Path:
+        """Where old cycles of its journal go, unless a folder is named."""
+        return self.path / "journal-archive"
+
+    @property
     def journal_mark(self) -> Path:
         """The name of the journal that this home has had jobs in, so that it is missed when it is not there."""
         return self.path / "journal.name"
@@ -81,6 +86,11 @@ class Home:
     def clock_file(self) -> Path:
         """By how much the controller's clock differs from the time since the machine booted."""
         return self.path / "clock.json"
+
+    @property
+    def secrets_key(self) -> Path:
+        """The key that the secrets of jobs are encrypted with; made when the first is submitted."""
+        return self.path / "secrets.key"
 
     @property
     def controllers_file(self) -> Path:
@@ -126,7 +136,7 @@ class Home:
         """Remove what a controller left that was killed as it wrote."""
         # The folder may be a user's own.
         files = (self.token_file, self.url_file, self.controllers_file, self.ca_file, self.notified_file)
-        for whole in (*files, self.journal_mark, self.clock_file):
+        for whole in (*files, self.journal_mark, self.clock_file, self.secrets_key):
             for part in self.path.glob(f"{whole.name}.*.part"):
                 if part.name[len(whole.name) + 1 : -len(".part")].isdecimal():
                     part.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -20,10 +20,11 @@ from hocket.agent import run_folder
 from hocket.agent.node.events_reader import story
 from hocket.agent.node.known_run import KnownRun, read_run
 from hocket.agent.node.lease import controller_is_dead
-from hocket.agent.node.state_folder import numbers
+from hocket.agent.node.state_folder import CONTAINMENT, numbers
 from hocket.agent.orphan_cleanup import kill_orphans, orphans
 from hocket.control.journal import JournalError, open_to_read
-from hocket.control.journal.stored import one_line
+from hocket.control.journal.archive import ArchiveReader, archive_files, archive_folder, continuous
+from hocket.control.journal.stored import date_of, one_line
 from hocket.service.home import Home
 from hocket.service.local_agent import agents_of
 
@@ -69,7 +70,10 @@ def examine(home: Home, store: str = "", progress: Callable[[str], None] = lambd
 
 
 def _permissions(home: Home) -> Iterator[HomeFinding]:
-    for path, mode in ((home.path, 0o700), (home.token_file, 0o600)):
+    files = [(home.path, 0o700), (home.token_file, 0o600)]
+    if home.secrets_key.exists():  # It is made for the first secret.
+        files.append((home.secrets_key, 0o600))
+    for path, mode in files:
         if not path.exists():
             yield HomeFinding("permissions", Health.WARNING, f"'{path}' is missing: `hocket up` makes it")
         elif (now := path.stat().st_mode & 0o777) & 0o077:
@@ -94,14 +98,43 @@ def _journal(home: Home, store: str, progress: Callable[[str], None]) -> Iterato
             progress("checking the journal's pages")
             _check_pages(Path(store))
         with closing(open_to_read(store)) as journal:
-            for count, _cycle in enumerate(journal, 1):  # Each is read with its checksum.
+            begun = journal.beginning()
+            number = 0 if begun is None else begun.number
+            for count, _cycle in enumerate(journal.after(number), 1):  # Each is read with its checksum.
                 if count % _EVERY == 0:
                     progress(f"{count:,} cycles of the journal")
-            size = f", {os.path.getsize(store) / (1 << 20):,.1f} MiB" if is_file else ""
-            yield HomeFinding("journal", Health.OK, f"'{journal.name}' has {count:,} cycles, all of them whole{size}")
+            text = f"'{journal.name}' has {count:,} cycles, all of them whole"
+            text += f", {os.path.getsize(store) / (1 << 20):,.1f} MiB" if is_file else ""
+            if begun is not None:
+                for _block in journal.ended():  # With their checksums, too.
+                    pass
+                text += f"; {number:,} cycles, up to {date_of(begun.at_s)}, were removed"
+            yield HomeFinding("journal", Health.OK, text)
+        yield from _archives(archive_folder(store) if is_file else home.archive, number, progress)
     except (JournalError, sqlite3.Error, OSError) as error:
         text = f"after {count:,} cycles: {one_line(error)}: restore a backup"
         yield HomeFinding("journal", Health.PROBLEM, text)
+
+
+def _archives(folder: Path, until: int, progress: Callable[[str], None]) -> Iterator[HomeFinding]:
+    """The files with cycles that were removed from the journal up to this one."""
+    files = archive_files(folder)
+    for file in files:
+        progress(f"reading '{file.path}'")
+        try:
+            for _cycle in ArchiveReader(file.path):  # Each is read with its checksum.
+                pass
+        except JournalError as error:
+            yield HomeFinding("archive", Health.PROBLEM, f"{one_line(error)}: restore a backup, or remove the file")
+            return
+    if files:
+        whole = continuous(files, until)
+        first = whole[0].first if whole else 0
+        size = sum(os.path.getsize(file.path) for file in files) / (1 << 20)
+        text = f"'{folder}' has the journal's cycles from {first:,} on, {size:,.1f} MiB"
+        if not whole:
+            text = f"'{folder}' has files, and none with the cycles before the journal's first"
+        yield HomeFinding("archive", Health.OK if whole else Health.WARNING, text)
 
 
 def _check_pages(path: Path) -> None:
@@ -134,6 +167,10 @@ def _agent(home: Home, is_dead: bool, progress: Callable[[str], None]) -> Iterat
         yield HomeFinding("agent", Health.OK, f"it runs, as process {', '.join(map(str, agents))}")
     elif home.agent.is_dir():
         yield HomeFinding("agent", Health.OK if is_dead else Health.WARNING, "it does not run")
+    with suppress(OSError):
+        contained = (home.agent / CONTAINMENT).read_text().strip()
+        is_whole = contained.startswith("each") and ", no " not in contained
+        yield HomeFinding("containment", Health.OK if is_whole else Health.WARNING, contained)
     progress("looking for processes of jobs")
     running = 0
     for run in _runs(home):
@@ -143,19 +180,18 @@ def _agent(home: Home, is_dead: bool, progress: Callable[[str], None]) -> Iterat
             if not agents:
                 text = f"run {number} of job '{job}' has a sidecar, and no agent: `hocket up` takes it over"
                 yield HomeFinding("runs", Health.WARNING, text)
-        elif run.mark and (left := orphans(run.mark)):
+        elif run.mark and (left := orphans(run.mark, cgroup=run.cgroup)):
             text = f"run {number} of job '{job}' has no sidecar, and left processes {left}"
-            mark = run.mark
             can = is_dead and not agents
-            yield HomeFinding("runs", Health.PROBLEM, text, (lambda mark=mark: _kill(mark)) if can else None)  # type: ignore[misc]
+            yield HomeFinding("runs", Health.PROBLEM, text, (lambda run=run: _kill(run)) if can else None)  # type: ignore[misc]
         elif run.mark and not run.ended and not story(run.events).ended and not agents:
             text = f"run {number} of job '{job}' has died unseen: the next agent reports it, and the job goes on"
             yield HomeFinding("runs", Health.WARNING, text)
     yield HomeFinding("runs", Health.OK, f"{running} run now")
 
 
-def _kill(mark: str) -> None:
-    if left := kill_orphans(mark):
+def _kill(run: KnownRun) -> None:
+    if left := kill_orphans(run.mark, cgroup=run.cgroup):
         raise OSError(f"processes {left} cannot be killed")
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import msgspec
 from msgspec import Struct
 
 from hocket.model.notify_target import shown_target
 from hocket.service.home import Home
+
+if TYPE_CHECKING:
+    from hocket.service.compaction import Keep
+
+KEEP_HISTORY_S = 90 * 86400.0
+NO_ARCHIVE = "none"
 
 
 class Settings(Struct, frozen=True, omit_defaults=True):
@@ -15,16 +24,30 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     gpus: int | None = None  # devices of this machine; None: those that are found
     cores: float | None = None  # cores that it lends; None: all
     name: str = ""  # of this machine among the nodes; empty: its host name
+    containment: str = "auto"  # what contains jobs on this machine: auto, cgroup or none
+    hard_cpus: bool = False  # they get no more CPU time than the cores that they asked for
     protect_s: float = 0.0  # how long jobs may be protected from preemption, in seconds; 0: without limit
     notify: tuple[str, ...] = ()  # where all jobs are told of
     notify_commands: bool = False  # clients on other machines may name commands to notify them by
+    keep_history_s: float = KEEP_HISTORY_S  # cycles that are older are removed from the journal; 0: none are
+    keep_size_mib: float = 0.0  # and so are the oldest, when the journal is larger; 0: of any size
+    archive: str = ""  # folder for what is removed; empty: `journal-archive` beside the journal; none: it is deleted
 
     @property
     def agent_options(self) -> list[str]:
         """As the agent of this machine takes them."""
         options = [] if self.gpus is None else ["--gpus", str(self.gpus)]
         options += [] if self.cores is None else ["--cores", f"{self.cores:g}"]
-        return options + (["--name", self.name] if self.name else [])
+        options += ["--name", self.name] if self.name else []
+        options += ["--containment", self.containment] if self.containment != "auto" else []
+        return options + (["--hard-cpus"] if self.hard_cpus else [])
+
+    def keep(self, beside: Path) -> Keep:
+        """How much a journal keeps; `beside` is the folder for archives if none is named."""
+        from hocket.service.compaction import Keep  # A client that starts a controller does not need the rest of it.
+
+        folder = "" if self.archive == NO_ARCHIVE else self.archive or str(beside)
+        return Keep(self.keep_history_s, int(self.keep_size_mib * (1 << 20)), folder)
 
 
 def read_settings(home: Home) -> Settings:
@@ -50,4 +73,8 @@ def as_options(settings: Settings) -> str:
     said += ["--protect", f"{settings.protect_s:g}s"] if settings.protect_s else []
     said += [word for target in settings.notify for word in ("--notify", shown_target(target))]
     said += ["--notify-commands"] if settings.notify_commands else []
+    if (kept_s := settings.keep_history_s) != KEEP_HISTORY_S:
+        said += ["--keep-history", f"{kept_s / 86400:g}d" if kept_s else "all"]
+    said += ["--keep-size", f"{settings.keep_size_mib:g}M"] if settings.keep_size_mib else []
+    said += ["--archive", settings.archive] if settings.archive else []
     return " ".join(said)

@@ -7,6 +7,7 @@ calls may come in one cycle, before the state knows of any of their jobs: their 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -25,27 +26,65 @@ from hocket.model.snapshot import Snapshot
 from hocket.service.engine import Engine
 from hocket.service.names import is_numbered, name_and_number, next_id
 from hocket.service.owners import Owners
+from hocket.service.record import Record
+from hocket.service.secret_store import SecretStore
 
 CALL_LIMIT = 1000  # jobs or arrays in one call
+_WHOLE = 1000  # jobs of a call that are taken in by one cycle; more come in parts, or others would wait for all of them
+_PART = 500  # jobs in such a part
 
 
-def read_requests(body: bytes) -> list[JobRequest]:
-    """The jobs of a call, `{"jobs": [...]}`. Raises SpecError."""
+def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
+    """The jobs of a call, `{"jobs": [...], "owner": ...}`. Raises SpecError.
+
+    `owner` has those that name none; if that is empty, the owner that the call names.
+    """
     try:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpecError(f"the body must be JSON: {error}") from error
-    if not isinstance(given, dict) or not isinstance(given.get("jobs"), list) or set(given) != {"jobs"}:
-        raise SpecError('the body must be {"jobs": [...]}')
+    if not isinstance(given, dict) or not isinstance(given.get("jobs"), list) or not set(given) <= {"jobs", "owner"}:
+        raise SpecError('the body must be {"jobs": [...]}, with or without "owner"')
     if not 1 <= len(given["jobs"]) <= CALL_LIMIT:
         raise SpecError(f"jobs must be 1 to {CALL_LIMIT:,}, not {len(given['jobs']):,}")
     found = []
+    owner = owner or given.get("owner", "")
     for n, spec in enumerate(given["jobs"]):
+        if owner and isinstance(spec, dict) and not spec.get("owner"):
+            spec["owner"] = owner
         try:
             found.append(read_request(spec))
         except SpecError as error:
             raise SpecError(f"jobs[{n}]: {error}") from error
     return found
+
+
+def call_parts(requests: Sequence[JobRequest], told: Sequence[Mapping[str, str]]) -> Iterator[list[JobRequest]]:
+    """The parts in which a call is submitted, one after the other: one, unless it has large arrays.
+
+    `told` has what was answered so far: from there, the later parts of an array get the name that was made up for it.
+    """
+    if sum(request.count for request in requests) <= _WHOLE:
+        yield list(requests)
+        return
+    part: list[JobRequest] = []
+    room = _PART
+    for whole in requests:
+        request = whole
+        while request.count > room:
+            yield [*part, replace(request, array=room)]
+            if not request.job.id:
+                name = name_and_number(told[-1]["id"])[0].rpartition("-")[0]
+                request = replace(request, job=replace(request.job, id=name))
+            request = replace(request, array=request.count - room, first=request.first + room)
+            part, room = [], _PART
+        part.append(request)
+        room -= request.count
+        if not room:
+            yield part
+            part, room = [], _PART
+    if part:
+        yield part
 
 
 def _refused_name(job: Job) -> str:
@@ -54,27 +93,32 @@ def _refused_name(job: Job) -> str:
     return f"job '{job.id}': name must not end with '~' and a number: that tells jobs of one name apart"
 
 
-def _refused_command(job: Job) -> str:
+def refused_command(job: Job, because: str = "and the controller listens to other machines") -> str:
+    """Why a job's notifications are refused, if they name a command; empty if they do not."""
     command = next((t for t in (job.launch.notify if job.launch is not None else ()) if not is_url(t)), "")
     if not command:
         return ""
     return (
         f"job '{job.id}': notify must be a URL, not the command '{command[:80]}': it would run as the controller's "
-        "user, and the controller listens to other machines (`hocket up --notify-commands` allows commands)"
+        f"user, {because} (`hocket up --notify-commands` allows commands)"
     )
 
 
 class Intake:
     """Hands submissions to the controller. What is private is its thread's alone."""
 
-    def __init__(self, engine: Engine, owners: Owners, protect_s: float = 0.0, *, commands: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, owners: Owners, secrets: SecretStore, protect_s: float = 0.0, *, commands: bool = False
+    ) -> None:
         """`commands`: jobs may be told of by commands, which run as the controller's user."""
         self._engine = engine
+        self._secrets = secrets
         self._owners = owners
         self._protect_s = protect_s
         self._commands = commands
         self._coming: set[str] = set()  # ids that the present cycle takes in
         self._renamed: dict[str, str] = {}  # name → id, of those whose name was used before
+        self._looked_up: dict[str, Record | None] = {}  # jobs that were looked for, for the present call
         self._nodes: tuple[Node, ...] = ()
         self._whole = Capacity.of(())
 
@@ -88,7 +132,9 @@ class Intake:
             told.clear()
             mine.clear()
             events: list[Event] = []
+            secrets: dict[str, dict[str, str]] = {}
             whole = self._cluster(snapshot)
+            self._look_up(requests)
             for request in requests:
                 name = request.job.id or self._made_up_name(request.job, snapshot.submissions + len(events))
                 for asked in request.jobs(name):
@@ -102,8 +148,11 @@ class Intake:
                         if job.id != asked.id:
                             self._renamed[asked.id] = job.id
                         mine.append(job.id)
+                        if request.secrets:
+                            secrets[job.id] = request.secrets
                         bounded = replace(job, protect_s=self._protect_s) if self._protect_s else job
                         events.append(JobSubmitted(now_s, bounded))
+            self._secrets.keep(secrets)  # first: no job is in the journal without them
             return events
 
         def result(refused: Refused) -> list[dict[str, str]]:
@@ -113,7 +162,22 @@ class Intake:
 
         future = self._engine.executor.post(make, result)
         future.add_done_callback(lambda _: self._forget(mine))
+        future.add_done_callback(lambda _: self._secrets.drop(i for i in mine if i not in self._engine.snapshot.jobs))
         return future
+
+    def _look_up(self, requests: Sequence[JobRequest]) -> None:
+        """Look for the jobs that have these names, all at once."""
+        names: list[str] = []
+        for request in requests:
+            names += request.names if request.job.id else ()
+        ids = [self._id_of(name) for name in names]
+        found = self._engine.catalogue.known_among(ids)
+        self._looked_up = {job_id: found.get(job_id) for job_id in ids}
+
+    def _known(self, job_id: str) -> Record | None:
+        if job_id in self._looked_up:
+            return self._looked_up[job_id]
+        return self._engine.catalogue.known(job_id)
 
     def _forget(self, ids: list[str]) -> None:
         self._coming.difference_update(ids)
@@ -128,7 +192,7 @@ class Intake:
         """The job under an id of its own, if its name was used before by jobs that have ended; after others by id."""
         newest = self._id_of(job.id)
         is_over = newest not in self._coming and newest not in snapshot.jobs
-        if is_over and self._engine.catalogue.known(newest) is not None:
+        if is_over and self._known(newest) is not None:
             newest = next_id(newest)
             while self._is_taken(newest):  # It was a name before names could be used again.
                 newest = next_id(newest)
@@ -139,12 +203,12 @@ class Intake:
 
     def _refusal(self, job: Job, snapshot: Snapshot, whole: Capacity) -> str:
         def verdict_of(name: str) -> str | None:
-            record = self._engine.catalogue.known(name)
+            record = self._known(name)
             if record is not None:
                 return record.verdict
             return "" if name in self._coming else None
 
-        if not self._commands and (why := _refused_command(job)):
+        if not self._commands and (why := refused_command(job)):
             return why
         taken = self._coming if job.id in self._coming else snapshot.jobs
         return refusal(taken, job, whole, self._owners.known(snapshot, job.owner), verdict_of)
@@ -167,4 +231,4 @@ class Intake:
         return f"{stem}-{number}"
 
     def _is_taken(self, job_id: str) -> bool:
-        return job_id in self._coming or self._engine.catalogue.known(job_id) is not None
+        return job_id in self._coming or self._known(job_id) is not None

@@ -22,6 +22,17 @@ class Tls(Struct, frozen=True):
     key: str
     ca: str = ""
 
+    def names(self) -> list[str]:
+        """The host names in the certificate, but for patterns."""
+        from cryptography.x509 import DNSName, ExtensionNotFound, SubjectAlternativeName, load_pem_x509_certificate
+
+        try:
+            certificate = load_pem_x509_certificate(Path(self.cert).expanduser().read_bytes())
+            named = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
+        except (OSError, ValueError, ExtensionNotFound):  # What is wrong with it is said where it is used.
+            return []
+        return [name for name in named.get_values_for_type(DNSName) if "*" not in name]
+
 
 def called_at(url: str, advertise: str = "") -> str:
     """The url at which other machines call a controller: as its user says, or by its host name."""
@@ -33,8 +44,14 @@ def called_at(url: str, advertise: str = "") -> str:
 class Listening:
     """A socket, and the url of it; from `begin` on, callers can connect."""
 
-    def __init__(self, listen: str, port: int | None, last_port: int, tls: Tls | None = None) -> None:
-        """At `unix:PATH`, or at an address: at the port, or else at the last one if that can be had. Raises OSError."""
+    def __init__(
+        self, listen: str, port: int | None, last_port: int, tls: Tls | None = None, insecure: bool = False
+    ) -> None:
+        """At `unix:PATH`, or at an address: at the port, or else at the last one if that can be had. Raises OSError.
+
+        Raises ValueError for an address that other machines reach, without a certificate, unless that is said to be
+        well: all who can listen to the network would have the tokens.
+        """
         self._path: Path | None = None
         if listen.startswith(_UNIX):
             if tls is not None:
@@ -44,6 +61,12 @@ class Listening:
             self.url = f"unix://{self._path}"
         else:
             self.socket = _at_port(listen, port if port is not None else last_port, exactly=port is not None)
+            if not (self.is_local or tls is not None or insecure):
+                self.socket.close()
+                raise ValueError(
+                    f"--listen {listen} would send tokens and jobs over the network in plain text: give --tls-cert and "
+                    "--tls-key, or say --insecure-listen if all who can listen to that network may have them"
+                )
             scheme = "https" if tls is not None else "http"
             self.url = f"{scheme}://{listen}:{self.socket.getsockname()[1]}"
 

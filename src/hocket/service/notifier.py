@@ -89,6 +89,9 @@ class Notifier:
         found = [cursor for cursor in found if cursor.cycle <= length]
         # What happened before there was a file is not told.
         cursor = max(found, key=lambda cursor: cursor.cycle, default=_Cursor(journal.name, length))
+        if (begun := journal.beginning()) is not None and cursor.cycle < begun.number:
+            _log.warning("notifications of cycles %d to %d are lost: they were removed", cursor.cycle + 1, begun.number)
+            cursor = _Cursor(journal.name, begun.number)
         self._seen = cursor.cycle
         done = set(cursor.done)
         for number, cycle in enumerate(journal.after(cursor.cycle), cursor.cycle + 1):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from hocket.model.job import NAME_LENGTH
 from hocket.model.job_spec import JobSpec
 from hocket.service.intake import CALL_LIMIT
 
@@ -36,5 +37,8 @@ def submission_schema() -> dict[str, Any]:
         "type": "object",
         "required": ["jobs"],
         "additionalProperties": False,
-        "properties": {"jobs": {"type": "array", "minItems": 1, "maxItems": CALL_LIMIT, "items": schema_of(JobSpec)}},
+        "properties": {
+            "jobs": {"type": "array", "minItems": 1, "maxItems": CALL_LIMIT, "items": schema_of(JobSpec)},
+            "owner": {"type": "string", "maxLength": NAME_LENGTH, "description": "of jobs that name none"},
+        },
     }

@@ -1,4 +1,4 @@
-"""What every request must pass before it reaches the API: its token, its length, and whether the controller is ready.
+"""What every request must pass before it reaches the API: host, token, permission, length, a controller that is ready.
 
 Plain ASGI: the middleware classes of the framework cost more than all the rest of a short request.
 """
@@ -6,8 +6,7 @@ Plain ASGI: the middleware classes of the framework cost more than all the rest 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from secrets import compare_digest
+from collections.abc import Callable, Mapping
 from time import monotonic
 
 import msgspec
@@ -15,22 +14,43 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hocket.service.connections import SCOPE
+from hocket.service.host_names import HostNames
+from hocket.service.permissions import Permissions
+from hocket.service.tokens import Role, Token, Tokens
 
 _log = logging.getLogger("hocket.service")
 LARGEST_BODY = 16 << 20
+TOKEN = "hocket.token"  # where a request finds its caller's token
 _ALWAYS = ("/v1/health", "/v1/down")  # are answered while the controller starts
 
 
 class RequestGuard:
-    """Answers what must not reach the API; `is_ready` says whether users are served."""
+    """Answers what must not reach the API; `is_ready` says whether users are served.
 
-    def __init__(self, app: ASGIApp, token: str, is_ready: Callable[[], bool]) -> None:
+    Calls in `direct`, by method and path, go to these without the framework's routing, which would take as long as all
+    that is done for a short one.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        tokens: Tokens,
+        permissions: Permissions,
+        is_ready: Callable[[], bool],
+        direct: Mapping[tuple[str, str], ASGIApp],
+        hosts: HostNames | None = None,
+    ) -> None:
+        """Without `hosts`, a request may name any."""
         self._app = app
-        self._expected = b"Bearer " + token.encode()
+        self._direct = direct
+        self._tokens, self._permissions, self._hosts = tokens, permissions, hosts
         self._is_ready = is_ready
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        if scope["type"] == "websocket":  # There are none, and no rules for them.
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -41,29 +61,44 @@ class RequestGuard:
         elif _log.isEnabledFor(logging.DEBUG):
             await self._logged(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            await self._direct.get((scope["method"], scope["path"]), self._app)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """The status and what is wrong with the request; None if it may pass."""
         path = scope["path"]
-        token, length, is_chunked = b"", b"0", False
+        shown, length, host, is_chunked = b"", b"0", b"", False
         for name, value in scope["headers"]:
             if name == b"authorization":
-                token = token or value
+                shown = shown or value
             elif name == b"content-length":
                 length = value
+            elif name == b"host":
+                host = host or value
             elif name == b"transfer-encoding":
                 is_chunked = True
-        is_admitted = compare_digest(token, self._expected)
-        if not is_admitted and path != "/v1/health":
-            return 401, "the token is missing or wrong (Authorization: Bearer …)"
-        if is_admitted and (connection := scope.get(SCOPE)) is not None:
+        if self._hosts is not None and host and (wrong := self._hosts.problem(host)):
+            return 421, wrong
+        token = self._tokens.find(shown[7:]) if shown.startswith(b"Bearer ") else None
+        if token is not None and (connection := scope.get(SCOPE)) is not None:
             connection.proven()
+        if (refusal := self._not_permitted(scope, token)) is not None:
+            return refusal
         if not length.isdigit() or int(length) > LARGEST_BODY or is_chunked:
             return 413, f"a body must say its length, of {LARGEST_BODY} bytes at most"
         if not self._is_ready() and path not in _ALWAYS and not path.startswith("/v1/agents/"):
             return 503, "the controller is starting: the agent of its machine has not connected yet"
+        scope[TOKEN] = token
         return None
+
+    def _not_permitted(self, scope: Scope, token: Token | None) -> tuple[int, str] | None:
+        call, roles = self._permissions.of(scope)
+        role = None if token is None else token.role
+        if role in roles:
+            return None
+        if token is None:
+            return 401, "the token is missing or wrong, was revoked, or has expired (Authorization: Bearer …)"
+        may = " or ".join(r for r in Role if r in roles) or "a permission, which is not declared"
+        return 403, f"token '{token.name}' has the role {role}, and {call} needs {may}"
 
     async def _logged(self, scope: Scope, receive: Receive, send: Send) -> None:
         began_s, path = monotonic(), scope["path"]  # Routing may change the path in the scope.

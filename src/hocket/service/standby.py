@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from hocket.control.journal import JournalError, JournalHeld, standby_of
+from hocket.control.journal import JournalAway, JournalHeld, standby_of
 from hocket.service.home import Home
 
 if TYPE_CHECKING:
@@ -42,20 +42,17 @@ def when_free(home: Home, store: str, called_at: str, options: StandbyOptions, t
         _wait(home, standby_of(store, called_at, token_digest(home), options.takeover_s), options.say)
         try:
             return take()
-        except JournalHeld as error:  # Another one that stood by was first.
+        except (JournalHeld, JournalAway) as error:  # Another one that stood by was first, or the database is gone.
             _log.info("%s", error)
 
 
 def _wait(home: Home, standby: PostgresqlStandby, say: Callable[[str], None]) -> None:
-    holder, trouble, was_read = "", "", False
+    holder = trouble = ""
     try:
         while True:
             try:
                 now = standby.holder()
-                was_read = True
-            except JournalError as error:
-                if not was_read:
-                    raise
+            except JournalAway as error:
                 if str(error) != trouble:  # A server that is restarted, or a network that is down.
                     trouble = str(error)
                     _log.warning("%s; trying again", trouble)

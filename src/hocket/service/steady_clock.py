@@ -15,24 +15,15 @@ from time import time
 import msgspec
 from msgspec import Struct
 
-from hocket.agent.lease_file import boot_s
+from hocket.agent.lease_file import boot_id, boot_s
 
 _log = logging.getLogger("hocket.service")
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _WORTH_SAYING_S = 5.0
 
 
 class _Anchor(Struct, frozen=True):
     boot: str  # which boot of the machine
     offset_s: float  # this clock, less the time since that boot
-
-
-def boot_id() -> str:
-    """What tells this boot of the machine from all others; empty if that is not known."""
-    try:
-        return _BOOT_ID.read_text().strip()
-    except OSError:
-        return ""
 
 
 class SteadyClock:

@@ -7,12 +7,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from ssl import Purpose, SSLContext, create_default_context
 from threading import Event as Flag
 from threading import Thread
 from time import monotonic, sleep
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -20,12 +22,16 @@ from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, MakeExecutor
 from hocket.policies.registry import BoundPolicy
 from hocket.service.app import make_app
+from hocket.service.compaction import EVERYTHING, Keep
 from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
 from hocket.service.home import Home
+from hocket.service.host_names import HostNames, host_of
 from hocket.service.listening import LOOPBACK, Listening, Tls, called_at
 from hocket.service.local_agent import LocalAgent
 from hocket.service.notifier import Notifier
+from hocket.service.retention import Retention
+from hocket.service.secret_store import KeyFile
 from hocket.service.standby import StandbyOptions, token_digest, when_free
 
 _log = logging.getLogger("hocket.service")
@@ -48,6 +54,8 @@ class Up:
         listen: str = LOOPBACK,
         port: int | None = None,
         tls: Tls | None = None,
+        insecure: bool = False,
+        host_names: Iterable[str] = (),
         advertise: str = "",
         standby: StandbyOptions | None = None,
         when_lost: Callable[[], object] = lambda: None,
@@ -56,23 +64,28 @@ class Up:
         notify: tuple[str, ...] = (),
         notify_commands: bool = False,
         new_journal: bool = False,
+        keep: Keep = EVERYTHING,
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here.
 
+        `insecure`: without `tls` it may listen to other machines all the same. `host_names` are names of this machine
+        by which requests may call it.
         Other machines call this controller at `advertise`, or where it listens. With `standby`, it waits for a journal
         that another controller has. When another one has taken the journal over, `when_lost` is called.
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
-        With `new_journal`, a journal that this home had and that is missing or empty is begun anew. Raises
-        JournalError.
+        With `new_journal`, a journal that this home had and that is missing or empty is begun anew. `keep` says which
+        cycles stay in the journal. Raises JournalError.
         """
         home.make()
         self.home = home
+        secrets_key = KeyFile(home.secrets_key, home.write)
         take = partial(_engine, home, policy, store, executor, new_journal)
         if standby is None:
             self.engine = take()
-            self._listening = Listening(listen, port, home.last_port(), tls)
+            self._listening = Listening(listen, port, home.last_port(), tls, insecure)
         else:  # Where it will be called is told before it leads.
-            self._listening = Listening(listen, port, home.last_port(), tls)
+            secrets_key.make()  # so that it can be copied to the homes of the others
+            self._listening = Listening(listen, port, home.last_port(), tls, insecure)
             self.engine = when_free(home, store, called_at(self._listening.url, advertise), standby, take)
         home.sweep()  # No other process writes there: we hold the journal.
         self._listening.begin()
@@ -87,28 +100,32 @@ class Up:
             self._agent = LocalAgent(home, self.url, agent_options, lock, files_before)
         self._leaving = Flag()
         self._grace_s = 30.0
-        commands = notify_commands or self._listening.is_local
         self._ready = Flag()
+        advertised = urlsplit(called_at(self.url, advertise)).hostname or ""
+        names = [*host_names, host_of(listen), advertised, *(tls.names() if tls is not None else ())]
         app = make_app(
-            self.engine, home.token, self.leave, protect_s, notify_commands=commands, is_ready=self._ready.is_set
-        )
+            self.engine, home.token, self.leave, protect_s,
+            notify_commands=notify_commands, local_commands=self._listening.is_local,
+            is_ready=self._ready.is_set, hosts=HostNames(names),
+            secrets_key=secrets_key,
+        )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
+        self._retention = Retention(store, self.engine.journal, keep, self.engine.now_s)
         self._is_marked = home.had_journal(self.engine.journal.name)
         self.engine.seen.append(self._mark_journal)
         # Without a set-up of its own, what it logs comes out as all else does.
         config = uvicorn.Config(
             app,
-            http=guarded(Limits(total=max(64, files * 4 // 5))),
+            http=guarded(Limits(total=max(64, files * 4 // 5)), None if tls is None else _context(tls)),
             log_config=None,
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=2,
             lifespan="off",
+            proxy_headers=False,
+            server_header=False,
         )
-        if tls is not None:
-            config.ssl_certfile, config.ssl_keyfile = tls.cert, tls.key
-            _load(config, tls)
         self._server = uvicorn.Server(config)
 
     def _mark_journal(self, _number: int, _cycle: Cycle) -> None:
@@ -134,6 +151,7 @@ class Up:
         _log.info(said, os.getpid(), self.home.path, self.url, policy, extra={"url": self.url, "policy": policy})
         self._notifier.start(self.engine.journal)
         self.engine.start()
+        self._retention.start()
 
         async def serve() -> None:
             anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
@@ -165,6 +183,7 @@ class Up:
         if left:
             _log.warning("%d jobs may run on elsewhere: %s", len(left), ", ".join(left[:5]))
         self._server.should_exit = True
+        self._retention.close()
         self.engine.close()
         self._notifier.close()
         thread.join(timeout=5)
@@ -210,9 +229,11 @@ def _refuse_empty(home: Home, journal: str, new_journal: bool) -> None:
         )
 
 
-def _load(config: uvicorn.Config, tls: Tls) -> None:
+def _context(tls: Tls) -> SSLContext:
     """What is wrong with certificates is said before anything else is done."""
+    context = create_default_context(Purpose.CLIENT_AUTH)
     try:
-        config.load()
+        context.load_cert_chain(tls.cert, tls.key)
+        return context
     except OSError as error:
         raise OSError(f"certificate '{tls.cert}' and key '{tls.key}' cannot be used: {error}") from error

@@ -15,6 +15,8 @@ import pytest
 
 from hocket.agent import run_folder
 from hocket.agent.logs import log_files
+from hocket.agent.node.cgroup_hierarchies import hierarchies
+from hocket.agent.node.containment import Containment, Wanted
 from hocket.agent.node.events_reader import facts
 from hocket.agent.orphan_cleanup import kill_orphans
 
@@ -146,3 +148,16 @@ def run(prepared_run: Runs) -> Runs:
 def run_python(run: Runs) -> Runs:
     """Starts a sidecar for a few lines of Python."""
     return lambda program, **fields: run(sys.executable, "-u", "-c", program, **fields)
+
+
+@pytest.fixture(params=["as the machine has them", "version 1"])
+def containment(request: pytest.FixtureRequest) -> Iterator[Containment]:
+    """One that makes real cgroups; with version 1 alone where there is that."""
+    found = [h for h in hierarchies() if request.param != "version 1" or not h.is_v2]
+    made = Containment(Wanted.AUTO, uuid.uuid4().hex, found=found)
+    if not made.limits_all:
+        made.close()
+        pytest.skip(f"no cgroups can be made here, {request.param}: {made.text}")
+    yield made
+    made.remove_all_but([])
+    made.close()

@@ -60,7 +60,7 @@ class Controller:
         if parts == ["health"]:
             return 200, {"ok": True, "version": "0", "pid": 0}, {}
         if parts == ["jobs"] and method == "POST":
-            told = [answer for spec in body["jobs"] for answer in self._submit(spec)]
+            told = [answer for spec in body["jobs"] for answer in self._submit(spec, body["owner"])]
             return 200, {"jobs": told, "warnings": self.warnings}, {}
         if parts == ["jobs"]:
             found = [j for j in self.jobs.values() if query.get("all") == "true" or j["state"] in LIVE]
@@ -121,11 +121,11 @@ class Controller:
         over = [name for name in body["jobs"] if name in self.jobs and name not in live]
         return 200, {"jobs": told + [{"id": name, "refused": f"job '{name}' is over"} for name in over]}, {}
 
-    def _submit(self, spec: dict[str, Any]) -> Iterator[dict[str, str]]:
+    def _submit(self, spec: dict[str, Any], owner: str) -> Iterator[dict[str, str]]:
         base = spec.get("id") or f"train-{len(self.jobs) + 1}"
         for name in [f"{base}-{n}" for n in range(spec["array"])] if "array" in spec else [base]:
             if name not in self.refuse:
-                self.add(name, owner=spec["owner"])
+                self.add(name, owner=spec.get("owner") or owner)
                 self.specs[name] = spec
             yield {"id": name, "refused": self.refuse.get(name, "")}
 

@@ -33,3 +33,18 @@ def test_without_a_home_it_says_so(tmp_path: Path) -> None:
     done = hocket("doctor", "--home", str(tmp_path / "none"))
     assert done.exit_code == 1
     assert "`hocket up` makes it" in done.output
+
+
+def test_it_says_what_contains_jobs(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    home.agent.mkdir()
+    for text, health in {
+        "each job runs in a cgroup of its own (cgroup v2), below '/x'": "ok",
+        "each job runs in a cgroup of its own (cgroup v2, no CPU limits), below '/x': there is none": "warning",
+        "jobs are not contained: there are no cgroups on this machine": "warning",
+    }.items():
+        (home.agent / "containment").write_text(f"{text}\n")
+        done = json.loads(hocket("doctor", "--home", str(home.path), "--json").stdout)
+        (row,) = [row for row in done["findings"] if row["about"] == "containment"]
+        assert (row["text"], row["health"]) == (text, health)

@@ -511,3 +511,9 @@ def test_without_a_controller_completion_is_silent(home: Path) -> None:
     assert completed("stop", "res") == []
     (home / "url").write_text("http://127.0.0.1:1")
     assert completed("stop", "res") == []
+
+
+def test_a_dry_run_shows_the_names_of_secrets_only(controller: Any) -> None:
+    shown = json.loads(hocket("submit", "--dry-run", "--secret", "KEY", "--", "true", KEY="s3cret").stdout)
+    assert shown["jobs"][0]["secrets"] == {"KEY": "…"}
+    assert controller.jobs == {}

@@ -62,6 +62,7 @@ def test_every_field_of_the_api_can_be_said() -> None:
 
 
 _EXAMPLES: dict[str, Any] = {
+    "secret": ["SECRET"],
     "name": "x", "command": "true", "owner": "ann", "cpus": 1, "mem": 1, "gpu_kind": "a", "gpu_mem": 1, "max_nodes": 1,
     "priority": 1, "weight": 1, "urgency": 1, "until": "for 2h", "target": "acc >= 0.9",
     "stop": "optstop", "may_lower": "required",
@@ -194,3 +195,29 @@ def test_unknown_keys_are_refused_with_file_and_key(tmp_path: Path, text: str, m
     with pytest.raises(InputError) as found:
         in_file(tmp_path, text)
     assert message in str(found.value)
+
+
+def test_secrets_are_of_the_shell_or_of_files(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("of-a-file\n")
+    found = read_job({"command": ["true"], "secret": ["SECRET", "KEY=@key"]}, str(tmp_path), SHELL)
+    assert found.spec["secrets"] == {"SECRET": "s3cret", "KEY": "of-a-file"}
+    assert found.job.launch is not None
+    assert found.job.launch.secrets == ("KEY", "SECRET")
+    assert "s3cret" not in repr(found.job)
+    assert "SECRET" not in spec(secret="SECRET", export_all=True)["env"], "a secret is no plain variable too"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (["A=the-value"], "secret must be NAME or NAME=@FILE, and 'A' has a value: others can see"),
+        (["NOT_SET"], "secret must be NAME=@FILE or the name of a variable that is set, and 'NOT_SET' is not"),
+        (["A=@nowhere"], "secret must be in a file that can be read, and '/here/nowhere' cannot: No such file"),
+        (["A=@/bin"], "'/bin' cannot: Is a directory"),
+        ({"A": "the-value"}, "secret must be a list of NAME or NAME=@FILE"),
+        (["HOCKET_JOB"], "'HOCKET_JOB' is set for each run"),
+    ],
+)
+def test_what_is_wrong_with_a_secret_is_said_without_its_value(said: Any, words: str) -> None:
+    assert words in (found := problem(secret=said))
+    assert "the-value" not in found

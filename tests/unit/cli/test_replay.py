@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from tests.unit.cli.typed import edit, hocket, refused
 
 from hocket.control.journal import SqliteJournal
 from hocket.control.ports import Cycle
+from hocket.service.compaction import compact
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +92,40 @@ def test_a_journal_that_contradicts_itself_names_file_and_cycle(spoilt: Path) ->
     strange = {"at_s": 0.0, "events": [{"event": "JobSubmitted", "at_s": 0.0, "job": {"id": "x", "sizes": []}}]}
     edit(spoilt, "UPDATE cycle SET value = ?, crc = NULL WHERE n = 2", msgspec.msgpack.encode(strange))
     assert f"journal '{spoilt}', cycle 2 at 0 s: " in refused("replay", str(spoilt))
+
+
+@pytest.fixture
+def cut(recorded: Path, tmp_path: Path) -> Path:
+    """The second half of it; the first is in its archive."""
+    path = Path(shutil.copy(recorded, tmp_path / "run.db"))
+    with closing(SqliteJournal(path, goes_on=True)) as journal:
+        compact(journal, len(journal) // 2, str(tmp_path / "run-archive"), lambda _s: None)
+    return path
+
+
+def test_a_journal_without_its_first_cycles_is_decided_from_where_it_begins(cut: Path, recorded: Path) -> None:
+    whole = json.loads(hocket("replay", str(recorded), "--json").stdout)
+    rest = json.loads(hocket("replay", str(cut), "--json").stdout)
+    (archive,) = (cut.parent / "run-archive").iterdir()
+    first = json.loads(hocket("replay", str(archive), "--json").stdout)
+    everything = json.loads(hocket("replay", str(cut), "--all", "--json").stdout)
+    assert whole["same"] is rest["same"] is first["same"] is everything["same"] is True
+    assert first["decisions"] + rest["decisions"] == whole["decisions"] == everything["decisions"]
+    assert first["cycles"] + rest["cycles"] == whole["cycles"]
+    said = hocket("replay", str(cut)).stdout
+    begins = f"the history begins at cycle {first['cycles'] + 1:,}, on "
+    assert begins in said
+    assert f"earlier cycles are in '{archive.parent}' (--all reads them too)" in said
+    assert "the history begins" not in hocket("replay", str(cut), "--all").stdout
+
+
+def test_another_policy_decides_from_where_a_journal_begins(cut: Path) -> None:
+    result = hocket("replay", str(cut), "--policy", "srtf", "--json")
+    assert result.exit_code in (0, 1), result.output
+    found = json.loads(result.stdout)
+    assert found["difference"] is None or found["difference"]["cycle"] > found["cycles"]
+
+
+def test_all_of_a_journal_whose_archive_is_gone_is_refused(cut: Path) -> None:
+    shutil.rmtree(cut.parent / "run-archive")
+    assert "has no cycles that lead up to it" in refused("replay", str(cut), "--all")

@@ -6,6 +6,7 @@ import pytest
 
 from hocket.cli.live.up import _settings
 from hocket.cli.terminal.errors import InputError
+from hocket.service.compaction import Keep
 from hocket.service.home import Home
 from hocket.service.home_settings import write_settings
 
@@ -16,7 +17,7 @@ def given(
     home: Home, notify: list[str] | None = None, commands: bool | None = None
 ) -> tuple[tuple[str, ...], bool, str]:
     """What holds with these options, and what is said to be as at the last start."""
-    settings, remembered = _settings(home, None, None, None, None, notify, commands)
+    settings, remembered = _settings(home, None, None, None, None, notify, {"notify_commands": commands})
     home.make()
     write_settings(home, settings)
     return settings.notify, settings.notify_commands, remembered
@@ -34,3 +35,43 @@ def test_targets_are_remembered_until_they_are_given_anew_and_shown_without_secr
 def test_a_target_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--notify must be an http or https URL"):
         given(Home(tmp_path), ["ftp://example.org"])
+
+
+def test_what_contains_jobs_is_remembered_and_told_to_the_agent(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    said: dict[str, object] = {"containment": "cgroup", "hard_cpus": True}
+    settings, remembered = _settings(home, None, None, None, None, None, said)
+    assert (settings.agent_options, remembered) == (["--containment", "cgroup", "--hard-cpus"], "")
+    write_settings(home, settings)
+    unsaid: dict[str, object] = {"containment": None, "hard_cpus": None}
+    settings, remembered = _settings(home, None, None, None, None, None, unsaid)
+    assert (settings.containment, settings.hard_cpus) == ("cgroup", True)
+    assert remembered == "--containment cgroup --hard-cpus"
+    said = {"containment": "auto", "hard_cpus": False}
+    assert _settings(home, None, None, None, None, None, said)[0].agent_options == []
+
+
+def kept(
+    home: Home, history: str | None = None, size: str | None = None, archive: str | None = None
+) -> tuple[Keep, str]:
+    settings, remembered = _settings(home, None, None, None, None, None, {}, history, size, archive)
+    home.make()
+    write_settings(home, settings)
+    return settings.keep(home.archive), remembered
+
+
+def test_what_a_journal_keeps_is_remembered(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    beside = str(home.archive)
+    assert kept(home) == (Keep(90 * 86400.0, 0, beside), "")
+    assert kept(home, "30d", "2G", "none") == (Keep(30 * 86400.0, 2 << 30, ""), "")
+    assert kept(home) == (Keep(30 * 86400.0, 2 << 30, ""), "--keep-history 30d --keep-size 2048M --archive none")
+    assert kept(home, "all", "any", str(tmp_path / "a")) == (Keep(0.0, 0, str(tmp_path / "a")), "")
+    assert kept(home, archive="auto") == (Keep(0.0, 0, beside), "--keep-history all")
+    for history, size, said in (
+        ("soon", None, "--keep-history must be a time"),
+        (None, "big", "--keep-size must be an"),
+    ):
+        with pytest.raises(InputError, match=said):
+            kept(home, history, size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,8 @@ import pytest
 from tests.unit.cli.typed import edit, hocket, refused
 
 from hocket.control.journal import SqliteJournal
+from hocket.control.ports import FORMAT
+from hocket.service.compaction import compact
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +126,9 @@ def test_an_event_of_an_unknown_kind_is_refused(spoilt: Path) -> None:
 
 def test_a_newer_format_is_refused(spoilt: Path) -> None:
     header = SqliteJournal(spoilt).header
-    newer = msgspec.json.encode(msgspec.structs.replace(header, format=header.format + 1))
+    newer = msgspec.json.encode(msgspec.structs.replace(header, format=FORMAT + 1))
     edit(spoilt, "UPDATE header SET value = ?", newer)
-    assert f"has format {header.format + 1}" in refused("whatif", str(spoilt), "--policy", "drf")
+    assert f"has format {FORMAT + 1}" in refused("whatif", str(spoilt), "--policy", "drf")
 
 
 def test_a_journal_without_jobs_has_nothing_to_run_again(spoilt: Path) -> None:
@@ -153,3 +156,20 @@ def test_what_a_journal_that_was_cut_off_leaves_undecided_counts_neither_way(tmp
     recorded = json.loads(hocket("whatif", str(path), "--policy", "las", "--json").stdout)["recorded"]
     shares = ("deadlines_met", "accuracies_met")
     assert [recorded[name] for name in shares] == [cut[name] for name in shares]
+
+
+def test_a_journal_without_its_first_cycles_is_run_again_from_where_it_begins(week: Path, tmp_path: Path) -> None:
+    cut = Path(shutil.copy(week, tmp_path / "week.db"))
+    with closing(SqliteJournal(cut, goes_on=True)) as journal:
+        compact(journal, len(journal) // 2, str(tmp_path / "week-archive"), lambda _s: None)
+    whole = json.loads(hocket("whatif", str(week), "--policy", "drf", "--json").stdout)
+    everything = json.loads(hocket("whatif", str(cut), "--policy", "drf", "--all", "--json").stdout)
+    assert (everything["recorded"], everything["band"]) == (whole["recorded"], whole["band"])
+    rest = json.loads(hocket("whatif", str(cut), "--policy", "drf", "--json").stdout)
+    assert 10 < rest["recorded"]["jobs"] < whole["recorded"]["jobs"]
+    assert rest["recorded"]["finished"] == rest["recorded"]["jobs"]
+    assert rest["live_at_first_cycle"] > 0
+    assert rest["band"]["share"] < 0.05
+    said = hocket("whatif", str(cut), "--policy", "drf").stdout
+    assert f"the history begins at cycle {rest['first_cycle']:,}, on " in said
+    assert f"{rest['live_at_first_cycle']:,} jobs were there then" in said

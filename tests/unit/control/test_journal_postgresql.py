@@ -14,15 +14,20 @@ from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
+import msgspec
 import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'hocket[postgresql]'")
 
 from hocket.control.journal import JournalError, JournalLost, open_to_read  # noqa: E402
+from hocket.control.journal.archive import archive_files  # noqa: E402
 from hocket.control.journal.postgresql import PostgresqlJournal  # noqa: E402
 from hocket.control.ports import Cycle, Header  # noqa: E402
-from hocket.model.event import JobSubmitted  # noqa: E402
-from hocket.model.job import Job  # noqa: E402
+from hocket.control.restore import restore  # noqa: E402
+from hocket.model.event import JobSubmitted, OwnerSet  # noqa: E402
+from hocket.model.job import Job, Owner  # noqa: E402
+from hocket.policies.registry import bind  # noqa: E402
+from hocket.service.compaction import CompactionRequest, Keep  # noqa: E402
 from hocket.testing.postgresql import PostgresServer  # noqa: E402
 
 HEADER = Header("fifo")
@@ -315,3 +320,24 @@ except j.JournalError as error:
     assert loaded == "False"
     assert said.startswith("journal 'postgresql://…' needs psycopg (")
     assert said.endswith("): pip install 'hocket[postgresql]'")
+
+
+def test_a_process_removes_old_cycles_for_the_controller_that_holds_the_journal(database: str, tmp_path: Path) -> None:
+    journal = held(database)
+    journal.extend(
+        [Cycle(float(n), (OwnerSet(float(n), Owner(f"o{n % 3}", weight=float(n))),)) for n in range(1, 1501)]
+    )
+    request = CompactionRequest(database, journal.epoch, Keep(history_s=600.0, archive=str(tmp_path)), 1500.0)
+    command = [sys.executable, "-m", "hocket.service.compaction"]
+    done = subprocess.run(command, input=msgspec.json.encode(request), stdout=subprocess.PIPE, check=True)
+    assert msgspec.json.decode(done.stdout)["cycles"] == 500  # The last 1,000 always stay.
+    journal.append(cycle(1501))
+    assert [c.at_s for c in journal.after(500)] == [float(n) for n in range(501, 1502)]
+    journal.close()
+    again = open_to_read(database)
+    assert [c.at_s for c in again.after(500)][-1] == 1501.0
+    (file,) = archive_files(tmp_path)
+    assert (file.first, file.last) == (1, 500)
+    restored = restore(again, bind(HEADER.policy, HEADER.params))
+    again.close()
+    assert {owner.id: owner.weight for owner in restored.state.owners.values()} == {"o0": 1500, "o1": 1498, "o2": 1499}

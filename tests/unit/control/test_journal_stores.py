@@ -11,14 +11,17 @@ import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.children import child
 
-from hocket.control.journal import JournalError, JournalHeld, JournalLost, open_to_append, open_to_read
-from hocket.control.ports import FORMAT, Cycle, DurableJournal, Header
+from hocket.control.journal import JournalError, JournalHeld, JournalLost, open_to_append, open_to_read, open_to_remove
+from hocket.control.journal.stored import StoredJournal, checksum
+from hocket.control.ports import FORMAT, Beginning, Cycle, Header
 from hocket.model.event import EpochEnded, JobSubmitted
 from hocket.model.job import Job
 from hocket.model.plan import Plan
@@ -40,7 +43,7 @@ def edit(store: str, statement: str, *values: Any) -> None:
     if store.startswith("postgresql"):
         import psycopg
 
-        tables = re.sub(r"\b(header|cycle|saved|writer)\b", r"hocket_\1", statement, count=1)
+        tables = re.sub(r"\b(header|cycle|saved|writer|kept|beginning|ended)\b", r"hocket_\1", statement, count=1)
         with psycopg.connect(store, autocommit=True) as db:
             db.execute(tables.replace("?", "%s"), values)
         return
@@ -49,7 +52,7 @@ def edit(store: str, statement: str, *values: Any) -> None:
     db.close()
 
 
-def begun(store: str, cycles: list[Cycle] = CYCLES) -> DurableJournal:
+def begun(store: str, cycles: list[Cycle] = CYCLES) -> StoredJournal:
     journal = open_to_append(store, HEADER)
     journal.extend(cycles)
     return journal
@@ -116,6 +119,69 @@ def test_a_plans_maps_come_back_in_their_order(store: str) -> None:
     (kept,) = journal
     assert kept.plan is not None
     assert list(kept.plan.ends) == ["z", "a"]
+    journal.close()
+
+
+# -- old cycles are removed ---------------------------------------------------------------------------------
+
+BEGINNING = Beginning(4, 4.0, b"state", b"jobs", "0.1")
+
+
+def test_cycles_before_the_beginning_are_removed_and_those_after_it_stay(store: str) -> None:
+    journal = begun(store)
+    assert journal.beginning() is None
+    assert list(journal.ended()) == []
+    journal.begin_at(replace(BEGINNING, number=2), [b"one", b"two"])
+    journal.begin_at(BEGINNING, [b"three"])
+    with pytest.raises(JournalError, match="begins after cycle 4 already"):
+        journal.begin_at(BEGINNING, [])
+    assert [journal.remove(3), journal.remove(3), journal.remove(3)] == [3, 1, 0]
+    journal.shrink(1 << 30)
+    journal.append(cycle(8))
+    journal.close()
+    reader = open_to_read(store)
+    assert reader.beginning() == BEGINNING
+    assert list(reader.ended()) == [b"one", b"two", b"three"]
+    assert list(reader.after(4)) == [*CYCLES[4:], cycle(8)]
+    assert len(reader) == 8
+    assert reader.header == replace(HEADER, format=FORMAT)
+    with pytest.raises(JournalError, match=r"begins after cycle 4, of 4 s: .* so cycle 4 cannot be read"):
+        next(reader.after(3))
+    reader.close()
+
+
+def test_a_damaged_beginning_is_refused(store: str) -> None:
+    journal = begun(store)
+    journal.begin_at(BEGINNING, [b"one"])
+    journal.close()
+    for table, said in (("beginning", "its beginning, after cycle 4, is damaged"), ("ended", "block 1 of its ended")):
+        edit(store, f"UPDATE {table} SET value = ?", b"spoilt")
+        reader = open_to_read(store)
+        with pytest.raises(JournalError, match=said):
+            list(reader.after(4)) if table == "beginning" else list(reader.ended())
+        reader.close()
+        edit(store, f"UPDATE {table} SET crc = ?", checksum(4 if table == "beginning" else 1, b"spoilt"))
+        reader = open_to_read(store)
+        if table == "beginning":
+            with pytest.raises(JournalError, match="its beginning cannot be read"):
+                reader.beginning()
+        reader.close()
+
+
+def test_a_process_removes_cycles_for_the_controller_whose_epoch_it_has(store: str) -> None:
+    journal = begun(store)
+    other = open_to_remove(store, journal.epoch)
+    other.begin_at(BEGINNING, [])
+    journal.append(cycle(8))  # which goes on
+    assert other.remove(100) == 4
+    journal.close()
+    journal = open_to_append(store, HEADER)  # Another controller takes over.
+    for write in (lambda: other.remove(1), lambda: other.begin_at(replace(BEGINNING, number=5), [])):
+        with pytest.raises(JournalLost, match="taken over by"):
+            write()
+    other.close()
+    assert [c.at_s for c in journal.after(4)] == [5.0, 6.0, 7.0, 8.0]
+    assert journal.size > 0
     journal.close()
 
 
@@ -216,7 +282,7 @@ def test_the_lock_goes_with_its_process_whatever_children_it_leaves(store: str) 
                 os.kill(child, signal.SIGKILL)
 
 
-def until_free(store: str) -> DurableJournal:
+def until_free(store: str) -> StoredJournal:
     """A server may need a moment to see that its client is dead."""
     until = time.monotonic() + 120
     while time.monotonic() < until:
@@ -331,3 +397,49 @@ def test_a_damaged_state_is_passed_over(store: str) -> None:
 def test_other_urls_are_refused() -> None:
     with pytest.raises(JournalError, match=r"'mysql://…': a store must be a file or a postgresql:// URL"):
         open_to_read("mysql://me:secret@there/db")
+
+
+def test_values_are_kept_beside_the_cycles_until_they_are_removed(store: str) -> None:
+    journal = begun(store)
+    journal.keep("token", {"ana": b"1", "bob": b"2"})
+    journal.keep("secret", {"ana": b"3"})
+    journal.keep("token", {"ana": b"4", "bob": None, "nobody": None})
+    journal.keep("token", {})
+    journal.close()
+    journal = open_to_append(store, HEADER)
+    assert journal.kept("token") == {"ana": b"4"}
+    assert journal.kept("secret") == {"ana": b"3"} == journal.kept("secret", "ana")
+    assert journal.kept("secret", "bob") == {}
+    journal.close()
+    assert read(store) == CYCLES
+
+
+def test_a_journal_of_an_older_version_gets_the_table_of_values(store: str) -> None:
+    begun(store).close()
+    edit(store, "DROP TABLE kept")
+    journal = open_to_append(store, HEADER)
+    assert journal.kept("token") == {}
+    journal.close()
+
+
+def test_a_controller_that_was_replaced_keeps_no_value(store: str) -> None:
+    journal = begun(store)
+    edit(store, "UPDATE writer SET epoch = epoch + 1")
+    for value in (b"1", None):
+        with pytest.raises(JournalLost):
+            journal.keep("token", {"ana": value})
+    journal.close()
+
+
+def test_a_value_that_is_removed_is_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    journal = begun(str(path))
+    secret = b"s3cret" * 20
+    for n in range(3):
+        journal.keep("secret", {f"job-{n}": secret + bytes([n])})
+    journal.close()  # What is in the write-ahead log is in the file now.
+    assert secret in path.read_bytes()
+    journal = open_to_append(str(path), HEADER)
+    journal.keep("secret", dict.fromkeys(f"job-{n}" for n in range(3)))
+    journal.close()
+    assert secret not in path.read_bytes()

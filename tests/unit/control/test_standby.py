@@ -10,7 +10,7 @@ import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'hocket[postgresql]'")
 
-from hocket.control.journal import JournalError, JournalLost, standby_of  # noqa: E402
+from hocket.control.journal import JournalAway, JournalError, JournalLost, standby_of  # noqa: E402
 from hocket.control.journal.postgresql import PostgresqlJournal  # noqa: E402
 from hocket.control.journal.postgresql_presence import EVERY_S  # noqa: E402
 from hocket.control.journal.postgresql_standby import PostgresqlStandby, StillWatch  # noqa: E402
@@ -121,6 +121,22 @@ def test_a_holder_that_does_not_reach_the_server_is_not_certain_until_it_does(se
     assert not journal.lost
     journal.append(Cycle(1.0, ()))
     journal.close()
+
+
+def test_a_database_that_does_not_answer_now_is_waited_for_and_a_wrong_one_is_not(server: PostgresServer, database):
+    standby = PostgresqlStandby(database, THERE, TOKEN, takeover_s=1.0)
+    server.kill()
+    with pytest.raises(JournalAway, match="cannot be read"):
+        standby.holder()
+    with pytest.raises(JournalAway, match="cannot be opened"):
+        PostgresqlJournal(database, Header("fifo"), goes_on=True, patience_s=2.0)
+    server.start()
+    assert standby.holder() == ""
+    standby.close()
+    wrong = PostgresqlStandby(database.replace("/postgres?", "/nothing?"), THERE, TOKEN, takeover_s=1.0)
+    with pytest.raises(JournalError, match="does not exist") as refused:
+        wrong.holder()
+    assert not isinstance(refused.value, JournalAway)
 
 
 def test_a_controller_with_another_token_is_told_so(database):

@@ -18,6 +18,8 @@ from hocket.policies import find
 from hocket.service.app import make_app
 from hocket.service.connections import Limits, guarded
 from hocket.service.engine import Engine
+from hocket.service.home import Home
+from hocket.service.secret_store import KeyFile
 
 TOKEN = "a-token-of-the-tests"
 
@@ -45,7 +47,7 @@ class Caller:
     def call(self, method, path, body=None, **headers):
         connection = HTTPConnection("127.0.0.1", self.port, timeout=120)
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection.putrequest(method, path)
+        connection.putrequest(method, path, skip_host="Host" in headers)
         for name, value in {**self.headers, **headers}.items():
             connection.putheader(name, value)
         if data is not None:
@@ -112,8 +114,14 @@ def ready():
 
 
 @pytest.fixture
-def app(engine, ready):
-    return make_app(engine, TOKEN, lambda _grace_s: None, is_ready=ready.is_set)
+def secrets_key(tmp_path):
+    home = Home(tmp_path)
+    return KeyFile(home.secrets_key, home.write)
+
+
+@pytest.fixture
+def app(engine, ready, secrets_key):
+    return make_app(engine, TOKEN, lambda _grace_s: None, is_ready=ready.is_set, secrets_key=secrets_key)
 
 
 @pytest.fixture
@@ -122,9 +130,15 @@ def limits():
 
 
 @pytest.fixture
-def port(app, limits):
+def tls():
+    """What the server shows to its clients; None: it speaks no TLS."""
+    return
+
+
+@pytest.fixture
+def port(app, limits, tls):
     listener = socket.create_server(("127.0.0.1", 0))
-    http = guarded(limits)
+    http = guarded(limits, tls)
     config = uvicorn.Config(app, http=http, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -141,6 +155,18 @@ def port(app, limits):
 @pytest.fixture
 def client(port):
     return Caller(port, {"Authorization": f"Bearer {TOKEN}"})
+
+
+@pytest.fixture
+def with_token(port, client):
+    """Makes a caller with a token of its own: a role, and an owner or a node."""
+
+    def made(role, name="", **given):
+        answer = client.post("/v1/tokens", {"name": name or f"{role}-1", "role": role, **given})
+        assert answer.status == 200, answer.text
+        return Caller(port, {"Authorization": f"Bearer {answer.json()['token']}"})
+
+    return made
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.unit.service.conftest import TOKEN, busy
 
 from hocket.control.journal import JournalError
 from hocket.control.journal.no_others import NoOthers
-from hocket.model.event import OwnerSet
+from hocket.model.event import JobSubmitted, OwnerSet
 from hocket.model.job import Owner
 from hocket.policies import find
 
@@ -65,6 +65,32 @@ def test_the_line_of_a_waiting_job_says_what_is_short(client):
 def test_an_array_becomes_so_many_jobs(client):
     said = submit(client, {**JOB, "id": "sweep", "array": 3})
     assert [job["id"] for job in said] == ["sweep-0", "sweep-1", "sweep-2"]
+
+
+def test_a_call_of_large_arrays_takes_several_cycles_and_each_array_has_one_name(client, engine):
+    """Others would wait for all of its jobs, if one cycle took them in."""
+    before = len(engine.journal)
+    said = submit(client, {**JOB, "array": 1100}, {**JOB, "id": "sweep", "array": 3})
+    name = said[0]["id"].removesuffix("-0")
+    assert [job["id"] for job in said] == [f"{name}-{n}" for n in range(1100)] + [f"sweep-{n}" for n in range(3)]
+    assert not any(job["refused"] for job in said)
+    submitted = [sum(isinstance(e, JobSubmitted) for e in c.events) for c in engine.journal.after(before)]
+    assert [count for count in submitted if count] == [500, 500, 103]
+
+
+def test_a_call_of_a_thousand_jobs_is_one_cycle(client, engine):
+    """In the journal whole or not at all."""
+    before = len(engine.journal)
+    submit(client, {**JOB, "id": "sweep", "array": 999}, JOB)
+    submitted = [sum(isinstance(e, JobSubmitted) for e in c.events) for c in engine.journal.after(before)]
+    assert [count for count in submitted if count] == [1000]
+
+
+def test_names_of_ended_jobs_are_looked_up_for_all_jobs_of_a_call_at_once(client, engine, monkeypatch):
+    alone = []
+    monkeypatch.setattr(engine.catalogue, "known", alone.append)
+    said = submit(client, *({**JOB, "id": f"j{n}"} for n in range(20)), {**JOB, "id": "after", "after": ["j3"]})
+    assert (alone, {job["refused"] for job in said}) == ([], {""})
 
 
 @pytest.mark.parametrize(
@@ -373,7 +399,7 @@ def test_listeners_delay_no_other_client_and_leave_nothing(client, engine, port,
         assert client.get("/v1/status").status == 200
         submit(client, {**JOB, "id": "a"})
         assert all(b"event: job" in each.recv(1000) for each in sockets)
-    (say,) = engine.changed
+    *_, say = engine.changed
     until = time.monotonic() + 120
     while len(say.__self__._listeners):
         assert time.monotonic() < until

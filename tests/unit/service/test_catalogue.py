@@ -198,6 +198,8 @@ def test_jobs_that_are_over_are_found_by_name_and_by_owner(tmp_path):
     journal = journal_of(tmp_path / "j.db", cycles(100))
     catalogue = Catalogue.of(journal, EndedJobs(tmp_path / "c.db"))
     assert "j1" not in catalogue.records
+    some = ["j1", "nonesuch", "j99", *(f"x{n}" for n in range(1000)), "j2"]  # more than one statement may name
+    assert set(catalogue.known_among(some)) == {"j1", "j2", "j99"}
     assert catalogue.get("j1").verdict == catalogue.known("j1").verdict == "finished"
     assert catalogue.get("none") is catalogue.known("none") is None
     assert [r.job.id for r in catalogue.listed(over=True, owner="ana", limit=2)] == ["j97", "j99"]

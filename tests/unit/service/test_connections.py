@@ -1,7 +1,10 @@
 """Connections that say nothing or read nothing keep no one else from being answered, and are closed in time."""
 
 import logging
+import shutil
 import socket
+import ssl
+import subprocess
 import time
 from contextlib import ExitStack
 
@@ -108,6 +111,71 @@ class TestManyClients:
             for _ in range(40):
                 opened(within, port, HEALTH)
             assert is_closed(healthy)
+
+
+class TestTls:
+    @pytest.fixture
+    def tls(self, tmp_path):
+        if shutil.which("openssl") is None:
+            pytest.skip("a certificate is made with the command `openssl`")
+        cert, key = (str(tmp_path / name) for name in ("cert.pem", "key.pem"))
+        make = [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-keyout",
+            key,
+            "-out",
+            cert,
+        ]
+        make += ["-days", "2", "-subj", "/CN=hocket", "-addext", "subjectAltName=IP:127.0.0.1"]
+        subprocess.run(make, check=True, capture_output=True)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(cert, key)
+        self.trust = ssl.create_default_context(cafile=cert)
+        return context
+
+    @pytest.fixture
+    def limits(self, request):
+        return Limits(**getattr(request, "param", {}))
+
+    def secure(self, within, port, said):
+        connection = opened(within, port)
+        secured = within.enter_context(self.trust.wrap_socket(connection, server_hostname="127.0.0.1"))
+        secured.sendall(said)
+        return secured
+
+    def test_requests_are_answered(self, port):
+        with ExitStack() as within:
+            for _ in range(3):
+                connection = self.secure(within, port, b"GET /v1/jobs HTTP/1.1\r\n" + WITH_TOKEN + b"\r\n")
+                assert status(connection) == 200
+                connection.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert status(connection) == 401
+
+    @pytest.mark.parametrize("limits", [{"header_s": 0.3}], indirect=True)
+    @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01", HEALTH + b"\r\n"])
+    def test_a_handshake_that_does_not_come_to_its_end_is_closed(self, port, said):
+        with ExitStack() as within:
+            assert is_closed(opened(within, port, said))
+
+    @pytest.mark.parametrize("limits", [{"header_s": 0.3}], indirect=True)
+    def test_so_is_a_request_after_the_handshake(self, port):
+        with ExitStack() as within:
+            assert is_closed(self.secure(within, port, b"GET /v1/jo"))
+
+    @pytest.mark.parametrize("limits", [{"header_s": 300.0, "unproven": 16, "young_s": 0.0}], indirect=True)
+    def test_handshakes_that_hang_make_room_for_each_other_and_for_all_who_have_a_token(self, port):
+        with ExitStack() as within:
+            crowd = [opened(within, port, b"\x16\x03\x01") for _ in range(200)]
+            proven = self.secure(within, port, b"GET /v1/jobs HTTP/1.1\r\n" + WITH_TOKEN + b"\r\n")
+            assert status(proven) == 200
+            assert all(is_closed(connection) for connection in crowd[:150])
 
 
 class _Connection:

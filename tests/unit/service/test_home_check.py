@@ -12,10 +12,12 @@ import pytest
 
 from hocket.agent import run_folder
 from hocket.agent.node.state_folder import run_folder_of
+from hocket.control.journal import SqliteJournal
 from hocket.executors.agents.executor import agents
 from hocket.model.event import OwnerSet
 from hocket.model.job import Owner
 from hocket.policies import find
+from hocket.service import compaction
 from hocket.service.engine import Engine
 from hocket.service.home import Home
 from hocket.service.home_check import Health, examine
@@ -104,3 +106,19 @@ def test_processes_that_a_dead_sidecar_left_are_found_and_killed(home):
 def test_a_home_that_is_not_there(tmp_path):
     (only,) = examine(Home(tmp_path / "none"))
     assert (only.about, only.health) == ("home", Health.PROBLEM)
+
+
+def test_archives_are_read_too(home, monkeypatch):
+    monkeypatch.setattr(compaction, "LEAST_CYCLES", 1)
+    with closing(SqliteJournal(home.journal, goes_on=True)) as journal:
+        compaction.compact(journal, 3, str(home.archive), lambda _s: None)
+    found = {f.about: f for f in examine(home)}
+    assert "has 2 cycles, all of them whole" in found["journal"].text
+    assert "3 cycles, up to 20" in found["journal"].text
+    assert found["archive"].health is Health.OK
+    assert "has the journal's cycles from 1 on" in found["archive"].text
+    (file,) = home.archive.iterdir()
+    file.rename(home.archive / file.name.replace("000003", "000002"))
+    assert "none with the cycles before the journal's first" in troubles(home)["archive"].text
+    next(home.archive.iterdir()).write_bytes(b"spoilt")
+    assert troubles(home)["archive"].health is Health.PROBLEM

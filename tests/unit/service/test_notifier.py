@@ -9,7 +9,7 @@ import pytest
 
 from hocket.control.journal.memory import MemoryJournal
 from hocket.control.journal.no_others import NoOthers
-from hocket.control.ports import Cycle, Header
+from hocket.control.ports import Beginning, Cycle, Header
 from hocket.model.event import JobEnded, JobFailed, JobPaused, JobStarted, JobSubmitted, NodeLost
 from hocket.model.job import Job, Launch
 from hocket.model.partition import Partition, Tenant
@@ -294,3 +294,16 @@ def test_a_redirect_is_not_followed_and_is_a_failure(tmp_path):
     server.shutdown()
     server.server_close()
     assert (said, asked) == ("it answered 302", ["/x"])
+
+
+def test_what_was_not_sent_of_cycles_that_were_removed_is_said_to_be_lost(tmp_path, caplog):
+    sent = Sent()
+    run = Run(tmp_path, sent)
+    run.notifier.close()
+    for name in ("a", "b"):
+        run.ends(name, "there", seen=False)
+    run.journal.beginning = lambda: Beginning(2, 102.0, b"")
+    run.restart(sent)
+    until(lambda: sent.got == [("there", "b")])
+    run.notifier.close()
+    assert "notifications of cycles 1 to 2 are lost: they were removed" in caplog.text

@@ -21,6 +21,7 @@ from hocket.model.plan import Plan
 from hocket.model.resources import Node, Slice
 from hocket.policies import find
 from hocket.policies.registry import Params, Policy
+from hocket.service import engine as engine_module
 from hocket.service.engine import Engine, Unavailable
 
 NODE = Node("here", gpus=1, cores=4.0)
@@ -188,6 +189,16 @@ def test_after_a_failed_commit_every_agent_says_hello_again_and_is_told_what_it_
     world.hello()
     (order,) = world.orders()
     assert order.run == RunKey("a", 1)
+
+
+def test_a_journal_that_can_be_read_and_not_written_is_not_restored_over_and_over(world, monkeypatch):
+    slept = []
+    monkeypatch.setattr(engine_module, "sleep", slept.append)
+    for expected in ([], [1.0], [1.0, 1.0]):  # The first failure may be a single one.
+        world.fails_once()
+        world.stop("nobody")
+        world.cycle()
+        assert slept == expected
 
 
 def test_after_a_failed_commit_an_agent_has_its_lease_to_say_hello(world):

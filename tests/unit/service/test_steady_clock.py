@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hocket.service.steady_clock import SteadyClock, boot_id
+from hocket.agent.lease_file import boot_id
+from hocket.service.steady_clock import SteadyClock
 
 
 class Machine:

@@ -17,9 +17,11 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from itertools import count
 from typing import NoReturn
 
 from hocket.agent.log_setup import LEVEL_VARIABLE, LEVELS, set_up_logging
+from hocket.agent.node.containment import Containment, Wanted
 from hocket.agent.node.controller_link import Away, CallRefused, Credentials, Link, Session
 from hocket.agent.node.controllers import Controllers
 from hocket.agent.node.devices import VISIBLE, Declared, discover
@@ -54,16 +56,23 @@ class NodeAgent:
         links = [Link(controllers, credentials) for _ in range(3)]
         declared = Declared(options.gpus, options.gpu_kind, options.cores, options.mem_mib)
         devices = discover(options.name, declared, os.environ.get(VISIBLE))
-        self._runs = Runs(state, self._poller, devices.shown)
         node = devices.node
+        contained = Containment(Wanted(options.containment), state.identity, node.cores, options.hard_cpus)
+        state.keep_containment(contained.text)
+        self._runs, self._containment = Runs(state, self._poller, devices.shown, contained), contained
         said = "starts: process %d, node '%s' with %d GPUs, %g cores, %g MiB, state folder '%s', controller %s"
         _log.info(said, os.getpid(), node.id, node.gpus, node.cores, node.mem_mib, state.path, options.url)
+        _log.log(logging.INFO if contained.limits_all else logging.WARNING, "%s", contained.text)
         self._runs.find()
+
+        numbers = count(1)
 
         def hello(link: Link) -> Hello:
             address = options.address or link.own_address()
             runs, seen = self._runs.present(), self._runs.last_numbers()
-            return Hello(devices.node, address, runs, tuple(sorted(seen)), state.identity, state.path, seen)
+            folder, jobs = (state.identity, state.path), tuple(sorted(seen))
+            which = state.starts, next(numbers)
+            return Hello(devices.node, address, runs, jobs, *folder, seen, contained.kind, *which)
 
         session, lease = Session(hello), Lease(state.lease)
         self._orders = OrderLoop(links[0], session, self._runs, state, lease)
@@ -72,6 +81,12 @@ class NodeAgent:
 
     def run(self) -> int:
         """Until a signal comes, or the controller refuses us; the exit code."""
+        try:
+            return self._run()
+        finally:
+            self._containment.close()
+
+    def _run(self) -> int:
         repeat_in_thread(self._take_orders, self._fail)
         repeat_in_thread(self._reports.say, self._fail)
         repeat_in_thread(self._heartbeat.beat, self._fail)
@@ -161,6 +176,12 @@ def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
     parser.add_argument("--gpu-kind", metavar="KIND", help="default: as the driver calls it")
     parser.add_argument("--cores", type=_amount, help="default: all that this process may use")
     parser.add_argument("--mem-mib", type=_amount, help="default: all that this process may use")
+    contained = (
+        "cgroup: a cgroup with limits for each job, or do not start; default: auto, a cgroup where it can be made"
+    )
+    parser.add_argument("--containment", choices=[str(each) for each in Wanted], default="auto", help=contained)
+    hard = "a job gets no more CPU time than the cores that it asked for, even if others are idle"
+    parser.add_argument("--hard-cpus", action="store_true", help=hard)
     parser.add_argument("--stop-jobs", action="store_true", help="SIGTERM stops the jobs as SIGINT does")
     level = os.environ.get(LEVEL_VARIABLE) or "info"
     levels = f"log from this level on: {', '.join(LEVELS)}; default: {LEVEL_VARIABLE}, or info"

@@ -7,8 +7,8 @@ import logging
 import random
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -147,16 +147,17 @@ class Session:
 
     def __init__(self, hello: Callable[[Link], Hello]) -> None:
         self._hello = hello
-        self._lock = threading.Lock()
+        self._carrying = threading.Lock()  # held while an order is carried out, and while hello is said: never both
+        self._lock = threading.Lock()  # taken after the other
         self._welcome: Welcome | None = None
         self._settled = ""  # the session whose first orders are carried out
         self.said_s = 0.0  # when hello was said last, by `boot_s`
 
     def joined(self, link: Link) -> Welcome:
         """The session, a new one if there is none; or Away, CallRefused."""
-        if (welcome := self._welcome) is not None:  # Without the lock, which an order that is carried out may have.
+        if (welcome := self._welcome) is not None:  # Without a lock: an order that is carried out may take long.
             return welcome
-        with self._lock:
+        with self._carrying, self._lock:
             if self._welcome is None:
                 self.said_s = boot_s()
                 answer = link.call("POST", "/v1/agents/hello", msgspec.json.encode(self._hello(link)))
@@ -166,6 +167,16 @@ class Session:
                     raise CallRefused(200, f"what answers to hello is no controller of Hocket: {error}") from error
                 _log.info("connected to the controller, with a lease of %g s", self._welcome.lease_s)
             return self._welcome
+
+    def carry_out(self, session: str, call: Callable[[], None]) -> bool:
+        """Do what was ordered in this session; False if that is gone. What hello tells is true before it or after it,
+        so that nothing begins of which the controller does not learn."""
+        with self._carrying:
+            with self._lock:
+                if self._welcome is None or self._welcome.session != session:
+                    return False
+            call()
+            return True
 
     def settle(self, session: str) -> None:
         """The orders that waited when this session began are carried out: what runs here is what should."""
@@ -188,14 +199,6 @@ class Session:
         """Another controller leads."""
         with self._lock:
             self._welcome = None
-
-    @contextmanager
-    def within(self, session: str) -> Iterator[None]:
-        """Do something only while this is the session; another one begins before or after it. Raises Gone."""
-        with self._lock:
-            if self._welcome is None or self._welcome.session != session:
-                raise Gone("the session ended meanwhile")
-            yield
 
 
 class Patience:

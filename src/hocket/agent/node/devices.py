@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from hocket.agent.node.cgroup_hierarchies import hierarchies
 from hocket.agent.node.gpus import Gpu, nvidia_gpus
 from hocket.model.resources import Node
 
 VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
-_CGROUPS = "/sys/fs/cgroup"
 
 
 class Declared(NamedTuple):
@@ -97,15 +97,8 @@ def _mem_mib() -> float:
 
 def _cgroup_folders(controller: str) -> list[str]:
     """The folders of our cgroup and of those above it: version 2, and version 1 of this controller."""
-    found = []
-    for line in _text("/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        for root in (os.path.join(_CGROUPS, controller),) if controllers else (_CGROUPS, f"{_CGROUPS}/unified"):
-            parts = path.strip("/").split("/")
-            found += [os.path.join(root, *parts[:depth]) for depth in range(len(parts) + 1)]
-    return found
+    found = [there for there in hierarchies() if there.is_v2 or controller in there.controllers]
+    return [folder for there in found for folder in there.upward()]
 
 
 def _text(path: str) -> str:

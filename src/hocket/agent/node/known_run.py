@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import time
 from contextlib import suppress
@@ -13,8 +14,10 @@ from typing import Any
 from msgspec import Struct
 
 from hocket.agent import run_folder
+from hocket.agent.cgroup import PROCESSES, Cgroup
 from hocket.agent.node.ack_cursor import AckCursor, read_cursor, write_cursor
 from hocket.agent.node.events_reader import facts, story
+from hocket.agent.node.run_log import log_run
 from hocket.agent.node.sidecar_process import SidecarProcess
 from hocket.agent.node.state_folder import numbers
 from hocket.agent.protocol import Report, RunKey
@@ -40,18 +43,20 @@ class KnownRun:
     def __init__(self, key: RunKey, folder: str, spec: dict[str, Any]) -> None:
         self.key, self.folder = key, folder
         self.events = os.path.join(folder, run_folder.EVENTS)
-        self.mark = str(spec.get("mark", ""))
+        self.mark, self.cgroup = str(spec.get("mark", "")), cgroup_of(spec)
         grace_s = spec.get("grace_s")
         self.grace_s = float(grace_s) if isinstance(grace_s, int | float) else 30.0
         self.cursor = read_cursor(folder)
         # Prepared, and not told to start: it may start cold when its sidecar is gone.
-        self.stands_by = spec.get("warm") is True and not os.path.exists(os.path.join(folder, HAND_OVER))
+        is_ordered = os.path.exists(os.path.join(folder, HAND_OVER))
+        self.stands_by = spec.get("warm") is True and not is_ordered and not story(self.events).started
         self.sidecar: SidecarProcess | None = None
         self.ended = self.cursor.over or self.cursor.lost_s > 0  # No more events will come.
         self.seen = self.cursor.offset  # how far the events were looked at
         self.growing: int | None = None  # by what to stop watching them
         self.orders: list[dict[str, Any]] = []  # that the sidecar does not have yet
         self.kill_s: float | None = None  # when to end a sidecar that does not do what it was told
+        self.is_stopping = False  # it was told to leave: if its sidecar dies, it is lost, prepared or not
         self.was_held = False  # by this agent: its processes are known to be its own
         self.is_forgotten = False
         self._telling = 0
@@ -79,11 +84,17 @@ class KnownRun:
         return max((fact["n"] for fact, _ in facts(self.events, 0)), default=0)
 
     def keep_hand_over(self, order: dict[str, Any]) -> None:
-        """Remember that it was told to start, and with what."""
+        """Remember that it was told to start, and with what.
+
+        Also if the machine crashes: it would count as prepared then, and its job as running.
+        """
         path = os.path.join(self.folder, HAND_OVER)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump(order, file)
+        try:
+            os.write(fd, json.dumps(order).encode())
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
     def hand_over(self) -> dict[str, Any] | None:
         """The order to start, if it was given; an agent may have died before it passed it on."""
@@ -110,6 +121,17 @@ class KnownRun:
         finally:
             os.close(lock)
         return True
+
+    # -- what its sidecar is told -------------------------------------------------------------------------------
+
+    def deliver(self) -> bool:
+        """Give the sidecar its orders; False if it lives and has not taken all of them."""
+        try:
+            while self.orders and self.sidecar is not None and run_folder.send(self.folder, self.orders[0]):
+                del self.orders[0]
+        except OSError as error:
+            log_run(logging.WARNING, self.key, "run folder '%s': %s", self.folder, error)
+        return not self.orders or self.sidecar is None
 
     # -- what is heard ------------------------------------------------------------------------------------------
 
@@ -172,6 +194,12 @@ def read_run(folder: str) -> KnownRun | None:
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return None
+
+
+def cgroup_of(spec: dict[str, Any]) -> Cgroup | None:
+    """The cgroup that a sidecar's spec names."""
+    folders = spec.get("cgroup")
+    return Cgroup(folders) if isinstance(folders, dict) and PROCESSES in folders else None
 
 
 def learnt(progress: dict[str, Any], job_folder: str, number: int) -> dict[str, Any]:

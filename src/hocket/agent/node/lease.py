@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from hocket.agent.lease_file import boot_s, read_lease, write_lease
+from hocket.agent.lease_file import boot_id, boot_of_lease, boot_s, read_lease, write_lease
 from hocket.agent.node.controller_link import Away, Gone, Link, Session
 from hocket.agent.node.controllers import Controllers
 from hocket.agent.protocol import Alive, Welcome
@@ -31,8 +31,13 @@ class Lease:
     def __init__(self, path: str) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._boot = boot_id()
         self._until_s = read_lease(path) or 0.0
         self._trouble = ""
+        if boot_of_lease(path) != self._boot:  # Its time is of another boot, or of an agent that did not say.
+            self._until_s = 0.0
+        if boot_of_lease(path) not in ("", self._boot):
+            self._extend(0.0)  # Nothing that starts from now on may go by it.
 
     @property
     def holds(self) -> bool:
@@ -55,7 +60,7 @@ class Lease:
             is_new = _FOR_EVER in (until_s, self._until_s)  # The controller was replaced by an older or newer one.
             self._until_s = until_s if is_new else max(self._until_s, until_s)
             try:
-                write_lease(self.path, self._until_s)
+                write_lease(self.path, self._until_s, self._boot)
                 trouble = ""
             except OSError as error:  # A full disk; it has its 8 bytes already, unless it is new.
                 trouble = str(error)
@@ -78,8 +83,10 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Call once, and wait until the next call is due."""
+        session = ""
         try:
             welcome = self._session.joined(self._link)
+            session = welcome.session
             if not welcome.fence_s:  # An older controller knows no such call.
                 time.sleep(_UNFENCED_S)
                 return
@@ -88,7 +95,7 @@ class Heartbeat:
             path = f"/v1/agents/{quote(welcome.session, safe='')}/alive"
             answer = self._link.call("POST", path, within_s=max(welcome.fence_s / 4, _LEAST_CALL_S))
         except Gone:
-            self._session.is_gone(welcome.session)
+            self._session.is_gone(session)  # Or hello itself was answered so.
             raise
         except Away:
             if self._controller_lock and controller_is_dead(self._controller_lock):

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -84,7 +85,8 @@ class OrderLoop:
         _log.debug("%d orders after %d", len(received), self._after)
         for each in received:
             if each.n > self._after:
-                self._carry_out(each)
+                if not self._session.carry_out(self._of, partial(self._carry_out, each)):
+                    return  # The answer is late: these orders are of another session.
                 self._after = each.n
         self._settle(welcome, sent_s)
 
@@ -95,8 +97,7 @@ class OrderLoop:
             _log.error("order %d cannot be read, and is left out: %s", received.n, error)
             return
         if not isinstance(order, ReadLog):
-            with self._session.within(self._of):  # It may be of a controller that does not lead any more.
-                self._runs.carry_out(order)
+            self._runs.carry_out(order)
             return
         try:
             self._send_log(order)
@@ -137,14 +138,14 @@ class ReportLoop:
 
     def say(self) -> None:
         """Wait for something to say, and say it."""
-        batch = self._runs.next_batch()
+        batch, session = self._runs.next_batch(), ""
         try:
-            welcome = self._session.joined(self._link)
-            path = f"/v1/agents/{quote(welcome.session, safe='')}/reports"
+            session = self._session.joined(self._link).session
+            path = f"/v1/agents/{quote(session, safe='')}/reports"
             said = [self._gpus.added(report) for report in batch.reports()]
             _HEARD.decode(self._link.call("POST", path, msgspec.json.encode(said)))
         except Gone:
-            self._session.is_gone(welcome.session)
+            self._session.is_gone(session)  # Or hello itself was answered so.
             self._runs.not_delivered()
             raise
         except CallRefused as error:

@@ -7,24 +7,31 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from hocket.agent.node.containment import Containment
 from hocket.agent.node.known_run import learnt
 from hocket.agent.node.state_folder import StateFolder
 from hocket.agent.protocol import PrepareRun, StartRun
 
 METRIC_WARNING = "HOCKET_METRIC_WARNING_S"  # seconds until a metric that is not seen is warned of; tests set it
 
+ShowDevices = Callable[[dict[str, str]], dict[str, str]]  # a job's environment, with its GPUs as it is to see them
+
 
 def sidecar_spec(
     order: PrepareRun | StartRun,
     env: dict[str, str],
     state: StateFolder,
-    devices: Callable[[dict[str, str]], dict[str, str]],
+    devices: ShowDevices,
+    containment: Containment,
 ) -> dict[str, Any]:
-    """The spec for a run that is to be prepared or started, with variables that `devices` may change."""
+    """The spec for a run that is to be prepared or started, with variables that `devices` may change; its cgroup is
+    made."""
     job, spec = order.run.job, dict(order.spec)
     spec["job"], spec["attempt"], spec["mark"] = job, order.run.number, uuid.uuid4().hex
     spec["warm"] = isinstance(order, PrepareRun)
     spec["lease"] = state.lease
+    if isinstance(order, StartRun) and order.secrets:
+        spec["secrets"] = sorted(order.secrets)
     spec["cwd"] = spec.get("cwd") or state.work(job)
     saves_as = spec.pop("continues", "") or job
     if not spec.get("checkpoint_dir"):
@@ -35,4 +42,6 @@ def sidecar_spec(
         spec["env"] = {**spec.get("env", {}), **(devices(env) if isinstance(order, StartRun) else env)}
     if (limit_s := os.environ.get(METRIC_WARNING)) is not None:
         spec["unseen_limit_s"] = float(limit_s)
+    cgroup = containment.create(order.run, spec["mark"], order.limits)  # Last: nothing fails after it.
+    spec["cgroup"] = None if cgroup is None else cgroup.folders
     return spec

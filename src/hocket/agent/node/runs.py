@@ -14,13 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from hocket.agent import run_folder
+from hocket.agent.node.containment import Containment
 from hocket.agent.node.events_reader import facts, story
-from hocket.agent.node.known_run import KnownRun, read_run
+from hocket.agent.node.known_run import KnownRun, cgroup_of, read_run
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.report_outbox import ReportBatch, ReportOutbox
 from hocket.agent.node.run_log import log_fact, log_run
-from hocket.agent.node.run_spec import sidecar_spec
+from hocket.agent.node.run_spec import ShowDevices, sidecar_spec
 from hocket.agent.node.sidecar_process import SidecarProcess, found, launched
 from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, remove
 from hocket.agent.orphan_cleanup import kill_orphans
@@ -39,8 +39,8 @@ _OLDER_S = 2 * _STUCK_S  # for an older run of the job to be gone
 class Runs:
     """`find` first; then `carry_out`, `next_batch` and `wait`, each in its own thread."""
 
-    def __init__(self, state: StateFolder, watch: Poller, devices: Callable[[dict[str, str]], dict[str, str]]) -> None:
-        self._state, self._poller, self._devices = state, watch, devices
+    def __init__(self, state: StateFolder, watch: Poller, devices: ShowDevices, containment: Containment) -> None:
+        self._state, self._poller, self._devices, self._containment = state, watch, devices, containment
         self._changed = threading.Condition()
         self._by_job: dict[str, dict[int, KnownRun]] = {}
         self._refused: dict[RunKey, Report] = {}  # not started, for want of space; said again if asked again
@@ -49,15 +49,14 @@ class Runs:
         self._undelivered: dict[KnownRun, None] = {}
         self._cleaning: dict[KnownRun, float] = {}  # a dead sidecar's run → until when to try
         self._forgetting: set[str] = set()
-        self._sweep_s = 0.0
-        self._leaving = False
+        self._sweep_s, self._leaving = 0.0, False
 
     # -- for hello ----------------------------------------------------------------------------------------------
 
     def present(self) -> tuple[RunKey, ...]:
         """Those that live, can be started, or have reports to be heard."""
         with self._changed:
-            kept = {r.key for r in self._all() if not r.cursor.over and not r.is_forgotten}
+            kept = {r.key for r in self._all() if not (r.cursor.over or r.is_forgotten)}
             return tuple(sorted(kept | self._outbox.keys()))
 
     def last_numbers(self) -> dict[str, int]:
@@ -133,14 +132,15 @@ class Runs:
         if (let_go := self._by_job[key.job].pop(key.number, None)) is not None:
             self._leave(let_go)
         self._drop_oldest(key.job)
-        folder = self._state.make_run(key.job, key.number)
+        folder, spec = self._state.make_run(key.job, key.number), dict[str, Any]()
         try:
-            spec = sidecar_spec(order, env, self._state, self._devices)
+            spec = sidecar_spec(order, env, self._state, self._devices, self._containment)
             run = KnownRun(key, folder, spec)
             run.create(spec, after)
             run.stands_by = warm
-            self._launch(run)
+            self._launch(run, order.secrets if isinstance(order, StartRun) else {})
         except BaseException:
+            self._containment.remove(cgroup_of(spec))
             remove(folder)
             raise
         self._by_job[key.job][key.number] = run
@@ -153,11 +153,13 @@ class Runs:
         if run.ended:
             self._say_again(run)
             return
+        env, workers = {**self._devices(order.env), **order.secrets}, order.spec.get("workers", 1)
+        start = {"do": "start", "env": env, "workers": workers}
+        with suppress(OSError):  # A full disk does not keep it from starting.
+            run.keep_hand_over({} if order.secrets else start)  # Secrets are in no file.
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "continues in its prepared process")
-            start = {"do": "start", "env": self._devices(order.env), "workers": order.spec.get("workers", 1)}
-            with suppress(OSError):  # A full disk does not keep it from starting.
-                run.keep_hand_over(start)
+            self._containment.change_limits(run.key, run.cgroup, order.limits)
             self._tell(run, start)
         else:
             self._outbox.drop_own(run.key)
@@ -166,18 +168,19 @@ class Runs:
 
     def _start_cold(self, run: KnownRun, order: StartRun) -> None:
         try:
-            spec = sidecar_spec(order, order.env, self._state, self._devices)
+            spec = sidecar_spec(order, order.env, self._state, self._devices, self._containment)
+            run.mark, run.cgroup = spec["mark"], cgroup_of(spec)
             run.create(spec)
-            run.mark = spec["mark"]
-            self._launch(run)
+            self._launch(run, order.secrets)
         except OSError as error:
             log_run(logging.WARNING, run.key, "cannot start cold: %s", error)
+            self._containment.remove(run.cgroup)
             self._lost(run)
 
-    def _launch(self, run: KnownRun) -> None:
+    def _launch(self, run: KnownRun, secrets: dict[str, str]) -> None:
         self._watch_events(run)  # before there can be any
         try:
-            self._attach(run, sidecar := launched(run.folder))
+            self._attach(run, sidecar := launched(run.folder, secrets))
             how = "is prepared" if run.stands_by else "starts"
             log_run(logging.INFO, run.key, "%s, by sidecar process %d", how, sidecar.pid, sidecar=sidecar.pid)
         except BaseException:
@@ -187,9 +190,8 @@ class Runs:
     def _end_older(self, job: str, number: int) -> None:
         """Kill what runs of the job; it is a bug or a race that it does."""
         older = [r for n, r in self._by_job[job].items() if n < number and self._lives(r)]
-        for run in older:
-            if run.sidecar is not None:
-                self._kill(run)
+        for run in (r for r in older if r.sidecar is not None):
+            self._kill(run)
         names = ", ".join(str(r.key.number) for r in older)
         self._await(lambda: not any(self._lives(r) for r in older), f"run {names} of job '{job}' does not end")
 
@@ -204,7 +206,9 @@ class Runs:
             return
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "is asked to save and leave, within %g s", order.grace_s)
+            run.is_stopping = True
             self._tell(run, {"do": "stop", "grace_s": order.grace_s})
+            self._await_delivery([run])
             by_s = time.monotonic() + order.grace_s + _STUCK_S
             run.kill_s = by_s if run.kill_s is None else min(run.kill_s, by_s)
         elif run in self._cleaning:
@@ -221,6 +225,7 @@ class Runs:
             self._outbox.drop(run)
             if run.sidecar is not None:
                 self._kill(run)
+        self._await_delivery(list(self._by_job.get(job, {}).values()))
         for key in [k for k in {*self._refused, *self._outbox.keys()} if k.job == job]:
             self._refused.pop(key, None)
             self._outbox.drop_own(key)
@@ -253,6 +258,10 @@ class Runs:
             return None
         return run
 
+    def _await_delivery(self, runs: list[KnownRun]) -> None:
+        """An order to end is carried out when its sidecar has it: the lease may be renewed then, and it would start."""
+        self._await(lambda: not any(run in self._undelivered for run in runs), "its sidecar does not listen")
+
     def _await(self, holds: Callable[[], bool], otherwise: str) -> None:
         """Wait, while others may go on, for what the main thread does."""
         if not holds():
@@ -267,15 +276,11 @@ class Runs:
         self._deliver(run)
 
     def _deliver(self, run: KnownRun) -> None:
-        try:
-            while run.orders and run.sidecar is not None and run_folder.send(run.folder, run.orders[0]):
-                del run.orders[0]
-        except OSError as error:
-            log_run(logging.WARNING, run.key, "run folder '%s': %s", run.folder, error)
-        if run.orders and run.sidecar is not None:
+        if not run.deliver():
             self._undelivered[run] = None
-        else:
-            self._undelivered.pop(run, None)
+        elif run in self._undelivered:
+            del self._undelivered[run]
+            self._changed.notify_all()
 
     def _kill(self, run: KnownRun) -> None:
         log_run(logging.INFO, run.key, "is killed")
@@ -347,6 +352,7 @@ class Runs:
                 self._outbox.add(run)
                 if not run.ended:
                     self._find_again(run, booting_s)
+            self._containment.remove_all_but([run.cgroup for run in self._all() if self._lives(run)])
 
     def _find_again(self, run: KnownRun, booting_s: float) -> None:
         self._watch_events(run)
@@ -358,8 +364,10 @@ class Runs:
             log_run(logging.INFO, run.key, "is found, sidecar process %d", sidecar.pid, sidecar=sidecar.pid)
             self._attach(run, sidecar)
             start = run.hand_over()
-            if start is not None and not story(run.events).started:
+            if start and not story(run.events).started:
                 self._tell(run, start)
+            elif start is not None and not story(run.events).started:
+                run.stands_by = True  # It has secrets, which the controller tells when it orders the start again.
         else:
             self._settle(run)
 
@@ -390,6 +398,7 @@ class Runs:
                     blind = any(r.growing is None for r in self._live)
                     self._sweep_s = now_s + (_SWEEP_UNWATCHED_S if blind else _SWEEP_S)
                 waiting.append(self._sweep_s - now_s)
+            waiting += self._containment.tick()
             to_clean = list(self._cleaning)
         for run in to_clean:
             self._clean(run)
@@ -439,6 +448,7 @@ class Runs:
         self._undelivered.pop(run, None)
         if story(run.events).ended:
             run.ended = True
+            self._containment.remove(run.cgroup)
             if run.see_whether_over():
                 self._leave(run)
             elif not run.is_forgotten:
@@ -453,16 +463,17 @@ class Runs:
         """Kill what a dead sidecar left, a while at a time and not under the lock, for a process may not die."""
         # The numbers of processes that ended unseen, perhaps before a reboot, may be those of any process now.
         sessions = story(run.events).pids if run.was_held else ()
-        left = kill_orphans(run.mark, sessions, within_s=_CLEAN_ROUND_S)
+        left = kill_orphans(run.mark, sessions, cgroup=run.cgroup, within_s=_CLEAN_ROUND_S)
         with self._changed:
             if left and time.monotonic() < self._cleaning[run]:
                 return
             if left:
                 log_run(logging.WARNING, run.key, "processes that cannot be killed: %s", left, pids=left)
+            self._containment.remove(run.cgroup)
             del self._cleaning[run]
             if run.is_forgotten:
                 self._end_forgetting(run.key.job)
-            elif run.stands_by and not story(run.events).started:
+            elif run.stands_by and not run.is_stopping and not story(run.events).started:
                 why = {"warm": False, "reason": "its sidecar died; it starts cold", "pids": []}
                 self._outbox.say(Report(run.key, 0, time.time(), "prepared", why))
             else:

@@ -31,9 +31,9 @@ class SidecarProcess:
             self._child.wait()
 
 
-def launched(folder: str) -> SidecarProcess:
+def launched(folder: str, secrets: dict[str, str]) -> SidecarProcess:
     """Start one for a run folder."""
-    child = run_folder.launch(folder)
+    child = run_folder.launch(folder, secrets)
     return SidecarProcess(child.pid, os.pidfd_open(child.pid), child)  # Not waited for yet: the number is still its.
 
 

@@ -4,6 +4,8 @@
 | --- | --- | --- |
 | `lock` | the agent's process id; locked as long as it lives | never |
 | `identity` | what tells this folder from those of other agents | never |
+| `containment` | what contains the jobs of the agent that was started last, in words | never |
+| `starts` | how often an agent was started on it | never |
 | `lease` | until when its runs may go on without an answer from the controller | never |
 | `controllers` | urls of the controllers that it may have, where there are several | never |
 | `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs; see below |
@@ -31,6 +33,7 @@ from contextlib import suppress
 from hocket.agent import lease_file, run_folder
 
 _LONGEST = 120
+CONTAINMENT = "containment"
 _FORGOTTEN = "forgotten"  # an empty file among a job's runs; its time says when
 RUNS_KEPT = 20
 _PATIENCE_S = 1.0  # An agent that was killed may hold the lock a moment longer than it can be seen.
@@ -46,6 +49,7 @@ class StateFolder:
             os.makedirs(folder, 0o700, exist_ok=True)
         self._lock = run_folder.take_lock(self.path, f"state folder '{self.path}' has an agent already", _PATIENCE_S)
         self.identity = self._find_identity()
+        self.starts = self._count_start()
         self._forgotten = self._find_forgotten()  # a job's folder → the bytes it takes; oldest first
 
     def _find_identity(self) -> str:
@@ -63,6 +67,29 @@ class StateFolder:
         except OSError:
             return ""
         return identity
+
+    def keep_containment(self, text: str) -> None:
+        """Write down what contains its jobs, for `hocket doctor`."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with suppress(OSError), open(os.open(os.path.join(self.path, CONTAINMENT), flags, 0o600), "w") as file:
+            file.write(f"{text}\n")
+
+    def _count_start(self) -> int:
+        """How often an agent was started here, this time included; it survives a crash of the machine."""
+        path = os.path.join(self.path, "starts")
+        try:
+            with open(path, encoding="ascii", errors="replace") as file:
+                starts = int(file.read(20)) + 1
+        except (OSError, ValueError):
+            starts = 1
+        with suppress(OSError):  # The disk is full: it has its bytes already, unless it is new.
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(fd, b"%-19d\n" % starts, 0)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+        return starts
 
     @property
     def lease(self) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 
+from hocket.agent.cgroup import Cgroup
 from hocket.agent.logs import Log
 from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.sidecar.attempt_file import AttemptFile
 from hocket.agent.sidecar.checkpoint_watch import CheckpointWatch
 from hocket.agent.sidecar.command import environments, understood
-from hocket.agent.sidecar.lease_watch import LeaseWatch
+from hocket.agent.sidecar.lease_watch import FROZEN_S, LeaseWatch
 from hocket.agent.sidecar.preparation import Cold, Preparation
 from hocket.agent.sidecar.progress_events import Reporting
 from hocket.agent.sidecar.spec import signal_number
@@ -40,7 +41,8 @@ class Attempt:
         self._spec, self._events = spec, events
         self._log = Log(folder, spec.log_bytes, spec.log_kept)
         self._reporting = Reporting(folder, spec, events, now_s)
-        self._usage = JobUsage(os.getpid(), now_s)
+        self._cgroup = Cgroup(spec.cgroup) if spec.cgroup is not None else None
+        self._usage = JobUsage(os.getpid(), now_s, self._cgroup)
         self._understand(spec.command_to_prepare() if spec.warm else spec.command())
         self._count = spec.workers
         self._preparation: Preparation | None = None
@@ -49,10 +51,12 @@ class Attempt:
         self._given: dict[str, str] | None = None  # with the order to start
         self._watch: CheckpointWatch | None = None  # of its saves, while it runs
         self._unseen = UnseenMetric(spec.awaited, spec.unseen_limit_s)
-        self._lease = LeaseWatch(spec.lease, spec.mark)
+        self._lease = LeaseWatch(spec.lease, spec.mark, self._cgroup)
         self._number = AttemptFile(spec.attempt_file, spec.job, spec.attempt)
         self._number_s: float | None = None  # when to look whether a later attempt has its checkpoints
         self._fenced_by = 0  # the number of that one
+        self._start_later: Callable[[], None] | None = None  # when the lease holds, and orders are read
+        self._lease_held = self._may_start = False
         self._workers: Workers | None = None
         self._output: Output | None = None
         self._began_s = self._heard_s = now_s
@@ -104,7 +108,7 @@ class Attempt:
         try:
             envs = self._environments({}, to_run=False)
             most = 1 if self._command.launched else self._spec.most_workers
-            self._preparation = Preparation(self._command.python, self._spec.cwd, envs, most)
+            self._preparation = Preparation(self._command.python, self._spec.cwd, envs, most, self._cgroup)
         except (CannotStart, ValueError) as error:
             self._go_cold(str(error))
 
@@ -117,7 +121,19 @@ class Attempt:
         if self._given is not None:
             self._hand_over(preparation, self._given)
 
+    def _waits_for_lease(self, start: Callable[[], None]) -> bool:
+        """Whether the job must not start yet: its agent was away, and the job may have been started elsewhere."""
+        if self._spec.lease is None or self._may_start:
+            self._may_start = False
+            return False
+        # When the lease is seen to hold, orders are read once more: those that came before it was renewed count first.
+        self._lease_held = not self._lease.is_over
+        self._start_later, self._look_s = start, time.monotonic() + (0.0 if self._lease_held else FROZEN_S)
+        return True
+
     def _hand_over(self, preparation: Preparation, given: dict[str, str]) -> None:
+        if self._waits_for_lease(lambda: self._hand_over(preparation, given)):
+            return
         if self._is_stale():
             self._give_up_preparation()
             return
@@ -134,7 +150,7 @@ class Attempt:
         if self._preparation is not None:
             self._preparation.abandon()
             pids, self._preparation = self._preparation.pids, None
-            kill_orphans(self._spec.mark, pids, os.getpid())
+            self._kill_all(pids)
         if self._unprepared_s is not None:
             took_s, self._unprepared_s = round(time.monotonic() - self._unprepared_s, 3), None
             self._events.add("prepared", warm=False, reason=why, pids=[], took_s=took_s, mem_mib=0, left_from_line=None)
@@ -144,11 +160,14 @@ class Attempt:
             self._start_cold(self._given)
 
     def _start_cold(self, given: dict[str, str]) -> None:
+        if self._waits_for_lease(lambda: self._start_cold(given)):
+            return
         if self._is_stale():
             self._give_up_preparation()
             return
         try:
-            begun = [start_process(self._command.argv, self._spec.cwd, env) for env in self._environments(given)]
+            argv, cwd, cgroup = self._command.argv, self._spec.cwd, self._cgroup
+            begun = [start_process(argv, cwd, env, cgroup) for env in self._environments(given)]
         except (CannotStart, ValueError) as error:
             self._cannot_start(str(error), isinstance(error, CannotStart) and error.passing)
             return
@@ -164,7 +183,7 @@ class Attempt:
         self._workers = Workers(pids)
         self._output = Output(outputs, self._take_output)
         self._began_s = self._heard_s = self._reporting.last_s = time.monotonic()
-        self._usage = JobUsage(os.getpid(), self._began_s)
+        self._usage = JobUsage(os.getpid(), self._began_s, self._cgroup)
         spec = self._spec
         self._watch = CheckpointWatch(spec.checkpoint_dir, spec.checkpoint, spec.cwd, self._began_s)
         self._unseen.begin(self._began_s)
@@ -173,7 +192,7 @@ class Attempt:
         self._events.add("started", pids=pids, warm=warm, resumed=resumed)
 
     def _cannot_start(self, reason: str, passing: bool) -> None:
-        kill_orphans(self._spec.mark, (), os.getpid())
+        self._kill_all()
         self._events.add("cannot-start", reason=reason, passing=passing)
         self.is_over = True
 
@@ -239,7 +258,7 @@ class Attempt:
     def next_s(self) -> float | None:
         """When to `tick` at the latest; None if there is no hurry."""
         times = [self._kill_s]
-        if self._preparation is not None:
+        if self._preparation is not None or self._start_later is not None:
             times.append(self._look_s)
         elif self._workers is not None:
             times += [self._usage.next_s, self._reporting.next_s, self._hangs_s(), self._unseen.due_s]
@@ -254,6 +273,10 @@ class Attempt:
         """Do what is due."""
         if self._kill_s is not None and now_s >= self._kill_s:
             self.kill()
+        elif self._start_later is not None and now_s >= self._look_s:
+            start, self._start_later = self._start_later, None
+            self._may_start = self._lease_held
+            start()
         elif self._preparation is not None and now_s >= self._look_s:
             self._look_at_prepared(self._preparation, now_s)
         elif self._workers is not None and not self.is_over:
@@ -275,8 +298,12 @@ class Attempt:
             return
         if self._lease.next_s is not None and now_s >= self._lease.next_s:
             self._look_at_lease(workers, now_s)
-        if now_s >= self._usage.next_s and (use := self._usage.look(now_s)) is not None:
-            self._events.add("use", **use)
+        if now_s >= self._usage.next_s:
+            if (use := self._usage.look(now_s)) is not None:
+                self._events.add("use", **use)
+            if self._out_of_memory() == "limit" and not self._killed:  # Not all kernels kill all of it.
+                self.kill()
+                return
         if self._reporting.next_s is not None and now_s >= self._reporting.next_s:
             self._reporting.poll(now_s)
         if self._watch is not None and now_s >= self._watch.next_s and self._watch.look(now_s):
@@ -344,13 +371,15 @@ class Attempt:
         self._killed = True
         self._kill_s = time.monotonic() + 1.0  # Once more, should a process survive.
         self._workers.signal(signal_number("SIGKILL"))
+        if self._cgroup is not None:
+            self._cgroup.kill()  # If it is frozen, a signal alone does not end it everywhere.
         self._see_whether_it_is_over(time.monotonic())
 
     def _give_up_preparation(self) -> None:
         if self._preparation is not None:
             self._preparation.abandon()
             self._preparation = None
-        kill_orphans(self._spec.mark, (), os.getpid())
+        self._kill_all()
         self._finish({"code": None, "signal": None, "worker": None})
 
     def _see_whether_it_is_over(self, now_s: float) -> None:
@@ -361,7 +390,7 @@ class Attempt:
             return
         if self._kill_s is not None and not self._killed and now_s < self._kill_s and workers.has_company():
             return
-        immortal = kill_orphans(self._spec.mark, workers.pids, os.getpid())
+        immortal = self._kill_all(workers.pids)
         if immortal:
             self.warn(f"processes that cannot be killed are left behind: {immortal}")
         if self._output is not None:
@@ -372,12 +401,23 @@ class Attempt:
         self._reporting.close(finished=code == 0 and self._kill_s is None, now_s=now_s)
         if self._watch is not None and self._watch.look_last(now_s, whole=not self._killed):
             self._events.add("saved")
+        if code == 0 and self._out_of_memory():
+            self.warn("a process of it was killed by the kernel: it used too much memory")
         self._finish({**told(code), "worker": rank})
+
+    def _kill_all(self, sessions: list[int] | None = None) -> list[int]:
+        """Kill all that is left of the job; what would not die."""
+        return kill_orphans(self._spec.mark, sessions or (), os.getpid(), self._cgroup)
+
+    def _out_of_memory(self) -> str:
+        return self._cgroup.ran_out_of_memory() if self._cgroup is not None else ""
 
     def _finish(self, outcome: dict[str, int | str | None]) -> None:
         now_s = time.monotonic()
         after_s = None if self._asked_s is None else round(now_s - self._asked_s, 3)
         saved_s = None if self._watch is None else self._watch.saved_s
+        why, limit_mib = self._out_of_memory(), self._cgroup.limit_mib() if self._cgroup is not None else 0.0
+        peak_mib = max(self._usage.peak_mib, limit_mib if why == "limit" else 0.0)
         saved_when_asked = self._asked_s is not None and saved_s is not None and saved_s >= self._asked_s
         self._events.add(
             "exited",
@@ -387,10 +427,13 @@ class Attempt:
             hung=self._hung,
             killed=self._killed,
             fenced_by=self._fenced_by,
+            saved=saved_s is not None,
             saved_when_asked=saved_when_asked,
+            out_of_memory=why,
+            limit_mib=round(limit_mib, 1),
             ran_s=round(now_s - self._began_s, 3) if self._workers is not None else 0,
-            cpu_s=round(self._usage.ended_cpu_s, 2),
-            peak_mib=round(self._usage.peak_mib, 1),
+            cpu_s=round(self._usage.cpu_s(), 2),
+            peak_mib=round(peak_mib, 1),
             first_epoch=self._reporting.first_epoch,
         )
         self.is_over = True

@@ -12,16 +12,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hocket.agent.cgroup import Cgroup
+
 _FIRST_S = 1.0  # until the first look: the agent renews its lease when it has carried out its orders
 _LONGEST_S = 2.0  # between looks: a timer does not count while the machine sleeps
-_FROZEN_S = 0.2  # between looks while the job stands still
+FROZEN_S = 0.2  # between looks while the job stands still
 
 
 class LeaseWatch:
-    """Stops all processes of a job with SIGSTOP when the lease is over, and lets them go on when it is renewed."""
+    """Freezes all processes of a job when the lease is over, and lets them go on when it is renewed.
 
-    def __init__(self, path: str | None, mark: str) -> None:
-        self._path, self._mark = path, mark
+    By the freezer of its cgroup if it has one, which nothing that it ever started escapes, or else by SIGSTOP.
+    """
+
+    def __init__(self, path: str | None, mark: str, cgroup: Cgroup | None = None) -> None:
+        self._path, self._mark, self._cgroup = path, mark, cgroup
+        self._by_signal = False  # It was stopped by SIGSTOP, and needs SIGCONT to go on.
         self._since_s: float | None = None  # since when the job stands still, by `boot_s`
         self._goes_on = False  # the lease is renewed: orders that came before are carried out first
         self.next_s: float | None = None  # when to look
@@ -35,6 +41,12 @@ class LeaseWatch:
         """Whether the job stands still."""
         return self._since_s is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the job must not run now."""
+        until_s = read_lease(self._path) if self._path is not None else None
+        return until_s is not None and boot_s() >= until_s
+
     def look(self, now_s: float, sessions: Iterable[int]) -> dict[str, float] | None:
         """Freeze the job or let it go on, if that is due; what is to be reported of that, None if nothing changes."""
         assert self._path is not None
@@ -42,27 +54,39 @@ class LeaseWatch:
         holds = until_s is None or at_s < until_s
         if self._since_s is None:
             if not holds:
-                self._signal(signal.SIGSTOP, sessions)
-                self._since_s, self.next_s = at_s, now_s + _FROZEN_S
+                self._freeze(sessions)
+                self._since_s, self.next_s = at_s, now_s + FROZEN_S
                 return {}
             self.next_s = now_s + (_LONGEST_S if until_s is None else min(until_s - at_s, _LONGEST_S))
         elif not holds:
             self._goes_on = False
-            self._signal(signal.SIGSTOP, sessions)  # Another process may have let it go on, or it was just started.
-            self.next_s = now_s + _FROZEN_S
+            self._freeze(sessions)  # Another process may have let it go on, or it was just started.
+            self.next_s = now_s + FROZEN_S
         elif not self._goes_on:
             self._goes_on, self.next_s = True, now_s
         else:
             stood_s, self._since_s, self._goes_on = at_s - self._since_s, None, False
-            self._signal(signal.SIGCONT, sessions)
+            self._thaw(sessions)
             self.next_s = now_s + _FIRST_S
             return {"stood_s": round(stood_s, 3)}
         return None
 
+    def _freeze(self, sessions: Iterable[int]) -> None:
+        if self._cgroup is None or not self._cgroup.freeze():
+            self._by_signal = True
+            self._signal(signal.SIGSTOP, sessions)
+
+    def _thaw(self, sessions: Iterable[int]) -> None:
+        if self._cgroup is not None:
+            self._cgroup.thaw()
+        if self._by_signal:
+            self._by_signal = False
+            self._signal(signal.SIGCONT, sessions)
+
     def _signal(self, number: signal.Signals, sessions: Iterable[int]) -> None:
         """To all that is of the job; a process that starts another meanwhile is found the second time."""
         known: set[int] = set()
-        while new := set(orphans(self._mark, sessions, os.getpid())) - known:
+        while new := set(orphans(self._mark, sessions, os.getpid(), self._cgroup)) - known:
             for pid in new:
                 try:
                     os.kill(pid, number)

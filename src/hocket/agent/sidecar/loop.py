@@ -13,11 +13,12 @@ import sys
 import time
 
 from hocket.agent import run_folder
+from hocket.agent.cgroup import Cgroup
 from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.run_folder import InUse
 from hocket.agent.sidecar.attempt import Attempt
 from hocket.agent.sidecar.events_writer import Events
-from hocket.agent.sidecar.spec import BadSpec, Spec, is_count, is_duration, is_environment, read_spec
+from hocket.agent.sidecar.spec import Spec, is_count, is_duration, is_environment, read_spec
 from hocket.agent.sidecar.workers import adopt_orphans
 
 TYPE_CHECKING = False
@@ -144,7 +145,8 @@ def main(arguments: list[str] | None = None) -> int:
         return OVER
     try:
         spec = read_spec(os.path.join(folder, run_folder.SPEC))
-    except BadSpec as error:
+        spec.env = {**spec.env, **run_folder.take_secrets(spec.secrets)}
+    except ValueError as error:
         events.add("cannot-start", reason=str(error))
         print(f"sidecar: {error}", file=sys.stderr)
         return BAD_SPEC
@@ -159,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _clean_up_after_another(spec: Spec, events: Events) -> None:
     """A sidecar before us died. Nothing of the job may run twice at once."""
     sessions = [pid for e in events.before for pid in e.get("pids", ())]
-    left = kill_orphans(spec.mark, sessions)
+    left = kill_orphans(spec.mark, sessions, cgroup=Cgroup(spec.cgroup) if spec.cgroup is not None else None)
     events.add("warning", about="an earlier sidecar of this attempt died; the attempt begins again")
     if left:
         events.add("warning", about=f"processes that cannot be killed are left behind: {left}")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from hocket.agent.cgroup import Cgroup
     from hocket.agent.sidecar.command import PythonProgram
 
 _WARM = os.path.join(os.path.dirname(os.path.realpath(__file__)), "warm.py")
@@ -53,9 +54,17 @@ class Preparation:
     What they print meanwhile stays in their pipes: it counts only if they are handed over.
     """
 
-    def __init__(self, python: PythonProgram, cwd: str, envs: list[dict[str, str]], most: int = 1) -> None:
+    def __init__(
+        self,
+        python: PythonProgram,
+        cwd: str,
+        envs: list[dict[str, str]],
+        most: int = 1,
+        cgroup: Cgroup | None = None,
+    ) -> None:
         """Start it, for so many workers as there are environments, or another number up to `most`."""
         self._python, self._cwd, self._envs, self._most = python, cwd, envs, max(most, len(envs))
+        self._cgroup = cgroup
         self._standing: list[_Standing] = []
         self._is_shared = self._most > 1
         self._start(envs[0], self._most)
@@ -70,7 +79,7 @@ class Preparation:
         theirs = [its_ear, its_mouth, *(output for _, output in more)]
         argv = [*self._python.interpreter, _WARM, ",".join(map(str, theirs)), *self._python.program]
         try:
-            pid, output = start_process(argv, self._cwd, env, tuple(theirs))
+            pid, output = start_process(argv, self._cwd, env, self._cgroup, tuple(theirs))
         except BaseException:
             for fd in ours:
                 os.close(fd)

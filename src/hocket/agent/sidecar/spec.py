@@ -6,6 +6,8 @@ import json
 import os
 import signal
 
+from hocket.agent.cgroup import PROCESSES, ROLES
+
 TYPE_CHECKING = False  # Without `typing`, which costs each sidecar memory.
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +30,7 @@ class Spec:
     resume_argv: list[str] | None  # for attempts after the first, once there is a checkpoint
     cwd: str
     env: dict[str, str]  # added to the sidecar's own
+    secrets: list[str]  # names of variables that are handed over in stdin, and in no file
     checkpoint_dir: str | None
     checkpoint: str  # a file, folder or pattern of its own in which it saves too; empty: none
     stop_signal: str  # asks for a checkpoint and the end
@@ -46,6 +49,7 @@ class Spec:
     warm_limit_mib: float  # memory of all that stands prepared; 0: none
     prepare_limit_s: float
     lease: str | None  # the agent's file that says until when the job may run; None: for ever
+    cgroup: dict[str, str] | None  # the folders of its cgroup, as `Cgroup` has them; None: it has none
     attempt_file: str | None  # beside the checkpoint folder, with the number of the attempt that has it; None: none
 
     def __init__(self, fields: dict[str, Any]) -> None:
@@ -115,6 +119,10 @@ def _words(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(v, str) and "\0" not in v for v in value)
 
 
+def _names(value: object) -> bool:
+    return isinstance(value, list) and all(_text(name) for name in value)
+
+
 def is_environment(value: object) -> bool:
     """Whether it can be a process's environment."""
     return isinstance(value, dict) and all(
@@ -144,6 +152,10 @@ def is_duration(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
 
 
+def _folders(value: object) -> bool:
+    return isinstance(value, dict) and PROCESSES in value and all(k in ROLES and _folder(v) for k, v in value.items())
+
+
 def _or_none(holds: Callable[[object], bool]) -> Callable[[object], bool]:
     return lambda value: value is None or holds(value)
 
@@ -157,6 +169,7 @@ _RULES: dict[str, tuple[str, Callable[[object], bool], Any]] = {
     "resume_argv": ("a list of texts, or null", _or_none(_words), None),
     "cwd": ("an absolute path", _folder, _REQUIRED),
     "env": ("texts by name", is_environment, {}),
+    "secrets": ("a list of names", _names, []),
     "checkpoint_dir": ("an absolute path, or null", _or_none(_folder), None),
     "checkpoint": ("a path without '\\0'", lambda value: isinstance(value, str) and "\0" not in value, ""),
     "stop_signal": ("a signal that can be caught", _signal, "SIGTERM"),
@@ -175,5 +188,6 @@ _RULES: dict[str, tuple[str, Callable[[object], bool], Any]] = {
     "warm_limit_mib": ("a number of MiB", is_duration, 0.0),
     "prepare_limit_s": ("a number of seconds", is_duration, 120.0),
     "lease": ("an absolute path, or null", _or_none(_folder), None),
+    "cgroup": ("folders by what they are used for, or null", _or_none(_folders), None),
     "attempt_file": ("an absolute path, or null", _or_none(_folder), None),
 }

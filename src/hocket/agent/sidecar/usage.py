@@ -1,4 +1,7 @@
-"""What a job uses: CPU time, cores and memory of all its processes, measured now and then; and a full disk."""
+"""What a job uses: CPU time, cores and memory of all its processes, measured now and then; and a full disk.
+
+Its cgroup has counted that, if it has one. Otherwise its processes are found as descendants of the sidecar.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +10,48 @@ import time
 
 from hocket.agent.process_tree import Process, descendants, proportional_mib
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hocket.agent.cgroup import Cgroup
+
 _EVERY_S = 5.0  # and half as often while nothing changes
 _MOST_SHARE = 0.0005  # of a core that looking may take
 _SAID_EVERY_S = 60.0
 
 
 class JobUsage:
-    """Looks at the descendants of the sidecar, which are the job's processes and nothing else."""
+    """Looks at the job's cgroup, or at the descendants of the sidecar, which are its processes and nothing else."""
 
-    def __init__(self, root: int, now_s: float) -> None:
-        self._root = root
-        self.ended_cpu_s = 0.0  # of processes that were waited for
-        self._last = (now_s, sum(p.cpu_s for p in descendants(root)))
+    def __init__(self, root: int, now_s: float, cgroup: Cgroup | None = None) -> None:
+        self._root, self._cgroup = root, cgroup
+        self._ended_cpu_s = 0.0  # of processes that were waited for
+        self._last = (now_s, self._measured()[0])
         self._said: tuple[float, float, float] | None = None  # when, cores, MiB
         self.next_s = now_s + 1.0
         self.peak_mib = 0.0
 
     def ended(self, cpu_s: float) -> None:
         """A child was waited for: what it used is no longer found among those alive."""
-        self.ended_cpu_s += cpu_s
+        self._ended_cpu_s += cpu_s
+
+    def cpu_s(self) -> float:
+        """CPU time when all of it has ended."""
+        counted = self._cgroup.cpu_s() if self._cgroup is not None else None
+        return self._ended_cpu_s if counted is None else counted
+
+    def _measured(self) -> tuple[float, float]:
+        """CPU time up to now, and memory in MiB."""
+        cpu_s, mem_mib = (None, None) if self._cgroup is None else (self._cgroup.cpu_s(), self._cgroup.mem_mib())
+        if cpu_s is not None and mem_mib is not None:
+            return cpu_s, mem_mib
+        alive = descendants(self._root)
+        cpu_s = self._ended_cpu_s + sum(p.cpu_s for p in alive) if cpu_s is None else cpu_s
+        return cpu_s, memory_mib(alive) if mem_mib is None else mem_mib
 
     def look(self, now_s: float) -> dict[str, float] | None:
         """What is used now; None if that was said already and has hardly changed."""
         began = time.perf_counter()
-        alive = descendants(self._root)
-        cpu_s = self.ended_cpu_s + sum(p.cpu_s for p in alive)
-        mem_mib = memory_mib(alive)
+        cpu_s, mem_mib = self._measured()
         self.next_s = now_s + max(_EVERY_S, (time.perf_counter() - began) / _MOST_SHARE)
         last_s, last_cpu_s = self._last
         cores = max(cpu_s - last_cpu_s, 0.0) / max(now_s - last_s, 1e-3)

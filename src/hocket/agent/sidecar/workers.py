@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+    from hocket.agent.cgroup import Cgroup
+
 
 class Workers:
     """One process a worker, each the leader of its own group and session."""
@@ -93,9 +95,9 @@ _SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 class CannotStart(Exception):
     """A process could not be started; the message names the command or the folder, and why."""
 
-    def __init__(self, what: str, number: int) -> None:
+    def __init__(self, what: str, number: int, passing: bool = False) -> None:
         super().__init__(f"{what}: {os.strerror(number)}")
-        self.passing = may_pass(number)
+        self.passing = passing or may_pass(number)
 
 
 def may_pass(number: int) -> bool:
@@ -108,8 +110,13 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def start_process(argv: list[str], cwd: str, env: dict[str, str], inherited: tuple[int, ...] = ()) -> tuple[int, int]:
-    """Start a program that reads nothing; its process id and the pipe it prints into, once it runs. Or CannotStart."""
+def start_process(
+    argv: list[str], cwd: str, env: dict[str, str], cgroup: Cgroup | None = None, inherited: tuple[int, ...] = ()
+) -> tuple[int, int]:
+    """Start a program that reads nothing; its process id and the pipe it prints into, once it runs. Or CannotStart.
+
+    It is in the cgroup before it runs, so that all it does counts there and nothing that it starts is outside.
+    """
     sidecar = os.getpid()
     try:
         told, tell = os.pipe()
@@ -118,7 +125,7 @@ def start_process(argv: list[str], cwd: str, env: dict[str, str], inherited: tup
     except OSError as error:
         raise CannotStart(f"command '{argv[0]}' cannot be started", error.errno or 0) from error
     if pid == 0:
-        _become(argv, cwd, env, output, inherited, tell, sidecar)
+        _become(argv, cwd, env, output, cgroup, inherited, tell, sidecar)
     os.close(tell)
     os.close(output)
     trouble = os.read(told, 64)  # Nothing, once the program runs: the other end is closed by exec.
@@ -128,17 +135,29 @@ def start_process(argv: list[str], cwd: str, env: dict[str, str], inherited: tup
     os.close(printed)
     os.waitpid(pid, 0)
     step, number = trouble.split()
+    if step == b"cgroup":
+        raise CannotStart("its cgroup cannot be entered", int(number), passing=True)
     what = f"folder '{cwd}' cannot be entered" if step == b"chdir" else f"command '{argv[0]}' cannot be started"
     raise CannotStart(what, int(number))
 
 
 def _become(
-    argv: list[str], cwd: str, env: dict[str, str], output: int, inherited: tuple[int, ...], tell: int, sidecar: int
+    argv: list[str],
+    cwd: str,
+    env: dict[str, str],
+    output: int,
+    cgroup: Cgroup | None,
+    inherited: tuple[int, ...],
+    tell: int,
+    sidecar: int,
 ) -> NoReturn:
     """In the new process: let go of all that is the sidecar's, and become the program."""
-    step = "exec"
+    step = "cgroup"
     try:
         signal.set_wakeup_fd(-1)
+        if cgroup is not None:
+            cgroup.enter()
+        step = "exec"
         for number in _SIGNALS:  # A program inherits what is ignored: by Python, by us, by the shell that started us.
             if signal.getsignal(number) != signal.SIG_DFL:
                 signal.signal(number, signal.SIG_DFL)

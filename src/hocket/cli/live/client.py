@@ -1,4 +1,7 @@
-"""Talks to the controller that runs in a home folder: `url` says where it listens, `token` lets us in."""
+"""Talks to the controller that runs in a home folder: `url` says where it listens, `token` lets us in.
+
+`HOCKET_URL` and `HOCKET_TOKEN` come before those files, so that a user of another machine needs no folder.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 HOME_VARIABLE = "HOCKET_HOME"
 CA_VARIABLE = "HOCKET_CA"
+URL_VARIABLE, TOKEN_VARIABLE = "HOCKET_URL", "HOCKET_TOKEN"
 _PATIENCE_S = 30.0  # for one answer
 _FRESH_S = 1.0  # after which a server may have closed a connection that was not used
 _MOST_SHOWN = 500  # characters of an answer that is no error of ours
@@ -160,7 +164,8 @@ class Client:
 
     def _refusal(self, status: int, body: bytes) -> str:
         if status == 401:
-            return f"the controller does not accept the token in {self.home / 'token'}"
+            where = TOKEN_VARIABLE if os.environ.get(TOKEN_VARIABLE) else f"{self.home / 'token'}"
+            return f"the controller does not accept the token in {where}: it is wrong, was revoked, or has expired"
         import msgspec
 
         try:
@@ -184,7 +189,7 @@ class Client:
             from hocket.agent.address import connection as connection_to
 
             where, *others = self._urls()
-            self._url, self._token = where, self._read("token")
+            self._url, self._token = where, self._read("token", TOKEN_VARIABLE)
             try:
                 connection = connection_to(where, self._patience_s, self._ca())
                 connection.connect()
@@ -193,7 +198,8 @@ class Client:
                     f"the controller at {where} cannot be trusted: {error.verify_message} (see {CA_VARIABLE})"
                 ) from error
             except ValueError as error:
-                raise InputError(f"{self.home / 'url'}: {error}") from error
+                said_by = URL_VARIABLE if os.environ.get(URL_VARIABLE) else f"{self.home / 'url'}"
+                raise InputError(f"{said_by}: {error}") from error
             except OSError as error:
                 if (other := self._first_of(others)) is None:
                     raise self._nobody(where) from error
@@ -203,15 +209,17 @@ class Client:
 
     def _urls(self) -> list[str]:
         """Where the controller listens, and where others of the same journal do, which may have taken over."""
+        if os.environ.get(URL_VARIABLE):
+            return self._read("url", URL_VARIABLE).split()
         path = self.home / "controllers"
         with suppress(OSError, ValueError):  # Without them there is one controller.
             known = path.read_text(encoding="ascii").split()
             if not (self.home / "url").exists() and known:  # It stands by, and has never led.
                 return known
-            url = self._read("url")
+            url = self._read("url", URL_VARIABLE)
             is_secure = url.startswith("https:")
             return [url, *(other for other in known if other != url and (other.startswith("https:") or not is_secure))]
-        return [self._read("url")]
+        return [self._read("url", URL_VARIABLE)]
 
     def _first_of(self, urls: list[str]) -> HTTPConnection | None:
         """A connection to the first of them that listens; those that stand by do not."""
@@ -225,7 +233,11 @@ class Client:
                 return connection
         return None
 
-    def _read(self, name: str) -> str:
+    def _read(self, name: str, variable: str) -> str:
+        if said := os.environ.get(variable, "").strip():
+            if not (said.isascii() and said.isprintable()):
+                raise InputError(f"{variable} must be one line of ASCII characters")
+            return said
         path = self.home / name
         try:
             text = path.read_text(encoding="ascii").strip()

@@ -22,6 +22,7 @@ from hocket.model.criterion import CriterionError, parse
 from hocket.model.job import Job
 from hocket.model.job_spec import FIELDS, SpecError, SpecField
 
+SECRET_LIMIT = 1 << 16  # bytes
 FILE_LIMIT = 1 << 26  # bytes: what is larger is no list of jobs
 _BY_NAME = {field.name: field for field in FIELDS}
 _BY_API_NAME = {field.api: field for field in FIELDS}
@@ -54,10 +55,13 @@ def read_job(said: Mapping[str, object], folder: str, shell: Mapping[str, str]) 
     spec: dict[str, Any] = {}
     for name in said:
         field = _BY_NAME[name]
-        if field.part != "shell" and field.reads not in ("env", "folder", "gpus"):
+        if field.part != "shell" and field.reads not in ("env", "folder", "gpus", "secrets"):
             spec[field.api] = _read(name, said[name])
     spec["cwd"] = _folder(said.get("cwd", ""), folder)
     spec["env"] = _environment(said, shell)
+    if "secret" in said:
+        spec["secrets"] = _secrets(said["secret"], folder, shell)
+        spec["env"] = {name: value for name, value in spec["env"].items() if name not in spec["secrets"]}
     if "gpus" not in said and "replica_gpus" not in said:
         asked = asked_by_launcher(spec.get("command"), spec["cwd"], spec["env"].get("PATH"))
         said = asked | dict(said)
@@ -138,6 +142,35 @@ def _environment(said: Mapping[str, object], shell: Mapping[str, str]) -> dict[s
             raise FieldProblem("env", f"must be NAME=VALUE or the name of a variable that is set, and '{name}' is not")
         found[name] = value if is_set else shell[name]
     return found
+
+
+def _secrets(given: object, folder: str, shell: Mapping[str, str]) -> dict[str, str]:
+    """The values of secrets: of the shell, or of files, and never of the command line, which all users can read."""
+    found: dict[str, str] = {}
+    words = [given] if isinstance(given, str) else given
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) and word for word in words):
+        raise FieldProblem("secret", "must be a list of NAME or NAME=@FILE")  # without what it is
+    for word in words:
+        name, is_set, source = word.partition("=")
+        if is_set and not source.startswith("@"):
+            seen = "others can see what is on a command line"
+            raise FieldProblem("secret", f"must be NAME or NAME=@FILE, and '{name}' has a value: {seen}")
+        if not is_set and name not in shell:
+            raise FieldProblem(
+                "secret", f"must be NAME=@FILE or the name of a variable that is set, and '{name}' is not"
+            )
+        found[name] = _in_file(os.path.join(folder, os.path.expanduser(source[1:]))) if is_set else shell[name]
+    return found
+
+
+def _in_file(path: str) -> str:
+    try:
+        if os.path.getsize(path) > SECRET_LIMIT:
+            raise FieldProblem("secret", f"must have at most {SECRET_LIMIT} bytes, and '{path}' has more")
+        return Path(path).read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "it is no text"
+        raise FieldProblem("secret", f"must be in a file that can be read, and '{path}' cannot: {why}") from None
 
 
 def carried(shell: Mapping[str, str], everything: bool = False) -> dict[str, str]:
@@ -258,7 +291,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "array": units.array_count, "env": _texts, "flag": _flag, "folder": _text, "gpus": units.gpu_counts,
     "kinds": _kinds, "memory": units.mebibytes, "moment": units.seconds_from_now, "names": _texts,
     "number": units.number, "progress": _progress, "signal": _signal, "text": _text, "whole": units.whole,
-    "words": _words,
+    "secrets": _texts, "words": _words,
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node,
 
 
 def nodes(home: Home = None, as_json: AsJson = False) -> None:
-    """List nodes: state, reservations, GPUs in use, cores, memory, and the jobs that hold GPUs."""
+    """List nodes: state, reservations, GPUs in use, cores, memory, what contains jobs, and the jobs that hold GPUs."""
     from hocket.cli.live.client import Client
 
     with Client(home) as client:
@@ -146,7 +146,7 @@ def _table(found: list[dict[str, Any]]) -> Any:
     from hocket.cli.live.job_table import one_line
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("node", "state", "gpus", "kind", "cores", "memory", "jobs"):
+    for title in ("node", "state", "gpus", "kind", "cores", "memory", "contained by", "jobs"):
         table.add_column(title, justify="right" if title in ("gpus", "cores", "memory") else "left")
     for each in found:
         jobs = list(dict.fromkeys(gpu["job"] for gpu in each["gpus"] if gpu["job"]))
@@ -154,7 +154,8 @@ def _table(found: list[dict[str, Any]]) -> Any:
         memory = f"{each['mem_mib'] / 1024:.4g}G" if each["mem_mib"] else "–"
         cells = (
             each["id"], _state(each), f"{used} of {len(each['gpus'])}", each.get("gpu_kind") or "–",
-            f"{each['cores']:g}" if each["cores"] else "–", memory, ", ".join(jobs) or "–",
+            f"{each['cores']:g}" if each["cores"] else "–", memory, each.get("containment") or "–",
+            ", ".join(jobs) or "–",
         )  # fmt: skip
         table.add_row(*(Text(one_line(cell)) for cell in cells))
     return table

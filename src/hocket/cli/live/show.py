@@ -32,11 +32,12 @@ def show(job: JobName, home: Home = None, as_json: AsJson = False) -> None:
 
 
 def without_secrets(found: dict[str, Any]) -> dict[str, Any]:
-    """Names of environment variables only. The controller sends no values; should one ever, they end here."""
+    """Names of variables and secrets only. The controller sends no values; should one ever, they end here."""
     job = found.get("job")
-    if not isinstance(job, dict) or not isinstance(job.get("env"), dict):
+    if not isinstance(job, dict):
         return found
-    return found | {"job": job | {"env": sorted(job["env"])}}
+    names = {field: sorted(job[field]) for field in ("env", "secrets") if isinstance(job.get(field), dict)}
+    return found | {"job": job | names}
 
 
 def _print(found: dict[str, Any]) -> None:

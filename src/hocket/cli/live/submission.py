@@ -33,12 +33,11 @@ def described_jobs(
 ) -> list[JobInput]:
     """All jobs that the command line means, checked before any is sent; `verb` is that of the `hocket` command."""
     shell = dict(os.environ)
-    owner = {"owner": login()}
     if command is not None:
         if files:
             raise InputError(f"give files or a command behind --, not both ('{files[0]}' stands before it)")
         try:
-            return [read_job(owner | options | {"command": command}, os.getcwd(), shell)]
+            return [read_job(options | {"command": command}, os.getcwd(), shell)]
         except FieldProblem as problem:
             raise _refused(problem, options) from None
     if not files:
@@ -53,7 +52,7 @@ def described_jobs(
     for path in files:
         for where, said in jobs_in(path):
             try:
-                found.append(read_job(owner | said | options, str(path.absolute().parent), shell))
+                found.append(read_job(said | options, str(path.absolute().parent), shell))
             except FieldProblem as problem:
                 raise _refused(located(where, problem), {}) from None
     names = [each.spec["id"] for each in found if "id" in each.spec]
@@ -101,7 +100,7 @@ def sent(client: Client, jobs: Sequence[JobInput]) -> list[str]:
     for first in range(0, len(specs), BATCH):
         batch = specs[first : first + BATCH]
         try:
-            told = client.post("/v1/jobs", {"jobs": batch}).json()
+            told = client.post("/v1/jobs", {"jobs": batch, "owner": login()}).json()
             answers = told["jobs"]
         except Exception as error:
             raise _withdrawn(client, accepted, str(error)) from error

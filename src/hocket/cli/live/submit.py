@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,7 +38,7 @@ def submit(
     warn_of_missing_folders(jobs)
     warn_of_launchers(jobs)
     if dry_run:
-        specs = [each.spec for each in jobs]
+        specs = [each.spec | _hidden(each.spec) for each in jobs]
         print(msgspec.json.format(msgspec.json.encode({"jobs": specs})).decode())
         return
     with Client(home) as client:
@@ -57,3 +57,8 @@ def submit(
         from hocket.cli.live.waiting import exit_code
 
         raise typer.Exit(exit_code(ends.values()))
+
+
+def _hidden(spec: dict[str, Any]) -> dict[str, Any]:
+    """The secrets of a spec, without their values."""
+    return {"secrets": dict.fromkeys(spec["secrets"], "…")} if "secrets" in spec else {}

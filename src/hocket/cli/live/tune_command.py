@@ -82,7 +82,6 @@ def run_as_jobs(said: CommandStudy) -> tuple[StudyOutcome, Path]:
 
 def _checked(said: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Domain], Sampler, Describe]:
     """All that can be wrong is found before anything is submitted."""
-    from hocket.cli.live.client import login
     from hocket.cli.live.job_input import FieldProblem, read_job
     from hocket.cli.terminal.output_files import must_be_writable
     from hocket.tune.command_template import check_command
@@ -114,7 +113,7 @@ def _checked(said: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Do
         env = [*given_env, *(f"{name}={value}" for name, value in trial.env.items())]
         job = {"name": trial.name, "command": trial.command, "env": env, "until": trial.until}
         job |= {"continues": trial.continues} if trial.continues else {}
-        return read_job({"owner": login(), "preempt": "saved"} | options | job, here, shell).spec
+        return read_job({"preempt": "saved"} | options | job, here, shell).spec
 
     try:
         describe(TrialCommand(f"{said.name}-0", said.command, {}, unit.bound(search.units), ""))

@@ -171,10 +171,13 @@ class JobTuner:
         patiently(self._client, lambda: self._client.post("/v1/wishes", said))
 
     def _submit(self, numbers: Iterable[int]) -> None:
+        from hocket.cli.live.client import login
+
         specs = [self._describe(self._study.command(number)) for number in numbers]
         for first in range(0, len(specs), BATCH):
             batch = specs[first : first + BATCH]
-            told = patiently(self._client, lambda some=batch: self._client.post("/v1/jobs", {"jobs": some}).json())  # type: ignore[misc]
+            said = {"jobs": batch, "owner": login()}
+            told = patiently(self._client, lambda body=said: self._client.post("/v1/jobs", body).json())  # type: ignore[misc]
             for spec, answer in zip(batch, told["jobs"], strict=True):
                 # An answer may have been lost: then it is there already, and was asked for again.
                 if answer.get("refused") and not _is_same(_shown(self._client, answer["id"]), spec):

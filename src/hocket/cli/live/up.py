@@ -36,6 +36,21 @@ Cores = Annotated[str | None, typer.Option(metavar="N|auto", help="Lend so many 
 NodeName = Annotated[
     str | None, typer.Option(help="Of this machine among the nodes; its host name by default. Remembered.")
 ]
+Containment = Annotated[
+    Literal["auto", "cgroup", "none"] | None,
+    typer.Option(
+        help="What contains jobs on this machine: auto is a cgroup for each, if it can be made; cgroup does not start "
+        "without. Remembered.",
+        show_default=False,
+    ),
+]
+HardCpus = Annotated[
+    bool | None,
+    typer.Option(
+        help="Give jobs no more CPU time than the cores that they asked for, even if others are idle. Remembered.",
+        show_default=False,
+    ),
+]
 Protect = Annotated[
     str | None,
     typer.Option(
@@ -59,6 +74,26 @@ NotifyCommands = Annotated[
         show_default=False,
     ),
 ]
+KeepHistory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME|all",
+        help="Remove older cycles from the journal, into the archive; 90d at first. Ended jobs stay listed. "
+        "Remembered.",
+    ),
+]
+KeepSize = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE|any", help="Remove the oldest cycles when the journal is larger: 2G. Remembered."),
+]
+Archive = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR|auto|none",
+        help="Folder for removed cycles, compressed; auto: journal-archive beside the journal; none: delete them. "
+        "Remembered.",
+    ),
+]
 
 
 def up(
@@ -73,9 +108,14 @@ def up(
     gpus: Gpus = None,
     cores: Cores = None,
     name: NodeName = None,
+    containment: Containment = None,
+    hard_cpus: HardCpus = None,
     protect: Protect = None,
     notify: Notify = None,
     notify_commands: NotifyCommands = None,
+    keep_history: KeepHistory = None,
+    keep_size: KeepSize = None,
+    archive: Archive = None,
     home: Annotated[Path, typer.Option(envvar="HOCKET_HOME", help="Where the controller keeps everything.")] = Path(
         "~/.hocket"
     ),
@@ -99,6 +139,20 @@ def up(
     tls_key: Annotated[Path | None, typer.Option(metavar="PEM", help="The key of it.")] = None,
     tls_ca: Annotated[
         Path | None, typer.Option(metavar="PEM", help="What clients trust; the certificate itself by default.")
+    ] = None,
+    insecure_listen: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-listen",
+            help="Listen to other machines without a certificate: tokens and jobs cross the network in plain text.",
+        ),
+    ] = False,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name by which it is called, beside its host name and those in the certificate. Repeatable.",
+        ),
     ] = None,
     standby: Annotated[
         bool,
@@ -139,7 +193,8 @@ def up(
     from hocket.service.home_settings import write_settings
 
     place = Home(home)
-    settings, remembered = _settings(place, gpus, cores, name, protect, notify, notify_commands)
+    given: dict[str, object] = {"containment": containment, "hard_cpus": hard_cpus, "notify_commands": notify_commands}
+    settings, remembered = _settings(place, gpus, cores, name, protect, notify, given, keep_history, keep_size, archive)
     if takeover is not None and not standby:
         raise InputError("--takeover is for a controller that stands by: say --standby too")
     if detach:
@@ -154,6 +209,7 @@ def up(
         bound = bound_policy(policy, param or ()) if policy is not None else None
     options = [*settings.agent_options, "--log-level", log_level, *(["--log-json"] if log_json else [])]
     set_up_logging(log_level, log_json, place.log)
+    from hocket.control.journal.archive import archive_folder
     from hocket.executors.agents.executor import agents
     from hocket.executors.agents.standby_runs import ResizeBy
     from hocket.service.standby import StandbyOptions
@@ -167,10 +223,12 @@ def up(
         stands_by = StandbyOptions(takeover or lease / 3, _say_standby) if standby else None
         controller = Up(
             place, bound, store or str(place.journal), executor,
-            listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca), advertise=advertise,
+            listen=listen, port=port, tls=_tls(tls_cert, tls_key, tls_ca),
+            insecure=insecure_listen, host_names=host_name or (), advertise=advertise,
             standby=stands_by, when_lost=_start_again if standby else lambda: None,
             agent_options=options if agent else None, protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
+            keep=settings.keep(archive_folder(store) if store and "://" not in store else place.archive),
         )  # fmt: skip
         write_settings(place, settings)
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
@@ -188,12 +246,15 @@ def _settings(
     name: str | None,
     protect: str | None,
     notify: list[str] | None,
-    notify_commands: bool | None,
+    as_they_are: dict[str, object],
+    keep_history: str | None = None,
+    keep_size: str | None = None,
+    archive: str | None = None,
 ) -> tuple[Settings, str]:
     """The settings from now on; and as options, those that the home remembers and that were not given anew."""
     from msgspec.structs import replace
 
-    from hocket.cli.units import BadValue, number, seconds, whole
+    from hocket.cli.units import BadValue, mebibytes, number, seconds, whole
     from hocket.model.resources import MAX_GPUS
     from hocket.service.home_settings import Settings, as_options, read_settings
 
@@ -202,19 +263,21 @@ def _settings(
         "cores": (cores, lambda text: None if text == "auto" else number(text, "auto or a number of cores")),
         "name": (name, str),
         "protect_s": (protect, lambda text: 0.0 if text == "none" else seconds(text)),
+        "keep_history_s": (keep_history, lambda text: 0.0 if text == "all" else seconds(text)),
+        "keep_size_mib": (keep_size, lambda text: 0.0 if text == "any" else mebibytes(text)),
+        "archive": (archive, archive_setting),
     }
-    given: dict[str, object] = {}
+    given = {field: value for field, value in as_they_are.items() if value is not None}
     for field, (text, read) in readers.items():
         if text is None:
             continue
         try:
             given[field] = read(text)
         except BadValue as error:
-            raise InputError(f"--{field.removesuffix('_s')} {error}") from error
+            option = field.removesuffix("_s").removesuffix("_mib").replace("_", "-")
+            raise InputError(f"--{option} {error}") from error
     if notify:
         given["notify"] = _targets(notify)
-    if notify_commands is not None:
-        given["notify_commands"] = notify_commands
     settings = replace(Settings(), **given)
     if not 0 <= (settings.gpus or 0) <= MAX_GPUS:
         raise InputError(f"--gpus must be from 0 to {MAX_GPUS}, not {settings.gpus}")
@@ -222,8 +285,13 @@ def _settings(
         raise InputError(f"--cores must be from 0 up, not {settings.cores:g}")
     with refusing():
         before = read_settings(home)
-    kept = replace(before, **{field: getattr(Settings(), field) for field in given})
-    return replace(before, **given), as_options(kept)
+    unchanged = replace(before, **{field: getattr(Settings(), field) for field in given})
+    return replace(before, **given), as_options(unchanged)
+
+
+def archive_setting(text: str) -> str:
+    """The folder as it is kept, whatever the next start's working directory is."""
+    return {"auto": "", "none": "none"}.get(text, os.path.abspath(os.path.expanduser(text)))
 
 
 def _targets(notify: list[str]) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hocket.cli.options import AsJson, Params, policy_names
+from hocket.cli.options import AsJson, Everything, Params, policy_names
 
 if TYPE_CHECKING:
+    from hocket.control.journal.history import CycleHistory
     from hocket.control.replay import DecisionSide, Replay
     from hocket.policies.registry import BoundPolicy
 
@@ -17,12 +18,15 @@ DIFFERENT = 1
 
 
 def replay(
-    journal: Annotated[Path, typer.Argument(help="A journal, as `hocket simulate --journal` keeps it.")],
+    journal: Annotated[
+        Path, typer.Argument(help="A journal, as `hocket simulate --journal` or a controller keeps it, or an archive.")
+    ],
     policy: Annotated[
         str | None,
         typer.Option("--policy", "-p", help="Decide by this one, not by the recorded.", autocompletion=policy_names),
     ] = None,
     param: Params = None,
+    everything: Everything = False,
     as_json: AsJson = False,
 ) -> None:
     """Decide again what was decided, and report the first difference.
@@ -33,12 +37,13 @@ def replay(
 
     from hocket.cli.simulation.scenario import bound_policy
     from hocket.cli.terminal.errors import refusing
-    from hocket.control.journal import JournalError, SqliteJournal
+    from hocket.control.journal import JournalError
+    from hocket.control.journal.history import describe_beginning, open_history
     from hocket.control.replay import PolicyBrokeError
     from hocket.policies.registry import as_recorded
 
     with refusing():
-        kept = SqliteJournal(journal)
+        kept = open_history(journal, everything=everything)
         try:
             header = kept.header
             recorded = {} if policy else as_recorded(header.policy, header.params)
@@ -59,21 +64,21 @@ def replay(
         print(msgspec.json.encode(told | msgspec.to_builtins(found)).decode())
     else:
         print(_told(found))
+        if begins := describe_beginning(kept):
+            print(begins)
     if found.difference is not None:
         raise typer.Exit(DIFFERENT)
 
 
-def _watched(kept: object, bound: BoundPolicy) -> Replay:
+def _watched(kept: CycleHistory, bound: BoundPolicy) -> Replay:
     """Replay, with a bar on a terminal once it takes a while."""
     from time import monotonic
 
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from hocket.control.journal import SqliteJournal
     from hocket.control.replay import replay as decide_again
 
-    assert isinstance(kept, SqliteJournal)
     console = Console(stderr=True)
     columns = (
         TextColumn("deciding again"),
@@ -92,7 +97,7 @@ def _watched(kept: object, bound: BoundPolicy) -> Replay:
             bar.update(task, completed=cycles)
 
     try:
-        return decide_again(kept.header, kept, bound, done)
+        return decide_again(kept.header, kept, bound, done, kept.beginning)
     finally:
         bar.stop()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hocket.cli.options import AsJson, Params, Plots, policy_names
+from hocket.cli.options import AsJson, Everything, Params, Plots, policy_names
 
 if TYPE_CHECKING:
     from hocket.reports.account import Account
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def whatif(
-    journal: Annotated[Path, typer.Argument(help="A journal, as `hocket simulate --journal` keeps it.")],
+    journal: Annotated[
+        Path, typer.Argument(help="A journal, as `hocket simulate --journal` or a controller keeps it, or an archive.")
+    ],
     policy: Annotated[
         list[str],
         typer.Option(
@@ -27,6 +29,7 @@ def whatif(
         ),
     ],
     param: Params = None,
+    everything: Everything = False,
     plots: Plots = None,
     as_json: AsJson = False,
 ) -> None:
@@ -39,9 +42,10 @@ def whatif(
     from hocket.cli.terminal.errors import InputError, refusing
     from hocket.cli.terminal.output_files import must_be_writable
     from hocket.cli.terminal.progress import bars
-    from hocket.control.journal import SqliteJournal
+    from hocket.control.journal.history import describe_beginning, first_cycle, open_history
     from hocket.policies.registry import bind
     from hocket.reports.account import account
+    from hocket.reports.opening_cycles import begun_controller, opening_cycles
     from hocket.reports.simulation import rare_garbage_collection
     from hocket.reports.sound_journal import sound_cycles
     from hocket.reports.summary import summarise
@@ -51,14 +55,17 @@ def whatif(
         if plots is not None:
             must_be_writable(plots, "--plots", is_folder=True)
         policies = {name: bound_policy(name, param or ()) for name in policy}  # by their settings, each once
-        kept = SqliteJournal(journal)
+        kept = open_history(journal, everything=everything)
         header = kept.header
         same = bind(header.policy, header.params)
-        cycles = list(sound_cycles(str(journal), kept))
-        recorded = account(header, cycles)
+        begun = begun_controller(kept)
+        opening = opening_cycles(begun) if begun is not None else []
+        there = len(begun.state.jobs.live) if begun is not None else 0
+        cycles = list(sound_cycles(str(journal), kept, first_cycle(kept)))
+        recorded = account(header, [*opening, *cycles])
         if not recorded.jobs:
             raise InputError(f"journal '{journal}' records no job: there is nothing to run again")
-        rebuilt = rebuild(recorded, cycles)
+        rebuilt = rebuild(recorded, cycles, begun)
     with rare_garbage_collection(), bars() as progress:
         task = progress.add_task("running again", total=1 + len(policies))
         with blaming(same):
@@ -89,10 +96,14 @@ def whatif(
             "unfinished": rebuilt.unfinished,
             "shared": rebuilt.shared,
             "speed_law": {"loss": rebuilt.loss, "fitted": rebuilt.loss_fitted},
+            "first_cycle": first_cycle(kept),
+            "live_at_first_cycle": there,
         }
         print(msgspec.json.encode(found).decode())
         return
     _print(rows, recorded, again, others, rebuilt, compared)
+    if begins := describe_beginning(kept):
+        print(begins + (f"; {there:,} jobs were there then: they count from that moment" if there else ""))
     if drawn:
         print(f"plots in {drawn[0].parent}")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from hocket.control.journal.memory import MemoryJournal
-from hocket.control.journal.open import open_to_append, open_to_read, standby_of
+from hocket.control.journal.open import open_to_append, open_to_read, open_to_remove, standby_of
 from hocket.control.journal.sqlite import SqliteJournal
-from hocket.control.journal.stored import JournalError, JournalHeld, JournalLost
+from hocket.control.journal.stored import JournalAway, JournalError, JournalHeld, JournalLost
 
 __all__ = [
+    "JournalAway",
     "JournalError",
     "JournalHeld",
     "JournalLost",
@@ -15,5 +16,6 @@ __all__ = [
     "SqliteJournal",
     "open_to_append",
     "open_to_read",
+    "open_to_remove",
     "standby_of",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from hocket.control.journal.no_others import NoOthers
-from hocket.control.ports import Cycle, Header, OtherControllers
+from hocket.control.ports import Beginning, Cycle, Header, OtherControllers
 
 
 class MemoryJournal:
@@ -18,6 +18,7 @@ class MemoryJournal:
         self.header = header
         self.cycles: list[Cycle] = []
         self.append = self.cycles.append
+        self._kept: dict[str, dict[str, bytes]] = {}
         self._saved: tuple[tuple[int, bytes], ...] = ()
 
     def extend(self, cycles: Sequence[Cycle]) -> None:
@@ -27,6 +28,14 @@ class MemoryJournal:
     def after(self, number: int) -> Iterator[Cycle]:
         """The cycles that follow the first `number`."""
         return iter(self.cycles[number:])
+
+    def beginning(self) -> Beginning | None:
+        """It begins with its first cycle: none is ever removed."""
+        return None
+
+    def ended(self) -> Iterator[bytes]:
+        """Nothing: all jobs are in the cycles."""
+        return iter(())
 
     def __iter__(self) -> Iterator[Cycle]:
         return iter(self.cycles)
@@ -45,6 +54,18 @@ class MemoryJournal:
     def saved(self) -> Iterator[tuple[int, bytes]]:
         """The saved states, newest first."""
         return iter(self._saved)
+
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None."""
+        there = self._kept.setdefault(kind, {})
+        for key, value in values.items():
+            there.pop(key, None)
+            if value is not None:
+                there[key] = value
+
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
+        return {k: value for k, value in self._kept.get(kind, {}).items() if key in (None, k)}
 
     def close(self) -> None:
         """Nothing to close."""

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hocket.control.journal.sqlite import SqliteJournal
-from hocket.control.journal.stored import JournalError, one_line
-from hocket.control.ports import DurableJournal, Header
+from hocket.control.journal.stored import JournalError, StoredJournal, one_line
+from hocket.control.ports import Header
 
 if TYPE_CHECKING:
     from hocket.control.journal.postgresql import PostgresqlJournal
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SCHEMES = ("postgresql", "postgres")
 
 
-def open_to_append(store: str | Path, header: Header) -> DurableJournal:
+def open_to_append(store: str | Path, header: Header) -> StoredJournal:
     """Open a journal to append to it; if there is none, create it with this header.
 
     It is refused while another controller holds it.
@@ -26,11 +26,18 @@ def open_to_append(store: str | Path, header: Header) -> DurableJournal:
     return SqliteJournal(store, header, goes_on=True)
 
 
-def open_to_read(store: str | Path) -> DurableJournal:
+def open_to_read(store: str | Path) -> StoredJournal:
     """Open an existing journal, whether a controller holds it or not."""
     if url := _url(store):
         return _postgresql()(url)
     return SqliteJournal(store)
+
+
+def open_to_remove(store: str | Path, epoch: int) -> StoredJournal:
+    """Open a journal to remove old cycles, for the controller that holds it with this epoch."""
+    if url := _url(store):
+        return _postgresql()(url, epoch=epoch)
+    return SqliteJournal(store, epoch=epoch)
 
 
 def standby_of(store: str | Path, called_at: str, token: str, takeover_s: float) -> PostgresqlStandby:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from hocket.control.journal.postgresql_session import (
     CREATE_LOCK,
     Connection,
     connect,
+    may_pass,
     name_of,
     one,
     read_url,
@@ -24,6 +25,7 @@ from hocket.control.journal.postgresql_session import (
 from hocket.control.journal.stored import (
     PAGE,
     STATES,
+    JournalAway,
     JournalError,
     JournalHeld,
     JournalLost,
@@ -55,6 +57,36 @@ INSERT INTO hocket_saved (n, value, crc) SELECT %(number)s, %(value)b, %(check)s
 ON CONFLICT (n) DO UPDATE SET value = excluded.value, crc = excluded.crc
 """
 
+# Journals of older versions have no such table.
+_KEPT = """
+CREATE TABLE hocket_kept (kind text, key text, value bytea NOT NULL, PRIMARY KEY (kind, key))
+"""
+_KEEP = f"""{_MINE}, gone AS (
+    DELETE FROM hocket_kept WHERE EXISTS (SELECT FROM mine) AND kind = %(kind)s AND key = ANY(%(removed)s)),
+new AS (
+    INSERT INTO hocket_kept (kind, key, value) SELECT %(kind)s, key, value
+    FROM mine, unnest(%(keys)s::text[], %(values)b::bytea[]) AS given (key, value)
+    ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value)
+SELECT FROM mine
+"""
+
+# Made when cycles are first removed: older journals have none.
+_CUT_SCHEMA = """
+CREATE TABLE IF NOT EXISTS hocket_beginning (n bigint PRIMARY KEY, value bytea NOT NULL, crc bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS hocket_ended (n bigint PRIMARY KEY, value bytea NOT NULL, crc bigint NOT NULL);
+"""
+_BEGIN = f"""{_MINE}, gone AS (DELETE FROM hocket_beginning WHERE EXISTS (SELECT FROM mine) AND n <> %(number)s),
+jobs AS (INSERT INTO hocket_ended (n, value, crc) SELECT n, value, crc
+    FROM mine, unnest(%(numbers)b::bigint[], %(values)b::bytea[], %(checks)b::bigint[]) AS new (n, value, crc)),
+head AS (UPDATE hocket_header SET value = %(header)b WHERE EXISTS (SELECT FROM mine))
+INSERT INTO hocket_beginning (n, value, crc) SELECT %(number)s, %(value)b, %(check)s FROM mine
+"""
+_REMOVE = f"""{_MINE} DELETE FROM hocket_cycle WHERE EXISTS (SELECT FROM mine) AND n <= %(last)s AND n <= (
+    SELECT min(n) FROM hocket_cycle) + %(most)s - 1
+"""
+_TABLES = ("header", "cycle", "saved", "writer", "beginning", "ended")
+_SIZE = "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name))), 0) FROM unnest(%s::text[]) AS of (name)"
+
 _RETRY_S = 0.1
 _LEAVING_S = 2.0  # how long a server may take to notice that a session is over, and release its lock
 
@@ -69,17 +101,25 @@ class PostgresqlJournal(StoredJournal):
     """
 
     def __init__(
-        self, url: str, header: Header | None = None, *, goes_on: bool = False, patience_s: float = 5.0
+        self,
+        url: str,
+        header: Header | None = None,
+        *,
+        goes_on: bool = False,
+        epoch: int | None = None,
+        patience_s: float = 5.0,
     ) -> None:
         """Open a journal to read; with a header, create one; to append, hold it, and create it if needed.
 
-        `patience_s` is how long to wait for a server that does not answer, or for a locked table.
+        With the `epoch` of the controller that holds it, to remove cycles for that. `patience_s` is how long to wait
+        for a server that does not answer, or for a locked table.
         """
-        super().__init__(header is not None or goes_on)
+        super().__init__(header is not None or goes_on or epoch is not None)
+        self._is_holder = epoch is None  # if it writes at all
         self._patience_s = patience_s
         self._target = read_url(url)
         self.name = name_of(self._target)
-        self._epoch: int | None = None  # none yet
+        self._epoch: int | None = epoch  # none yet, for a holder
         self._db: Connection | None = None
         self._beats: HolderBeats | None = None  # of a holder
         try:
@@ -87,15 +127,20 @@ class PostgresqlJournal(StoredJournal):
             if header is not None:
                 self._begin(self._db, header, goes_on)
             self.header = self._read_header(self._db)
-            if self._writes:
+            if not self._is_holder:
+                self._last = self._newest()
+            elif self._writes:
                 self._hold(self._db)
                 self._epoch = self._raise_epoch(self._db)
+                if one(self._db, "SELECT to_regclass('hocket_kept') IS NULL") == (True,):
+                    self._db.execute(_KEPT)
                 self.others = self._beats = HolderBeats(Presence(self._connected, self._epoch), self._lose_to)
                 self._last = self._newest()
             close_in_children(self)
         except psycopg.Error as error:
             self.close()
-            raise JournalError(f"journal '{self.name}' cannot be opened: {one_line(error)}") from error
+            kind = JournalAway if may_pass(error) else JournalError
+            raise kind(f"journal '{self.name}' cannot be opened: {one_line(error)}") from error
         except BaseException:
             self.close()
             raise
@@ -122,7 +167,7 @@ class PostgresqlJournal(StoredJournal):
         db = self._connected()
         try:
             if self._epoch is not None:
-                is_held = try_lock(db)
+                is_held = not self._is_holder or try_lock(db)
                 epoch, kept = one(db, "SELECT epoch, holder FROM hocket_writer")
                 if epoch != self._epoch:
                     raise self._lose_to(kept)
@@ -195,8 +240,93 @@ class PostgresqlJournal(StoredJournal):
 
         self._done("written", insert)
 
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None."""
+        self._require_writable()
+        new = {key: value for key, value in values.items() if value is not None}
+        removed = [key for key in values if key not in new]
+        given = {"epoch": self._epoch, "kind": kind, "removed": removed, "keys": [*new], "values": [*new.values()]}
+
+        def change(db: Connection) -> None:
+            if not db.execute(_KEEP, given).rowcount:
+                raise self._lose_to(one(db, "SELECT holder FROM hocket_writer")[0])
+
+        self._done("written", change)
+
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
+        select = "SELECT key, value FROM hocket_kept WHERE kind = %s"
+        found = self._read(select, kind) if key is None else self._read(f"{select} AND key = %s", kind, key)
+        return dict(found)
+
     def _lose_to(self, holder: bytes) -> JournalLost:
         return self._lose(f"it was taken over by {describe_holder(holder)}")
+
+    # -- removing old cycles ----------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """By which a process that removes cycles says for which controller it does that."""
+        assert self._epoch is not None
+        return self._epoch
+
+    @property
+    def size(self) -> int:
+        """Bytes of its tables; the server gives the room of removed rows to new ones."""
+        ((found,),) = self._read(_SIZE, [f"hocket_{table}" for table in _TABLES])
+        return int(found)
+
+    def shrink(self, most: int) -> int:  # noqa: ARG002 - the server does it
+        """Nothing: the server uses the room again (autovacuum)."""
+        return 0
+
+    def _commit_beginning(self, row: Row, blocks: list[Row], header: bytes) -> None:
+        number, value, check = row
+        numbers, values, checks = (list(column) for column in zip(*blocks, strict=True)) if blocks else ([], [], [])
+        given = {
+            "epoch": self._epoch, "number": number, "value": value, "check": check, "header": header,
+            "numbers": numbers, "values": values, "checks": checks,
+        }  # fmt: skip
+        tried = False
+
+        def begin(db: Connection) -> None:
+            nonlocal tried
+            db.execute(_CUT_SCHEMA)
+            if tried and db.execute("SELECT n FROM hocket_beginning").fetchone() == (number,):
+                return  # The answer was lost, not the commit.
+            tried = True
+            if not db.execute(_BEGIN, given).rowcount:
+                raise self._lose_to(one(db, "SELECT holder FROM hocket_writer")[0])
+
+        self._done("written", begin)
+
+    def _delete(self, last: int, most: int) -> int:
+        given = {"epoch": self._epoch, "last": last, "most": most}
+
+        def delete(db: Connection) -> int:
+            removed = db.execute(_REMOVE, given).rowcount
+            if not removed and one(db, "SELECT epoch FROM hocket_writer") != (self._epoch,):
+                raise self._lose_to(one(db, "SELECT holder FROM hocket_writer")[0])
+            return removed
+
+        return self._done("written", delete)
+
+    def _beginning_row(self) -> Row | None:
+        if self._read("SELECT to_regclass('hocket_beginning') IS NULL") == [(True,)]:
+            return None
+        rows: list[Row] = self._read("SELECT n, value, crc FROM hocket_beginning")
+        return rows[0] if rows else None
+
+    def _ended_rows(self) -> Iterator[Row]:
+        for first in range(1, self._ended_blocks() + 1, PAGE):
+            select = "SELECT n, value, crc FROM hocket_ended WHERE n >= %s ORDER BY n LIMIT %s"
+            yield from self._read(select, first, PAGE)
+
+    def _ended_blocks(self) -> int:
+        if self._read("SELECT to_regclass('hocket_ended') IS NULL") == [(True,)]:
+            return 0
+        ((number,),) = self._read("SELECT max(n) FROM hocket_ended")
+        return int(number or 0)
 
     def _page(self, first: int) -> list[Row]:
         select = "SELECT n, value, crc FROM hocket_cycle WHERE n >= %s ORDER BY n LIMIT %s"
@@ -223,5 +353,6 @@ class PostgresqlJournal(StoredJournal):
             except psycopg.Error as error:
                 is_lost = self._db is None or self._db.closed
                 if not is_lost or monotonic() > deadline_s:
-                    raise JournalError(f"journal '{self.name}' cannot be {what}: {one_line(error)}") from error
+                    kind = JournalAway if is_lost else JournalError
+                    raise kind(f"journal '{self.name}' cannot be {what}: {one_line(error)}") from error
             sleep(_RETRY_S)

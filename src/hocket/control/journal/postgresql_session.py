@@ -79,3 +79,12 @@ def name_of(target: Target) -> str:
     user, port = target.get("user"), target.get("port")
     where = f"{f'{user}@' if user else ''}{target.get('host') or ''}{f':{port}' if port else ''}"
     return f"postgresql://{where}/{target.get('dbname') or ''}"
+
+
+_FOR_GOOD = ("does not exist", "authentication failed", "no password supplied", "pg_hba.conf", "permission denied")
+
+
+def may_pass(error: psycopg.Error) -> bool:
+    """Whether it may go better later: connections that fail, servers that start, stop or have no place."""
+    # A connection that is refused has no code, only words.
+    return isinstance(error, psycopg.OperationalError) and not any(words in str(error) for words in _FOR_GOOD)

@@ -9,8 +9,8 @@ import psycopg
 
 from hocket.control.journal.lock import describe_holder
 from hocket.control.journal.postgresql_presence import EVERY_S, Presence
-from hocket.control.journal.postgresql_session import connect, name_of, one, read_url, session_with_lock
-from hocket.control.journal.stored import JournalError, one_line
+from hocket.control.journal.postgresql_session import connect, may_pass, name_of, one, read_url, session_with_lock
+from hocket.control.journal.stored import JournalAway, JournalError, one_line
 
 _log = logging.getLogger("hocket.journal")
 _PATIENCE_S = 5.0  # for a server that does not answer
@@ -49,12 +49,16 @@ class PostgresqlStandby:
         self._presence: Presence | None = None
 
     def holder(self) -> str:
-        """Say that it is there; what holds the journal, in words, or nothing if it can be had. Raises JournalError."""
+        """Say that it is there; what holds the journal, in words, or nothing if it can be had.
+
+        Raises JournalAway if the database does not answer now, and JournalError for what waiting does not mend.
+        """
         try:
             return self._holder()
         except psycopg.Error as error:
             self.close()
-            raise JournalError(f"journal '{self.name}' cannot be read: {one_line(error)}") from error
+            kind = JournalAway if may_pass(error) else JournalError
+            raise kind(f"journal '{self.name}' cannot be read: {one_line(error)}") from error
 
     def close(self) -> None:
         """End its session."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +30,14 @@ _SCHEMA = (
     "INSERT INTO writer VALUES (0, '')",
 )
 
+_KEPT = "CREATE TABLE IF NOT EXISTS kept (kind TEXT, key TEXT, value BLOB NOT NULL, PRIMARY KEY (kind, key))"
+# Made when cycles are first removed: older journals have none.
+_CUT_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS beginning (n INTEGER PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS ended (n INTEGER PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL)",
+)
+_LOG_BYTES = 16 << 20  # of the write-ahead log that stay on disk when it has become larger
+
 _ANOTHER = "it is not a journal of hocket"
 _NO_FILE_BESIDE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
@@ -42,13 +50,20 @@ class SqliteJournal(StoredJournal):
     """
 
     def __init__(
-        self, path: Path | str, header: Header | None = None, *, goes_on: bool = False, patience_s: float = 5.0
+        self,
+        path: Path | str,
+        header: Header | None = None,
+        *,
+        goes_on: bool = False,
+        epoch: int | None = None,
+        patience_s: float = 5.0,
     ) -> None:
         """Open a journal to read; with a header, create one; to append, hold it, and create it if needed.
 
-        `patience_s` is how long to wait for another process that has locked the database.
+        With the `epoch` of the controller that holds it, to remove cycles for that. `patience_s` is how long to wait
+        for another process that has locked the database.
         """
-        super().__init__(header is not None or goes_on)
+        super().__init__(header is not None or goes_on or epoch is not None)
         self.path = Path(path)
         self.name = str(path)
         self._patience_s = patience_s
@@ -66,7 +81,11 @@ class SqliteJournal(StoredJournal):
                 self._hold()
             with self._trouble("opened"):
                 self._db = self._connected()
-                if self._writes:
+                if epoch is not None:
+                    self.header = self._read_header(self._db)
+                    self._epoch, self._file = epoch, self.path.stat()
+                    self._last = self._newest()
+                elif self._writes:
                     self._begin_writing(self._db, header)
                 else:
                     self._begin_reading(self._db)
@@ -95,7 +114,7 @@ class SqliteJournal(StoredJournal):
 
     def _begin_reading(self, db: sqlite3.Connection) -> None:
         try:
-            db.execute("PRAGMA query_only = ON")
+            db.execute("PRAGMA query_only = OFF")
             self.header = self._read_header(db)
         except sqlite3.OperationalError as error:
             # In write-ahead mode readers create a file too. Where they have no permission to, no process is writing.
@@ -107,14 +126,17 @@ class SqliteJournal(StoredJournal):
             self.header = self._read_header(self._db)
 
     def _begin_writing(self, db: sqlite3.Connection, header: Header | None) -> None:
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # It has an effect on a new file only, and only before the rest.
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         with self._transaction(db):
             if header is not None and db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
                 for statement in _SCHEMA:
                     db.execute(statement)
                 db.execute("INSERT INTO header VALUES (?)", (msgspec.json.encode(header),))
             self.header = self._read_header(db)
+            db.execute(_KEPT)  # Journals of older versions have none.
             db.execute("UPDATE writer SET epoch = epoch + 1, holder = ?", (this_process(),))
             (self._epoch,) = db.execute("SELECT epoch FROM writer").fetchone()
         self._file = self.path.stat()
@@ -134,6 +156,105 @@ class SqliteJournal(StoredJournal):
         with self._own_transaction() as db:
             db.execute("INSERT OR REPLACE INTO saved VALUES (?, ?, ?)", row)
             db.execute("DELETE FROM saved WHERE n NOT IN (SELECT n FROM saved ORDER BY n DESC LIMIT ?)", (STATES,))
+
+    def keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        """Keep values beside the cycles by their keys, and remove those that are None."""
+        self._require_writable()
+        # What was a job's secret is overwritten. For cycles that would be a waste.
+        self._open().execute("PRAGMA secure_delete = ON")
+        try:
+            self._keep(kind, values)
+        finally:
+            self._open().execute("PRAGMA secure_delete = OFF")
+
+    def _keep(self, kind: str, values: Mapping[str, bytes | None]) -> None:
+        with self._own_transaction() as db:
+            db.executemany("DELETE FROM kept WHERE kind = ? AND key = ?", ((kind, key) for key in values))
+            new = ((kind, key, value) for key, value in values.items() if value is not None)
+            db.executemany("INSERT INTO kept VALUES (?, ?, ?)", new)
+
+    def kept(self, kind: str, key: str | None = None) -> dict[str, bytes]:
+        """The values of that kind by their keys, or the one with this key, if there is any."""
+        select = "SELECT key, value FROM kept WHERE kind = ?1 AND (?2 IS NULL OR key = ?2)"
+        with self._trouble("read"):
+            return dict(self._open().execute(select, (kind, key)).fetchall())
+
+    # -- removing old cycles ----------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """By which a process that removes cycles says for which controller it does that."""
+        return self._epoch
+
+    @property
+    def size(self) -> int:
+        """Bytes in use: the file may be larger."""
+        with self._trouble("read"):
+            pages, free, each = (self._pragma(name) for name in ("page_count", "freelist_count", "page_size"))
+        return (pages - free) * each
+
+    def shrink(self, most: int) -> int:
+        """Give up to so many bytes of the file back. One that an older version made stays as large as it is."""
+        with self._trouble("written"):
+            free, each = self._pragma("freelist_count"), self._pragma("page_size")
+            if not free or self._pragma("auto_vacuum") == 0:
+                self._open().execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()  # Only now does the file shrink.
+                return 0
+            with self._own_transaction():
+                pass  # Another process has not taken over; if it does from now on, this does no harm.
+            # Not `execute`, which would stop after the first page.
+            self._open().executescript(f"PRAGMA incremental_vacuum({max(1, most // each)})")
+            return (free - self._pragma("freelist_count")) * each
+
+    def rewrite(self) -> None:
+        """Write the whole file anew, as small as it can be, so that `shrink` works from then on. Others wait."""
+        self._require_writable()
+        self._require_file()
+        with self._trouble("written"):
+            self._open().execute("PRAGMA auto_vacuum = INCREMENTAL")
+            self._open().execute("VACUUM")
+            self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _pragma(self, name: str) -> int:
+        return int(self._open().execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _commit_beginning(self, row: Row, blocks: list[Row], header: bytes) -> None:
+        with self._own_transaction() as db:
+            for statement in _CUT_SCHEMA:
+                db.execute(statement)
+            db.execute("DELETE FROM beginning")
+            db.execute("INSERT INTO beginning VALUES (?, ?, ?)", row)
+            db.executemany("INSERT INTO ended VALUES (?, ?, ?)", blocks)
+            db.execute("UPDATE header SET value = ?", (header,))
+
+    def _delete(self, last: int, most: int) -> int:
+        with self._own_transaction() as db:
+            (first,) = db.execute("SELECT min(n) FROM cycle").fetchone()
+            if first is None or first > last:
+                return 0
+            db.execute("DELETE FROM cycle WHERE n <= ?", (min(last, first + most - 1),))
+            return int(db.execute("SELECT changes()").fetchone()[0])
+
+    def _beginning_row(self) -> Row | None:
+        with self._trouble("read"):
+            db = self._open()
+            if not self._has("beginning"):
+                return None
+            row: Row | None = db.execute("SELECT n, value, crc FROM beginning").fetchone()
+            return row
+
+    def _ended_rows(self) -> Iterator[Row]:
+        with self._trouble("read"):
+            if self._has("ended"):
+                yield from self._open().execute("SELECT n, value, crc FROM ended ORDER BY n")
+
+    def _ended_blocks(self) -> int:
+        with self._trouble("read"):
+            return (self._open().execute("SELECT max(n) FROM ended").fetchone()[0] or 0) if self._has("ended") else 0
+
+    def _has(self, table: str) -> bool:
+        found = self._open().execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        return bool(found[0])
 
     @contextmanager
     def _own_transaction(self) -> Iterator[sqlite3.Connection]:

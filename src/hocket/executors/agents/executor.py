@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from hocket.agent.protocol import Hello, Order, Report, RunKey, StopRun
 from hocket.control.node_change import jobs_that_must_leave
-from hocket.control.ports import Facts, MakeExecutor, Refused
+from hocket.control.ports import Facts, MakeExecutor, Refused, SecretsOf
 from hocket.executors.agents.local_effects import local_effect
-from hocket.executors.agents.multi_node_exits import MultiNodeExits
+from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_attempt
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
@@ -87,6 +87,15 @@ class AgentExecutor:
         self._closed = False
         self._take_up(snapshot)
 
+    @property
+    def secrets_of(self) -> SecretsOf:
+        """Gives the values of a job's secrets, when it starts."""
+        return self._orders.secrets_of
+
+    @secrets_of.setter
+    def secrets_of(self, secrets_of: SecretsOf) -> None:
+        self._orders.secrets_of = secrets_of
+
     def resume(self, snapshot: Snapshot) -> None:
         """Go on from a restored state, as after a restart: how far the last orders came is not known.
 
@@ -102,6 +111,7 @@ class AgentExecutor:
     def _take_up(self, snapshot: Snapshot) -> None:
         """Begin with this state: what needs no agent is true."""
         self.observe(snapshot)
+        self._orders.broken.begin_anew(v.node.id for v in snapshot.nodes.values() if v.up)
         # A clock that was set back while there was no controller goes on from the last time in the journal.
         self._behind_s = max(0.0, snapshot.now_s - self._clock())
         self._began_s = self._looked_s = self.now_s()  # _looked_s: when silent agents were last looked for
@@ -198,8 +208,11 @@ class AgentExecutor:
             now_s = max(self.now_s(), self.snapshot.now_s)
             events = self._ready + self._events(now_s) + self._losses(now_s)
             events += self._give_up_unconfirmed(events, now_s)
+            events += self._orders.failures(now_s)
             self._ready = []
             self._left_alone = self._rest_of_broken(events)
+            for node, stop in self._left_alone:
+                self._orders.broken.add(node, stop.run)
             if events or self._taken or (until_s is not None and until_s <= now_s):
                 return now_s, events
 
@@ -234,6 +247,7 @@ class AgentExecutor:
                     self._ready.append(StateStored(now_s, job_id, tier))
                 case _:
                     assert_never(action)
+        self._ready += orders.failures(now_s)  # `wait` would find them too, but not at once.
 
     def settle(self, facts_of_cycle: Iterable[Event]) -> None:
         """The cycle is in the journal with these facts: callers that wait for that learn it."""
@@ -247,9 +261,12 @@ class AgentExecutor:
                 self._orders.renew_standby(event.job, isinstance(event, JobFailed))
             elif isinstance(event, NodeLost | NodeJoined):
                 self._ready += self._orders.prepare_again()
+            if isinstance(event, NodeLost):
+                self._orders.broken.lost(event.node)
         for node, stop in self._left_alone:
             self.sessions.tell(node, [stop])
         self._left_alone = []
+        self._orders.run_released()
         taken, self._taken = self._taken, []
         later = [posted for posted in taken if posted.reports]  # They wait for what others of their job changed.
         for posted in taken:
@@ -301,6 +318,8 @@ class AgentExecutor:
 
     def _hear(self, report: Report, node: str, now_s: float) -> list[Event]:
         run = report.run
+        if report.event in GONE:
+            self._orders.broken.gone(node, run)
         view = self.snapshot.jobs.get(run.job)
         heard = self._heard.setdefault(run.job, {}) if view is not None else {}
         last = heard.get((node, run.number), 0)
@@ -310,6 +329,10 @@ class AgentExecutor:
             _log.debug("node '%s' reports %d, %s, of run %d of job '%s'", *said, extra=fields)
         if view is None or (report.n and report.n <= last and report.event != "prepared"):
             return []  # That something stands ready is said again when it is asked for.
+        if node and (nodes := nodes_of_attempt(view, run)) and node not in nodes and report.event != "prepared":
+            where = "node '%s' reports %s of run %d of job '%s', which is not there: it is ignored"
+            _log.warning(where, node, report.event, run.number, run.job, extra={"node": node, "job": run.job})
+            return []
         heard[node, run.number] = max(report.n, last)
         warned: list[Event] = []
         if report.event == "use":
@@ -382,7 +405,9 @@ class AgentExecutor:
         for view in self.snapshot.jobs.values() if lost else filter(None, map(self.snapshot.jobs.get, broken)):
             nodes = nodes_of(view)
             if len(nodes) > 1 and (view.job.id in broken or not lost.isdisjoint(nodes)):
-                found += [(node, StopRun(run, 0.0)) for node in nodes for run in going(view)]
+                parts = [(node, run) for run in going(view) for node in nodes_of_attempt(view, run)]
+                left = [part for part in parts if part[0] not in lost and not self._exits.is_gone(*part)]
+                found += [(node, StopRun(run, 0.0)) for node, run in left]
         return found
 
     def _losses(self, now_s: float) -> list[Event]:
@@ -420,6 +445,7 @@ class AgentExecutor:
             about = f"that it is {tenancy.doing} is not confirmed by node {nodes} after {waited_s:.0f} s"
             # What its agent says again was not understood when it was said first.
             self._heard.pop(view.job.id, None)
+            self._orders.broken.forget(view.job.id)  # Whatever it waits for, it has waited for longer than any lease.
             if how is Overdue.ASK_AGAIN:
                 found += self._warn(view, f"{about}: asked again", now_s)
                 if tenancy.doing is Doing.STARTING and tenancy.coming is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
-from hocket.agent.protocol import PrepareRun, RunKey, StartRun
+from hocket.agent.protocol import PrepareRun, RunKey, RunLimits, StartRun
 from hocket.model.criterion import Epochs, Limit, RunTime, Steps, limit_of
 from hocket.model.job import Job, Launch
 from hocket.model.partition import Holding
@@ -14,9 +16,12 @@ from hocket.model.partition import Holding
 _LOG_FILES = 4  # that the output of an attempt is kept in, the present one among them
 _MOST_WORKERS = 64  # that one process is prepared to become
 _PLAIN = Launch()
+_NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 
 
-def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) -> dict[str, StartRun]:
+def run_orders(
+    job: Job, run: RunKey, to: Holding, addresses: dict[str, str], secrets: Mapping[str, str] = _NO_SECRETS
+) -> dict[str, StartRun]:
     """Node → the order that runs the job's part there."""
     size = sum(to.replicas)
     orders: dict[str, StartRun] = {}
@@ -38,14 +43,21 @@ def run_orders(job: Job, run: RunKey, to: Holding, addresses: dict[str, str]) ->
                 "MASTER_PORT": str(20_000 + crc32(f"{run.job}/{run.number}".encode()) % 10_000),
             }
         # Only the first part is watched for the criterion's metric: the others often print nothing.
-        orders[part.node] = StartRun(run, spec_of(job, replicas) | ({"awaited": ""} if index else {}), env)
+        spec = spec_of(job, replicas) | ({"awaited": ""} if index else {})
+        orders[part.node] = StartRun(run, spec, env, dict(secrets), limits_of(job, replicas))
         first += replicas
     return orders
 
 
 def prepare_order(job: Job, run: RunKey, replicas: int) -> PrepareRun:
     """The order that stands it ready."""
-    return PrepareRun(run, spec_of(job, replicas) | {"warm": True})
+    return PrepareRun(run, spec_of(job, replicas) | {"warm": True}, limits_of(job, replicas))
+
+
+def limits_of(job: Job, replicas: int) -> RunLimits:
+    """What so many replicas on one node may use. What a job did not ask for is not limited."""
+    demand = job.demand.times(replicas)
+    return RunLimits(demand.mem_mib, demand.cores)
 
 
 def spec_of(job: Job, replicas: int) -> dict[str, Any]:

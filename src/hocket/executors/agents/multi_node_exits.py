@@ -20,7 +20,9 @@ class MultiNodeExits:
     def gone(self, view: JobView, report: Report, node: str) -> Report | None:
         """A part is gone: the report that tells how the whole attempt ended, or None while others go on."""
         nodes = nodes_of_attempt(view, report.run)
-        if len(nodes) < 2 or node not in nodes:
+        if nodes and node and node not in nodes:
+            return None  # It is only where the job will be next: what runs elsewhere is not known there.
+        if len(nodes) < 2 or not node:
             return report
         parts = self._gone.setdefault(report.run, {})
         parts[node] = report
@@ -29,6 +31,10 @@ class MultiNodeExits:
         if any(other not in parts for other in nodes):
             return None
         return next((part for part in parts.values() if not is_finish(part)), report)
+
+    def is_gone(self, node: str, run: RunKey) -> bool:
+        """Whether the part on a node is known to be gone."""
+        return node in self._gone.get(run, {})
 
     def forget(self, job_id: str) -> None:
         """The job is over."""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from hocket.agent.protocol import ForgetJob, Order, Report, SaveRun, StartRun, StopRun
+from hocket.agent.protocol import ForgetJob, Order, Report, RunKey, SaveRun, StartRun, StopRun
+from hocket.control.ports import SecretsLost, SecretsOf
+from hocket.executors.agents.broken_parts import BrokenParts
 from hocket.executors.agents.launching import prepare_order, run_orders
+from hocket.executors.agents.multi_node_exits import nodes_of_attempt
 from hocket.executors.agents.reports_to_events import is_finish
 from hocket.executors.agents.run_numbers import changes_place, coming, going, nodes_of, present, tenancy_of
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import StandbyRuns, keeps_standby, was_let_go
-from hocket.model.event import Event, JobPrepared
+from hocket.model.event import Event, JobFailed, JobPrepared
+from hocket.model.job import Job
 from hocket.model.partition import Holding
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Doing, JobView
+
+
+def _no_secrets(_job: Job) -> Mapping[str, str]:
+    raise SecretsLost("its secrets are not kept here")
 
 
 class Orders:
@@ -22,16 +30,53 @@ class Orders:
     def __init__(self, snapshot: Snapshot, sessions: Sessions, prepares: bool) -> None:
         self.snapshot = snapshot  # the newest
         self.prepares = prepares  # next runs before the present ones leave
+        self.secrets_of: SecretsOf = _no_secrets
         self._sessions = sessions
         self._standby = StandbyRuns()
+        self.broken = BrokenParts()
+        self._failed: list[tuple[str, str]] = []  # jobs that cannot be started, and why
 
     def run(self, view: JobView, to: Holding) -> None:
         """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
-        orders: dict[str, StartRun] = run_orders(view.job, coming(view), to, self._sessions.addresses())
-        if self.prepares and view.job.warm and not self._is_ready(view):
+        if self.broken.must_wait(view.job):
+            return
+        orders = self._start_orders(view, coming(view), to)
+        if orders and self.prepares and view.job.warm and not self._is_ready(view):
             self.prepare(view)
         for node, order in orders.items():
             self._sessions.tell(node, [order])
+
+    def _start_orders(self, view: JobView, run: RunKey, to: Holding) -> dict[str, StartRun]:
+        """The orders by node; none if the job cannot be started, for its secrets cannot be had."""
+        secrets: Mapping[str, str] = {}
+        if view.job.launch is not None and view.job.launch.secrets:
+            try:
+                secrets = self.secrets_of(view.job)
+            except SecretsLost as error:
+                self._failed.append((view.job.id, str(error)))
+                return {}
+        return run_orders(view.job, run, to, self._sessions.addresses(), secrets)
+
+    def run_released(self) -> None:
+        """Start the runs that had to wait until nothing was left of the one before."""
+        for job_id in self.broken.released():
+            view = self.snapshot.jobs.get(job_id)
+            tenancy = None if view is None else tenancy_of(view)
+            if view is None or tenancy is None:
+                continue
+            if tenancy.doing is Doing.NOTHING and tenancy.holding is not None:
+                # A part of it runs since before this controller, and says so; others may not have had the order.
+                for node, order in self._start_orders(view, present(view), tenancy.holding).items():
+                    self._sessions.tell(node, [order])
+            elif tenancy.coming is not None and (
+                tenancy.doing is Doing.STARTING or (changes_place(tenancy) and self._standby.has_left(present(view)))
+            ):
+                self.run(view, tenancy.coming)
+
+    def failures(self, now_s: float) -> list[Event]:
+        """Jobs that could not be started since this was last asked: their secrets cannot be had. They are over."""
+        failed, self._failed = self._failed, []
+        return [JobFailed(now_s, job_id, why, final=True) for job_id, why in failed if job_id in self.snapshot.jobs]
 
     def save(self, view: JobView) -> None:
         """Have the job write a checkpoint while it runs."""
@@ -46,11 +91,12 @@ class Orders:
         if tenancy is not None and changes_place(tenancy):
             runs = [present(view)]
         for run in runs:
-            self._tell(nodes_of(view), StopRun(run, grace_s))
+            self._tell(nodes_of_attempt(view, run), StopRun(run, grace_s))
 
     def forget(self, job_id: str) -> None:
         """The job is over: nothing of it is needed any more."""
         self._standby.forget(job_id)
+        self.broken.forget(job_id)
         self._tell(self._sessions.addresses(), ForgetJob(job_id))
 
     def _tell(self, nodes: Iterable[str], order: Order) -> None:

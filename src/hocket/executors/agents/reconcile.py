@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hocket.agent.protocol import ForgetJob, Hello, Report, StopRun
 from hocket.control.node_change import jobs_that_must_leave
 from hocket.executors.agents.local_effects import stays
-from hocket.executors.agents.multi_node_exits import MultiNodeExits
+from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_attempt
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.run_numbers import (
     changes_place,
@@ -24,7 +24,7 @@ from hocket.executors.agents.run_numbers import (
 )
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import keeps_standby
-from hocket.model.event import Event, JobEnded, JobFailed, JobPaused, NodeJoined, RunsPassed
+from hocket.model.event import Event, JobEnded, JobFailed, JobPaused, JobPrepared, NodeJoined, RunsPassed
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import Doing, JobView
 
@@ -47,7 +47,7 @@ class Reconciliation:
         _log.info(said, node.id, runs, kept, extra={"node": node.id})
         self._forget_again(snapshot)
         if known is None or not known.up:
-            self._let_go([])
+            self._let_go([], set())
             return [NodeJoined(now_s, node), *self._later_runs(snapshot, set(), now_s)]
         leave = jobs_that_must_leave(snapshot, known.node, node) if known.node != node else set()
         views = [v for v in snapshot.jobs.values() if v.job.id not in leave]
@@ -55,7 +55,8 @@ class Reconciliation:
         later = self._later_runs(snapshot, {v.job.id for v in here}, now_s)
         passed = {event.job for event in later}
         here = [v for v in here if v.job.id not in passed]
-        self._let_go(here)
+        # Runs that are not wanted may still run here, for this node was not lost: their jobs wait for their end.
+        self._let_go(here, {run.job for run in self._hello.runs if run.job in snapshot.jobs})
         joined = [NodeJoined(now_s, node)] if known.node != node else []
         return [*joined, *later, *(event for view in here for event in self._compare(view, now_s))]
 
@@ -80,14 +81,17 @@ class Reconciliation:
         over = [job for job in self._hello.jobs if job not in running and job not in snapshot.jobs]
         self._sessions.tell(self._hello.node.id, [ForgetJob(job) for job in over])
 
-    def _let_go(self, here: Sequence[JobView]) -> None:
+    def _let_go(self, here: Sequence[JobView], waiting: set[str]) -> None:
+        """End the runs that are not wanted; of jobs that wait for that, it must be reported."""
         wanted = {run for view in here for run in going(view)} | {coming(v) for v in here if keeps_standby(v)}
         live = {view.job.id for view in here}
+        left = [run for run in self._hello.runs if run not in wanted and run.job in waiting]
+        self._orders.broken.heard(self._hello.node.id, self._hello.runs, left)
         for run in self._hello.runs:
             if run not in wanted:
                 fields = {"node": self._hello.node.id, "job": run.job, "run": run.number}
                 _log.info("run %d of job '%s' is not wanted any more", run.number, run.job, extra=fields)
-            if run.job not in live:
+            if run.job not in live and run.job not in waiting:
                 self._sessions.tell(self._hello.node.id, [ForgetJob(run.job)])
             elif run not in wanted:
                 self._sessions.tell(self._hello.node.id, [StopRun(run, 0.0)])
@@ -97,12 +101,14 @@ class Reconciliation:
         orders, job_id, tenancy = self._orders, view.job.id, tenancy_of(view)
         old, new = present(view) in self._hello.runs, coming(view) in self._hello.runs
         if tenancy is None:
+            if view.preparing and not view.partitions:
+                return [JobPrepared(now_s, job_id)]  # It has no place any more, and starts cold when it has one.
             if view.preparing and orders.prepares:
                 # It may be a spare already, which was said before it was asked for: it is said again.
                 orders.prepare(view)
             return []
         doing = tenancy.doing
-        if not old:
+        if not old and self._hello.node.id in nodes_of_attempt(view, present(view)):
             orders.is_not_here(view)
         if doing is Doing.ENDING:
             if not (old or new):

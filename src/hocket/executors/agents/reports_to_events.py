@@ -26,6 +26,7 @@ from hocket.model.event import (
     RunsPassed,
     WorkLost,
 )
+from hocket.model.job import Job
 from hocket.model.view import Doing, JobView, Tier
 
 _MOST_METRICS = 64
@@ -124,7 +125,7 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
         if tenancy.doing is Doing.PAUSING or left:
             return [JobPaused(now_s, job_id, tier=Tier.NONE if view.saved_s is None else Tier.DISK), *lost]
     later = int(report.fields.get("fenced_by") or 0)
-    return [_failed(job_id, report, now_s), *lost, *([RunsPassed(now_s, job_id, later)] if later else [])]
+    return [_failed(view.job, report, now_s), *lost, *([RunsPassed(now_s, job_id, later)] if later else [])]
 
 
 def lost_work(view: JobView, now_s: float, why: str) -> list[Event]:
@@ -145,8 +146,8 @@ def _ended_as(report: Report) -> str:
     return "it was stopped"
 
 
-def _failed(job_id: str, report: Report, now_s: float) -> JobFailed:
-    fields = report.fields
+def _failed(job: Job, report: Report, now_s: float) -> JobFailed:
+    fields, job_id = report.fields, job.id
     if report.event == "lost":
         return JobFailed(now_s, job_id, "its sidecar was lost", own=False)
     if later := int(fields.get("fenced_by") or 0):
@@ -159,9 +160,23 @@ def _failed(job_id: str, report: Report, now_s: float) -> JobFailed:
         return JobFailed(now_s, job_id, reason, final=not (by_node or passing), own=not (by_node and passing))
     if fields.get("hung"):
         return JobFailed(now_s, job_id, "it hung: no progress for too long")
+    if why := fields.get("out_of_memory"):
+        reason = _out_of_memory(job, str(why), float(fields.get("limit_mib") or 0.0))
+        # It would start from the same state with the same limit.
+        if final := why == "limit" and not fields.get("saved", True):
+            reason += "; it had saved nothing, and would fail again"
+        return JobFailed(now_s, job_id, reason, final=final, code=_shell_code(fields))
     signal = fields.get("signal")
     reason = f"it was killed by {signal}" if signal else f"exit code {fields.get('code')}"
     return JobFailed(now_s, job_id, reason, code=_shell_code(fields))
+
+
+def _out_of_memory(job: Job, why: str, limit_mib: float) -> str:
+    if why != "limit":
+        return "killed by the kernel: its node had no memory left"
+    replicas = round(limit_mib / job.demand.mem_mib) if job.demand.mem_mib else 1
+    of = f" for {replicas} replicas on a node" if replicas > 1 else ""
+    return f"killed by the kernel: it used more than the {limit_mib:g} MiB that it asked for (--mem){of}"
 
 
 def _shell_code(fields: dict[str, Any]) -> int | None:

@@ -11,7 +11,7 @@ from time import monotonic
 from msgspec import Struct
 
 from hocket.agent.protocol import ForgetJob, Numbered, Order, ReadLog
-from hocket.control.ports import NameTaken, UnknownSession
+from hocket.control.ports import LateHello, NameTaken, UnknownSession
 
 _log = logging.getLogger("hocket.executors")
 _MOST_ORDERS = 1000  # in one answer
@@ -24,6 +24,8 @@ class _Session(Struct, eq=False):
     address: str
     state: str = ""  # tells the agent's folder from others; empty if it did not say
     folder: str = ""  # its path on that node; empty if it did not say
+    containment: str = ""  # what contains its jobs; empty if it did not say
+    which: tuple[int, int] = (0, 0)  # orders the hellos of one agent
     orders: list[Numbered] = []
     sent: int = 0  # orders so far
 
@@ -54,15 +56,27 @@ class Sessions:
         """After so long without an answer, an agent's runs stand still, so that none runs on when they are lost."""
         return self.lease_s * _FENCE
 
-    def open(self, node: str, address: str, state: str = "", folder: str = "") -> str:
+    def open(
+        self,
+        node: str,
+        address: str,
+        state: str = "",
+        folder: str = "",
+        containment: str = "",
+        which: tuple[int, int] = (0, 0),
+    ) -> str:
         """A node's agent said hello; an older session of the node is no more.
 
-        Raises NameTaken if that was of another agent, by its state folder, which was heard from within its lease.
+        Raises NameTaken if that was of another agent, by its state folder, which was heard from within its lease, and
+        LateHello if the session was opened by a later hello of the same agent. An agent that does not name its state
+        folder is another one than those that do.
         """
         with self._changed:
             now = monotonic()
             for other in self._sessions.values():
-                is_other = other.state and state and other.state != state
+                if other.node == node and other.state and other.state == state and (0, 0) != which <= other.which:
+                    raise LateHello(f"node '{node}' has said hello again since")
+                is_other = other.state and other.state != state  # Older agents do not say it.
                 if other.node == node and is_other and now - other.heard_at <= self.lease_s:
                     ago = f"it was heard from {now - other.heard_at:.1f} s ago, at {other.address}"
                     raise NameTaken(
@@ -73,7 +87,7 @@ class Sessions:
             _log.info("the agent of node '%s' %s, at %s", node, how, address, extra={"node": node, "address": address})
             self._end(node)
             session = token_hex(16)
-            self._sessions[session] = _Session(node, now, address, state, folder)
+            self._sessions[session] = _Session(node, now, address, state, folder, containment, which)
             self._changed.notify_all()
             return session
 
@@ -129,6 +143,11 @@ class Sessions:
         """Where each node's agent keeps the files of its jobs, of those that said it."""
         with self._changed:
             return {s.node: s.folder for s in self._sessions.values() if s.folder}
+
+    def containments(self) -> dict[str, str]:
+        """What contains the jobs of each node, of those that said it."""
+        with self._changed:
+            return {s.node: s.containment for s in self._sessions.values() if s.containment}
 
     def renew(self) -> None:
         """No agent could be heard for a while: all have their lease from now on."""

@@ -6,13 +6,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from hocket.agent.node.controller_link import Away, CallRefused, Credentials, Gone, Link, Patience, Session
 from hocket.agent.node.controllers import Controllers
-from hocket.agent.protocol import Hello
+from hocket.agent.protocol import Hello, Welcome
 from hocket.model.resources import Node
 
 
@@ -119,18 +121,37 @@ def test_patience_grows_and_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     ] * 2
 
 
-def test_what_was_ordered_in_an_earlier_session_is_not_carried_out(link: Link) -> None:
-    """A call for orders may be answered when another controller leads already."""
+def test_an_order_of_a_session_that_is_gone_is_not_carried_out() -> None:
+    """Its answer was under way for long, and the agent has said hello since: the controller counts on that."""
+    session, did = Session(lambda _: HELLO), list[str]()
+    answers = iter(msgspec.json.encode(Welcome(name, 10.0, 5.0)) for name in ("s1", "s2"))
+    link: Any = SimpleNamespace(call=lambda *_: next(answers))
+    assert not session.carry_out("s1", lambda: did.append("before hello"))
+    session.joined(link)
+    assert session.carry_out("s1", lambda: did.append("now"))
+    session.is_gone("s1")
+    assert not session.carry_out("s1", lambda: did.append("when it is gone"))
+    session.joined(link)
+    assert not session.carry_out("s1", lambda: did.append("in another"))
+    assert did == ["now"]
+
+
+def test_hello_is_not_said_while_an_order_is_carried_out() -> None:
     session = Session(lambda _: HELLO)
-    first = session.joined(link).session
-    with session.within(first):
-        pass
-    session.leave()
-    with pytest.raises(Gone), session.within(first):
-        pytest.fail("it is carried out")
-    assert session.joined(link).session != first
-    with pytest.raises(Gone), session.within(first):
-        pytest.fail("it is carried out")
+    link: Any = SimpleNamespace(call=lambda *_: msgspec.json.encode(Welcome("s", 10.0, 5.0)))
+    session.joined(link)
+    order = threading.Event()
+    hello = threading.Thread(target=lambda: session.joined(link))
+
+    def carry_out() -> None:
+        session.is_gone("s")
+        hello.start()
+        assert not order.wait(0.05)
+        assert session._welcome is None
+
+    assert session.carry_out("s", carry_out)
+    hello.join()
+    assert session._welcome is not None
 
 
 def test_a_call_that_waits_fails_when_another_controller_leads(controller: Any, tmp_path: Path) -> None:

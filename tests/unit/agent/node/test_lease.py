@@ -9,12 +9,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.live.processes import stands_still
 
-from hocket.agent.lease_file import boot_s, read_lease
-from hocket.agent.node.lease import Lease, controller_is_dead
+from hocket.agent.lease_file import boot_id, boot_of_lease, boot_s, read_lease, write_lease
+from hocket.agent.node.controller_link import Gone, Session
+from hocket.agent.node.lease import Heartbeat, Lease, controller_is_dead
+from hocket.agent.node.loops import ReportLoop
+from hocket.agent.node.report_outbox import ReportBatch
 from hocket.agent.process_tree import process
 from hocket.agent.protocol import ForgetJob, StopRun, Welcome
 
@@ -53,6 +58,45 @@ def test_runs_of_an_older_controller_go_on_for_ever(tmp_path: Path) -> None:
     assert read_lease(lease.path) == sent_s + 6.0, "until a newer one takes its place"
 
 
+def test_a_lease_of_another_boot_is_over_and_the_next_one_is_no_longer_than_it_should(tmp_path: Path) -> None:
+    path = str(tmp_path / "lease")
+    write_lease(path, boot_s() + 1e6, "another boot")  # The machine had been up for long.
+    lease = Lease(path)
+    assert not lease.holds
+    assert read_lease(path) == 0.0, "a run that starts now must not go by it"
+    sent_s = boot_s()
+    lease.renew(sent_s, FENCED)
+    assert read_lease(path) == sent_s + 6.0
+    assert boot_of_lease(path) == boot_id() != ""
+
+
+@pytest.mark.parametrize("loop", ["heartbeat", "reports"])
+def test_a_hello_that_is_answered_gone_is_said_again(tmp_path: Path, loop: str) -> None:
+    """The controller may end a session before its hello is answered."""
+
+    def gone(_link: Any) -> Any:
+        raise Gone("say hello again")
+
+    link, session, runs = SimpleNamespace(call=None), Session(gone), FakeRuns()
+    beat = Heartbeat(link, session, Lease(str(tmp_path / "lease"))).beat  # type: ignore[arg-type]
+    say = ReportLoop(link, session, runs, None).say  # type: ignore[arg-type]
+    with pytest.raises(Gone):
+        beat() if loop == "heartbeat" else say()
+    assert runs.due_again == (loop == "reports")
+
+
+class FakeRuns:
+    """Has something to say."""
+
+    due_again = False
+
+    def next_batch(self) -> ReportBatch:
+        return ReportBatch((), ())
+
+    def not_delivered(self) -> None:
+        self.due_again = True
+
+
 def holder(pid: int, host: str = "") -> str:
     return json.dumps({"pid": pid, "host": host or socket.gethostname(), "since": "now"})
 
@@ -86,8 +130,7 @@ def begin(controller: Any, agent: Any, *options: str, fence_s: float = 2.0) -> N
 
 def is_frozen(controller: Any, key: Any) -> bool:
     (pid,) = controller.wait_for(key, "started").fields["pids"]
-    found = process(pid)
-    return found is not None and found.state == "T"
+    return stands_still(pid)
 
 
 def test_runs_stand_still_while_the_controller_is_away_and_go_on_when_it_is_back(

@@ -217,6 +217,20 @@ def test_a_prepared_run_that_is_not_wanted_is_stopped(controller: Any, script: s
     assert process(pid) is None
 
 
+def test_a_prepared_run_whose_sidecar_dies_while_it_is_stopped_is_lost(
+    controller: Any, agent: Any, script: str
+) -> None:
+    key = controller.prepare("j", 1, sys.executable, script)
+    controller.wait_for(key, "prepared")
+    os.kill(agent.sidecar(), signal.SIGSTOP)  # It has the order, and does not come to it.
+    controller.order(StopRun(key, 5.0))
+    after = controller.run_python("k", "pass")
+    controller.wait_for(after, "started")  # Orders are carried out one after the other.
+    os.kill(agent.sidecar(), signal.SIGKILL)
+    controller.wait_for(key, "lost")
+    assert len(controller.of(key, "prepared")) == 1, "it cannot be started any more"
+
+
 @pytest.mark.usefixtures("agent")
 @pytest.mark.parametrize("again", ["prepare", "run"])
 def test_a_prepared_run_that_was_let_go_can_begin_again(controller: Any, script: str, again: str) -> None:
@@ -281,7 +295,8 @@ def test_a_job_may_have_any_name(controller: Any, agent: Any, until: Any) -> Non
     for key in keys:
         assert controller.wait_for(key, "exited").fields["code"] == 0
     assert len(list((agent.state / "runs").iterdir())) == len(NAMES)
-    assert sorted(p.name for p in agent.state.iterdir()) == ["checkpoints", "identity", "lease", "lock", "runs", "work"]
+    own = ["checkpoints", "containment", "identity", "lease", "lock", "runs", "starts", "work"]
+    assert sorted(p.name for p in agent.state.iterdir()) == own
     assert sorted(p.name for p in agent.state.parent.iterdir()) == ["agent.err", "state", "token"]
     for key in keys:
         assert read(controller, key.job, 0)[1:] == (0, b"")

@@ -17,7 +17,9 @@ from tests.whole_lines import whole_lines
 from hocket.agent import run_folder
 from hocket.agent.node import report_outbox as report_outbox
 from hocket.agent.node import runs as runs_file
+from hocket.agent.node.containment import Containment, Wanted
 from hocket.agent.node.events_reader import facts, story
+from hocket.agent.node.known_run import KnownRun
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.runs import Runs
 from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, safe_name
@@ -30,10 +32,10 @@ FOR_EVER = (sys.executable, "-c", "import time; time.sleep(600)")
 class Node:
     """Runs, the thread that watches them, and a controller that hears at once."""
 
-    def __init__(self, folder: Path, most_forgotten: int) -> None:
+    def __init__(self, folder: Path, most_forgotten: int = 3, contains: Wanted = Wanted.NONE) -> None:
         self.state = StateFolder(str(folder), most_forgotten)
         self.watch = Poller()
-        self.runs = Runs(self.state, self.watch, lambda env: env)
+        self.runs = Runs(self.state, self.watch, lambda env: env, Containment(contains, self.state.identity))
         self.heard: list[Report] = []
         self.calls: list[set[str]] = []  # what was said together
         self._ends = False
@@ -112,7 +114,7 @@ def test_a_run_that_a_full_disk_has_no_place_for_cannot_start(node: Node) -> Non
 def test_what_keeps_an_agent_from_starting_a_sidecar_is_said_to_pass_unless_it_is_a_bug(
     node: Node, monkeypatch: pytest.MonkeyPatch, error: Exception, passing: bool
 ) -> None:
-    def fail(_folder: str) -> None:
+    def fail(_folder: str, _secrets: object) -> None:
         raise error
 
     with monkeypatch.context() as full:
@@ -214,3 +216,17 @@ def test_names_of_folders_are_distinct_and_tame() -> None:
     safe = [safe_name(name) for name in names]
     assert len(set(safe)) == len(names)
     assert all(0 < len(name) <= 120 and "/" not in name and not name.startswith(".") for name in safe)
+
+
+def test_that_a_run_was_told_to_start_survives_a_crash_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be taken for one that still stands prepared, and its job for one that runs."""
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    run = KnownRun(RunKey("j", 1), str(tmp_path), {"warm": True})
+    assert run.stands_by
+    run.keep_hand_over({"do": "start"})
+    assert synced == [str(tmp_path / "start.json")]
+    assert run.hand_over() == {"do": "start"}
+    assert not KnownRun(RunKey("j", 1), str(tmp_path), {"warm": True}).stands_by

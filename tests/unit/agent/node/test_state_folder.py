@@ -84,3 +84,12 @@ def test_a_folder_is_known_again_and_told_from_others(tmp_path: Path) -> None:
         os.close(state._lock)
     assert identities[0] == identities[2] != identities[1]
     assert all(identities)
+
+
+def test_the_starts_of_agents_on_a_folder_are_counted(tmp_path: Path) -> None:
+    for expected in (1, 2, 3):
+        state = StateFolder(str(tmp_path))
+        assert state.starts == expected
+        os.close(state._lock)
+    (tmp_path / "starts").write_text("nonsense")
+    assert StateFolder(str(tmp_path)).starts == 1

@@ -74,8 +74,9 @@ def test_all_that_a_job_started_stands_still(run_python: Any, until: Any, tmp_pa
 
 def test_an_order_to_end_comes_before_a_renewed_lease(run_python: Any, tmp_path: Path) -> None:
     lease = tmp_path / "lease"
-    write_lease(str(lease), 0.0)
     job = run_python(COUNTS, lease=str(lease))
+    job.wait_for("started")
+    write_lease(str(lease), 0.0)
     job.wait_for("frozen")
     before = (tmp_path / "parent").read_text() if (tmp_path / "parent").exists() else ""
     job.send("kill")
@@ -87,8 +88,9 @@ def test_an_order_to_end_comes_before_a_renewed_lease(run_python: Any, tmp_path:
 
 def test_a_job_that_stands_still_does_not_hang(run_python: Any, until: Any, tmp_path: Path) -> None:
     lease = tmp_path / "lease"
-    write_lease(str(lease), 0.0)
     job = run_python(COUNTS, lease=str(lease), progress={}, hang_limit_s=5.0)
+    job.wait_for("started")
+    write_lease(str(lease), 0.0)
     job.wait_for("frozen")
     over_s = boot_s() + 5.5
     until(lambda: boot_s() > over_s, "longer than it may be silent")
@@ -132,3 +134,24 @@ def test_a_lease_is_looked_at_when_it_ends_and_often_in_case_the_machine_sleeps(
     unleased = LeaseWatch(None, "mark")
     unleased.begin(0.0)
     assert unleased.next_s is None
+
+
+def test_a_job_does_not_start_while_the_lease_is_over(run_python: Any, tmp_path: Path) -> None:
+    """Its agent was stopped after it had taken the order, and the job may run elsewhere by now."""
+    lease = tmp_path / "lease"
+    write_lease(str(lease), 0.0)
+    job = run_python("print('runs')", lease=str(lease))
+    job.send_when_up("dance")
+    job.wait_for("warning")  # It knows no such order; it reads orders once it has begun.
+    assert job.story() == ["warning"]
+    write_lease(str(lease), boot_s() + 3600)
+    assert job.finish()["code"] == 0
+    assert job.story() == ["warning", "started", "exited"]
+
+
+def test_a_job_that_waits_for_the_lease_can_be_stopped(run_python: Any, tmp_path: Path) -> None:
+    lease = tmp_path / "lease"
+    write_lease(str(lease), 0.0)
+    job = run_python("print('runs')", lease=str(lease))
+    job.send_when_up("stop")
+    assert (job.finish()["asked"], job.story()) == (True, ["exited"])

@@ -414,3 +414,8 @@ def test_facts_that_a_full_disk_does_not_take_are_written_later_and_in_order(tmp
     assert before == [["started"], False]
     assert flushed
     assert after == [[1, "started"], [2, "progress"], [3, "exited"]], "of use, the next look tells"
+
+
+def test_a_run_whose_secrets_were_not_handed_over_does_not_start(prepared_run: Any) -> None:
+    run = prepared_run("true", secrets=["HF_TOKEN"]).launch()
+    assert run.wait_for("cannot-start")["reason"] == "secret 'HF_TOKEN' was not handed over"

@@ -14,7 +14,7 @@ from hocket.model.snapshot import Snapshot
 from hocket.policies import find
 from hocket.service.engine import Engine
 
-NODE = Node("here", gpus=2, cores=4.0)
+NODE = Node("here", gpus=2, cores=4.0, mem_mib=4096.0)
 PATIENCE_S = 60.0  # far more than anything here takes
 
 

@@ -3,14 +3,24 @@
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from hocket.agent.protocol import ForgetJob, Hello, Report, StartRun, StopRun
 from hocket.executors.agents.executor import agents
-from hocket.model.event import JobAsked, JobSubmitted, Wish
+from hocket.executors.agents.multi_node_exits import MultiNodeExits
+from hocket.executors.agents.orders import Orders
+from hocket.executors.agents.reconcile import Reconciliation
+from hocket.executors.agents.run_numbers import present
+from hocket.executors.agents.sessions import Sessions
+from hocket.model.event import JobAsked, JobPrepared, JobSubmitted, Wish
 from hocket.model.job import Job, Launch
-from hocket.model.resources import Node
+from hocket.model.partition import Holding
+from hocket.model.resources import Node, Slice
+from hocket.model.versioned import versioned
+from hocket.model.view import Doing, Tenancy
 from hocket.policies import find
 from hocket.service.engine import Engine
+from hocket.testing.builders import snapshot, submitted
 
 NODES = (Node("left", gpus=2, cores=4.0), Node("right", gpus=2, cores=4.0))
 STARTED = ("started", {"pids": [1]})
@@ -164,6 +174,30 @@ def test_reports_of_the_two_nodes_are_not_taken_for_each_other(world):
     assert world.view.epoch == 2
 
 
+def test_it_starts_again_only_when_no_part_of_it_is_left(world):
+    run = world.start()
+    world.say("right", run, BROKE)
+    assert [type(order) for order in world.orders("right")] == [], "the left part may still run"
+    assert world.orders("left") == [StopRun(run, 0.0)]
+    world.say("left", run, LEFT)
+    assert world.begin().number > run.number
+
+
+def test_a_controller_that_comes_back_starts_it_only_when_all_nodes_have_said_what_they_have(world):
+    run = world.start()
+    world.engine.executor.report([Report(run, 9, 0.0, *BROKE)], "right").result(PATIENCE_S)
+    world.engine.close()
+    world.engine = Engine(str(world.path), agents(world.lease_s), find("fifo").bound())
+    world.engine.start()
+    world.hello(NODES[1])
+    assert not [order for order in world.orders("right") if isinstance(order, StartRun)], "left was not heard yet"
+    world.hello(NODES[0], [run])
+    assert world.orders("left") == [StopRun(run, 0.0)]
+    assert world.orders("right") == []
+    world.say("left", run, LEFT)
+    assert world.begin().number > run.number
+
+
 def test_when_a_node_is_lost_its_other_part_is_stopped(tmp_path):
     world = TwoNodes(tmp_path / "journal.db", lease_s=300.0)
     run = world.start()
@@ -192,3 +226,47 @@ def test_a_part_that_an_agent_has_lost_fails_the_attempt_and_counts_as_no_retry(
     assert world.view.failures == 1
     assert world.view.crashes == 0
     assert StopRun(run, 0.0) in world.orders("left")
+
+
+# -- a change of place: the present run is on one node, the next will be on another ------------------------------
+
+
+def moving(doing=Doing.MOVING):
+    """A job whose run on the left node is to go on on the right one."""
+    view = snapshot(NODES, submitted(Job("a"))).jobs["a"]
+    there, to = Holding("a", (Slice("left", (0,)),), (1,)), Holding("a", (Slice("right", (0,)),), (1,))
+    return replace(view, starts=1, tenancies=(Tenancy("", there, doing, to),))
+
+
+def test_a_node_that_the_run_is_not_on_cannot_tell_its_end():
+    view, exits = moving(), MultiNodeExits()
+    lost = Report(present(view), 0, 0.0, "lost", {"reason": "it is not known here"})
+    assert exits.gone(view, lost, "right") is None
+    assert exits.gone(view, lost, "left") is lost
+
+
+def test_only_the_nodes_that_a_run_is_on_are_told_to_stop_it():
+    view, sessions = moving(), Sessions(300.0)
+    ids = {node.id: sessions.open(node.id, "") for node in NODES}
+    Orders(snapshot(NODES), sessions, prepares=False).stop(view)
+    assert [o.order for o in sessions.orders(ids["left"], 0, 0.0)] == [StopRun(present(view), 30.0)]
+    assert sessions.orders(ids["right"], 0, 0.0) == []
+
+
+def test_a_hello_of_the_node_to_which_a_job_moves_does_not_start_it_while_it_runs_on_the_other():
+    view, sessions = moving(), Sessions(300.0)
+    state = replace(snapshot(NODES, submitted(Job("a"))), jobs=versioned([("a", view)]))
+    session = sessions.open("right", "")
+    orders = Orders(state, sessions, prepares=False)
+    assert Reconciliation(Hello(NODES[1], ""), sessions, orders, MultiNodeExits()).facts(state, 0.0) == []
+    assert sessions.orders(session, 0, 0.0) == []
+    assert not orders._standby.has_left(present(view))
+
+
+def test_a_job_that_was_to_be_prepared_and_has_no_place_any_more_starts_cold():
+    """It was paused by its user before its agent was told to prepare it, and the controller was killed then."""
+    view = replace(snapshot(NODES, submitted(Job("a", warm=True))).jobs["a"], preparing=True)
+    state = replace(snapshot(NODES, submitted(Job("a"))), jobs=versioned([("a", view)]))
+    sessions = Sessions(300.0)
+    hello = Reconciliation(Hello(NODES[0], ""), sessions, Orders(state, sessions, prepares=True), MultiNodeExits())
+    assert hello.facts(state, 0.0) == [JobPrepared(0.0, "a")]

@@ -6,7 +6,8 @@ import pytest
 from tests.unit.executors.agents.test_executor import NODE, PATIENCE_S, job
 from tests.unit.executors.agents.test_resize import Resizing, newcomer
 
-from hocket.agent.protocol import Report, RunKey, StopRun
+from hocket.agent.protocol import Report, RunKey, RunLimits, StopRun
+from hocket.model.resources import Demand
 
 NO_SPACE = {"reason": "[Errno 28] No space left on device", "passing": True}
 
@@ -98,3 +99,42 @@ def test_a_user_is_told_that_a_job_stood_still(world):
     world.engine.executor.report(reports, NODE.id).result(PATIENCE_S)
     (warning,) = world.engine.catalogue.records["a"].warnings
     assert "it stood still for 12.3 s" in str(warning)
+
+
+OVER_ITS_LIMIT = {"code": None, "signal": "SIGKILL", "asked": False, "out_of_memory": "limit", "limit_mib": 512.0}
+
+
+def ended(world, run, fields):
+    world.engine.executor.report([Report(run, 1, time.time(), "exited", fields)], NODE.id).result(PATIENCE_S)
+
+
+def test_a_job_that_used_more_memory_than_it_asked_for_and_saved_nothing_is_not_tried_again(world):
+    world.submit(job(demand=Demand(1, 1.0, 512.0)))
+    (order,) = world.orders()
+    assert order.limits == RunLimits(512.0, 1.0)
+    ended(world, order.run, OVER_ITS_LIMIT | {"saved": False})
+    assert world.verdict("a") == "failed"
+    assert world.engine.catalogue.records["a"].reason == (
+        "killed by the kernel: it used more than the 512 MiB that it asked for (--mem); "
+        "it had saved nothing, and would fail again"
+    )
+
+
+def test_a_job_that_saved_before_it_used_too_much_memory_is_tried_again_as_after_any_crash(world):
+    world.submit(job(demand=Demand(1, 0.0, 256.0), sizes=(2,)))
+    (order,) = world.orders()
+    assert order.limits == RunLimits(512.0, 0.0), "of both replicas"
+    ended(world, order.run, OVER_ITS_LIMIT | {"saved": True})
+    view = world.engine.snapshot.jobs["a"]
+    assert (view.crashes, view.failures) == (1, 1)
+    how = world.engine.catalogue.records["a"].tries[0].how
+    assert "the 512 MiB that it asked for (--mem) for 2 replicas on a node" in how
+
+
+def test_a_job_that_was_killed_because_its_node_had_no_memory_is_tried_again(world):
+    world.submit(job())
+    (order,) = world.orders()
+    assert order.limits == RunLimits(), "it asked for nothing"
+    ended(world, order.run, OVER_ITS_LIMIT | {"saved": False, "out_of_memory": "machine", "limit_mib": 0})
+    assert world.engine.snapshot.jobs["a"].crashes == 1
+    assert "its node had no memory left" in world.engine.catalogue.records["a"].tries[0].how

@@ -5,7 +5,7 @@ from threading import Thread
 import pytest
 
 from hocket.agent.protocol import ForgetJob, RunKey, StopRun
-from hocket.control.ports import NameTaken, UnknownSession
+from hocket.control.ports import LateHello, NameTaken, UnknownSession
 from hocket.executors.agents import sessions as sessions_module
 from hocket.executors.agents.executor import AgentExecutor
 from hocket.executors.agents.sessions import Sessions
@@ -72,8 +72,11 @@ def test_a_node_that_is_silent_for_longer_than_its_lease_is_lost(world):
 def test_a_second_agent_of_a_name_takes_nothing_from_the_first_while_that_is_heard(world):
     first = world.sessions.open("n0", "10.0.0.1", "a")
     world.now_s += LEASE_S
-    with pytest.raises(NameTaken, match=r"node 'n0' has an agent with another .*15\.0 s ago, at 10\.0\.0\.1.*--name"):
-        world.sessions.open("n0", "10.0.0.2", "b")
+    for other in ("b", ""):  # One that does not say which it is takes over nothing either.
+        with pytest.raises(
+            NameTaken, match=r"node 'n0' has an agent with another .*15\.0 s ago, at 10\.0\.0\.1.*--name"
+        ):
+            world.sessions.open("n0", "10.0.0.2", other)
     assert world.sessions.node_of(first) == "n0"
     again = world.sessions.open("n0", "10.0.0.1", "a")  # It was killed, and started again on its folder.
     assert world.sessions.node_of(again) == "n0"
@@ -131,3 +134,15 @@ def test_nothing_is_told_between_the_last_orders_and_the_silence(world):
     world.sessions.hush(orders())
     other.join()
     assert [o.order for o in world.sessions.orders(world.ids["n0"], 0, 0.0)] == [last]
+
+
+def test_a_hello_that_comes_after_a_later_one_of_the_same_agent_is_refused():
+    sessions = Sessions(LEASE_S)
+    second = sessions.open("n0", "", "folder", which=(1, 2))
+    for late in ((1, 1), (1, 2)):  # under way for long, or sent twice
+        with pytest.raises(LateHello, match="node 'n0' has said hello again since"):
+            sessions.open("n0", "", "folder", which=late)
+    assert sessions.node_of(second) == "n0"
+    sessions.open("n0", "", "folder", which=(1, 3))
+    sessions.open("n0", "", "folder", which=(2, 1))  # It was started again.
+    sessions.open("n0", "", "folder")  # an older agent

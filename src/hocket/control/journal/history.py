@@ -1,0 +1,117 @@
+"""The cycles that can be read of a journal, with those in its archives if they are asked for, and what they follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from hocket.control.journal.archive import (
+    ArchiveFile,
+    ArchiveReader,
+    archive_files,
+    archive_folder,
+    continuous,
+    is_archive,
+)
+from hocket.control.journal.open import open_to_read
+from hocket.control.journal.stored import JournalError, date_of
+from hocket.control.ports import Beginning, Cycle, Header
+
+
+class CycleHistory(Protocol):
+    """Cycles one after the other, and the state that the first of them follows."""
+
+    name: str  # of the journal or file, for messages
+    header: Header
+    beginning: Beginning | None  # None: they begin with cycle 1
+
+    def __iter__(self) -> Iterator[Cycle]:
+        """The cycles, oldest first. Raises JournalError."""
+
+    def __len__(self) -> int:
+        """How many they are."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+def open_history(path: str | Path, archives: str | Path | None = None, *, everything: bool = False) -> CycleHistory:
+    """A journal's history, by its file, or that in one archive. Raises JournalError.
+
+    With `everything` it begins with the oldest archive in the folder `archives`, or in the one beside the journal.
+    """
+    if is_archive(path):
+        return _ArchivedHistory(path)
+    return _JournalHistory(path, archives, everything)
+
+
+def first_cycle(history: CycleHistory) -> int:
+    """The number of its first cycle."""
+    return 1 if history.beginning is None else history.beginning.number + 1
+
+
+def describe_beginning(history: CycleHistory) -> str:
+    """In words, where it begins, if that is not the first cycle; else empty."""
+    begun = history.beginning
+    if begun is None:
+        return ""
+    said = f"the history begins at cycle {begun.number + 1:,}, on {date_of(begun.at_s)}"
+    files = history.earlier if isinstance(history, _JournalHistory) else []
+    return said + (f"; earlier cycles are in '{Path(files[-1].path).parent}' (--all reads them too)" if files else "")
+
+
+class _ArchivedHistory:
+    def __init__(self, path: str | Path) -> None:
+        self._reader = ArchiveReader(path)
+        self.name, self.header, self.beginning = str(path), self._reader.head.header, self._reader.head.beginning
+
+    def __iter__(self) -> Iterator[Cycle]:
+        return iter(self._reader)
+
+    def __len__(self) -> int:
+        (file,) = [f for f in archive_files(Path(self.name).parent) if Path(f.path).name == Path(self.name).name]
+        return file.last - file.first + 1
+
+    def close(self) -> None:
+        """Nothing is open between two reads."""
+
+
+class _JournalHistory:
+    def __init__(self, path: str | Path, archives: str | Path | None, everything: bool) -> None:
+        self._journal = open_to_read(path)
+        self.name, self.header = self._journal.name, self._journal.header
+        self.beginning = begun = self._journal.beginning()
+        self.earlier: list[ArchiveFile] = []  # files with the cycles before it
+        self._read: list[ArchiveFile] = []
+        if begun is None:
+            return
+        folder = Path(archives) if archives is not None else archive_folder(path)
+        self.earlier = continuous(archive_files(folder), begun.number)
+        if everything:
+            if not self.earlier:
+                raise JournalError(
+                    f"journal '{self.name}' begins after cycle {begun.number:,}, and archive '{folder}' "
+                    "has no cycles that lead up to it"
+                )
+            self._read, self.earlier = self.earlier, []
+            self.beginning = ArchiveReader(self._read[0].path).head.beginning
+
+    def __iter__(self) -> Iterator[Cycle]:
+        for file in self._read:
+            yield from ArchiveReader(file.path)
+        yield from self._journal.after(self._begun)
+
+    def __len__(self) -> int:
+        return len(self._journal) - self._begun + sum(file.last - file.first + 1 for file in self._read)
+
+    @property
+    def _begun(self) -> int:
+        """The number of the last cycle that is not in the journal itself."""
+        if self._read:
+            return self._read[-1].last
+        return 0 if self.beginning is None else self.beginning.number
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()
