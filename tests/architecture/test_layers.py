@@ -24,7 +24,7 @@ ROWS = (
     ("estimators",),
     ("workloads",),
     ("agent",),
-    ("pack",),
+    ("pack", "query"),
     ("runtimes",),
     ("model",),
 )

@@ -96,7 +96,8 @@ COMMANDS = {
     "resume": Listed("live.pause_resume_stop", "Let paused jobs go on as soon as there is room."),
     "stop": Listed("live.pause_resume_stop", "End jobs for good; they may save their state first."),
     "nodes": Listed(
-        "live.node", "List nodes: state, reservations, GPUs in use, cores, memory, and the jobs that hold GPUs."
+        "live.node",
+        "List nodes: state, reservations, GPUs in use, cores, memory, what contains jobs, and the jobs that hold GPUs.",
     ),
     "version": Listed("version", "Print the version."),
     "owners": Listed(

@@ -38,7 +38,7 @@ class ControllerRefused(InputError):
         self.status = status
 
 
-class Answer:
+class ControllerAnswer:
     """What came back."""
 
     __slots__ = ("body", "headers")
@@ -102,7 +102,7 @@ class Client:
             self._open.close()
             self._open = None
 
-    def get(self, path: str, **query: object) -> Answer:
+    def get(self, path: str, **query: object) -> ControllerAnswer:
         """Ask for something; asked once more if the connection turned out to be stale."""
         from urllib.parse import urlencode
 
@@ -110,7 +110,7 @@ class Client:
         whole = f"{path}?{urlencode(said)}" if said else path
         return self._repeatable("GET", whole, None)
 
-    def post(self, path: str, body: object = None) -> Answer:
+    def post(self, path: str, body: object = None) -> ControllerAnswer:
         """Ask for a change, and only once, by a connection that is not stale: else it is not known what was heard."""
         import msgspec
 
@@ -118,13 +118,13 @@ class Client:
             self.close()
         return self._exchange("POST", path, msgspec.json.encode({} if body is None else body))
 
-    def put(self, path: str, body: object) -> Answer:
+    def put(self, path: str, body: object) -> ControllerAnswer:
         """Set something; asked once more as `get` does, for it comes to the same however often it is said."""
         import msgspec
 
         return self._repeatable("PUT", path, msgspec.json.encode(body))
 
-    def _repeatable(self, method: str, path: str, body: bytes | None) -> Answer:
+    def _repeatable(self, method: str, path: str, body: bytes | None) -> ControllerAnswer:
         if self._open is not None:
             try:
                 return self._exchange(method, path, body)
@@ -132,7 +132,7 @@ class Client:
                 pass  # It may only have closed a connection that was idle.
         return self._exchange(method, path, body)
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> Answer:
+    def _exchange(self, method: str, path: str, body: bytes | None) -> ControllerAnswer:
         from http.client import HTTPException
 
         connection = self._connected()
@@ -144,7 +144,9 @@ class Client:
             connection.request(method, path, body, headers)
             sent = True
             response = connection.getresponse()
-            answer = Answer(response.read(), {name.lower(): value for name, value in response.headers.items()})
+            answer = ControllerAnswer(
+                response.read(), {name.lower(): value for name, value in response.headers.items()}
+            )
         except TimeoutError as error:
             self.close()
             raise ControllerAway(

@@ -12,7 +12,7 @@ import typer
 from hocket.cli.options import Home, JobName
 
 if TYPE_CHECKING:
-    from hocket.cli.live.client import Answer, Client
+    from hocket.cli.live.client import Client, ControllerAnswer
     from hocket.cli.live.job_rows import ListedJob
 
 PART = 1 << 20
@@ -189,7 +189,7 @@ class LogReader:
             self.offset = next_offset
             yield answer.body
 
-    def _ask(self, attempt: int, offset: int, limit: int) -> Answer:
+    def _ask(self, attempt: int, offset: int, limit: int) -> ControllerAnswer:
         from hocket.cli.live.job_rows import job_path
 
         return self._client.get(job_path(self._job, "log"), offset=offset, limit=limit, attempt=attempt)

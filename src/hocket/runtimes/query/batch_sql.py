@@ -17,7 +17,7 @@ UNIT = "_unit"  # the hash class of the key
 UnitOf = Callable[[str, str], str]  # SQL of the hash class of a row of a table, by a column
 
 
-class Output(NamedTuple):
+class OutputColumn(NamedTuple):
     """A column of the answer."""
 
     name: str
@@ -33,7 +33,7 @@ class SampledSql(NamedTuple):
     batch: str  # with {lo} and {hi}: the units of the batch; gives the columns g…, rep and p…
     groups: int
     aggregates: tuple[Parts, ...]
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     having: str  # over the columns of the merged parts; empty if there is none
     tail: str  # QUALIFY, ORDER BY, LIMIT
 
@@ -42,7 +42,7 @@ class CollectedSql(NamedTuple):
     """A query whose rows, once there, are final."""
 
     batch: str
-    outputs: tuple[Output, ...]
+    outputs: tuple[OutputColumn, ...]
     select: str  # SELECT or SELECT DISTINCT
     tail: str
 
@@ -92,7 +92,9 @@ class Rewriting:
             is_numeric = bool(used) and not list(own_expressions(item, exp.Window))
             has_interval = is_numeric and all(parts[nodes.index(node)].has_interval for node in used)
             numbers = tuple(dict.fromkeys(nodes.index(node) for node in used))
-            outputs.append(Output(item.alias_or_name, over_parts(item.unalias()), has_interval, bool(used), numbers))
+            outputs.append(
+                OutputColumn(item.alias_or_name, over_parts(item.unalias()), has_interval, bool(used), numbers)
+            )
         aliases = {o.name: o.sql for o in outputs}
         tail = []
         if (qualify := select.args.get("qualify")) is not None:
@@ -198,7 +200,7 @@ class Rewriting:
         is_final = [not list(_aggregates(item)) for item in top.select.expressions]
         select.set("expressions", columns)
         outputs = tuple(
-            Output(item.alias_or_name, name, False, not final)
+            OutputColumn(item.alias_or_name, name, False, not final)
             for item, name, final in zip(top.select.expressions, names, is_final, strict=True)
         )
         return CollectedSql(

@@ -22,7 +22,10 @@ def open_data(source: str | Path, threads: int | None = None, memory: str = "") 
         settings["threads"] = threads
     if memory:
         settings["memory_limit"] = memory
-    connection = duckdb.connect(config=settings)
+    try:
+        connection = duckdb.connect(config=settings)
+    except duckdb.Error as error:
+        raise QueryError(f"DuckDB cannot be started: {' '.join(str(error).split())[:300]}") from error
     try:
         data = _opened(connection, str(source))
         if not data.schema:

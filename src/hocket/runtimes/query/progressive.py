@@ -27,11 +27,11 @@ assert ENDS[-1] == UNITS
 class Answer(Struct, frozen=True):
     """What is known after a batch."""
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    columns: tuple[str, ...]  # their names, as DuckDB has them
+    rows: tuple[tuple[Any, ...], ...]  # of values and estimates, in the order of the query
     half_widths: tuple[tuple[float | None, ...], ...]  # of the intervals, cell by cell; None where there is none
     fraction: float  # of the data that was read
-    elapsed_s: float
+    elapsed_s: float  # since the query began
     accuracy: float | None  # that the intervals promise for all of it at once; None if there are none
     how: str  # how the query is split, or why it is not
 
