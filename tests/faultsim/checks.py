@@ -50,6 +50,7 @@ class Checks:
         self._asked: dict[str, set[str]] = defaultdict(set)  # job → what users asked, and were told is accepted
         self.is_journal_cut = False  # an older one was restored
         self.woke_s: dict[str, float] = {}  # node → when it last woke
+        self._begun: set[tuple[str, int, str]] = set()  # job, number and node of each run that began
         self.runs = 0
 
     def fail(self, what: str) -> None:
@@ -62,8 +63,16 @@ class Checks:
         """A job's process runs."""
         self.runs += 1
         self._kernel.trace(began.process, "runs")
+        run = began.plan.job.id, began.attempt, began.sidecar.node
+        if run in self._begun:
+            self.fail(f"run {run[1]} of job '{run[0]}' begins a second time on {run[2]}: its number was given twice")
+        self._begun.add(run)
         self._processes[began.plan.job.id][began] = None
         self._look_for_another(began)
+
+    def power_lost(self, node: str) -> None:
+        """What a run did just before may be on no disk: it begins again under its number."""
+        self._begun = {run for run in self._begun if run[2] != node}
 
     def job_process_changed(self, changed: JobProcess) -> None:
         """It was frozen, or goes on."""

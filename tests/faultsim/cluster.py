@@ -94,6 +94,7 @@ class SimulatedNode:
             if process.is_alive:
                 process.end()
         self.machine.disk.lose_power(self.cluster.rng)
+        self.cluster.checks.power_lost(self.name)
 
         def boot() -> None:
             self.machine.boot()

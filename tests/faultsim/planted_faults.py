@@ -16,7 +16,6 @@ from hocket.agent.node.controller_link import Session
 from hocket.agent.node.lease import Lease
 from hocket.agent.node.runs import Runs
 from hocket.agent.protocol import RunKey
-from hocket.agent.sidecar.attempt_file import AttemptFile
 from hocket.agent.sidecar.lease_watch import LeaseWatch
 from hocket.executors.agents import executor, launching, orders, reconcile, reports_to_events, run_numbers
 from hocket.executors.agents.broken_parts import BrokenParts
@@ -67,12 +66,6 @@ def journal_after_orders() -> Iterator[Any]:
             del waiting[:-2]
 
     yield patch.object(SimulatedJournal, "_commit", late)
-
-
-def seen_runs_ignored() -> Iterator[Any]:
-    """Agents do not say which runs they have known."""
-    yield patch.object(Runs, "last_numbers", lambda self: dict.fromkeys(self._by_job, 0))
-    yield patch.object(AttemptFile, "newer", lambda _self: 0)
 
 
 def run_numbers_reused() -> Iterator[Any]:
@@ -146,7 +139,6 @@ PLANTED: dict[str, Callable[[], Iterator[Any]]] = {
         lease_from_answer,
         reports_counted_again,
         journal_after_orders,
-        seen_runs_ignored,
         run_numbers_reused,
         parts_left_running,
         job_started_without_lease,

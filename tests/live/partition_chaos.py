@@ -33,6 +33,7 @@ from tests.whole_lines import json_lines
 
 LEASE_S = 8.0
 _REST_S = 600.0  # for all jobs to end once the faults have stopped
+_MOST_WAITING = 20  # jobs: what is submitted must end in the end
 _SUSPENDED_S = 5.0  # for which a job may run when a whole machine wakes, on a busy machine
 _NODES = ("left", "right")
 # It saves as it runs, and goes on from what it saved.
@@ -186,7 +187,11 @@ class PartitionChaos:
         self._signal("", signal.SIGCONT)(node)
 
     def _submit_some(self) -> None:
-        for _ in range(self._random.randrange(2, 6)):
+        try:
+            waiting = sum(row["ended_s"] is None for row in self.controller.call("GET", "/v1/jobs")["jobs"])
+        except NoAnswer:
+            return
+        for _ in range(self._random.randrange(2, 6) if waiting < _MOST_WAITING else 0):
             job_id, units = f"j{self._jobs}", self._random.choice((100, 400, 800))
             self._jobs += 1
             command = [sys.executable, str(self.root / "job.py"), str(self._ledgers / job_id)]

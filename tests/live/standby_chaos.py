@@ -27,6 +27,7 @@ from hocket.testing.postgresql import PostgresServer
 LEASE_S = 30.0  # All faults are shorter: no job has a reason to be started again.
 _TAKEOVER_S = 3.0
 _REST_S = 600.0
+_MOST_WAITING = 20  # jobs
 _NODES = ("left", "right")
 
 
@@ -102,7 +103,7 @@ class StandbyChaos:
         return leaders[0] if len(leaders) == 1 else None  # One that wakes up says so for a moment, until it has looked.
 
     def _submit_some(self) -> None:
-        for _ in range(self._random.randrange(1, 4)):
+        for _ in range(self._random.randrange(1, 4) if not self._has_many() else 0):
             name = f"j{self._submitted}"
             ledger, saved = self.root / "ledgers" / name, self.root / f"{name}.saved"
             units = str(self._random.choice((100, 400)))
@@ -114,6 +115,13 @@ class StandbyChaos:
                     self._submitted += 1
             except NoAnswer:  # It may be accepted all the same: the next one has another name.
                 self._submitted += 1
+
+    def _has_many(self) -> bool:
+        try:
+            leader = self._leader()
+            return leader is None or len(leader.call("GET", "/v1/jobs")["jobs"]) > _MOST_WAITING
+        except NoAnswer:
+            return True
 
     def check(self) -> None:
         """All must be well by itself now."""

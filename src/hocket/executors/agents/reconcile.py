@@ -47,7 +47,7 @@ class Reconciliation:
         _log.info(said, node.id, runs, kept, extra={"node": node.id})
         self._forget_again(snapshot)
         if known is None or not known.up:
-            self._let_go([], set())
+            self._let_go([], set(), snapshot)
             return [NodeJoined(now_s, node), *self._later_runs(snapshot, set(), now_s)]
         leave = jobs_that_must_leave(snapshot, known.node, node) if known.node != node else set()
         views = [v for v in snapshot.jobs.values() if v.job.id not in leave]
@@ -56,7 +56,7 @@ class Reconciliation:
         passed = {event.job for event in later}
         here = [v for v in here if v.job.id not in passed]
         # Runs that are not wanted may still run here, for this node was not lost: their jobs wait for their end.
-        self._let_go(here, {run.job for run in self._hello.runs if run.job in snapshot.jobs})
+        self._let_go(here, {run.job for run in self._hello.runs if run.job in snapshot.jobs}, snapshot)
         joined = [NodeJoined(now_s, node)] if known.node != node else []
         return [*joined, *later, *(event for view in here for event in self._compare(view, now_s))]
 
@@ -81,17 +81,19 @@ class Reconciliation:
         over = [job for job in self._hello.jobs if job not in running and job not in snapshot.jobs]
         self._sessions.tell(self._hello.node.id, [ForgetJob(job) for job in over])
 
-    def _let_go(self, here: Sequence[JobView], waiting: set[str]) -> None:
-        """End the runs that are not wanted; of jobs that wait for that, it must be reported."""
+    def _let_go(self, here: Sequence[JobView], waiting: set[str], snapshot: Snapshot) -> None:
+        """End the runs that are not wanted; of jobs that wait for that, it must be reported.
+
+        Of a job that goes on, the agent keeps the numbers of its runs: an older journal may not know them.
+        """
         wanted = {run for view in here for run in going(view)} | {coming(v) for v in here if keeps_standby(v)}
-        live = {view.job.id for view in here}
         left = [run for run in self._hello.runs if run not in wanted and run.job in waiting]
         self._orders.broken.heard(self._hello.node.id, self._hello.runs, left)
         for run in self._hello.runs:
             if run not in wanted:
                 fields = {"node": self._hello.node.id, "job": run.job, "run": run.number}
                 _log.info("run %d of job '%s' is not wanted any more", run.number, run.job, extra=fields)
-            if run.job not in live and run.job not in waiting:
+            if run.job not in snapshot.jobs:
                 self._sessions.tell(self._hello.node.id, [ForgetJob(run.job)])
             elif run not in wanted:
                 self._sessions.tell(self._hello.node.id, [StopRun(run, 0.0)])

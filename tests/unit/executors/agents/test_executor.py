@@ -304,7 +304,7 @@ def test_a_silent_node_is_lost_and_comes_back(tmp_path):
     world.engine.sessions.lease_s = 300.0
     world.hello(order.run)
     stop, run = world.orders(2)
-    assert stop in (ForgetJob("a"), StopRun(order.run, 0.0))
+    assert stop == StopRun(order.run, 0.0)  # It is not forgotten: an older journal may ask for its numbers.
     assert run.run.number > order.run.number
     world.engine.close()
 
