@@ -199,7 +199,7 @@ def test_a_run_is_not_reported_lost_while_something_of_it_lives(
 
 def limited(controller: Any, limits: RunLimits, *argv: str, number: int = 1) -> RunKey:
     key = RunKey("j", number)
-    controller.order(StartRun(key, {"argv": list(argv)}, {}, limits))
+    controller.order(StartRun(key, {"argv": list(argv)}, {}, limits=limits))
     return key
 
 
@@ -256,7 +256,7 @@ def test_what_was_prepared_is_in_its_cgroup_and_gets_the_limits_of_its_size(
     assert controller.wait_for(key, "prepared").fields["warm"]
     its = cgroup(contained)
     assert its.limit_mib() == 512.0
-    controller.order(StartRun(key, spec | {"workers": 2}, {}, RunLimits(mem_mib=1024.0, cores=2.0)))
+    controller.order(StartRun(key, spec | {"workers": 2}, {}, limits=RunLimits(mem_mib=1024.0, cores=2.0)))
     assert controller.wait_for(key, "started").fields["warm"]
     log = contained.folder() / "log"
     until(lambda: len(whole_lines(log)) == 2)

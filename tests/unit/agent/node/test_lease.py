@@ -17,6 +17,7 @@ from tests.live.processes import stands_still
 
 from hocket.agent.lease_file import boot_id, boot_of_lease, boot_s, read_lease, write_lease
 from hocket.agent.node.controller_link import Gone, Session
+from hocket.agent.node.controllers import Controllers
 from hocket.agent.node.lease import Heartbeat, Lease, controller_is_dead
 from hocket.agent.node.loops import ReportLoop
 from hocket.agent.node.report_outbox import ReportBatch
@@ -78,7 +79,8 @@ def test_a_hello_that_is_answered_gone_is_said_again(tmp_path: Path, loop: str) 
         raise Gone("say hello again")
 
     link, session, runs = SimpleNamespace(call=None), Session(gone), FakeRuns()
-    beat = Heartbeat(link, session, Lease(str(tmp_path / "lease"))).beat  # type: ignore[arg-type]
+    controllers = Controllers("http://127.0.0.1:9", str(tmp_path / "controllers"))
+    beat = Heartbeat(link, session, Lease(str(tmp_path / "lease")), controllers).beat  # type: ignore[arg-type]
     say = ReportLoop(link, session, runs, None).say  # type: ignore[arg-type]
     with pytest.raises(Gone):
         beat() if loop == "heartbeat" else say()

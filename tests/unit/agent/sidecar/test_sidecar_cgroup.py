@@ -33,8 +33,10 @@ def is_sleep(pid: int) -> bool:
 
 def test_a_frozen_job_goes_on_or_is_killed(run_python: Any, cgroup: Cgroup, until: Any, tmp_path: Path) -> None:
     lease = str(tmp_path / "lease")
-    write_lease(lease, 0.0)
+    write_lease(lease, boot_s() + 3600)
     job = run_python(GOES_ON, lease=lease, cgroup=cgroup.folders)
+    job.wait_for("started")
+    write_lease(lease, 0.0)
     job.wait_for("frozen")
     until(lambda: cgroup.is_frozen, "by the freezer of its cgroup")
     write_lease(lease, boot_s() + 3600)
