@@ -101,7 +101,7 @@ def test_a_url_is_told_of_a_failed_attempt_and_of_the_end(tmp_path: Path, receiv
 def test_a_command_is_told_of_a_pause_by_the_policy_and_not_of_one_by_the_user(tmp_path: Path) -> None:
     note = tmp_path / "note.sh"
     note.write_text(
-        'echo "$HOCKET_JOB $HOCKET_EVENT $HOCKET_STATE $HOCKET_OWNER: $HOCKET_REASON" >> told\ncat >> bodies\n'
+        'cat >> bodies\necho "$HOCKET_JOB $HOCKET_EVENT $HOCKET_STATE $HOCKET_OWNER: $HOCKET_REASON" >> told\n'
     )
     told = tmp_path / "told"
     las = ("--policy", "las", "--param", "levels_gpu_s=[1]")
