@@ -50,6 +50,7 @@ class Checks:
         self._asked: dict[str, set[str]] = defaultdict(set)  # job → what users asked, and were told is accepted
         self.is_journal_cut = False  # an older one was restored
         self.woke_s: dict[str, float] = {}  # node → when it last woke
+        self._ended: set[str] = set()  # jobs that have ended, also in cycles that a journal has lost since
         self._begun: set[tuple[str, int, str]] = set()  # job, number and node of each run that began
         self.runs = 0
 
@@ -64,7 +65,7 @@ class Checks:
         self.runs += 1
         self._kernel.trace(began.process, "runs")
         run = began.plan.job.id, began.attempt, began.sidecar.node
-        if run in self._begun:
+        if run in self._begun and run[0] not in self._ended:  # With an older journal, one that had ended runs again.
             self.fail(f"run {run[1]} of job '{run[0]}' begins a second time on {run[2]}: its number was given twice")
         self._begun.add(run)
         self._processes[began.plan.job.id][began] = None
@@ -138,6 +139,7 @@ class Checks:
 
     def cycle_written(self, number: int, cycle: Cycle) -> None:
         """A cycle is in the journal, and the state is that after it."""
+        self._ended |= {event.job for event in cycle.events if isinstance(event, JobEnded)}
         policy = self._cluster.scenario.policy
         if cycle.refused and policy != "restless":  # That one asks for what may not be.
             self.fail(f"cycle {number}: the plan of policy '{policy}' is refused: {cycle.refused}")
