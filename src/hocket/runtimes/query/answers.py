@@ -34,7 +34,6 @@ class SampledAnswers:
         self._db, self._sql = connection, sql
         self._names = part_names(sql.aggregates)
         self._groups = [f"g{n}" for n in range(sql.groups)]
-        self._is_new = True
 
     @property
     def bounded(self) -> tuple[int, ...]:
@@ -48,12 +47,7 @@ class SampledAnswers:
 
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and merge it."""
-        batch = self._sql.batch.format(lo=lo, hi=hi)
-        if self._is_new:
-            self._db.execute(f"CREATE OR REPLACE TEMP TABLE {_STATE} AS {batch}")
-            self._is_new = False
-        else:
-            self._db.execute(f"INSERT INTO {_STATE} {batch}")
+        _keep(self._db, self._sql.batch.format(lo=lo, hi=hi), is_first=lo == 0)
 
     def answer(self, done: int, confidence: float) -> AnswerTable:
         """The answer after so many units."""
@@ -120,16 +114,10 @@ class CollectedAnswers:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, sql: CollectedSql) -> None:
         self._db, self._sql = connection, sql
-        self._is_new = True
 
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and keep its rows."""
-        batch = self._sql.batch.format(lo=lo, hi=hi)
-        if self._is_new:
-            self._db.execute(f"CREATE OR REPLACE TEMP TABLE {_STATE} AS {batch}")
-            self._is_new = False
-        else:
-            self._db.execute(f"INSERT INTO {_STATE} {batch}")
+        _keep(self._db, self._sql.batch.format(lo=lo, hi=hi), is_first=lo == 0)
 
     def answer(self, done: int, confidence: float) -> AnswerTable:  # noqa: ARG002 - they have no interval
         """The rows so far."""
@@ -137,3 +125,8 @@ class CollectedAnswers:
         found = self._db.execute(f"{self._sql.select} {outputs} FROM {_STATE} {self._sql.tail}").fetchall()
         count = len(self._sql.outputs)
         return AnswerTable(found, [(None,) * count] * len(found))
+
+
+def _keep(db: duckdb.DuckDBPyConnection, batch: str, *, is_first: bool) -> None:
+    """Compute a batch, and keep it with those before."""
+    db.execute(f"CREATE OR REPLACE TEMP TABLE {_STATE} AS {batch}" if is_first else f"INSERT INTO {_STATE} {batch}")

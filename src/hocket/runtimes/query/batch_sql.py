@@ -66,6 +66,8 @@ class Rewriting:
         """For groups whose rows are in many buckets; `reps` replicates of each group are kept. Raises NotSplit."""
         top = self._top
         groups, select = top.group_by, top.select
+        if select.args.get("distinct") is not None:
+            raise NotSplit("DISTINCT over groups is not estimated")
         order = select.args.get("order")
         after = [*select.expressions, *(select.args[k] for k in ("having", "qualify") if select.args.get(k))]
         after += list(order.expressions) if order is not None else []

@@ -130,15 +130,12 @@ def _checked(top: Block, key: tuple[UsedColumn, ...], uses: list[TableUse]) -> S
     columns = {column.use: column for column in key}
     if not _split_part(top, columns).is_split:
         raise NotSplit("no table of the outermost block is split by it")
-    select = top.select
     if top.aggregates:
         grouped = any(top.in_every_row(g) in key for g in top.group_by)
         mode = Mode.GROUPS if grouped else Mode.SAMPLED
     else:
         mode = Mode.ROWS
         _require_windows_by_key(top, columns)
-        if select.args.get("qualify") is not None:
-            _require_windows_by_key(top, columns)
     return Split(key, mode, tuple(use for use in uses if use not in columns))
 
 
@@ -167,8 +164,6 @@ def _split_part(block: Block, columns: dict[TableUse, UsedColumn]) -> _Part:
             if part.key is None or not around:
                 raise NotSplit("a block in an expression is not tied to the key")
             _require_joined([part.key, around[0]], inner)
-        elif any(use in columns for use in inner.uses()):
-            continue  # A block in it is tied to one around it, which was seen there.
     return _Part(bool(split), keys[0] if keys else None)
 
 

@@ -85,6 +85,7 @@ NOT_SPLIT = {
     ),
     "a LIMIT within": ("SELECT avg(amount) FROM (SELECT amount FROM sales ORDER BY amount LIMIT 9)", "LIMIT within"),
     "a median of large groups": ("SELECT day, median(amount) FROM sales GROUP BY day", "cannot be merged"),
+    "DISTINCT over groups": ("SELECT DISTINCT count(*) FROM sales GROUP BY day", "DISTINCT over groups"),
     "ROLLUP": ("SELECT day, count(*) FROM sales GROUP BY ROLLUP (day)", "ROLLUP"),
     "groups of groups of something else": (
         "SELECT avg(total) FROM (SELECT day, sum(amount) AS total FROM sales GROUP BY day)", "several keys",
