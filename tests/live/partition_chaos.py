@@ -8,14 +8,11 @@ Every job tells in a ledger of its own when it runs, on a clock that all process
 two attempts of a job ever ran at once, all jobs ended as they should and lost no retry, and nothing is left of any.
 """
 
-import argparse
 import os
 import random
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +23,7 @@ from urllib.parse import urlsplit
 
 from tests.live.agent import LiveAgent
 from tests.live.cable import Cable
+from tests.live.chaos_command import chaos_command
 from tests.live.controller import LiveController, NoAnswer, awaited
 from tests.live.processes import Found, below
 from tests.live.test_restored_journal import backed_up, restore
@@ -247,20 +245,5 @@ def run(root: Path, seconds: float, seed: int) -> PartitionChaos:
     return chaos
 
 
-def main() -> None:
-    """As a command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.live.partition_chaos", description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    options = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="hocket-chaos-"))
-    print(f"seed {options.seed}, folder {root}", flush=True)
-    try:
-        run(root, options.seconds, options.seed)
-    except AssertionError as error:
-        sys.exit(f"{error}\nThe folder is kept: {root}")
-    shutil.rmtree(root)
-
-
 if __name__ == "__main__":
-    main()
+    chaos_command("partition_chaos", __doc__, run)

@@ -5,19 +5,18 @@
 What must hold: a controller leads again soon, no job is started a second time or lost, and no two controllers lead.
 """
 
-import argparse
 import os
 import random
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tests.live.agent import LiveAgent
+from tests.live.chaos_command import chaos_command
 from tests.live.controller import LiveController, NoAnswer, awaited
 from tests.live.partition_chaos import JOB
 from tests.whole_lines import json_lines
@@ -157,20 +156,5 @@ def run(root: Path, seconds: float, seed: int) -> StandbyChaos:
     return chaos
 
 
-def main() -> None:
-    """As a command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.live.standby_chaos", description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    options = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="hocket-chaos-"))
-    print(f"seed {options.seed}, folder {root}", flush=True)
-    try:
-        run(root, options.seconds, options.seed)
-    except AssertionError as error:
-        sys.exit(f"{error}\nThe folder is kept: {root}")
-    shutil.rmtree(root)
-
-
 if __name__ == "__main__":
-    main()
+    chaos_command("standby_chaos", __doc__, run)
