@@ -52,7 +52,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(tables: DuckdbData) -> N
                 assert widths[n] is not None
                 covered[n] += abs(float(row[n]) - float(true[n])) <= widths[n]
     tables.seed = 0
-    for n in range(1, 6):  # Of 300 cells each; `benchmarks/query.py` counts more.
+    for n in range(1, 6):  # Of 300 cells each.
         assert 0.91 <= covered[n] / cells <= 0.99, (n, covered[n] / cells)
 
 
