@@ -24,7 +24,7 @@ from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_at
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
-from hocket.executors.agents.run_numbers import going, nodes_of, tenancy_of
+from hocket.executors.agents.run_numbers import changes_place, going, nodes_of, tenancy_of
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.executors.agents.unconfirmed_orders import Overdue, UnconfirmedOrders
@@ -450,6 +450,8 @@ class AgentExecutor:
                 found += self._warn(view, f"{about}: asked again", now_s)
                 if tenancy.doing is Doing.STARTING and tenancy.coming is not None:
                     self._orders.run(view, tenancy.coming)
+                elif changes_place(tenancy) and self._orders.has_left(view):
+                    self._orders.begin_in_new_place(view)
                 else:
                     self._orders.stop(view)
                 continue

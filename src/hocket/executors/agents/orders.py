@@ -69,7 +69,7 @@ class Orders:
                 for node, order in self._start_orders(view, present(view), tenancy.holding).items():
                     self._sessions.tell(node, [order])
             elif tenancy.coming is not None and (
-                tenancy.doing is Doing.STARTING or (changes_place(tenancy) and self._standby.has_left(present(view)))
+                tenancy.doing is Doing.STARTING or (changes_place(tenancy) and self.has_left(view))
             ):
                 self.run(view, tenancy.coming)
 
@@ -118,9 +118,18 @@ class Orders:
         tenancy = tenancy_of(view)
         if tenancy is None or not changes_place(tenancy) or report.run != present(view):
             return
+        if is_finish(report):
+            self._standby.awaited.discard(view.job.id)
+            self._standby.left(report.run)
+        else:
+            self.begin_in_new_place(view)
+
+    def begin_in_new_place(self, view: JobView) -> None:
+        """Nothing is left of the present run of a job that changes its place: the next one begins."""
         self._standby.awaited.discard(view.job.id)
-        self._standby.left(report.run)
-        if tenancy.coming is not None and not is_finish(report):
+        self._standby.left(present(view))
+        tenancy = tenancy_of(view)
+        if tenancy is not None and tenancy.coming is not None:
             self.run(view, tenancy.coming)
 
     def prepare(self, view: JobView) -> None:
@@ -148,9 +157,9 @@ class Orders:
         if view.job.id in self._standby.awaited and self._is_ready(view):
             self.stop(view)
 
-    def is_not_here(self, view: JobView) -> None:
-        """An agent says hello without the present run of a job that should be there."""
-        self._standby.left(present(view))
+    def has_left(self, view: JobView) -> bool:
+        """Whether nothing is left of the present run of a job that changes its place, as far as is known here."""
+        return self._standby.has_left(present(view))
 
     def is_only_standby(self, view: JobView, gone: Report) -> bool:
         """Is what is gone the next run, while the present one holds what the job has? That one goes on, or leaves."""
@@ -160,7 +169,7 @@ class Orders:
         if tenancy.coming is not None and tenancy.doing is Doing.STARTING and was_let_go(gone):
             self.run(view, tenancy.coming)  # It stood by when its agent was told to leave, and begins again.
             return True
-        if tenancy.holding is None or self._standby.has_left(present(view)):
+        if tenancy.holding is None or self.has_left(view):
             return False
         if view.job.id in self._standby.awaited:
             self.stop(view)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from hocket.agent.protocol import ForgetJob, Hello, Report, StopRun
 from hocket.control.node_change import jobs_that_must_leave
 from hocket.executors.agents.local_effects import stays
-from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_attempt
+from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.run_numbers import (
     changes_place,
@@ -110,8 +110,6 @@ class Reconciliation:
                 orders.prepare(view)
             return []
         doing = tenancy.doing
-        if not old and self._hello.node.id in nodes_of_attempt(view, present(view)):
-            orders.is_not_here(view)
         if doing is Doing.ENDING:
             if not (old or new):
                 return [JobEnded(now_s, job_id, view.verdict or "stopped")] if self._is_gone(view, now_s) else []
@@ -126,8 +124,8 @@ class Reconciliation:
         elif changes_place(tenancy) and not stays(tenancy):
             if old:
                 orders.leave(view)
-            elif tenancy.coming is not None and self._is_gone(view, now_s):
-                orders.run(view, tenancy.coming)
+            elif orders.has_left(view) or self._is_gone(view, now_s):
+                orders.begin_in_new_place(view)
         elif not old:
             return [JobFailed(now_s, job_id, "its agent has lost it", own=False)]
         elif keeps_standby(view) and orders.prepares:

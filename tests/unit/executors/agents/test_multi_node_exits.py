@@ -233,7 +233,8 @@ def test_a_part_that_an_agent_has_lost_fails_the_attempt_and_counts_as_no_retry(
 
 def moving(doing=Doing.MOVING):
     """A job whose run on the left node is to go on on the right one."""
-    view = snapshot(NODES, submitted(Job("a"))).jobs["a"]
+    job = Job("a", command=("python", "x.py"), launch=Launch(cwd="/"))
+    view = snapshot(NODES, submitted(job)).jobs["a"]
     there, to = Holding("a", (Slice("left", (0,)),), (1,)), Holding("a", (Slice("right", (0,)),), (1,))
     return replace(view, starts=1, tenancies=(Tenancy("", there, doing, to),))
 
@@ -261,6 +262,34 @@ def test_a_hello_of_the_node_to_which_a_job_moves_does_not_start_it_while_it_run
     assert Reconciliation(Hello(NODES[1], ""), sessions, orders, MultiNodeExits()).facts(state, 0.0) == []
     assert sessions.orders(session, 0, 0.0) == []
     assert not orders._standby.has_left(present(view))
+
+
+def hello_of(node, view, orders, sessions, exits):
+    """The orders for a node whose agent says hello without any run."""
+    session = sessions.open(node.id, "")
+    state = orders.snapshot = replace(snapshot(NODES, submitted(Job("a"))), jobs=versioned([("a", view)]))
+    assert Reconciliation(Hello(node, ""), sessions, orders, exits).facts(state, 0.0) == []
+    return [numbered.order for numbered in sessions.orders(session, 0, 0.0)]
+
+
+def test_a_node_that_was_away_when_a_job_left_for_it_is_told_to_start_it_at_its_hello():
+    view, sessions = moving(), Sessions(300.0)
+    orders = Orders(snapshot(NODES), sessions, prepares=False)
+    orders.left(view, Report(present(view), 3, 0.0, *LEFT))
+    (start,) = hello_of(NODES[1], view, orders, sessions, MultiNodeExits())
+    assert (type(start), start.run.number) == (StartRun, present(view).number + 1)
+
+
+def test_a_job_on_two_nodes_starts_in_its_new_place_only_when_both_have_nothing_left_of_it():
+    there = Holding("a", (Slice("left", (0,)), Slice("right", (0,))), (1, 1))
+    to = Holding("a", (Slice("left", (1,)), Slice("right", (1,))), (1, 1))
+    view = replace(moving(), tenancies=(Tenancy("", there, Doing.MOVING, to),))
+    sessions, exits = Sessions(300.0), MultiNodeExits()
+    orders = Orders(snapshot(NODES), sessions, prepares=False)
+    assert hello_of(NODES[0], view, orders, sessions, exits) == []
+    assert hello_of(NODES[0], view, orders, sessions, exits) == [], "the right one may still have its part"
+    (start,) = hello_of(NODES[1], view, orders, sessions, exits)
+    assert isinstance(start, StartRun)
 
 
 def test_a_job_that_was_to_be_prepared_and_has_no_place_any_more_starts_cold():

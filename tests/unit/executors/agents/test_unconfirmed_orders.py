@@ -4,25 +4,27 @@ import time
 
 import pytest
 from tests.unit.executors.agents.test_executor import LEFT, NODE, PATIENCE_S, STARTED, World, job
+from tests.unit.executors.agents.test_resize import Resizing, newcomer
 
 from hocket.agent.protocol import Hello, RunKey, StartRun, StopRun
 from hocket.executors.agents.unconfirmed_orders import Overdue, UnconfirmedOrders, limit_s
 from hocket.model.event import Wish
 
 
+class Clock:
+    """The time by which confirmations are awaited; it stands still unless it is set."""
+
+    def __init__(self, world):
+        self.now_s = 0.0
+        world.engine.executor._unconfirmed = UnconfirmedOrders(self)
+
+    def __call__(self):
+        return self.now_s
+
+
 @pytest.fixture
 def clock(world):
-    """Sets the time by which confirmations are awaited; it stands still else."""
-
-    class Clock:
-        now_s = 0.0
-
-        def __call__(self):
-            return self.now_s
-
-    found = Clock()
-    world.engine.executor._unconfirmed = UnconfirmedOrders(found)
-    return found
+    return Clock(world)
 
 
 def warnings(world, name="a"):
@@ -66,6 +68,24 @@ def test_a_stop_that_is_not_confirmed_is_asked_again_and_then_believed(world, cl
     assert world.orders(1 if state else 2)[0] == StopRun(start.run, 0.0)
     if state is None:
         assert world.verdict("a") == "stopped"
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+def test_of_a_job_that_changes_its_size_what_is_not_confirmed_is_asked_again(tmp_path, has_left):
+    world = Resizing(tmp_path / "journal.db")
+    world.hello()
+    clock = Clock(world)
+    world.begin(warm=False)
+    world.submit(newcomer())
+    (first,) = world.orders()
+    if has_left:
+        world.say(RunKey("a", 1), LEFT)
+        (first,) = world.orders()
+    clock.now_s = 127.0
+    (again,) = world.orders()
+    world.engine.close()
+    assert again == first
+    assert again.run == RunKey("a", 2 if has_left else 1), "what has left is not asked to leave again"
 
 
 def test_what_is_confirmed_in_time_is_not_asked_again(world):
