@@ -282,7 +282,7 @@ class Chaos:
 
     def explained(self) -> str:
         """What is needed to understand what went wrong."""
-        said = [f"seed {self.seed}, folder {self._controller.root}", *self.wrongs]
+        said: list[str] = []
         jobs = [job_id for job_id in self._epochs if not self._has_ended(job_id)]
         jobs += [job_id for job_id in self._epochs if any(f"'{job_id}'" in wrong for wrong in self.wrongs)]
         for job_id in list(dict.fromkeys(jobs))[:3]:
@@ -294,6 +294,7 @@ class Chaos:
         said += ["-- the last kills:", *(f"{at_s:.3f} {found}" for at_s, found in self.killed[-20:])]
         for log in (self._controller.log, self._controller.home / "log"):
             said += [f"-- {log}:", *(log.read_text(errors="replace").splitlines()[-40:] if log.exists() else ())]
+        said += [f"seed {self.seed}, folder {self._controller.root}", *self.wrongs]  # last: long output is cut above
         return "\n".join(said)
 
     def _past_of(self, job_id: str) -> list[str]:
