@@ -30,8 +30,8 @@ from hocket.service.record import Record
 from hocket.service.secret_store import SecretStore
 
 CALL_LIMIT = 1000  # jobs or arrays in one call
-_WHOLE = 1000  # jobs of a call that are taken in by one cycle; more come in parts, or others would wait for all of them
-_PART = 500  # jobs in such a part
+_WHOLE = 500  # jobs of a call that are taken in by one cycle; more come in parts, or others would wait for all of them
+_PART = 250  # jobs in such a part
 
 
 def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
@@ -60,7 +60,7 @@ def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
 
 
 def call_parts(requests: Sequence[JobRequest], told: Sequence[Mapping[str, str]]) -> Iterator[list[JobRequest]]:
-    """The parts in which a call is submitted, one after the other: one, unless it has large arrays.
+    """The parts in which a call is submitted, one after the other: one, unless it has many jobs.
 
     `told` has what was answered so far: from there, the later parts of an array get the name that was made up for it.
     """
