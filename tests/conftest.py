@@ -1,12 +1,16 @@
-"""How Hypothesis draws. It never judges how long something took: a machine may be slow."""
+"""How Hypothesis draws (it never judges how long something took: a machine may be slow), and a PostgreSQL server."""
 
 import gc
 import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from tests.roaming import ROAMS
+
+from hocket.testing.postgresql import NoPostgresql, PostgresServer
 
 # Tests run beside each other, and what they compute is small: more threads would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -32,3 +36,15 @@ def pytest_collection_finish() -> None:
     """Look for garbage from now on, but not again and again among the modules and tests that are there for good."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """A real PostgreSQL server; a test with this is skipped where none is installed."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'hocket[postgresql]'")
+    try:
+        found = PostgresServer()
+    except NoPostgresql as error:
+        pytest.skip(str(error))
+    with found:
+        yield found

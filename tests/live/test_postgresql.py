@@ -3,19 +3,6 @@
 import pytest
 from tests.live.controller import LiveController, awaited
 
-from hocket.testing.postgresql import NoPostgresql, PostgresServer
-
-
-@pytest.fixture(scope="module")
-def server():
-    pytest.importorskip("psycopg")
-    try:
-        found = PostgresServer()
-    except NoPostgresql as error:
-        pytest.skip(str(error))
-    with found:
-        yield found
-
 
 @pytest.mark.slow
 def test_a_controller_on_postgresql_is_killed_and_comes_back(tmp_path, server):

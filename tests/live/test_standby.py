@@ -16,8 +16,6 @@ from tests.live.agent import LiveAgent
 from tests.live.controller import LiveController, NoAnswer, awaited
 from tests.whole_lines import json_lines
 
-from hocket.testing.postgresql import NoPostgresql, PostgresServer
-
 JOB = """
 import json, os, sys, time
 with open(sys.argv[1], "a", buffering=1) as ledger:
@@ -25,17 +23,6 @@ with open(sys.argv[1], "a", buffering=1) as ledger:
         ledger.write(json.dumps({"attempt": os.environ["HOCKET_ATTEMPT"], "at": time.monotonic()}) + "\\n")
         time.sleep(0.02)
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    pytest.importorskip("psycopg")
-    try:
-        found = PostgresServer()
-    except NoPostgresql as error:
-        pytest.skip(str(error))
-    with found:
-        yield found
 
 
 class Pair:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
 
-from hocket.testing.postgresql import NoPostgresql, PostgresServer
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'hocket[postgresql]'")
-    try:
-        server = PostgresServer()
-    except NoPostgresql as error:
-        pytest.skip(str(error))
-    with server:
-        yield server
+from hocket.testing.postgresql import PostgresServer
 
 
 @pytest.fixture
