@@ -20,6 +20,8 @@ import stat
 import sys
 import time
 
+from hocket.agent.process_tree import read
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -30,7 +32,8 @@ SPEC, CONTROL, EVENTS, STDERR, LOCK = "spec.json", "control", "events.jsonl", "s
 LET_GO = "let-go"  # the first fact of a run that stood ready once, was let go, and begins again
 LONGEST_ORDER = 1 << 20
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_PATIENCE_S = 0.5  # An agent that asks whether we live holds the lock for a moment.
+_PATIENCE_S = 0.5  # for orders to be taken, and for one that lives to give up its lock
+_DYING_S = 30.0  # A process that is killed may hold a lock a while longer, and an agent does that asks whether we live.
 
 
 # -- for the agent ------------------------------------------------------------------------------------------
@@ -133,21 +136,26 @@ class InUse(Exception):
 
 
 def take_lock(folder: str, taken: str, patience_s: float) -> int:
-    """Take the folder for the rest of this process's life, or raise InUse; `taken` says so, but for the process."""
+    """Take the folder for the rest of this process's life, or raise InUse; `taken` says so, but for the process.
+
+    A holder that lives is waited for `patience_s`.
+    """
     fd = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    until = time.monotonic() + patience_s
+    began_s = time.monotonic()
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
-            if time.monotonic() > until:
-                holder = os.read(fd, 32).decode().strip()
+            holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
+            lives = holder.isdecimal() and bool(read(f"/proc/{holder}/cmdline"))
+            if time.monotonic() - began_s > (patience_s if lives else _DYING_S):
                 os.close(fd)
                 raise InUse(f"{taken}: process {holder}") from None
             time.sleep(0.02)
-    os.ftruncate(fd, 0)
-    os.write(fd, f"{os.getpid()}\n".encode())
+    line = f"{os.getpid()}\n".encode()
+    os.pwrite(fd, line, 0)  # over what is there, and cut after it: on a full disk there is room for that
+    os.ftruncate(fd, len(line))
     return fd
 
 

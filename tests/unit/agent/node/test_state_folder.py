@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,6 +75,20 @@ def test_an_agent_that_dies_just_now_is_waited_for_and_one_that_lives_is_not(
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _s: os.close(first._lock))
     monkeypatch.setattr(run_folder, "time", clock)
     StateFolder(str(tmp_path))
+
+
+def test_a_lock_is_waited_for_longer_if_the_process_that_has_it_is_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = StateFolder(str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    (tmp_path / "lock").write_text(f"{ended.pid}\n")
+    monkeypatch.setattr(state_folder, "_PATIENCE_S", -1.0)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _s: os.close(first._lock))
+    monkeypatch.setattr(run_folder, "time", clock)
+    StateFolder(str(tmp_path))
+    assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
 
 def test_a_folder_is_known_again_and_told_from_others(tmp_path: Path) -> None:
