@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hocket.cli.live.job_rows import ListedJob
 from hocket.cli.live.job_table import job_table, one_line
+from hocket.cli.live.node_notes import node_notes
 
 _COLOURS = (
     "green",
@@ -85,6 +86,8 @@ def _devices(now: Overview, colours: dict[str, str], width: int) -> list[Any]:
             if n and n % in_line == 0:
                 text += Text("\n" + " " * margin)
             text += _cell(gpu, colours) + Text(" ")
+        if notes := one_line(", ".join(node_notes(node))):
+            text += Text(f"\n{' ' * margin}{notes}", style="yellow")
         lines.append(text)
     if len(now.nodes) > _MOST_NODES:
         lines.append(Text(f"… and {len(now.nodes) - _MOST_NODES:,} more nodes", style="dim"))

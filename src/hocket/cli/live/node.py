@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hocket.cli.live.node_notes import node_notes, reserved_text
 from hocket.cli.options import AsJson, Home, owner_names
 
 node = typer.Typer(
@@ -95,7 +96,7 @@ def reserve(
     if told is None:
         return
     made = told["reservation"]
-    typer.echo(f"{name} is {_reserved(made)}, as '{made['name']}'")
+    typer.echo(f"{name} is {reserved_text(made)}, as '{made['name']}'")
     for job in told["jobs"]:
         typer.echo(f"{job['id']} of {job['owner']} runs on")
 
@@ -152,27 +153,11 @@ def _table(found: list[dict[str, Any]]) -> Any:
         jobs = list(dict.fromkeys(gpu["job"] for gpu in each["gpus"] if gpu["job"]))
         used = sum(1 for gpu in each["gpus"] if gpu["job"])
         memory = f"{each['mem_mib'] / 1024:.4g}G" if each["mem_mib"] else "–"
+        state = ", ".join(["up" if each["up"] else "away", *node_notes(each)])
         cells = (
-            each["id"], _state(each), f"{used} of {len(each['gpus'])}", each.get("gpu_kind") or "–",
+            each["id"], state, f"{used} of {len(each['gpus'])}", each.get("gpu_kind") or "–",
             f"{each['cores']:g}" if each["cores"] else "–", memory, each.get("containment") or "–",
             ", ".join(jobs) or "–",
         )  # fmt: skip
         table.add_row(*(Text(one_line(cell)) for cell in cells))
     return table
-
-
-def _state(each: dict[str, Any]) -> str:
-    said = ["up" if each["up"] else "away"]
-    if each.get("drained"):
-        said.append(f"drained{' (being cleared)' if each.get('cleared') else ''}")
-    return ", ".join([*said, *map(_reserved, each.get("reservations", ()))])
-
-
-def _reserved(reservation: dict[str, Any]) -> str:
-    """`reserved for alice, bob from 12:00:00 until 2026-11-20 18:00:00`."""
-    from hocket.cli.terminal.console import clock
-
-    said = f"reserved for {', '.join(reservation['owners'])}"
-    if not reservation["holds"]:
-        said += f" from {clock(reservation['from_s'])}"
-    return said + (f" until {clock(reservation['until_s'])}" if reservation["until_s"] is not None else "")
