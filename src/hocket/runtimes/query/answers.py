@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from hocket.runtimes.query.batch_sql import CollectedSql, SampledSql, part_names
-from hocket.runtimes.query.duckdb_data import UNITS
+from hocket.runtimes.query.prepared_layout import UNITS
 from hocket.runtimes.query.student_t import quantile
 
 REPLICATES = 16
@@ -47,7 +47,7 @@ class SampledAnswers:
 
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and merge it."""
-        _keep(self._db, self._sql.batch.format(lo=lo, hi=hi), is_first=lo == 0)
+        _keep(self._db, self._sql.batch.of(lo, hi), is_first=lo == 0)
 
     def answer(self, done: int, confidence: float) -> AnswerTable:
         """The answer after so many units."""
@@ -117,7 +117,7 @@ class CollectedAnswers:
 
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and keep its rows."""
-        _keep(self._db, self._sql.batch.format(lo=lo, hi=hi), is_first=lo == 0)
+        _keep(self._db, self._sql.batch.of(lo, hi), is_first=lo == 0)
 
     def answer(self, done: int, confidence: float) -> AnswerTable:  # noqa: ARG002 - they have no interval
         """The rows so far."""

@@ -16,7 +16,8 @@ from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledA
 from hocket.runtimes.query.batch_sql import Rewriting
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import open_data
-from hocket.runtimes.query.duckdb_data import UNITS, DuckdbData
+from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.prepared_layout import UNITS
 from hocket.runtimes.query.split_key import Mode, find_split
 from hocket.runtimes.query.statement import DIALECT, QueryError, read_statement
 
@@ -84,7 +85,7 @@ class Query:
                 raise NotSplit("as asked")
             top = blocks_of(statement)
             split = find_split(top, self.data)
-            rewriting = Rewriting(top, split, self.data.unit_of)
+            rewriting = Rewriting(top, split, self.data.unit_rows)
             self._once = rewriting.once
             if split.mode is Mode.SAMPLED:
                 self._answers = SampledAnswers(self.data.connection, rewriting.sampled(REPLICATES))

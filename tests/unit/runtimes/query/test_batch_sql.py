@@ -1,0 +1,61 @@
+"""What batches read is what a plain run reads, whatever stands in literals, names and types."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from tests.unit.runtimes.query.conftest import same_rows
+
+from hocket.query import Query
+from hocket.runtimes.query.duckdb_data import DuckdbData
+
+
+@pytest.fixture(scope="module")
+def tables() -> DuckdbData:
+    db = duckdb.connect()
+    db.execute(
+        "CREATE TABLE a AS SELECT (i - 500)::INTEGER AS k, i % 3 AS g, "
+        "CASE i % 2 WHEN 0 THEN '__lo {x} $hocket_first' ELSE '__hi' END AS s FROM range(1000) r(i)"
+    )
+    db.execute("CREATE TABLE b AS SELECT (i - 500)::BIGINT AS k, (i - 500)::DOUBLE AS f, i AS v FROM range(1000) r(i)")
+    db.execute("CREATE VIEW seen AS SELECT k, v FROM b WHERE v > 10")
+    return DuckdbData(db)
+
+
+QUERIES = {
+    "a literal that looks like a bound": "SELECT s, count(*) AS n FROM a WHERE s <> '__hi' GROUP BY s ORDER BY s",
+    "a literal that looks like a parameter": "SELECT k, s FROM a WHERE s = '__lo {x} $hocket_first' ORDER BY k",
+    "keys of several widths, with negative numbers": (
+        "SELECT g, sum(v) AS v FROM a JOIN b ON a.k = b.k GROUP BY g ORDER BY g"
+    ),
+    "an integer key that is joined to a float": (
+        "SELECT g, sum(v) AS v FROM a JOIN b ON a.k = b.f GROUP BY g ORDER BY g"
+    ),
+    "an alias in quotes": 'SELECT "my a".g, count(*) AS n FROM a AS "my a" GROUP BY "my a".g ORDER BY 1',
+    "an alias in quotes that columns leave out": 'SELECT g, count(*) AS n FROM a AS "my a" GROUP BY g ORDER BY 1',
+    "aliases that are words of SQL": (
+        'SELECT g, sum(v) AS n FROM a AS "group" JOIN b AS "order by" ON "group".k = "order by".k GROUP BY g ORDER BY 1'
+    ),
+    "a block in FROM with such an alias": (
+        'SELECT g, sum("in".v) AS n FROM a JOIN (SELECT k, sum(v) AS v FROM b AS "x y" GROUP BY k) AS "in" '
+        'ON a.k = "in".k GROUP BY g ORDER BY 1'
+    ),
+    "a view, which has no row numbers": "SELECT v % 5 AS m, count(*) AS n, sum(k) AS k FROM seen GROUP BY m ORDER BY m",
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.usefixtures("small_keys")
+def test_the_last_answer_is_the_plain_one(tables: DuckdbData, name: str) -> None:
+    plain = tables.connection.execute(QUERIES[name]).fetchall()
+    query = Query(QUERIES[name], tables)
+    assert query.mode is not None, query.how
+    answers = list(query)
+    assert len(answers) == 6
+    assert same_rows(answers[-1].rows, plain), query.how
+
+
+@pytest.mark.usefixtures("small_keys")
+def test_columns_whose_equal_values_have_other_hashes_are_no_key(tables: DuckdbData) -> None:
+    query = Query("SELECT g, sum(v) AS v FROM a JOIN b ON a.k = b.f GROUP BY g", tables)
+    assert "rows of" in query.how
