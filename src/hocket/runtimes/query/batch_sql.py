@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
 
@@ -15,21 +15,18 @@ from hocket.runtimes.query.statement import DIALECT
 
 T = TypeVar("T", bound=exp.Expr)
 _FIRST, _LAST = "hocket_first", "hocket_last"  # parameters: the units of a batch
+_PARTS = "hocket parts"  # a mark on tables that have one part for each batch
 
 
-class RowsByUnit(Protocol):
+class UnitRows(NamedTuple):
     """Where the rows of a table are read, and which unit each is in."""
 
-    @property
-    def relation(self) -> str:
-        """SQL of what the rows are read from."""
-
-    @property
-    def unit(self) -> str:
-        """SQL of the unit of a row."""
+    relation: str  # SQL
+    unit: str  # SQL
+    parts: Mapping[int, tuple[str, str]] = {}  # end of a batch → schema and table that have its rows, if they are apart
 
 
-UnitRowsOf = Callable[[str, str], RowsByUnit]  # of a table, by a column
+UnitRowsOf = Callable[[str, str], UnitRows]  # of a table, by a column
 
 
 class BatchSql:
@@ -40,12 +37,17 @@ class BatchSql:
         self._bounds = {
             name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (_FIRST, _LAST)
         }
+        self._parts = [table for table in query.find_all(exp.Table) if _PARTS in table.meta]
 
     def of(self, first: int, last: int) -> str:
         """SQL of the batch of these units, both included."""
-        # Numbers in the text, not parameters of a prepared statement: DuckDB would not skip row groups by these.
+        # Numbers in the text, not parameters of a prepared statement: DuckDB plans with what it knows.
         for name, unit in ((_FIRST, first), (_LAST, last)):
             self._bounds[name] = [b.replace(exp.Literal.number(unit)) for b in self._bounds[name]]
+        for table in self._parts:
+            schema, name = table.meta[_PARTS][last + 1]
+            table.set("db", exp.to_identifier(schema))
+            table.set("this", exp.to_identifier(name, quoted=True))
         return self._query.sql(DIALECT)
 
 
@@ -195,9 +197,13 @@ class Rewriting:
     def _rows_of_batch(self, use: TableUse) -> exp.Expr:
         """In place of a table: its rows in the units of a batch."""
         rows = self._unit_rows(use.table, self._columns[use])
-        shown = "*" if rows.unit == UNIT else f"*, {rows.unit} AS {UNIT}"
-        select = _parsed(f"SELECT {shown} FROM {rows.relation} WHERE {rows.unit} BETWEEN ${_FIRST} AND ${_LAST}")
-        return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(use.alias, quoted=True)))
+        alias = exp.TableAlias(this=exp.to_identifier(use.alias, quoted=True))
+        if rows.parts:  # Whole tables, not ranges of one: DuckDB knows how many rows they have, and joins accordingly.
+            part = exp.Table(this=exp.to_identifier(use.table, quoted=True), alias=alias)
+            part.meta[_PARTS] = rows.parts
+            return part
+        shown, within = f"*, {rows.unit} AS {UNIT}", f"{rows.unit} BETWEEN ${_FIRST} AND ${_LAST}"
+        return exp.Subquery(this=_parsed(f"SELECT {shown} FROM {rows.relation} WHERE {within}"), alias=alias)
 
     def collected(self) -> CollectedSql:
         """For rows, or groups, that are in one bucket each. Raises NotSplit."""

@@ -13,7 +13,7 @@ from hocket.runtimes.query.prepared_layout import read_layout
 from hocket.runtimes.query.statement import QueryError
 
 _TPCH = "tpch:"
-_DATABASES = (".duckdb", ".ddb", ".db")
+DATABASES = (".duckdb", ".ddb", ".db")
 
 
 def open_data(
@@ -52,7 +52,7 @@ def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> tuple[DuckdbD
     path = Path(source).expanduser()
     if not path.exists():
         raise QueryError(f"data '{source}': there is no such file or folder")
-    if path.is_file() and path.suffix in _DATABASES:
+    if path.is_file() and path.suffix in DATABASES:
         connection.execute(f"ATTACH '{_escaped(path)}' AS data (READ_ONLY)")
         connection.execute("USE data")
         return DuckdbData(connection, [path], "data", read_layout(connection, path)), []

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
 
+from hocket.runtimes.query.batch_sql import UnitRows
 from hocket.runtimes.query.prepared_layout import (
-    LAYOUT_SCHEMA, UNIT, UNITS, PreparedLayout, Stamp, file_stamp, relation,
+    ENDS, LAYOUT_SCHEMA, UNIT, UNITS, LayoutKey, PreparedLayout, Stamp, file_stamp, part_name,
 )  # fmt: skip
-from hocket.runtimes.query.split_key import ROWS
+from hocket.runtimes.query.split_key import ROWS, Split
 from hocket.runtimes.query.statement import QueryError
 
 _HIDDEN = ("file_row_number", "filename")  # of Parquet files, by which their rows are told apart
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
-
-
-class UnitRows(NamedTuple):
-    """Where the rows of a table are read, and which unit each is in."""
-
-    relation: str  # SQL
-    unit: str  # SQL
-    is_stored: bool  # the rows lie in the order of their units: those of other units are not read
 
 
 class DuckdbData:
@@ -85,14 +77,28 @@ class DuckdbData:
 
     def unit_rows(self, table: str, column: str) -> UnitRows:
         """The rows of a table, with the hash class of a column."""
-        copies = self.layout.columns_of(table)
-        if column in copies and not self.seed:
-            return UnitRows(relation(self.layout.copy_of(table, column)), UNIT, True)
-        source = relation(self.layout.copy_of(table, copies[0])) if copies else quoted(table)
+        if column in self.stored_keys(table):
+            key = LayoutKey(table.lower(), column)
+            return UnitRows(quoted(table), UNIT, {end: (LAYOUT_SCHEMA, part_name(key, end)) for end in ENDS})
         unit = f"hash({self._hashed(table, column)})"
         if self.seed:  # Mixed in before a hash: as a second argument it would only give the classes other numbers.
             unit = f"hash(({unit} // 2)::BIGINT + {self.seed})"
-        return UnitRows(source, f"({unit} % {UNITS})::INTEGER", False)
+        return UnitRows(quoted(table), f"({unit} % {UNITS})::INTEGER")
+
+    def how_read(self, split: Split) -> str:
+        """Whether the batches of a query read their parts only, in words."""
+        scanned = {use.table for use, column in split.columns.items() if column not in self.stored_keys(use.table)}
+        if not scanned:
+            return "prepared"
+        if len(scanned) == len({use.table for use in split.columns}):
+            return "unprepared: each batch scans the whole table"
+        return f"prepared, but each batch scans all of {', '.join(sorted(scanned))}"
+
+    def changed_source(self) -> str:
+        """What prepared data are no longer the same as, in words; empty if nothing is known to have changed."""
+        if not (changed := self.layout.changed_files()):
+            return ""
+        return f"prepared from '{self.layout.source}', where '{changed[0].name}' was changed since"
 
     def _hashed(self, table: str, column: str) -> str:
         if column != ROWS:
@@ -100,7 +106,7 @@ class DuckdbData:
             return f"{quoted(column)}::BIGINT" if self.hash_kind(table, column) == "BIGINT" else quoted(column)
         if table in self._numbered:
             return ", ".join(_HIDDEN)
-        if table in self._views and not self.layout.columns_of(table):  # of a user's database: it has no row numbers
+        if table in self._views:  # It has no row numbers.
             return ", ".join(map(quoted, self._columns(table)))
         return ROWS
 

@@ -1,8 +1,9 @@
 """Lays tables out by unit, in a DuckDB file, so that a batch reads its own part and nothing else.
 
-The rows of a copy lie in the order of their units, and within a unit by the key. DuckDB keeps the least and the largest
-unit of every row group, and skips those that are outside of a batch. A table that is split by several keys is copied
-for each of them. `SELECT … FROM table` of other programs reads the first copy: in the file, tables have their names.
+A copy of a table is one table for each batch, sorted by unit and key. One table with a range of units for each batch
+would be as small to read, but DuckDB would guess how many rows a range has, and join in the wrong order. A table that is
+split by several keys is copied for each of them. For other programs that open the file, tables have their own names:
+views over the parts of the first copy.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
+from hocket.runtimes.query.data_sources import DATABASES
 from hocket.runtimes.query.duckdb_data import DuckdbData, quoted
 from hocket.runtimes.query.prepared_layout import (
-    LAYOUT_SCHEMA, UNIT, UNITS, LayoutKey, create_manifest, relation,
+    ENDS, LAYOUT_SCHEMA, UNIT, UNITS, LayoutKey, create_manifest, has_manifest, part_name,
 )  # fmt: skip
 from hocket.runtimes.query.split_key import LEAST_VALUES, ROWS, find_split
 from hocket.runtimes.query.statement import QueryError, read_statement
@@ -118,9 +121,7 @@ def prepare(data: DuckdbData, source: str, out: Path, keys: Iterable[LayoutKey])
     `data` must have been opened with `may_write`. Tables of which no key is given are laid out by rows.
     """
     at = out.resolve()
-    if at in data.files or not at.parent.is_dir() or at.is_dir():
-        why = "is read" if at in data.files else "is a folder" if at.is_dir() else "must lie in a folder that exists"
-        raise QueryError(f"--out '{out}' {why}")
+    _require_writable(data, out, at)
     copies = _copies(data, keys)
     total = sum(data.rows(table) for table, _key in copies)
     part = at.with_name(f".{at.name}.part")
@@ -149,6 +150,25 @@ def prepare(data: DuckdbData, source: str, out: Path, keys: Iterable[LayoutKey])
         os.replace(part, at)
 
 
+def _require_writable(data: DuckdbData, out: Path, at: Path) -> None:
+    """Only a file that was prepared before is overwritten. Raises QueryError."""
+    if at.suffix not in DATABASES:
+        raise QueryError(f"'{out}' must end with {', '.join(DATABASES[:-1])} or {DATABASES[-1]}")
+    if any(at == file.resolve() for file in data.files):
+        raise QueryError(f"'{out}' must be another file than the one that is read")
+    if not at.parent.is_dir():
+        raise QueryError(f"'{out}' must lie in a folder that exists")
+    if not at.exists():
+        return
+    try:
+        with closing(duckdb.connect(str(at), read_only=True)) as db:
+            is_prepared = has_manifest(db)
+    except duckdb.Error:
+        is_prepared = False
+    if not is_prepared:
+        raise QueryError(f"'{out}' is there and was not made by `hocket query prepare`: it is not overwritten")
+
+
 def _copies(data: DuckdbData, keys: Iterable[LayoutKey]) -> list[LayoutKey]:
     """Every table, for each of its keys."""
     by_table: dict[str, dict[str, None]] = {table: {} for table in data.schema}
@@ -168,26 +188,21 @@ def _write(data: DuckdbData, table: str, key: str) -> Iterator[int]:
         db.execute(f"CREATE TABLE prepared.main.{quoted(table)} AS SELECT {columns} FROM {quoted(table)}")
         yield UNITS
         return
-    copy = f"{table} by {key if key != ROWS else 'rows'}"
-    target, rows = f"prepared.{relation(copy)}", data.unit_rows(table, key)
+    layout, rows = LayoutKey(table.lower(), key.lower()), data.unit_rows(table, key)
     order = UNIT if key == ROWS else f"{UNIT}, {quoted(key)}"
     read = f"SELECT {columns}, ({rows.unit})::SMALLINT AS {UNIT} FROM {rows.relation}"
-    db.execute(f"CREATE TABLE {target} AS {read} LIMIT 0")
-    parts = 1
-    while data.rows(table) / parts > _SORTED_AT_ONCE and parts < UNITS:
-        parts *= 2
-    step = UNITS // parts
-    for first in range(0, UNITS, step):
-        db.execute(
-            f"INSERT INTO {target} {read} WHERE {rows.unit} BETWEEN {first} AND {first + step - 1} ORDER BY {order}"
-        )
-        yield step
-    stored = db.execute(f"SELECT count(*) FROM prepared.{LAYOUT_SCHEMA}.copies WHERE table_name = ?", [table.lower()])
-    if stored.fetchone() == (0,):
-        with _using_prepared(db):  # Named with its database, the view would be lost when the file has another name.
-            db.execute(f"CREATE VIEW main.{quoted(table)} AS SELECT {columns} FROM {relation(copy)}")
-    copies = f"INSERT INTO prepared.{LAYOUT_SCHEMA}.copies VALUES (?, ?, ?)"
-    db.execute(copies, [table.lower(), key.lower(), copy])
+    step = max(1, int(UNITS * _SORTED_AT_ONCE / max(data.rows(table), 1)))
+    for start, end in pairwise((0, *ENDS)):
+        target = f"prepared.{LAYOUT_SCHEMA}.{quoted(part_name(layout, end))}"
+        db.execute(f"CREATE TABLE {target} AS {read} LIMIT 0")
+        for first in range(start, end, step):
+            last = min(first + step, end) - 1
+            db.execute(f"INSERT INTO {target} {read} WHERE {rows.unit} BETWEEN {first} AND {last} ORDER BY {order}")
+            yield last + 1 - first
+    with _using_prepared(db):  # Named with its database, a view would be lost when the file has another name.
+        parts = (f"SELECT {columns} FROM {LAYOUT_SCHEMA}.{quoted(part_name(layout, end))}" for end in ENDS)
+        db.execute(f"CREATE VIEW IF NOT EXISTS main.{quoted(table)} AS {' UNION ALL '.join(parts)}")
+        db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.copies VALUES (?, ?)", list(layout))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What is in a prepared file: copies of tables whose rows lie in the order of their units, and where they come from."""
+"""What is in a prepared file: copies of tables in one part for each batch, and where they come from."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 UNITS = 512  # hash classes of a key; batches are whole ones
+ENDS = (16, 32, 64, 128, 256, 512)  # units after each batch: the first answer comes soon, and few batches follow
+assert ENDS[-1] == UNITS
 UNIT = "hocket_unit"  # the column of the hash class
 LAYOUT_SCHEMA = "hocket_layout"  # of the prepared file; queries cannot name its tables
 
@@ -25,7 +27,7 @@ class Stamp(NamedTuple):
 
 
 class LayoutKey(NamedTuple):
-    """What the rows of a copy are ordered by: the units of a column, or of the rows themselves (`ROWS`)."""
+    """What the rows of a copy are dealt out by: the units of a column, or of the rows themselves (`ROWS`)."""
 
     table: str  # in lower case, as the column
     column: str
@@ -34,7 +36,7 @@ class LayoutKey(NamedTuple):
 class PreparedLayout(NamedTuple):
     """A prepared file."""
 
-    copies: Mapping[LayoutKey, str] = {}  # → its table in `LAYOUT_SCHEMA`
+    copies: tuple[LayoutKey, ...] = ()
     rows: Mapping[str, float] = {}
     distinct: Mapping[tuple[str, str], float] = {}
     source: str = ""
@@ -44,18 +46,14 @@ class PreparedLayout(NamedTuple):
         """The keys that a table is laid out by."""
         return tuple(key.column for key in self.copies if key.table == table.lower())
 
-    def copy_of(self, table: str, column: str) -> str:
-        """The copy of a table that is laid out by a column."""
-        return self.copies[LayoutKey(table.lower(), column.lower())]
-
     def changed_files(self) -> list[Path]:
         """Files of the source that are not what they were; files that are gone are not counted: it may be elsewhere."""
         return [file for file, before in self.stamps.items() if file_stamp(file) not in (None, before)]
 
 
-def relation(copy: str) -> str:
-    """SQL of a copy."""
-    return f'{LAYOUT_SCHEMA}."{copy.replace(chr(34), chr(34) * 2)}"'
+def part_name(key: LayoutKey, end: int) -> str:
+    """The table of a batch, in `LAYOUT_SCHEMA`: the batch that ends before this unit."""
+    return f"{key.table} by {key.column}, {ENDS.index(end) + 1} of {len(ENDS)}"
 
 
 def file_stamp(file: Path) -> Stamp | None:
@@ -70,34 +68,39 @@ def file_stamp(file: Path) -> Stamp | None:
 def create_manifest(db: duckdb.DuckDBPyConnection, source: str, stamps: Mapping[Path, Stamp]) -> None:
     """Write where the data come from, into the database in use."""
     db.execute(f"CREATE SCHEMA {LAYOUT_SCHEMA}")
-    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.manifest (format INTEGER, units INTEGER, source VARCHAR)")
-    db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.manifest VALUES (?, ?, ?)", [FORMAT, UNITS, source])
+    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.manifest (format INTEGER, ends INTEGER[], source VARCHAR)")
+    db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.manifest VALUES (?, ?, ?)", [FORMAT, list(ENDS), source])
     db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.sources (path VARCHAR, size_bytes BIGINT, changed_ns BIGINT)")
     for file, stamp in stamps.items():
         db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.sources VALUES (?, ?, ?)", [str(file), *stamp])
-    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.copies (table_name VARCHAR, key VARCHAR, copy VARCHAR)")
+    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.copies (table_name VARCHAR, key VARCHAR)")
     db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.row_counts (table_name VARCHAR, row_count DOUBLE)")
     db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.value_counts (table_name VARCHAR, column_name VARCHAR, count DOUBLE)")
 
 
+def has_manifest(db: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the database in use was prepared."""
+    known = "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = ?"
+    return db.execute(f"{known} AND table_name = 'manifest'", [LAYOUT_SCHEMA]).fetchone() is not None
+
+
 def read_layout(db: duckdb.DuckDBPyConnection, path: Path) -> PreparedLayout | None:
     """That of the database in use; None if it was not prepared. Raises QueryError for a format that is not known."""
-    known = "SELECT 1 FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'manifest'"
-    if db.execute(known, [LAYOUT_SCHEMA]).fetchone() is None:
+    if not has_manifest(db):
         return None
-    found = db.execute(f"SELECT format, units, source FROM {LAYOUT_SCHEMA}.manifest").fetchone()
-    if found is None or found[:2] != (FORMAT, UNITS):
-        has = "no format" if found is None else f"format {found[0]} with {found[1]} units"
+    found = db.execute(f"SELECT format, ends, source FROM {LAYOUT_SCHEMA}.manifest").fetchone()
+    if found is None or found[0] != FORMAT or found[1] != list(ENDS):
+        has = "no format" if found is None else f"format {found[0]} with batches that end at {found[1]}"
         raise QueryError(
-            f"data '{path}' has {has}, this version of Hocket reads format {FORMAT} with {UNITS} units: "
+            f"data '{path}' has {has}, this version of Hocket reads format {FORMAT} with {list(ENDS)}: "
             "make it again with `hocket query prepare`"
         )
-    copies = db.execute(f"SELECT table_name, key, copy FROM {LAYOUT_SCHEMA}.copies ORDER BY rowid").fetchall()
+    copies = db.execute(f"SELECT table_name, key FROM {LAYOUT_SCHEMA}.copies ORDER BY rowid").fetchall()
     rows = db.execute(f"SELECT table_name, row_count FROM {LAYOUT_SCHEMA}.row_counts").fetchall()
     distinct = db.execute(f"SELECT table_name, column_name, count FROM {LAYOUT_SCHEMA}.value_counts").fetchall()
     stamps = db.execute(f"SELECT path, size_bytes, changed_ns FROM {LAYOUT_SCHEMA}.sources").fetchall()
     return PreparedLayout(
-        {LayoutKey(table, key): copy for table, key, copy in copies},
+        tuple(LayoutKey(table, key) for table, key in copies),
         dict(rows),
         {(table, column): count for table, column, count in distinct},
         found[2],

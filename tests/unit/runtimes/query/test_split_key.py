@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.runtimes.query.batch_sql import Rewriting
+from hocket.runtimes.query.batch_sql import Rewriting, UnitRows
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
-from hocket.runtimes.query.duckdb_data import UnitRows
 from hocket.runtimes.query.split_key import Split, find_split
 from hocket.runtimes.query.statement import read_statement
 
@@ -121,7 +120,7 @@ def test_a_query_that_cannot_be_split_says_why(name: str) -> None:
 
 def batches(sql: str) -> str:
     top = blocks_of(read_statement(sql, SCHEMA))
-    rewriting = Rewriting(top, find_split(top, Known()), lambda table, column: UnitRows(table, column, False))
+    rewriting = Rewriting(top, find_split(top, Known()), lambda table, column: UnitRows(table, column))
     return rewriting.sampled(16).batch.of(0, 15)
 
 
