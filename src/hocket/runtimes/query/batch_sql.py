@@ -9,12 +9,14 @@ from sqlglot import exp
 
 from hocket.runtimes.query.aggregates import Parts, in_parts
 from hocket.runtimes.query.blocks import BLOCK, USE, Block, NotSplit, TableUse, own_expressions
-from hocket.runtimes.query.prepared_layout import UNIT
+from hocket.runtimes.query.prepared_layout import UNIT, UNITS
 from hocket.runtimes.query.split_key import Mode, Split
 from hocket.runtimes.query.statement import DIALECT
+from hocket.runtimes.query.whole_tables import used_rows
 
 T = TypeVar("T", bound=exp.Expr)
 _FIRST, _LAST = "hocket_first", "hocket_last"  # parameters: the units of a batch
+_REPLICATE = "hocket replicate"  # a mark on the number of the replicate
 _PARTS = "hocket parts"  # a mark on tables that have one part for each batch
 
 
@@ -38,6 +40,7 @@ class BatchSql:
             name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (_FIRST, _LAST)
         }
         self._parts = [table for table in query.find_all(exp.Table) if _PARTS in table.meta]
+        self._replicate = next((node for node in query.find_all(exp.Mod) if _REPLICATE in node.meta), None)
 
     def of(self, first: int, last: int) -> str:
         """SQL of the batch of these units, both included."""
@@ -48,7 +51,12 @@ class BatchSql:
             schema, name = table.meta[_PARTS][last + 1]
             table.set("db", exp.to_identifier(schema))
             table.set("this", exp.to_identifier(name, quoted=True))
-        return self._query.sql(DIALECT)
+        if self._replicate is None or last + 1 < UNITS:
+            return self._query.sql(DIALECT)
+        without = self._replicate.replace(exp.Literal.number(0))  # The answer will be exact: there is no interval.
+        sql = self._query.sql(DIALECT)
+        without.replace(self._replicate)
+        return sql
 
 
 class OutputColumn(NamedTuple):
@@ -90,11 +98,19 @@ def part_names(aggregates: tuple[Parts, ...]) -> list[list[str]]:
 class Rewriting:
     """Makes the SQL of a split query."""
 
-    def __init__(self, top: Block, split: Split, unit_rows: UnitRowsOf) -> None:
+    def __init__(
+        self, top: Block, split: Split, unit_rows: UnitRowsOf, rows: Callable[[str], float] = lambda _table: 0.0
+    ) -> None:
+        """`rows` says how many a table has. Raises NotSplit."""
         self._top, self._split, self._unit_rows = top, split, unit_rows
         self._columns = split.columns
         self._blocks = {block.number: block for block in top.all_blocks()}
-        self.once = {once_name(block): block.select.sql(DIALECT) for block in _unsplit(top, self._columns)}
+        once = {once_name(block): block for block in _unsplit(top, self._columns)}
+        _require_other_blocks(top, list(once.values()), self._columns)
+        self._used = used_rows(top, self._columns, rows)
+        # What is computed before the first batch, by name: blocks that are the same in every one, and rows of tables.
+        self.once = {name: block.select.sql(DIALECT) for name, block in once.items()}
+        self.once |= {used.name: used.sql for used in self._used.values()}
 
     def sampled(self, reps: int) -> SampledSql:
         """For groups whose rows are in many buckets; `reps` replicates of each group are kept. Raises NotSplit."""
@@ -141,7 +157,11 @@ class Rewriting:
         having = select.args.get("having")
         names = part_names(parts)
         columns = [exp.alias_(g.copy(), f"g{n}") for n, g in enumerate(groups)]
-        columns += [exp.alias_(exp.Mod(this=self._unit(top), expression=exp.Literal.number(reps)), "rep")]
+        rep: exp.Expr = exp.Literal.number(0)  # Nothing is told apart that is not needed: groups would be many.
+        if any(output.has_interval for output in outputs):
+            rep = exp.Mod(this=self._unit(top), expression=exp.Literal.number(reps))
+            rep.meta[_REPLICATE] = True
+        columns += [exp.alias_(rep, "rep")]
         columns += [
             exp.alias_(_parsed(sql), name)
             for a, named in zip(parts, names, strict=True)
@@ -192,6 +212,9 @@ class Rewriting:
             use = table.meta.get(USE)
             if use in self._columns:
                 table.replace(self._rows_of_batch(use))
+            elif use in self._used:
+                alias = exp.TableAlias(this=exp.to_identifier(use.alias, quoted=True))
+                table.replace(exp.Table(this=exp.to_identifier(self._used[use].name), alias=alias))
         return top
 
     def _rows_of_batch(self, use: TableUse) -> exp.Expr:
@@ -259,6 +282,14 @@ def _unsplit(block: Block, columns: Collection[TableUse]) -> Iterator[Block]:
             yield from _unsplit(inner, columns)
         else:
             yield inner
+
+
+def _require_other_blocks(top: Block, once: list[Block], columns: Collection[TableUse]) -> None:
+    """A CTE that is needed in full before the first batch is not computed again in batches: DuckDB does it once."""
+    whole = {inner.select.sql(DIALECT) for block in once for inner in block.all_blocks() if inner.tables}
+    for block in top.all_blocks():
+        if any(use in columns for use in block.tables.values()) and block.select.sql(DIALECT) in whole:
+            raise NotSplit("a block that is split is needed in full before the first batch")
 
 
 def _derived_uses(block: Block) -> list[TableUse]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.duckdb_data import NUMBERED_SCHEMA, NUMBERS, DuckdbData, quoted
 from hocket.runtimes.query.prepared_layout import read_layout
 from hocket.runtimes.query.statement import QueryError
 
@@ -61,9 +61,12 @@ def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> tuple[DuckdbD
         listed = ", ".join(f"'{_escaped(part)}'" for part in parts)
         if parts[0].suffix == ".parquet":
             read = f"read_parquet([{listed}], file_row_number = true, filename = true)"
-            connection.execute(f'CREATE VIEW "{table}" AS SELECT * FROM {read}')
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {NUMBERED_SCHEMA}")
+            connection.execute(f"CREATE VIEW {NUMBERED_SCHEMA}.{quoted(table)} AS SELECT * FROM {read}")
+            hidden = ", ".join(NUMBERS)
+            connection.execute(f"CREATE VIEW {quoted(table)} AS SELECT * EXCLUDE ({hidden}) FROM {read}")
         else:  # CSV has no number of rows to split by, and would be parsed in each batch.
-            connection.execute(f'CREATE TABLE "{table}" AS SELECT * FROM read_csv([{listed}])')
+            connection.execute(f"CREATE TABLE {quoted(table)} AS SELECT * FROM read_csv([{listed}])")
     folders = sorted({str(part.parent) for parts in files.values() for part in parts})
     return DuckdbData(connection, [part for parts in files.values() for part in parts]), folders
 

@@ -13,7 +13,8 @@ from hocket.runtimes.query.prepared_layout import (
 from hocket.runtimes.query.split_key import ROWS, Split
 from hocket.runtimes.query.statement import QueryError
 
-_HIDDEN = ("file_row_number", "filename")  # of Parquet files, by which their rows are told apart
+NUMBERED_SCHEMA = "hocket_files"  # has the tables of Parquet files again, with what tells their rows apart:
+NUMBERS = ("file_row_number", "filename")
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 
 
@@ -35,18 +36,16 @@ class DuckdbData:
         self.files: dict[Path, Stamp | None] = {file: file_stamp(file) for file in files or ()}
         self._rows: dict[str, float] = dict(self.layout.rows)
         self._distinct: dict[tuple[str, str], float] = dict(self.layout.distinct)
-        views = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND (database_name = ? OR ? = '')"
-        self._views = {name for (name,) in connection.execute(views, [database, database]).fetchall()}
-        self._numbered: set[str] = set()  # views of Parquet files
+        views = connection.execute("SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+        self._views = {view.lower() for _schema, view in views}
+        self._numbered = {view.lower() for schema, view in views if schema == NUMBERED_SCHEMA}
         columns = (
             "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal "
-            "AND (database_name = ? OR ? = '') AND schema_name <> ? ORDER BY table_name, column_index"
+            "AND (database_name = ? OR ? = '') AND schema_name NOT IN (?, ?) ORDER BY table_name, column_index"
         )
-        for table, column, kind in connection.execute(columns, [database, database, LAYOUT_SCHEMA]).fetchall():
-            if table in self._views and column in _HIDDEN and not database:
-                self._numbered.add(table)
-            else:
-                self.schema.setdefault(table, {})[column] = kind
+        hidden = [database, database, LAYOUT_SCHEMA, NUMBERED_SCHEMA]
+        for table, column, kind in connection.execute(columns, hidden).fetchall():
+            self.schema.setdefault(table, {})[column] = kind
 
     def rows(self, table: str) -> float:
         """How many rows it has."""
@@ -83,7 +82,9 @@ class DuckdbData:
         unit = f"hash({self._hashed(table, column)})"
         if self.seed:  # Mixed in before a hash: as a second argument it would only give the classes other numbers.
             unit = f"hash(({unit} // 2)::BIGINT + {self.seed})"
-        return UnitRows(quoted(table), f"({unit} % {UNITS})::INTEGER")
+        is_numbered = column == ROWS and table.lower() in self._numbered
+        relation = f"{NUMBERED_SCHEMA}.{quoted(table)}" if is_numbered else quoted(table)
+        return UnitRows(relation, f"({unit} % {UNITS})::INTEGER")
 
     def how_read(self, split: Split) -> str:
         """Whether the batches of a query read their parts only, in words."""
@@ -104,9 +105,9 @@ class DuckdbData:
         if column != ROWS:
             # Of one width: hashes of a negative number in 4 and in 8 bytes differ.
             return f"{quoted(column)}::BIGINT" if self.hash_kind(table, column) == "BIGINT" else quoted(column)
-        if table in self._numbered:
-            return ", ".join(_HIDDEN)
-        if table in self._views:  # It has no row numbers.
+        if table.lower() in self._numbered:
+            return ", ".join(NUMBERS)
+        if table.lower() in self._views:  # It has no row numbers.
             return ", ".join(map(quoted, self._columns(table)))
         return ROWS
 

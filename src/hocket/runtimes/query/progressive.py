@@ -82,7 +82,7 @@ class Query:
                 raise NotSplit("as asked")
             top = blocks_of(statement)
             split = find_split(top, self.data)
-            rewriting = Rewriting(top, split, self.data.unit_rows)
+            rewriting = Rewriting(top, split, self.data.unit_rows, self.data.rows)
             self._once = rewriting.once
             if split.mode is Mode.SAMPLED:
                 self._answers = SampledAnswers(self.data.connection, rewriting.sampled(REPLICATES))

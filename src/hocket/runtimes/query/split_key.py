@@ -10,13 +10,15 @@ Otherwise it is read *whole* in every batch. The split is right if no row of a b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from sqlglot import exp
 
-from hocket.runtimes.query.blocks import Block, Equality, NotSplit, TableUse, UsedColumn, own_expressions
+from hocket.runtimes.query.blocks import (
+    Block, Equality, NotSplit, TableUse, UsedColumn, equal_columns, own_expressions,
+)  # fmt: skip
 
 LEAST_VALUES = 5_000  # of a key, so that buckets are about equal
 MANY_GROUPS = 20_000
@@ -113,7 +115,7 @@ def _require_one_kind(key: tuple[UsedColumn, ...], statistics: Statistics) -> No
 
 
 def _candidates(top: Block, uses: list[TableUse], statistics: Statistics) -> Iterator[tuple[UsedColumn, ...]]:
-    for columns in _classes(pair for block in top.all_blocks() for pair in block.equalities()):
+    for columns in equal_columns(pair for block in top.all_blocks() for pair in block.equalities()):
         by_use: dict[TableUse, UsedColumn] = {}
         for column in sorted(columns):
             by_use.setdefault(column.use, column)
@@ -126,21 +128,6 @@ def _candidates(top: Block, uses: list[TableUse], statistics: Statistics) -> Ite
         for column in statistics.stored_keys(use.table):  # Any order of the rows that does not depend on them will do.
             yield (UsedColumn(use, column),)
         yield (UsedColumn(use, ROWS),)
-
-
-def _classes(pairs: Iterable[Equality]) -> list[set[UsedColumn]]:
-    """Columns that are equal to each other, through others too."""
-    classes: list[set[UsedColumn]] = []
-    for pair in pairs:
-        joined = set(pair)
-        apart = []
-        for known in classes:
-            if known & joined:
-                joined |= known
-            else:
-                apart.append(known)
-        classes = [*apart, joined]
-    return classes
 
 
 # -- is it right ------------------------------------------------------------------------------------------------
@@ -219,7 +206,7 @@ def _require_windows_by_key(block: Block, columns: dict[TableUse, UsedColumn]) -
 
 
 def _require_joined(keys: list[UsedColumn], block: Block) -> None:
-    if len(set(keys)) > 1 and not any(set(keys) <= columns for columns in _classes(_known_equalities(block))):
+    if len(set(keys)) > 1 and not any(set(keys) <= columns for columns in equal_columns(_known_equalities(block))):
         raise NotSplit("tables of one block are not joined by it")
 
 
