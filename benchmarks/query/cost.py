@@ -1,8 +1,8 @@
 """What a progressive query costs beside a plain one: `python -m benchmarks.query.cost --scale 1 [--queries q1,q6]`.
 
-The 22 queries of TPC-H. The plain run is DuckDB on its own tables as they were generated; the progressive run is that of
-`hocket.query` to its last, exact answer, on the same data after `hocket query prepare`. Each is a process of its own, in
-which the query is run several times: the least CPU and wall time count, and the peak memory of the process. The first
+The 22 queries of TPC-H. The plain run is DuckDB on its own tables as they were generated; the progressive run is that
+of `hocket.query` to its last, exact answer, on the same data after `hocket query prepare`. Each is a process of its own,
+in which the query is run several times: the least CPU and wall time count, and the peak memory of the process. The first
 answer's time begins before the query is parsed.
 """
 
@@ -99,13 +99,14 @@ def run_progressive(file: str, sql: str, threads: int, rounds: int) -> Run:
         query = Query(sql, data)
         times = []
         for answer in query:
+            last = answer.rows
             times.append((_cpu_s() - began_cpu_s, time.perf_counter() - began_s))
         found.append((*times[-1], *times[0]))
     peak_mib = _peak_mib()
     plain = data.connection.execute(sql).fetchall()
     return Run(
         *(min(f[k] for f in found) for k in (0, 1)), peak_mib, *(min(f[k] for f in found) for k in (2, 3)), query.how,
-        query.mode.value if query.mode is not None else "", _same_rows(answer.rows, plain), _texts(answer.rows),
+        query.mode.value if query.mode is not None else "", _same_rows(last, plain), _texts(last),
     )  # fmt: skip
 
 
@@ -206,7 +207,9 @@ def generated(scale: float, native: Path, prepared: Path) -> None:
             steps = max(1, math.ceil(scale))
             for step in range(steps):
                 said(f"data: step {step + 1} of {steps}")
-                db.execute(f"CALL dbgen(sf = {scale!r}" + (f", children = {steps}, step = {step})" if steps > 1 else ")"))
+                db.execute(
+                    f"CALL dbgen(sf = {scale!r}" + (f", children = {steps}, step = {step})" if steps > 1 else ")")
+                )
         part.rename(native)
     if not prepared.exists():
         data = open_data(native, 2, may_write=True)

@@ -58,8 +58,8 @@ def query(
 ) -> None:
     """Answer an aggregate query from part of its data, with intervals, and refine it until it is exact.
 
-    Ctrl-C prints the best answer so far. Exit code 5: the goal was not met in time. `hocket query prepare DATA --out FILE`
-    lays data out so that queries cost less (`hocket query prepare --help`).
+    Ctrl-C prints the best answer so far. Exit code 5: the goal was not met in time. `hocket query prepare DATA --out
+    FILE` lays data out so that queries cost less (`hocket query prepare --help`).
     """
     try:
         from hocket.query import Query, QueryError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hocket.cli.options import AsJson
-from hocket.cli.terminal.errors import InputError
+from hocket.cli.terminal.errors import InputError, refusing
 
 if TYPE_CHECKING:
     from hocket.runtimes.query.duckdb_data import DuckdbData
@@ -39,8 +39,9 @@ def prepare(
 ) -> None:
     """Lay tables out for `hocket query`, so that each batch reads its own part and not the whole table.
 
-    Without --key and --for, tables are laid out by the columns that they are joined by, as names and values tell. A table
-    with several keys is written once for each. FILE appears when it is complete; `hocket query … --data FILE` uses it.
+    Without --key and --for, tables are laid out by the columns that they are joined by, as names and values tell. A
+    table with several keys is written once for each. FILE appears when it is complete; `hocket query --data FILE` uses
+    it.
     """
     try:
         from hocket.query import QueryError
@@ -48,15 +49,14 @@ def prepare(
     except ImportError as error:
         raise InputError(f"queries need DuckDB and sqlglot ({error}): pip install 'hocket[query]'") from error
 
-    try:
+    with refusing():
         texts = [path.read_text(encoding="utf-8") for path in for_ or ()]
+    try:
         opened = open_data(data, threads, memory, may_write=True)
         with closing(opened.connection):
             laid = _written(opened, data, out, _keys(opened, key or [], texts))
     except QueryError as error:
         raise InputError(str(error)) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"--for: a query must be a text in UTF-8 ({error})") from error
     _print(out, laid, as_json)
 
 

@@ -8,8 +8,16 @@ import duckdb
 
 from hocket.runtimes.query.batch_sql import UnitRows
 from hocket.runtimes.query.prepared_layout import (
-    ENDS, LAYOUT_SCHEMA, UNIT, UNITS, LayoutKey, PreparedLayout, Stamp, file_stamp, part_name,
-)  # fmt: skip
+    ENDS,
+    LAYOUT_SCHEMA,
+    UNIT,
+    UNITS,
+    LayoutKey,
+    PreparedLayout,
+    Stamp,
+    file_stamp,
+    part_name,
+)
 from hocket.runtimes.query.split_key import ROWS, Split
 from hocket.runtimes.query.statement import QueryError
 

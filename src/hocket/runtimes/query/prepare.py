@@ -1,8 +1,8 @@
 """Lays tables out by unit, in a DuckDB file, so that a batch reads its own part and nothing else.
 
 A copy of a table is one table for each batch, sorted by unit and key. One table with a range of units for each batch
-would be as small to read, but DuckDB would guess how many rows a range has, and join in the wrong order. A table that is
-split by several keys is copied for each of them. For other programs that open the file, tables have their own names:
+would be as quick to read, but DuckDB would guess how many rows a range has, and join in the wrong order. A table that
+is split by several keys is copied for each of them. For other programs that open the file, tables have their own names:
 views over the parts of the first copy.
 """
 
@@ -22,8 +22,15 @@ from hocket.runtimes.query.blocks import NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import DATABASES
 from hocket.runtimes.query.duckdb_data import DuckdbData, quoted
 from hocket.runtimes.query.prepared_layout import (
-    ENDS, LAYOUT_SCHEMA, UNIT, UNITS, LayoutKey, create_manifest, has_manifest, part_name,
-)  # fmt: skip
+    ENDS,
+    LAYOUT_SCHEMA,
+    UNIT,
+    UNITS,
+    LayoutKey,
+    create_manifest,
+    has_manifest,
+    part_name,
+)
 from hocket.runtimes.query.split_key import LEAST_VALUES, ROWS, find_split
 from hocket.runtimes.query.statement import QueryError, read_statement
 

@@ -17,8 +17,14 @@ from typing import NamedTuple, Protocol
 from sqlglot import exp
 
 from hocket.runtimes.query.blocks import (
-    Block, Equality, NotSplit, TableUse, UsedColumn, equal_columns, own_expressions,
-)  # fmt: skip
+    Block,
+    Equality,
+    NotSplit,
+    TableUse,
+    UsedColumn,
+    equal_columns,
+    own_expressions,
+)
 
 LEAST_VALUES = 5_000  # of a key, so that buckets are about equal
 MANY_GROUPS = 20_000

@@ -21,9 +21,7 @@ class UsedRows(NamedTuple):
     sql: str
 
 
-def used_rows(
-    top: Block, split: Collection[TableUse], rows: Callable[[str], float]
-) -> dict[TableUse, UsedRows]:
+def used_rows(top: Block, split: Collection[TableUse], rows: Callable[[str], float]) -> dict[TableUse, UsedRows]:
     """Of each use of a table that is not split and has conditions; `rows` says how many a table has."""
     found: dict[TableUse, UsedRows] = {}
     for block in top.all_blocks():

@@ -21,7 +21,9 @@ from hocket.runtimes.query.prepare import Laid, Step, key_named, keys_of_queries
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS, LayoutKey
 
 SALES, LINES = 30_000, 90_000
-TOTALS = "SELECT region, count(*) AS n, sum(price) AS total FROM sales JOIN lines ON id = sale GROUP BY region ORDER BY 1"
+TOTALS = (
+    "SELECT region, count(*) AS n, sum(price) AS total FROM sales JOIN lines ON id = sale GROUP BY region ORDER BY 1"
+)
 ONE_TABLE = "SELECT region, count(*) AS n FROM sales GROUP BY region ORDER BY region"
 
 
@@ -69,7 +71,9 @@ def test_the_parts_of_a_copy_are_the_table(source: Path, prepared: DuckdbData) -
     start = 0
     for number, end in enumerate(ENDS, 1):
         part = f'hocket_layout."lines by sale, {number} of {len(ENDS)}"'
-        units = f"SELECT min(hocket_unit), max(hocket_unit), count(*) FROM {part} WHERE hash(sale) % {UNITS} = hocket_unit"
+        units = (
+            f"SELECT min(hocket_unit), max(hocket_unit), count(*) FROM {part} WHERE hash(sale) % {UNITS} = hocket_unit"
+        )
         (first, last, count) = db.execute(units).fetchone() or ()
         assert (first, last) == (start, end - 1)
         assert (count,) == db.execute(f"SELECT count(*) FROM {part}").fetchone()
@@ -167,7 +171,7 @@ def test_a_full_disk_is_told_in_one_line_and_leaves_the_old_file(source: Path, t
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))  # a file that cannot grow, as on a full disk
     try:
-        with pytest.raises(QueryError, match="sales.duckdb' cannot be written: ") as refused:
+        with pytest.raises(QueryError, match=r"sales\.duckdb' cannot be written: ") as refused:
             lay_out(source, out)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -210,7 +214,7 @@ def test_a_format_that_is_not_known_is_refused(source: Path, tmp_path: Path) -> 
     lay_out(source, tmp_path / "sales.duckdb")
     with closing(duckdb.connect(str(tmp_path / "sales.duckdb"))) as db:
         db.execute("UPDATE hocket_layout.manifest SET format = 99")
-    with pytest.raises(QueryError, match="has format 99 .* make it again with `hocket query prepare`"):
+    with pytest.raises(QueryError, match=r"has format 99 .* make it again with `hocket query prepare`"):
         open_data(tmp_path / "sales.duckdb")
 
 

@@ -105,6 +105,11 @@ NOT_SPLIT = {
         "SELECT avg(total) FROM (SELECT day, sum(amount) AS total FROM sales GROUP BY day)", "several keys",
     ),
     "DISTINCT within": ("SELECT count(*) FROM (SELECT DISTINCT day FROM sales)", "DISTINCT"),
+    "a CTE that is needed in full before the first batch": (
+        "WITH totals AS (SELECT customer, sum(amount) AS total FROM sales GROUP BY customer) SELECT country, total "
+        "FROM customers c JOIN totals t ON c.customer = t.customer WHERE total = (SELECT max(total) FROM totals)",
+        "needed in full before the first batch",
+    ),
     "a union within": (
         "SELECT count(*) FROM (SELECT sale FROM sales UNION ALL SELECT sale FROM lines)", "UNION is not split",
     ),
