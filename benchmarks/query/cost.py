@@ -1,9 +1,9 @@
 """What a progressive query costs beside a plain one: `python -m benchmarks.query.cost --scale 1 [--queries q1,q6]`.
 
 The 22 queries of TPC-H. The plain run is DuckDB on its own tables as they were generated; the progressive run is that
-of `hocket.query` to its last, exact answer, on the same data after `hocket query prepare`. Each is a process of its own,
-in which the query is run several times: the least CPU and wall time count, and the peak memory of the process. The first
-answer's time begins before the query is parsed.
+of `hocket.query` to its last, exact answer, on the same data after `hocket query prepare`. Each is a process of its
+own, in which the query is run several times: the least CPU and wall time count, and the peak memory of the process.
+The first answer's time begins before the query is parsed.
 """
 
 from __future__ import annotations

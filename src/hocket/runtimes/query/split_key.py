@@ -123,7 +123,8 @@ def _require_one_kind(key: tuple[UsedColumn, ...], statistics: Statistics) -> No
 def _candidates(top: Block, uses: list[TableUse], statistics: Statistics) -> Iterator[tuple[UsedColumn, ...]]:
     for columns in equal_columns(pair for block in top.all_blocks() for pair in block.equalities()):
         by_use: dict[TableUse, UsedColumn] = {}
-        for column in sorted(columns):
+        # Of several equal columns of a table any will do, best one that it is laid out by.
+        for column in sorted(columns, key=lambda c: (c.column not in statistics.stored_keys(c.use.table), c)):
             by_use.setdefault(column.use, column)
         yield tuple(by_use.values())
     for block in top.all_blocks():  # A group that is complete needs no other table to be split.
@@ -131,8 +132,8 @@ def _candidates(top: Block, uses: list[TableUse], statistics: Statistics) -> Ite
         for column in filter(None, map(block.resolved, (*block.group_by, *partitions))):
             yield (column,)
     for use in uses:
-        for column in statistics.stored_keys(use.table):  # Any order of the rows that does not depend on them will do.
-            yield (UsedColumn(use, column),)
+        for stored in statistics.stored_keys(use.table):  # Any order of the rows that does not depend on them will do.
+            yield (UsedColumn(use, stored),)
         yield (UsedColumn(use, ROWS),)
 
 

@@ -151,6 +151,12 @@ def test_what_was_prepared_is_preferred() -> None:
     assert str(split(sums, Prepared(sales=("sale",)))) == "by sales.customer"
 
 
+def test_of_equal_columns_of_a_table_the_prepared_one_is_taken() -> None:
+    sql = "SELECT sum(amount) FROM sales s JOIN lines l ON s.sale = l.sale AND s.sale = s.product"
+    assert "sales.product" in str(split(sql))
+    assert "sales.sale" in str(split(sql, Prepared(sales=("sale",), lines=("sale",))))
+
+
 def test_any_prepared_key_of_a_single_table_will_do() -> None:
     assert str(split("SELECT day, count(*) FROM sales GROUP BY day", Prepared(sales=("sale",)))) == "by sales.sale"
     assert "rows of sales" in str(split("SELECT day, count(*) FROM sales GROUP BY day", Prepared(sales=("rowid",))))
