@@ -53,7 +53,9 @@ COMMANDS = {
         command_class="tune.TuneCommand",
     ),
     "query": Listed(
-        "query", "Answer an aggregate query from part of its data, with intervals, and refine it until it is exact."
+        "query",
+        "Answer an aggregate query from part of its data, with intervals, and refine it until it is exact.",
+        command_class="query.QueryCommand",
     ),
     "whatif": Listed("simulation.whatif", "Run recorded arrivals again under another policy."),
     "replay": Listed("simulation.replay", "Decide again what was decided, and report the first difference."),

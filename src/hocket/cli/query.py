@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from hocket.cli.light_commands import LightCommand
 from hocket.cli.options import AsJson
 from hocket.cli.terminal.errors import INTERRUPTED, MISSED_CRITERION, InputError
 
@@ -16,6 +17,22 @@ if TYPE_CHECKING:
     from hocket.query import Answer, Query
 
 _MOST_ROWS = 40  # of an answer that refines in place
+
+
+class QueryCommand(LightCommand):
+    """A query, or `prepare`, which no SQL is."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the command line."""
+        if args[:1] != ["prepare"]:
+            return super().make_context(info_name, args, parent, **extra)
+        from typer.main import get_command
+
+        from hocket.cli.query_prepare import prepare
+
+        around = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        around.command("prepare", cls=LightCommand)(prepare)
+        return get_command(around).make_context(f"{info_name} prepare", args[1:], parent, **extra)
 
 
 def query(
@@ -41,7 +58,8 @@ def query(
 ) -> None:
     """Answer an aggregate query from part of its data, with intervals, and refine it until it is exact.
 
-    Ctrl-C prints the best answer so far. Exit code 5: the goal was not met in time.
+    Ctrl-C prints the best answer so far. Exit code 5: the goal was not met in time. `hocket query prepare DATA --out
+    FILE` lays data out so that queries cost less (`hocket query prepare --help`).
     """
     try:
         from hocket.query import Query, QueryError

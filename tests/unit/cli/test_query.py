@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+from pathlib import Path
 
 import pytest
 from tests.unit.cli.typed import hocket, refused
@@ -60,3 +62,56 @@ def test_a_goal_that_is_not_met_in_time_has_its_exit_code() -> None:
 )
 def test_what_cannot_be_run_is_refused_in_one_line(words: tuple[str, ...], said: str) -> None:
     assert said in refused("query", *words)
+
+
+def test_data_are_prepared_and_then_read_in_parts(tmp_path: Path) -> None:
+    wanted, out = tmp_path / "wanted.sql", tmp_path / "tpch.duckdb"
+    wanted.write_text(
+        "SELECT o_orderpriority, count(*) FROM orders JOIN lineitem ON o_orderkey = l_orderkey GROUP BY 1"
+    )
+    done = hocket(
+        "query", "prepare", "tpch:0.01", "--out", str(out), "--for", str(wanted), "--key", "lineitem.l_partkey"
+    )
+    assert done.exit_code == 0, done.output
+    assert "l_orderkey" in done.stdout
+    assert "stored lineitem 2 times" in done.stdout
+    for sql, key in ((SQL, "lineitem.l_orderkey"), (wanted.read_text(), "lineitem.l_orderkey = orders.o_orderkey")):
+        asked = hocket("query", sql, "--data", str(out), "--json")
+        answers = [json.loads(line) for line in asked.stdout.splitlines()]
+        assert answers[0]["split"] == f"by {key}; prepared"
+        assert answers[-1]["exact"]
+
+
+def test_what_was_prepared_is_printed_as_json(tmp_path: Path) -> None:
+    done = hocket("query", "prepare", "tpch:0.01", "--out", str(tmp_path / "x.duckdb"), "--key", "orders", "--json")
+    said = json.loads(done.stdout)
+    assert said["size_bytes"] == (tmp_path / "x.duckdb").stat().st_size
+    keys = {copy["table"]: copy["key"] for copy in said["copies"]}
+    assert (keys["orders"], keys["nation"]) == ("rowid", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--out", "x.duckdb", "--key", "orders.no"), "has no such column"),
+        (("--out", "x.duckdb", "--key", "no.o_orderkey"), "there is no table 'no'"),
+        (("--out", "x.duckdb", "--for", "no.sql"), "no.sql"),
+        (("--out", "x.parquet"), "must end with .duckdb"),
+        (("--out", "no/x.duckdb"), "in a folder that exists"),
+    ],
+)
+def test_what_cannot_be_prepared_is_refused_in_one_line(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in refused("query", "prepare", "tpch:0.001", *words)
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        assert "cannot be written" in refused("query", "prepare", "tpch:0.01", "--out", str(tmp_path / "x.duckdb"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []

@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from sqlglot import exp
 
 from hocket.runtimes.query.aggregates import Parts, in_parts
 from hocket.runtimes.query.blocks import BLOCK, USE, Block, NotSplit, TableUse, own_expressions
+from hocket.runtimes.query.prepared_layout import UNIT, UNITS
 from hocket.runtimes.query.split_key import Mode, Split
 from hocket.runtimes.query.statement import DIALECT
+from hocket.runtimes.query.whole_tables import used_rows
 
 T = TypeVar("T", bound=exp.Expr)
-UNIT = "_unit"  # the hash class of the key
-UnitOf = Callable[[str, str], str]  # SQL of the hash class of a row of a table, by a column
+_FIRST, _LAST = "hocket_first", "hocket_last"  # parameters: the units of a batch
+_REPLICATE = "hocket replicate"  # a mark on the number of the replicate
+_PARTS = "hocket parts"  # a mark on tables that have one part for each batch
+
+
+class UnitRows(NamedTuple):
+    """Where the rows of a table are read, and which unit each is in."""
+
+    relation: str  # SQL
+    unit: str  # SQL
+    parts: Mapping[int, tuple[str, str]] = {}  # end of a batch → schema and table that have its rows, if they are apart
+
+
+UnitRowsOf = Callable[[str, str], UnitRows]  # of a table, by a column
+
+
+class BatchSql:
+    """What a batch computes, for any units."""
+
+    def __init__(self, query: exp.Expr) -> None:
+        self._query = query
+        self._bounds = {
+            name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (_FIRST, _LAST)
+        }
+        self._parts = [table for table in query.find_all(exp.Table) if _PARTS in table.meta]
+        self._replicate = next((node for node in query.find_all(exp.Mod) if _REPLICATE in node.meta), None)
+
+    def of(self, first: int, last: int) -> str:
+        """SQL of the batch of these units, both included."""
+        # Numbers in the text, not parameters of a prepared statement: DuckDB plans with what it knows.
+        for name, unit in ((_FIRST, first), (_LAST, last)):
+            self._bounds[name] = [b.replace(exp.Literal.number(unit)) for b in self._bounds[name]]
+        for table in self._parts:
+            schema, name = table.meta[_PARTS][last + 1]
+            table.set("db", exp.to_identifier(schema))
+            table.set("this", exp.to_identifier(name, quoted=True))
+        if self._replicate is None or last + 1 < UNITS:
+            return self._query.sql(DIALECT)
+        without = self._replicate.replace(exp.Literal.number(0))  # The answer will be exact: there is no interval.
+        sql = self._query.sql(DIALECT)
+        without.replace(self._replicate)
+        return sql
 
 
 class OutputColumn(NamedTuple):
@@ -30,7 +72,7 @@ class OutputColumn(NamedTuple):
 class SampledSql(NamedTuple):
     """A query whose groups are estimated from part of their rows."""
 
-    batch: str  # with {lo} and {hi}: the units of the batch; gives the columns g…, rep and p…
+    batch: BatchSql  # gives the columns g…, rep and p…
     groups: int
     aggregates: tuple[Parts, ...]
     outputs: tuple[OutputColumn, ...]
@@ -41,7 +83,7 @@ class SampledSql(NamedTuple):
 class CollectedSql(NamedTuple):
     """A query whose rows, once there, are final."""
 
-    batch: str
+    batch: BatchSql
     outputs: tuple[OutputColumn, ...]
     select: str  # SELECT or SELECT DISTINCT
     tail: str
@@ -56,11 +98,19 @@ def part_names(aggregates: tuple[Parts, ...]) -> list[list[str]]:
 class Rewriting:
     """Makes the SQL of a split query."""
 
-    def __init__(self, top: Block, split: Split, unit_of: UnitOf) -> None:
-        self._top, self._split, self._unit_of = top, split, unit_of
+    def __init__(
+        self, top: Block, split: Split, unit_rows: UnitRowsOf, rows: Callable[[str], float] = lambda _table: 0.0
+    ) -> None:
+        """`rows` says how many a table has. Raises NotSplit."""
+        self._top, self._split, self._unit_rows = top, split, unit_rows
         self._columns = split.columns
         self._blocks = {block.number: block for block in top.all_blocks()}
-        self.once = {once_name(block): block.select.sql(DIALECT) for block in _unsplit(top, self._columns)}
+        once = {once_name(block): block for block in _unsplit(top, self._columns)}
+        _require_other_blocks(top, list(once.values()), self._columns)
+        self._used = used_rows(top, self._columns, rows)
+        # What is computed before the first batch, by name: blocks that are the same in every one, and rows of tables.
+        self.once = {name: block.select.sql(DIALECT) for name, block in once.items()}
+        self.once |= {used.name: used.sql for used in self._used.values()}
 
     def sampled(self, reps: int) -> SampledSql:
         """For groups whose rows are in many buckets; `reps` replicates of each group are kept. Raises NotSplit."""
@@ -106,36 +156,37 @@ class Rewriting:
         tail += [select.args[k].sql(DIALECT).strip() for k in ("limit", "offset") if select.args.get(k)]
         having = select.args.get("having")
         names = part_names(parts)
-        columns = [f"{g.sql(DIALECT)} AS g{n}" for n, g in enumerate(groups)]
-        columns += [f"{self._unit(top)} % {reps} AS rep"]
+        columns = [exp.alias_(g.copy(), f"g{n}") for n, g in enumerate(groups)]
+        rep: exp.Expr = exp.Literal.number(0)  # Nothing is told apart that is not needed: groups would be many.
+        if any(output.has_interval for output in outputs):
+            rep = exp.Mod(this=self._unit(top), expression=exp.Literal.number(reps))
+            rep.meta[_REPLICATE] = True
+        columns += [exp.alias_(rep, "rep")]
         columns += [
-            f"{sql} AS {name}"
+            exp.alias_(_parsed(sql), name)
             for a, named in zip(parts, names, strict=True)
             for sql, name in zip(a.parts, named, strict=True)
         ]
-        by = ", ".join(str(n + 1) for n in range(len(groups) + 1))
-        batch = f"SELECT {', '.join(columns)} {self._from_and_where()} GROUP BY {by}"
+        batch = self._marked_copy()
+        for clause in ("having", "qualify", "order", "limit", "offset"):
+            batch.set(clause, None)
+        batch.set("expressions", columns)
+        batch.set("group", exp.Group(expressions=[exp.Literal.number(n + 1) for n in range(len(groups) + 1)]))
         return SampledSql(
-            self._restricted(batch), len(groups), parts, tuple(outputs), over_parts(having.this) if having else "",
+            BatchSql(batch), len(groups), parts, tuple(outputs), over_parts(having.this) if having else "",
             " ".join(tail),
         )  # fmt: skip
 
     def _blocks_after_grouping(self, after: list[exp.Expr]) -> list[Block]:
         return [self._blocks[q.meta[BLOCK]] for item in after for q in item.find_all(exp.Select) if BLOCK in q.meta]
 
-    def _unit(self, block: Block) -> str:
-        """SQL of the hash class of a row of a block."""
+    def _unit(self, block: Block) -> exp.Expr:
+        """The hash class of a row of a block."""
         split = [alias for alias, use in block.tables.items() if use in self._columns]
         split += [a for a, inner in block.derived.items() if any(use in self._columns for use in inner.uses())]
+        units = [exp.column(UNIT, exp.to_identifier(alias, quoted=True)) for alias in split]
         # In an outer join one of them may be NULL.
-        return f"{split[0]}.{UNIT}" if len(split) == 1 else f"coalesce({', '.join(f'{a}.{UNIT}' for a in split)})"
-
-    def _from_and_where(self) -> str:
-        select = self._marked_copy()
-        parts = [select.args[k].sql(DIALECT) for k in ("from_",) if select.args.get(k)]
-        parts += [join.sql(DIALECT) for join in select.args.get("joins") or ()]
-        parts += [select.args["where"].sql(DIALECT)] if select.args.get("where") else []
-        return " ".join(part.strip() for part in parts)
+        return units[0] if len(units) == 1 else exp.Coalesce(this=units[0], expressions=units[1:])
 
     def _with_once(self, root: T) -> T:
         """Blocks that are the same in every batch are read from where they were computed once."""
@@ -154,20 +205,28 @@ class Rewriting:
                 continue
             if any(use in self._columns for use in (*block.tables.values(), *_derived_uses(block))):
                 unit = self._unit(block)
-                inner.set("expressions", [*inner.expressions, exp.alias_(_parsed(unit), UNIT)])
+                inner.set("expressions", [*inner.expressions, exp.alias_(unit, UNIT)])
                 if block.aggregates:
-                    inner.args["group"].append("expressions", _parsed(unit))
+                    inner.args["group"].append("expressions", unit.copy())
         for table in list(top.find_all(exp.Table)):
             use = table.meta.get(USE)
             if use in self._columns:
-                unit = self._unit_of(use.table, self._columns[use])
-                rows = f"SELECT *, {unit} AS {UNIT} FROM {_quoted(use.table)} WHERE {unit} BETWEEN __lo AND __hi"
-                body = exp.Subquery(this=_parsed(rows), alias=exp.TableAlias(this=exp.to_identifier(use.alias)))
-                table.replace(body)
+                table.replace(self._rows_of_batch(use))
+            elif use in self._used:
+                alias = exp.TableAlias(this=exp.to_identifier(use.alias, quoted=True))
+                table.replace(exp.Table(this=exp.to_identifier(self._used[use].name), alias=alias))
         return top
 
-    def _restricted(self, sql: str) -> str:
-        return sql.replace("{", "{{").replace("}", "}}").replace("__lo", "{lo}").replace("__hi", "{hi}")
+    def _rows_of_batch(self, use: TableUse) -> exp.Expr:
+        """In place of a table: its rows in the units of a batch."""
+        rows = self._unit_rows(use.table, self._columns[use])
+        alias = exp.TableAlias(this=exp.to_identifier(use.alias, quoted=True))
+        if rows.parts:  # Whole tables, not ranges of one: DuckDB knows how many rows they have, and joins accordingly.
+            part = exp.Table(this=exp.to_identifier(use.table, quoted=True), alias=alias)
+            part.meta[_PARTS] = rows.parts
+            return part
+        shown, within = f"*, {rows.unit} AS {UNIT}", f"{rows.unit} BETWEEN ${_FIRST} AND ${_LAST}"
+        return exp.Subquery(this=_parsed(f"SELECT {shown} FROM {rows.relation} WHERE {within}"), alias=alias)
 
     def collected(self) -> CollectedSql:
         """For rows, or groups, that are in one bucket each. Raises NotSplit."""
@@ -206,7 +265,7 @@ class Rewriting:
             for item, name, final in zip(top.select.expressions, names, is_final, strict=True)
         )
         return CollectedSql(
-            self._restricted(select.sql(DIALECT)), outputs, "SELECT DISTINCT" if is_distinct else "SELECT",
+            BatchSql(select), outputs, "SELECT DISTINCT" if is_distinct else "SELECT",
             " ".join(tail),
         )  # fmt: skip
 
@@ -223,6 +282,14 @@ def _unsplit(block: Block, columns: Collection[TableUse]) -> Iterator[Block]:
             yield from _unsplit(inner, columns)
         else:
             yield inner
+
+
+def _require_other_blocks(top: Block, once: list[Block], columns: Collection[TableUse]) -> None:
+    """A CTE that is needed in full before the first batch is not computed again in batches: DuckDB does it once."""
+    whole = {inner.select.sql(DIALECT) for block in once for inner in block.all_blocks() if inner.tables}
+    for block in top.all_blocks():
+        if any(use in columns for use in block.tables.values()) and block.select.sql(DIALECT) in whole:
+            raise NotSplit("a block that is split is needed in full before the first batch")
 
 
 def _derived_uses(block: Block) -> list[TableUse]:
@@ -253,7 +320,3 @@ def _ordered(ordered: exp.Ordered, over_parts: Callable[[exp.Expr], str], aliase
 
 def _parsed(sql: str) -> exp.Expr:
     return exp.maybe_parse(sql, dialect=DIALECT)
-
-
-def _quoted(name: str) -> str:
-    return exp.to_identifier(name, quoted=True).sql(DIALECT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -131,7 +131,7 @@ class Block:
 
     def equalities(self) -> Iterator[Equality]:
         """Pairs of columns that are equal in every row of this block, by its own conditions."""
-        for condition in self._conditions():
+        for condition in self.conditions():
             pair: tuple[UsedColumn | None, UsedColumn | None] = (None, None)
             if isinstance(condition, exp.EQ):
                 pair = self.resolved(condition.left), self.resolved(condition.right)
@@ -143,7 +143,8 @@ class Block:
             if first is not None and second is not None and first != second:
                 yield first, second
 
-    def _conditions(self) -> Iterator[exp.Expr]:
+    def conditions(self) -> Iterator[exp.Expr]:
+        """Of WHERE and ON, each by itself."""
         where = self.select.args.get("where")
         conditions = [where.this] if where is not None else []
         # In an outer join they hold for rows with a partner; the others have NULL there, in whatever bucket they are.
@@ -173,3 +174,18 @@ def own_expressions(root: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
         for child in node.iter_expressions():
             if not isinstance(child, exp.Query):
                 stack.append(child)
+
+
+def equal_columns(pairs: Iterable[Equality]) -> list[set[UsedColumn]]:
+    """Columns that are equal to each other, through others too."""
+    classes: list[set[UsedColumn]] = []
+    for pair in pairs:
+        joined = set(pair)
+        apart = []
+        for known in classes:
+            if known & joined:
+                joined |= known
+            else:
+                apart.append(known)
+        classes = [*apart, joined]
+    return classes

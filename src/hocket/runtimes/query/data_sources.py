@@ -8,15 +8,18 @@ from pathlib import Path
 
 import duckdb
 
-from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.duckdb_data import NUMBERED_SCHEMA, NUMBERS, DuckdbData, quoted
+from hocket.runtimes.query.prepared_layout import read_layout
 from hocket.runtimes.query.statement import QueryError
 
 _TPCH = "tpch:"
-_DATABASES = (".duckdb", ".ddb", ".db")
+DATABASES = (".duckdb", ".ddb", ".db")
 
 
-def open_data(source: str | Path, threads: int | None = None, memory: str = "") -> DuckdbData:
-    """The tables there, read-only; the connection reads nothing else. Raises QueryError."""
+def open_data(
+    source: str | Path, threads: int | None = None, memory: str = "", *, may_write: bool = False
+) -> DuckdbData:
+    """The tables there, read-only; the connection reads nothing else, unless it `may_write`. Raises QueryError."""
     settings: dict[str, str | bool | int | float | list[str]] = {"allow_unsigned_extensions": "true"}
     if threads is not None:
         settings["threads"] = threads
@@ -27,9 +30,11 @@ def open_data(source: str | Path, threads: int | None = None, memory: str = "") 
     except duckdb.Error as error:
         raise QueryError(f"DuckDB cannot be started: {' '.join(str(error).split())[:300]}") from error
     try:
-        data = _opened(connection, str(source))
+        data, folders = _opened(connection, str(source))
         if not data.schema:
             raise QueryError(f"data '{source}' has no tables: it must have .parquet or .csv files, or folders of them")
+        if not may_write:
+            _lock(connection, folders)
         return data
     except duckdb.Error as error:
         connection.close()
@@ -39,28 +44,31 @@ def open_data(source: str | Path, threads: int | None = None, memory: str = "") 
         raise
 
 
-def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> DuckdbData:
+def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> tuple[DuckdbData, list[str]]:
+    """The tables, and the folders that are read when they are queried."""
     if source.startswith(_TPCH):
         _generate_tpch(connection, source.removeprefix(_TPCH))
-        return DuckdbData(connection)
+        return DuckdbData(connection), []
     path = Path(source).expanduser()
     if not path.exists():
         raise QueryError(f"data '{source}': there is no such file or folder")
-    if path.is_file() and path.suffix in _DATABASES:
+    if path.is_file() and path.suffix in DATABASES:
         connection.execute(f"ATTACH '{_escaped(path)}' AS data (READ_ONLY)")
         connection.execute("USE data")
-        _lock(connection, [])
-        return DuckdbData(connection, [path], "data")
+        return DuckdbData(connection, [path], "data", read_layout(connection, path)), []
     files = _tables_of(path)
     for table, parts in files.items():
         listed = ", ".join(f"'{_escaped(part)}'" for part in parts)
         if parts[0].suffix == ".parquet":
             read = f"read_parquet([{listed}], file_row_number = true, filename = true)"
-            connection.execute(f'CREATE VIEW "{table}" AS SELECT * FROM {read}')
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {NUMBERED_SCHEMA}")
+            connection.execute(f"CREATE VIEW {NUMBERED_SCHEMA}.{quoted(table)} AS SELECT * FROM {read}")
+            hidden = ", ".join(NUMBERS)
+            connection.execute(f"CREATE VIEW {quoted(table)} AS SELECT * EXCLUDE ({hidden}) FROM {read}")
         else:  # CSV has no number of rows to split by, and would be parsed in each batch.
-            connection.execute(f'CREATE TABLE "{table}" AS SELECT * FROM read_csv([{listed}])')
-    _lock(connection, sorted({str(part.parent) for parts in files.values() for part in parts}))
-    return DuckdbData(connection, [part for parts in files.values() for part in parts])
+            connection.execute(f"CREATE TABLE {quoted(table)} AS SELECT * FROM read_csv([{listed}])")
+    folders = sorted({str(part.parent) for parts in files.values() for part in parts})
+    return DuckdbData(connection, [part for parts in files.values() for part in parts]), folders
 
 
 def _tables_of(path: Path) -> dict[str, list[Path]]:
@@ -93,7 +101,6 @@ def _generate_tpch(connection: duckdb.DuckDBPyConnection, scale: str) -> None:
     folder = Path(spec.origin).parent / "extensions" / f"v{duckdb.__version__}"
     connection.execute(f"LOAD '{_escaped(folder / 'tpch.duckdb_extension')}'")
     connection.execute(f"CALL dbgen(sf = {factor!r})")
-    _lock(connection, [])
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:

@@ -6,69 +6,126 @@ from pathlib import Path
 
 import duckdb
 
-from hocket.runtimes.query.split_key import ROWS
+from hocket.runtimes.query.batch_sql import UnitRows
+from hocket.runtimes.query.prepared_layout import (
+    ENDS,
+    LAYOUT_SCHEMA,
+    UNIT,
+    UNITS,
+    LayoutKey,
+    PreparedLayout,
+    Stamp,
+    file_stamp,
+    part_name,
+)
+from hocket.runtimes.query.split_key import ROWS, Split
 from hocket.runtimes.query.statement import QueryError
 
-UNITS = 512  # hash classes of a key; batches are whole ones
-_HIDDEN = ("file_row_number", "filename")  # of Parquet files, by which their rows are told apart
+NUMBERED_SCHEMA = "hocket_files"  # has the tables of Parquet files again, with what tells their rows apart:
+NUMBERS = ("file_row_number", "filename")
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 
 
 class DuckdbData:
     """The tables of a connection."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, files: list[Path] | None = None, database: str = ""
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        files: list[Path] | None = None,
+        database: str = "",
+        layout: PreparedLayout | None = None,
     ) -> None:
         """`files` must not change while they are read; tables are those of `database`, or of the connection."""
         self.connection = connection
-        self.seed = 0  # another one, another order in which the data are read
+        self.seed = 0  # another one, another order in which the data are read; what was prepared has one order
         self.schema: dict[str, dict[str, str]] = {}
-        self._views: set[str] = set()
-        self._rows: dict[str, float] = {}
-        self._distinct: dict[tuple[str, str], float] = {}
-        self._files = {file: _stamp(file) for file in files or ()}
-        views = "SELECT view_name FROM duckdb_views() WHERE NOT internal"
-        self._views = {name for (name,) in connection.execute(views).fetchall()}
+        self.layout = layout or PreparedLayout()
+        self.files: dict[Path, Stamp | None] = {file: file_stamp(file) for file in files or ()}
+        self._rows: dict[str, float] = dict(self.layout.rows)
+        self._distinct: dict[tuple[str, str], float] = dict(self.layout.distinct)
+        views = connection.execute("SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+        self._views = {view.lower() for _schema, view in views}
+        self._numbered = {view.lower() for schema, view in views if schema == NUMBERED_SCHEMA}
         columns = (
             "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal "
-            "AND (database_name = ? OR ? = '') ORDER BY table_name, column_index"
+            "AND (database_name = ? OR ? = '') AND schema_name NOT IN (?, ?) ORDER BY table_name, column_index"
         )
-        for table, column, kind in connection.execute(columns, [database, database]).fetchall():
-            if table not in self._views or column not in _HIDDEN:
-                self.schema.setdefault(table, {})[column] = kind
+        hidden = [database, database, LAYOUT_SCHEMA, NUMBERED_SCHEMA]
+        for table, column, kind in connection.execute(columns, hidden).fetchall():
+            self.schema.setdefault(table, {})[column] = kind
 
     def rows(self, table: str) -> float:
         """How many rows it has."""
         if table not in self._rows:
-            row = self.connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()
+            row = self.connection.execute(f"SELECT count(*) FROM {quoted(table)}").fetchone()
             self._rows[table] = float(row[0]) if row is not None else 0.0
         return self._rows[table]
 
     def distinct(self, table: str, column: str) -> float:
         """About how many values a column has."""
         if (table, column) not in self._distinct:
-            row = self.connection.execute(f'SELECT approx_count_distinct("{column}") FROM "{table}"').fetchone()
+            count = f"SELECT approx_count_distinct({quoted(column)}) FROM {quoted(table)}"
+            row = self.connection.execute(count).fetchone()
             self._distinct[table, column] = float(row[0]) if row is not None else 0.0
         return self._distinct[table, column]
 
-    def unit_of(self, table: str, column: str) -> str:
-        """SQL of the hash class of a row."""
-        rows = "file_row_number, filename" if table in self._views else "rowid"
-        unit = f"hash({rows if column == ROWS else column})"
+    def hash_kind(self, table: str, column: str) -> str:
+        """Equal values of columns of one kind have equal hashes; 5 as an integer and as a float number have not."""
+        kind = next((kind for name, kind in self._columns(table).items() if name.lower() == column.lower()), "")
+        return "BIGINT" if kind in _INTEGERS else kind
+
+    def _columns(self, table: str) -> dict[str, str]:
+        return next(columns for name, columns in self.schema.items() if name.lower() == table.lower())
+
+    def stored_keys(self, table: str) -> tuple[str, ...]:
+        """The columns by which copies of the table are laid out."""
+        return () if self.seed else self.layout.columns_of(table)
+
+    def unit_rows(self, table: str, column: str) -> UnitRows:
+        """The rows of a table, with the hash class of a column."""
+        if column in self.stored_keys(table):
+            key = LayoutKey(table.lower(), column)
+            return UnitRows(quoted(table), UNIT, {end: (LAYOUT_SCHEMA, part_name(key, end)) for end in ENDS})
+        unit = f"hash({self._hashed(table, column)})"
         if self.seed:  # Mixed in before a hash: as a second argument it would only give the classes other numbers.
             unit = f"hash(({unit} // 2)::BIGINT + {self.seed})"
-        return f"({unit} % {UNITS})::INTEGER"
+        is_numbered = column == ROWS and table.lower() in self._numbered
+        relation = f"{NUMBERED_SCHEMA}.{quoted(table)}" if is_numbered else quoted(table)
+        return UnitRows(relation, f"({unit} % {UNITS})::INTEGER")
+
+    def how_read(self, split: Split) -> str:
+        """Whether the batches of a query read their parts only, in words."""
+        scanned = {use.table for use, column in split.columns.items() if column not in self.stored_keys(use.table)}
+        if not scanned:
+            return "prepared"
+        if len(scanned) == len({use.table for use in split.columns}):
+            return "unprepared: each batch scans the whole table"
+        return f"prepared, but each batch scans all of {', '.join(sorted(scanned))}"
+
+    def changed_source(self) -> str:
+        """What prepared data are no longer the same as, in words; empty if nothing is known to have changed."""
+        if not (changed := self.layout.changed_files()):
+            return ""
+        return f"prepared from '{self.layout.source}', where '{changed[0].name}' was changed since"
+
+    def _hashed(self, table: str, column: str) -> str:
+        if column != ROWS:
+            # Of one width: hashes of a negative number in 4 and in 8 bytes differ.
+            return f"{quoted(column)}::BIGINT" if self.hash_kind(table, column) == "BIGINT" else quoted(column)
+        if table.lower() in self._numbered:
+            return ", ".join(NUMBERS)
+        if table.lower() in self._views:  # It has no row numbers.
+            return ", ".join(map(quoted, self._columns(table)))
+        return ROWS
 
     def check_files(self) -> None:
         """Notice files that changed since they were opened. Raises QueryError."""
-        for file, before in self._files.items():
-            if _stamp(file) != before:
+        for file, before in self.files.items():
+            if file_stamp(file) != before:
                 raise QueryError(f"file '{file}' was changed while the query read it: its batches do not fit together")
 
 
-def _stamp(file: Path) -> tuple[int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
+def quoted(name: str) -> str:
+    """A name as SQL."""
+    return '"' + name.replace('"', '""') + '"'

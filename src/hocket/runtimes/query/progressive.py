@@ -16,12 +16,10 @@ from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledA
 from hocket.runtimes.query.batch_sql import Rewriting
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import open_data
-from hocket.runtimes.query.duckdb_data import UNITS, DuckdbData
+from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.prepared_layout import ENDS, UNITS
 from hocket.runtimes.query.split_key import Mode, find_split
 from hocket.runtimes.query.statement import DIALECT, QueryError, read_statement
-
-ENDS = (16, 32, 64, 128, 256, 512)  # units after each batch: the first answer comes soon, and few batches follow
-assert ENDS[-1] == UNITS
 
 
 class Answer(Struct, frozen=True):
@@ -84,15 +82,17 @@ class Query:
                 raise NotSplit("as asked")
             top = blocks_of(statement)
             split = find_split(top, self.data)
-            rewriting = Rewriting(top, split, self.data.unit_of)
+            rewriting = Rewriting(top, split, self.data.unit_rows, self.data.rows)
             self._once = rewriting.once
             if split.mode is Mode.SAMPLED:
                 self._answers = SampledAnswers(self.data.connection, rewriting.sampled(REPLICATES))
             else:
                 self._answers = CollectedAnswers(self.data.connection, rewriting.collected())
-            self.mode, self.how = split.mode, str(split)
+            self.mode, self.how = split.mode, f"{split}; {self.data.how_read(split)}"
         except NotSplit as reason:
             self.how = f"all at once: {reason}"
+        if changed := self.data.changed_source():
+            self.how = f"{self.how}; {changed}"
         self._accuracy = Accuracy(self.columns, accuracy == "worst", weights or {}, confidence, len(ENDS))
         self._goal = self._read_goal(until)
 

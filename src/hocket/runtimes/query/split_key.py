@@ -10,13 +10,21 @@ Otherwise it is read *whole* in every batch. The split is right if no row of a b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from sqlglot import exp
 
-from hocket.runtimes.query.blocks import Block, Equality, NotSplit, TableUse, UsedColumn, own_expressions
+from hocket.runtimes.query.blocks import (
+    Block,
+    Equality,
+    NotSplit,
+    TableUse,
+    UsedColumn,
+    equal_columns,
+    own_expressions,
+)
 
 LEAST_VALUES = 5_000  # of a key, so that buckets are about equal
 MANY_GROUPS = 20_000
@@ -58,17 +66,24 @@ class Statistics(Protocol):
     def distinct(self, table: str, column: str) -> float:
         """About how many values a column has."""
 
+    def hash_kind(self, table: str, column: str) -> str:
+        """Equal values of columns of one kind have equal hashes."""
+
+    def stored_keys(self, table: str) -> tuple[str, ...]:
+        """Columns by whose hash the rows of the table are laid out."""
+
 
 def find_split(top: Block, statistics: Statistics) -> Split:
-    """The split that reads the fewest rows whole. Raises NotSplit with the reasons against each."""
+    """The split that scans the fewest rows again in every batch. Raises NotSplit with the reasons against each."""
     uses = list(top.uses())
     if not uses:
         raise NotSplit("it reads no table")
     against: dict[str, str] = {}
     found: list[Split] = []
-    for key in _candidates(top, uses):
+    for key in _candidates(top, uses, statistics):
         name = " = ".join(dict.fromkeys(str(column) for column in key))
         try:
+            _require_one_kind(key, statistics)
             _require_many_values(key, statistics)
             found.append(_checked(top, key, uses))
         except NotSplit as reason:
@@ -79,10 +94,14 @@ def find_split(top: Block, statistics: Statistics) -> Split:
     grouped = filter(None, map(top.resolved, top.group_by))
     has_many_groups = any(statistics.distinct(g.use.table, g.column) > MANY_GROUPS for g in grouped)
 
-    def preferred(split: Split) -> tuple[bool, float, bool]:
+    def preferred(split: Split) -> tuple[bool, float, float, bool]:
         # Of many small groups, a part of the rows says little: better some of the groups, complete.
         is_torn = has_many_groups and split.mode is Mode.SAMPLED
-        return not is_torn, sum(statistics.rows(use.table) for use in split.columns), split.key[0].column != ROWS
+        split_rows = {use: statistics.rows(use.table) for use in split.columns}
+        stored = sum(
+            split_rows[use] for use, column in split.key if column in statistics.stored_keys(use.table)
+        )  # read once, by the batches together
+        return not is_torn, stored, sum(split_rows.values()), split.key[0].column != ROWS
 
     return max(found, key=preferred)
 
@@ -94,10 +113,18 @@ def _require_many_values(key: tuple[UsedColumn, ...], statistics: Statistics) ->
             raise NotSplit(f"{use.table}.{column} has about {values:,.0f} values, too few to be split by")
 
 
-def _candidates(top: Block, uses: list[TableUse]) -> Iterator[tuple[UsedColumn, ...]]:
-    for columns in _classes(pair for block in top.all_blocks() for pair in block.equalities()):
+def _require_one_kind(key: tuple[UsedColumn, ...], statistics: Statistics) -> None:
+    kinds = {statistics.hash_kind(use.table, column): str(UsedColumn(use, column)) for use, column in key}
+    if len(kinds) > 1:
+        said = " and ".join(f"{column} is {kind}" for kind, column in list(kinds.items())[:2])
+        raise NotSplit(f"{said}: equal values have other hashes")
+
+
+def _candidates(top: Block, uses: list[TableUse], statistics: Statistics) -> Iterator[tuple[UsedColumn, ...]]:
+    for columns in equal_columns(pair for block in top.all_blocks() for pair in block.equalities()):
         by_use: dict[TableUse, UsedColumn] = {}
-        for column in sorted(columns):
+        # Of several equal columns of a table any will do, best one that it is laid out by.
+        for column in sorted(columns, key=lambda c: (c.column not in statistics.stored_keys(c.use.table), c)):
             by_use.setdefault(column.use, column)
         yield tuple(by_use.values())
     for block in top.all_blocks():  # A group that is complete needs no other table to be split.
@@ -105,22 +132,9 @@ def _candidates(top: Block, uses: list[TableUse]) -> Iterator[tuple[UsedColumn, 
         for column in filter(None, map(block.resolved, (*block.group_by, *partitions))):
             yield (column,)
     for use in uses:
+        for stored in statistics.stored_keys(use.table):  # Any order of the rows that does not depend on them will do.
+            yield (UsedColumn(use, stored),)
         yield (UsedColumn(use, ROWS),)
-
-
-def _classes(pairs: Iterable[Equality]) -> list[set[UsedColumn]]:
-    """Columns that are equal to each other, through others too."""
-    classes: list[set[UsedColumn]] = []
-    for pair in pairs:
-        joined = set(pair)
-        apart = []
-        for known in classes:
-            if known & joined:
-                joined |= known
-            else:
-                apart.append(known)
-        classes = [*apart, joined]
-    return classes
 
 
 # -- is it right ------------------------------------------------------------------------------------------------
@@ -199,7 +213,7 @@ def _require_windows_by_key(block: Block, columns: dict[TableUse, UsedColumn]) -
 
 
 def _require_joined(keys: list[UsedColumn], block: Block) -> None:
-    if len(set(keys)) > 1 and not any(set(keys) <= columns for columns in _classes(_known_equalities(block))):
+    if len(set(keys)) > 1 and not any(set(keys) <= columns for columns in equal_columns(_known_equalities(block))):
         raise NotSplit("tables of one block are not joined by it")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.runtimes.query.batch_sql import Rewriting
+from hocket.runtimes.query.batch_sql import Rewriting, UnitRows
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
 from hocket.runtimes.query.split_key import Split, find_split
 from hocket.runtimes.query.statement import read_statement
@@ -26,9 +26,23 @@ class Known:
     def distinct(self, table: str, column: str) -> float:
         return min(DISTINCT.get(column, 1e6), ROWS[table])
 
+    def hash_kind(self, table: str, column: str) -> str:
+        return SCHEMA[table].get(column, "")
 
-def split(sql: str) -> Split:
-    return find_split(blocks_of(read_statement(sql, SCHEMA)), Known())
+    def stored_keys(self, table: str) -> tuple[str, ...]:  # noqa: ARG002 - of none
+        return ()
+
+
+class Prepared(Known):
+    def __init__(self, **keys: tuple[str, ...]) -> None:
+        self._keys = keys
+
+    def stored_keys(self, table: str) -> tuple[str, ...]:
+        return self._keys.get(table, ())
+
+
+def split(sql: str, known: Known | None = None) -> Split:
+    return find_split(blocks_of(read_statement(sql, SCHEMA)), known or Known())
 
 
 SPLIT = {
@@ -91,6 +105,11 @@ NOT_SPLIT = {
         "SELECT avg(total) FROM (SELECT day, sum(amount) AS total FROM sales GROUP BY day)", "several keys",
     ),
     "DISTINCT within": ("SELECT count(*) FROM (SELECT DISTINCT day FROM sales)", "DISTINCT"),
+    "a CTE that is needed in full before the first batch": (
+        "WITH totals AS (SELECT customer, sum(amount) AS total FROM sales GROUP BY customer) SELECT country, total "
+        "FROM customers c JOIN totals t ON c.customer = t.customer WHERE total = (SELECT max(total) FROM totals)",
+        "needed in full before the first batch",
+    ),
     "a union within": (
         "SELECT count(*) FROM (SELECT sale FROM sales UNION ALL SELECT sale FROM lines)", "UNION is not split",
     ),
@@ -106,7 +125,8 @@ def test_a_query_that_cannot_be_split_says_why(name: str) -> None:
 
 def batches(sql: str) -> str:
     top = blocks_of(read_statement(sql, SCHEMA))
-    return Rewriting(top, find_split(top, Known()), "{}.{}".format).sampled(16).batch
+    rewriting = Rewriting(top, find_split(top, Known()), lambda table, column: UnitRows(table, column))
+    return rewriting.sampled(16).batch.of(0, 15)
 
 
 def test_the_kept_side_of_an_outer_join_is_split() -> None:
@@ -119,3 +139,24 @@ def test_the_kept_side_of_an_outer_join_is_split() -> None:
 def test_a_key_with_few_values_is_not_taken() -> None:
     found = split("SELECT count(*) FROM sales a JOIN sales b ON a.day = b.day")
     assert "rows of sales" in str(found)
+
+
+def test_what_was_prepared_is_preferred() -> None:
+    star = "SELECT kind, sum(amount) FROM sales JOIN products USING (product) GROUP BY kind"
+    assert str(split(star, Prepared(sales=("customer",)))) == "by sales.customer; products read whole"
+    both = split(star, Prepared(sales=("customer", "product"), products=("product",)))
+    assert str(both) == "by products.product = sales.product"
+    # Where only that key is right, it is taken, whatever was prepared.
+    sums = "SELECT avg(total) FROM (SELECT customer, sum(amount) AS total FROM sales GROUP BY customer)"
+    assert str(split(sums, Prepared(sales=("sale",)))) == "by sales.customer"
+
+
+def test_of_equal_columns_of_a_table_the_prepared_one_is_taken() -> None:
+    sql = "SELECT sum(amount) FROM sales s JOIN lines l ON s.sale = l.sale AND s.sale = s.product"
+    assert "sales.product" in str(split(sql))
+    assert "sales.sale" in str(split(sql, Prepared(sales=("sale",), lines=("sale",))))
+
+
+def test_any_prepared_key_of_a_single_table_will_do() -> None:
+    assert str(split("SELECT day, count(*) FROM sales GROUP BY day", Prepared(sales=("sale",)))) == "by sales.sale"
+    assert "rows of sales" in str(split("SELECT day, count(*) FROM sales GROUP BY day", Prepared(sales=("rowid",))))

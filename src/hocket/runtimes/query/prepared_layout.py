@@ -1,0 +1,108 @@
+"""What is in a prepared file: copies of tables in one part for each batch, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hocket.runtimes.query.statement import QueryError
+
+if TYPE_CHECKING:
+    import duckdb
+
+FORMAT = 1
+UNITS = 512  # hash classes of a key; batches are whole ones
+ENDS = (16, 32, 64, 128, 256, 512)  # units after each batch: the first answer comes soon, and few batches follow
+assert ENDS[-1] == UNITS
+UNIT = "hocket_unit"  # the column of the hash class
+LAYOUT_SCHEMA = "hocket_layout"  # of the prepared file; queries cannot name its tables
+
+
+class Stamp(NamedTuple):
+    """By which a file that was changed is told from what it was."""
+
+    size_bytes: int
+    changed_ns: int
+
+
+class LayoutKey(NamedTuple):
+    """What the rows of a copy are dealt out by: the units of a column, or of the rows themselves (`ROWS`)."""
+
+    table: str  # in lower case, as the column
+    column: str
+
+
+class PreparedLayout(NamedTuple):
+    """A prepared file."""
+
+    copies: tuple[LayoutKey, ...] = ()
+    rows: Mapping[str, float] = {}
+    distinct: Mapping[tuple[str, str], float] = {}
+    source: str = ""
+    stamps: Mapping[Path, Stamp] = {}  # of the source's files
+
+    def columns_of(self, table: str) -> tuple[str, ...]:
+        """The keys that a table is laid out by."""
+        return tuple(key.column for key in self.copies if key.table == table.lower())
+
+    def changed_files(self) -> list[Path]:
+        """Files of the source that are not what they were; files that are gone are not counted: it may be elsewhere."""
+        return [file for file, before in self.stamps.items() if file_stamp(file) not in (None, before)]
+
+
+def part_name(key: LayoutKey, end: int) -> str:
+    """The table of a batch, in `LAYOUT_SCHEMA`: the batch that ends before this unit."""
+    return f"{key.table} by {key.column}, {ENDS.index(end) + 1} of {len(ENDS)}"
+
+
+def file_stamp(file: Path) -> Stamp | None:
+    """None if there is no such file."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return Stamp(found.st_size, found.st_mtime_ns)
+
+
+def create_manifest(db: duckdb.DuckDBPyConnection, source: str, stamps: Mapping[Path, Stamp]) -> None:
+    """Write where the data come from, into the database in use."""
+    db.execute(f"CREATE SCHEMA {LAYOUT_SCHEMA}")
+    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.manifest (format INTEGER, ends INTEGER[], source VARCHAR)")
+    db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.manifest VALUES (?, ?, ?)", [FORMAT, list(ENDS), source])
+    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.sources (path VARCHAR, size_bytes BIGINT, changed_ns BIGINT)")
+    for file, stamp in stamps.items():
+        db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.sources VALUES (?, ?, ?)", [str(file), *stamp])
+    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.copies (table_name VARCHAR, key VARCHAR)")
+    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.row_counts (table_name VARCHAR, row_count DOUBLE)")
+    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.value_counts (table_name VARCHAR, column_name VARCHAR, count DOUBLE)")
+
+
+def has_manifest(db: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the database in use was prepared."""
+    known = "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = ?"
+    return db.execute(f"{known} AND table_name = 'manifest'", [LAYOUT_SCHEMA]).fetchone() is not None
+
+
+def read_layout(db: duckdb.DuckDBPyConnection, path: Path) -> PreparedLayout | None:
+    """That of the database in use; None if it was not prepared. Raises QueryError for a format that is not known."""
+    if not has_manifest(db):
+        return None
+    found = db.execute(f"SELECT format, ends, source FROM {LAYOUT_SCHEMA}.manifest").fetchone()
+    if found is None or found[0] != FORMAT or found[1] != list(ENDS):
+        has = "no format" if found is None else f"format {found[0]} with batches that end at {found[1]}"
+        raise QueryError(
+            f"data '{path}' has {has}, this version of Hocket reads format {FORMAT} with {list(ENDS)}: "
+            "make it again with `hocket query prepare`"
+        )
+    copies = db.execute(f"SELECT table_name, key FROM {LAYOUT_SCHEMA}.copies ORDER BY rowid").fetchall()
+    rows = db.execute(f"SELECT table_name, row_count FROM {LAYOUT_SCHEMA}.row_counts").fetchall()
+    distinct = db.execute(f"SELECT table_name, column_name, count FROM {LAYOUT_SCHEMA}.value_counts").fetchall()
+    stamps = db.execute(f"SELECT path, size_bytes, changed_ns FROM {LAYOUT_SCHEMA}.sources").fetchall()
+    return PreparedLayout(
+        tuple(LayoutKey(table, key) for table, key in copies),
+        dict(rows),
+        {(table, column): count for table, column, count in distinct},
+        found[2],
+        {Path(name): Stamp(size, changed) for name, size, changed in stamps},
+    )

@@ -1,0 +1,115 @@
+"""What batches read is what a plain run reads, whatever stands in literals, names and types."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+from tests.unit.runtimes.query.conftest import same_rows
+
+from hocket.query import Query
+from hocket.runtimes.query.duckdb_data import DuckdbData
+
+
+@pytest.fixture(scope="module")
+def tables() -> DuckdbData:
+    db = duckdb.connect()
+    db.execute(
+        "CREATE TABLE a AS SELECT (i - 500)::INTEGER AS k, i % 3 AS g, "
+        "CASE i % 2 WHEN 0 THEN '__lo {x} $hocket_first' ELSE '__hi' END AS s FROM range(1000) r(i)"
+    )
+    db.execute("CREATE TABLE b AS SELECT (i - 500)::BIGINT AS k, (i - 500)::DOUBLE AS f, i AS v FROM range(1000) r(i)")
+    db.execute("CREATE VIEW seen AS SELECT k, v FROM b WHERE v > 10")
+    return DuckdbData(db)
+
+
+QUERIES = {
+    "a literal that looks like a bound": "SELECT s, count(*) AS n FROM a WHERE s <> '__hi' GROUP BY s ORDER BY s",
+    "a literal that looks like a parameter": "SELECT k, s FROM a WHERE s = '__lo {x} $hocket_first' ORDER BY k",
+    "keys of several widths, with negative numbers": (
+        "SELECT g, sum(v) AS v FROM a JOIN b ON a.k = b.k GROUP BY g ORDER BY g"
+    ),
+    "an integer key that is joined to a float": (
+        "SELECT g, sum(v) AS v FROM a JOIN b ON a.k = b.f GROUP BY g ORDER BY g"
+    ),
+    "an alias in quotes": 'SELECT "my a".g, count(*) AS n FROM a AS "my a" GROUP BY "my a".g ORDER BY 1',
+    "an alias in quotes that columns leave out": 'SELECT g, count(*) AS n FROM a AS "my a" GROUP BY g ORDER BY 1',
+    "aliases that are words of SQL": (
+        'SELECT g, sum(v) AS n FROM a AS "group" JOIN b AS "order by" ON "group".k = "order by".k GROUP BY g ORDER BY 1'
+    ),
+    "a block in FROM with such an alias": (
+        'SELECT g, sum("in".v) AS n FROM a JOIN (SELECT k, sum(v) AS v FROM b AS "x y" GROUP BY k) AS "in" '
+        'ON a.k = "in".k GROUP BY g ORDER BY 1'
+    ),
+    "a view, which has no row numbers": "SELECT v % 5 AS m, count(*) AS n, sum(k) AS k FROM seen GROUP BY m ORDER BY m",
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.usefixtures("small_keys")
+def test_the_last_answer_is_the_plain_one(tables: DuckdbData, name: str) -> None:
+    plain = tables.connection.execute(QUERIES[name]).fetchall()
+    query = Query(QUERIES[name], tables)
+    assert query.mode is not None, query.how
+    answers = list(query)
+    assert len(answers) == 6
+    assert same_rows(answers[-1].rows, plain), query.how
+
+
+@pytest.mark.usefixtures("small_keys")
+def test_columns_whose_equal_values_have_other_hashes_are_no_key(tables: DuckdbData) -> None:
+    query = Query("SELECT g, sum(v) AS v FROM a JOIN b ON a.k = b.f GROUP BY g", tables)
+    assert "rows of" in query.how
+
+
+def test_a_query_can_be_run_again(tables: DuckdbData) -> None:
+    query = Query("SELECT g, count(*) AS n FROM a GROUP BY g ORDER BY g", tables)
+    first, second = list(query), list(query)
+    assert [answer.rows for answer in first] == [answer.rows for answer in second]
+    for one, other in zip(first, second, strict=True):
+        widths = [row[1] for row in one.half_widths]
+        assert widths == pytest.approx([row[1] for row in other.half_widths])
+    assert first[2].half_widths[0][1] is not None
+
+
+SPLIT_AND_WHOLE = "SELECT d.name, sum(a.k) AS k FROM a JOIN d ON a.g = d.g {} GROUP BY d.name ORDER BY d.name"
+
+
+@pytest.mark.parametrize(
+    ("where", "used"),
+    [
+        ("WHERE d.name <> 'name 1'", ["hocket_used_0_0"]),
+        ("WHERE d.name <> 'name 1' AND d.g IN (SELECT max(k) % 3 FROM b)", ["hocket_once_1", "hocket_used_0_0"]),
+        ("WHERE d.name <> a.s", []),  # not of one table
+        ("", []),
+    ],
+)
+def test_conditions_of_a_table_that_is_read_whole_are_looked_at_once(
+    tables: DuckdbData, where: str, used: list[str]
+) -> None:
+    tables.connection.execute("CREATE OR REPLACE TABLE d AS SELECT i AS g, 'name ' || i AS name FROM range(3) r(i)")
+    data = DuckdbData(tables.connection)
+    sql = SPLIT_AND_WHOLE.format(where)
+    query = Query(sql, data)
+    assert query.how.startswith("by rows of a; d")
+    assert sorted(query._once) == used
+    assert same_rows(list(query)[-1].rows, data.connection.execute(sql).fetchall())
+
+
+def test_a_table_is_reduced_to_what_smaller_ones_are_joined_to(tables: DuckdbData) -> None:
+    db = tables.connection
+    db.execute("CREATE OR REPLACE TABLE region AS SELECT i AS r, 'region ' || i AS region FROM range(5) r(i)")
+    db.execute("CREATE OR REPLACE TABLE shop AS SELECT i AS s, i % 5 AS r FROM range(60) r(i)")
+    db.execute("CREATE OR REPLACE TABLE sold AS SELECT i % 60 AS s, i AS v FROM range(9000) r(i)")
+    data = DuckdbData(db)
+    sql = (
+        "SELECT region, sum(v) AS v FROM sold JOIN shop ON sold.s = shop.s JOIN region ON shop.r = region.r "
+        "WHERE region = 'region 3' GROUP BY region ORDER BY region"
+    )
+    query = Query(sql, data)
+    assert "shop, region read whole" in query.how
+    assert same_rows(list(query)[-1].rows, db.execute(sql).fetchall())
+    assert db.execute("SELECT count(*) FROM hocket_used_0_1").fetchone() == (12,)
+    outer = sql.replace("JOIN region", "LEFT JOIN region").replace("WHERE region =", "WHERE shop.s > 3 OR region =")
+    kept = Query(outer, data)
+    assert kept._once == {}  # Of an outer join, rows without a partner count too.
+    assert same_rows(list(kept)[-1].rows, db.execute(outer).fetchall())
