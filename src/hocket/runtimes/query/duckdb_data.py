@@ -53,17 +53,25 @@ class DuckdbData:
 
     def unit_of(self, table: str, column: str) -> str:
         """SQL of the hash class of a row."""
+        return unit_of_hash(self.hash_of(table, column), self.seed)
+
+    def hash_of(self, table: str, column: str) -> str:
+        """SQL of the hash of a row, by a column."""
         rows = "file_row_number, filename" if table in self._views else "rowid"
-        unit = f"hash({rows if column == ROWS else column})"
-        if self.seed:  # Mixed in before a hash: as a second argument it would only give the classes other numbers.
-            unit = f"hash(({unit} // 2)::BIGINT + {self.seed})"
-        return f"({unit} % {UNITS})::INTEGER"
+        return f"hash({rows if column == ROWS else column})"
 
     def check_files(self) -> None:
         """Notice files that changed since they were opened. Raises QueryError."""
         for file, before in self._files.items():
             if _stamp(file) != before:
                 raise QueryError(f"file '{file}' was changed while the query read it: its batches do not fit together")
+
+
+def unit_of_hash(hashed: str, seed: int) -> str:
+    """SQL of the hash class that a hash is in; another seed, another order."""
+    if seed:  # Mixed in before a hash: as a second argument it would only give the classes other numbers.
+        hashed = f"hash(({hashed} // 2)::BIGINT + {seed})"
+    return f"({hashed} % {UNITS})::INTEGER"
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
