@@ -34,6 +34,12 @@ def query(
     weight: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=NUMBER", help="Weight of a column in the mean. Repeatable.")
     ] = None,
+    accuracy_rule: Annotated[
+        Literal["intervals", "envelope"],
+        typer.Option(
+            help="Intervals promise acc; Rotary's envelope looks at how little estimates still move."
+        ),
+    ] = "intervals",
     exact: Annotated[bool, typer.Option("--exact", help="Read all data at once.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Of DuckDB; all cores by default.")] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="That DuckDB may use, as 4GB.")] = "",
@@ -56,7 +62,7 @@ def query(
         text = sys.stdin.read() if sql == "-" else sql
         found = Query(
             text, open_data(data, threads, memory), until=until, confidence=confidence, accuracy=accuracy,
-            weights=weights, exact=exact,
+            weights=weights, accuracy_rule=accuracy_rule, exact=exact,
         )  # fmt: skip
         code = _print_json(found) if as_json else _show(found)
     except QueryError as error:
@@ -115,7 +121,10 @@ def _said(found: Query, answer: Answer) -> str:
     read = f"from {answer.fraction:.1%} of the data, after {answer.elapsed_s:.2f} s"
     if answer.accuracy is None:
         return read
-    return f"{read}: acc >= {max(answer.accuracy, 0.0):.2%} in all columns and rows, {found.confidence:.0%} confident"
+    accuracy = f"{max(answer.accuracy, 0.0):.2%}"
+    if found.accuracy_rule == "envelope":
+        return f"{read}: acc = {accuracy} by the envelope of the last answers, which promises nothing"
+    return f"{read}: acc >= {accuracy} in all columns and rows, {found.confidence:.0%} confident"
 
 
 def _code(found: Query, answer: Answer) -> int:

@@ -11,7 +11,7 @@ import duckdb
 from msgspec import Struct
 
 from hocket.model.criterion import Duration, Goal, parse
-from hocket.runtimes.query.accuracy import Accuracy
+from hocket.runtimes.query.accuracy import ColumnAccuracy, EnvelopeAccuracy, IntervalAccuracy
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
 from hocket.runtimes.query.batch_sql import Rewriting
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
@@ -32,7 +32,7 @@ class Answer(Struct, frozen=True):
     half_widths: tuple[tuple[float | None, ...], ...]  # of the intervals, cell by cell; None where there is none
     fraction: float  # of the data that was read
     elapsed_s: float  # since the query began
-    accuracy: float | None  # that the intervals promise for all of it at once; None if there are none
+    accuracy: float | None  # of all of it at once, by the rule of the query; None if there is none yet
     how: str  # how the query is split, or why it is not
 
     @property
@@ -56,6 +56,7 @@ class Query:
         confidence: float = 0.95,
         accuracy: Literal["mean", "worst"] = "mean",
         weights: Mapping[str, float] | None = None,
+        accuracy_rule: Literal["intervals", "envelope"] = "intervals",
         exact: bool = False,
     ) -> None:
         """Read the query and find how it can be split. Raises QueryError.
@@ -67,6 +68,7 @@ class Query:
             confidence: of each interval, and of the statement that a goal is met.
             accuracy: `acc` is one less the relative error: the mean of its columns, or the worst.
             weights: of columns in that mean, by name; 1 for others.
+            accuracy_rule: `intervals` promise it; the `envelope` is Rotary's rule: how little estimates still move.
             exact: read all data at once.
         """
         if not 0.5 <= confidence < 1:
@@ -93,7 +95,8 @@ class Query:
             self.mode, self.how = split.mode, str(split)
         except NotSplit as reason:
             self.how = f"all at once: {reason}"
-        self._accuracy = Accuracy(self.columns, accuracy == "worst", weights or {}, confidence, len(ENDS))
+        self._columns = ColumnAccuracy(self.columns, accuracy == "worst", weights or {})
+        self.accuracy_rule = accuracy_rule
         self._goal = self._read_goal(until)
 
     def __iter__(self) -> Iterator[Answer]:
@@ -104,7 +107,7 @@ class Query:
             raise QueryError(f"the query failed: {' '.join(str(error).split())[:500]}") from error
 
     def meets_goal(self, answer: Answer) -> bool:
-        """Whether the intervals say that what was asked for is reached; an exact answer is, whatever was asked."""
+        """Whether the answer's accuracy is what was asked for; an exact answer is, whatever was asked."""
         if answer.is_exact:
             return True
         goal, accuracy = self._goal, answer.accuracy
@@ -120,17 +123,19 @@ class Query:
         if answers is None:
             rows = db.execute(self._plain).fetchall()
             nothing = (None,) * len(self.columns)
-            yield self._answer(rows, [nothing] * len(rows), 1.0, began_s)
+            yield self._answer(rows, [nothing] * len(rows), 1.0, 1.0, began_s)
             return
         for name, sql in self._once.items():
             db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
         done = 0
+        accuracy = self._accuracy()
         for end in ENDS:
             answers.add(done, end - 1)
             self.data.check_files()
             done = end
             table = answers.answer(done, self.confidence)
-            found = self._answer(table.rows, table.half_widths, done / UNITS, began_s)
+            promised = 1.0 if done == UNITS else accuracy.of(table.rows, table.half_widths)
+            found = self._answer(table.rows, table.half_widths, done / UNITS, promised, began_s)
             yield found
             if self._goal is not None and (self.meets_goal(found) or not self.is_in_time(found)):
                 return
@@ -140,12 +145,19 @@ class Query:
         rows: list[tuple[Any, ...]],
         half_widths: list[tuple[float | None, ...]],
         fraction: float,
+        accuracy: float | None,
         began_s: float,
     ) -> Answer:
-        bounded = self._answers.bounded if self._answers is not None else ()
-        accuracy = 1.0 if fraction == 1.0 else self._accuracy.of(rows, half_widths, bounded)
         elapsed_s = monotonic() - began_s
         return Answer(self.columns, tuple(rows), tuple(half_widths), fraction, elapsed_s, accuracy, self.how)
+
+    def _accuracy(self) -> IntervalAccuracy | EnvelopeAccuracy:
+        """The rule, anew for each run."""
+        answers = self._answers
+        bounded, unbounded = (answers.bounded, answers.unbounded) if isinstance(answers, SampledAnswers) else ((), ())
+        if self.accuracy_rule == "envelope":
+            return EnvelopeAccuracy(self._columns, (*bounded, *unbounded))
+        return IntervalAccuracy(self._columns, bounded, self.confidence, len(ENDS))
 
     def _read_goal(self, until: str) -> Goal | None:
         if not until:
@@ -161,7 +173,8 @@ class Query:
         if goal.deadline is not None and not isinstance(goal.deadline, Duration):
             raise QueryError(f"until: a query's limit is a time, not '{goal.deadline}'")
         if isinstance(self._answers, SampledAnswers):
-            if unbounded := [f"'{self.columns[n]}'" for n in self._answers.unbounded]:
+            unbounded = [f"'{self.columns[n]}'" for n in self._answers.unbounded]
+            if unbounded and self.accuracy_rule == "intervals":
                 raise QueryError(f"until: {', '.join(unbounded)} has no interval, so that acc cannot be promised")
         elif self._answers is not None:
             raise QueryError(f"until: its rows are final but not all there ({self.how}): acc cannot be promised")

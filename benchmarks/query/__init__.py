@@ -1,0 +1,1 @@
+"""Progressive queries, measured: `python -m benchmarks.query` lists the measurements."""
