@@ -110,6 +110,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.query coverage", description=__doc__)
     parser.add_argument("--scale", type=float, default=0.1, help="of TPC-H's data (0.1)")
     parser.add_argument("--data", metavar="FILE", help="a DuckDB file that has the data of this scale already")
+    parser.add_argument("--threads", type=int, help="of DuckDB; all cores by default")
     parser.add_argument("--orders", type=int, default=200, help="in which the data are read (200)")
     parser.add_argument("--queries", type=int, nargs="+", default=list(range(1, 23)), metavar="N", help="of TPC-H")
     parser.add_argument("--confidence", type=float, default=0.95)
@@ -123,7 +124,7 @@ def main(arguments: list[str]) -> None:
         if (before.scale, before.confidence) != (chosen.scale, chosen.confidence):
             parser.error(f"{chosen.json} has scale {before.scale:g} and confidence {before.confidence:g}")
         found.queries = before.queries
-    data = open_data(chosen.data or f"tpch:{chosen.scale:g}")
+    data = open_data(chosen.data or f"tpch:{chosen.scale:g}", threads=chosen.threads)
     with bars("orders") as progress:
         for number in chosen.queries:
             here = found.queries.setdefault(number, Covered(number))

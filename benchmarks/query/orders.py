@@ -65,6 +65,7 @@ class Orders:
         self.bounded = self._answers.bounded
         # Which group a row is of: the one that has the same values in columns that are no estimates.
         self._names = [n for n, o in enumerate(keyed.outputs) if not o.is_estimate]
+        self.exact = {self.group(row): row for row in data.connection.execute(sql).fetchall()}
         self.truth = {self.group(row): row for row in self._all_groups(keyed)}
 
     def group(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
