@@ -8,7 +8,15 @@ from typing import NamedTuple, TypeVar
 from sqlglot import exp
 
 from hocket.runtimes.query.aggregates import Parts, in_parts
-from hocket.runtimes.query.blocks import BLOCK, USE, Block, NotSplit, TableUse, own_expressions
+from hocket.runtimes.query.blocks import (
+    BLOCK,
+    USE,
+    Block,
+    NotSplit,
+    TableUse,
+    is_window_function,
+    own_expressions,
+)  # fmt: skip
 from hocket.runtimes.query.split_key import Mode, Split
 from hocket.runtimes.query.statement import DIALECT
 
@@ -82,7 +90,7 @@ class Rewriting:
             def replaced(node: exp.Expr) -> exp.Expr:
                 if node in groups:
                     return exp.column(f"g{groups.index(node)}")
-                if node in nodes and not _is_window_function(node):
+                if node in nodes and not is_window_function(node):
                     return exp.column(f"a{nodes.index(node)}")
                 return node
 
@@ -234,13 +242,9 @@ def _aggregates(item: exp.Expr) -> list[exp.Expr]:
     found = []
     for node in own_expressions(item, exp.AggFunc):
         outer = node.parent if isinstance(node.parent, exp.Filter) else node
-        if not _is_window_function(outer):
+        if not is_window_function(outer):
             found.append(outer)
     return found
-
-
-def _is_window_function(node: exp.Expr) -> bool:
-    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def _ordered(ordered: exp.Ordered, over_parts: Callable[[exp.Expr], str], aliases: dict[str, str]) -> str:

@@ -9,19 +9,21 @@ from typing import Any, Literal
 
 import duckdb
 from msgspec import Struct
+from sqlglot import exp
 
 from hocket.model.criterion import Duration, Goal, parse
 from hocket.runtimes.query.accuracy import ColumnAccuracy, EnvelopeAccuracy, IntervalAccuracy
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
-from hocket.runtimes.query.batch_sql import Rewriting
+from hocket.runtimes.query.batch_sql import Rewriting, SampledSql
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import open_data
 from hocket.runtimes.query.duckdb_data import UNITS, DuckdbData
 from hocket.runtimes.query.split_key import Mode, find_split
-from hocket.runtimes.query.statement import DIALECT, QueryError, read_statement
+from hocket.runtimes.query.statement import DIALECT, NotResolved, QueryError, read_statement
 
 ENDS = (16, 32, 64, 128, 256, 512)  # units after each batch: the first answer comes soon, and few batches follow
 assert ENDS[-1] == UNITS
+_NUMBERS = ("DECIMAL", "DOUBLE", "FLOAT", "HUGEINT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT")  # or unsigned
 
 
 class Answer(Struct, frozen=True):
@@ -75,21 +77,25 @@ class Query:
             raise QueryError(f"confidence must be from 0.5 to below 1, not {confidence:g}")
         self.data = data if isinstance(data, DuckdbData) else open_data(data)
         self.confidence = confidence
-        statement = read_statement(sql, self.data.schema)
-        self.columns = _names(sql, self.data)
-        self._plain = statement.sql(DIALECT)
+        statement, unresolved = _read(sql, self.data)
+        described = _described(sql, self.data, unresolved)
+        self.columns = tuple(name for name, _kind in described)
+        self._plain = statement.sql(DIALECT) if statement is not None else sql
         self._answers: Answers | None = None
         self._once: dict[str, str] = {}
         self.mode: Mode | None = None
         try:
             if exact:
                 raise NotSplit("as asked")
+            if statement is None:
+                raise NotSplit(str(unresolved))
             top = blocks_of(statement)
             split = find_split(top, self.data)
             rewriting = Rewriting(top, split, self.data.unit_of)
             self._once = rewriting.once
             if split.mode is Mode.SAMPLED:
-                self._answers = SampledAnswers(self.data.connection, rewriting.sampled(REPLICATES))
+                sampled = _bounded_numbers(rewriting.sampled(REPLICATES), [kind for _name, kind in described])
+                self._answers = SampledAnswers(self.data.connection, sampled)
             else:
                 self._answers = CollectedAnswers(self.data.connection, rewriting.collected())
             self.mode, self.how = split.mode, str(split)
@@ -181,9 +187,29 @@ class Query:
         return goal
 
 
-def _names(sql: str, data: DuckdbData) -> tuple[str, ...]:
-    """The columns of the answer, as DuckDB calls them, which checks types and functions on the way."""
+def _read(sql: str, data: DuckdbData) -> tuple[exp.Select | None, NotResolved | None]:
+    """The query, or which of its columns are not known."""
     try:
-        return tuple(row[0] for row in data.connection.execute(f"DESCRIBE {sql}").fetchall())
+        return read_statement(sql, data.schema), None
+    except NotResolved as error:
+        return None, error
+
+
+def _described(sql: str, data: DuckdbData, unresolved: NotResolved | None) -> list[tuple[str, str]]:
+    """The columns of the answer and their types, as DuckDB has them, which checks types and functions on the way."""
+    try:
+        return [(row[0], row[1]) for row in data.connection.execute(f"DESCRIBE {sql}").fetchall()]
     except duckdb.Error as error:
+        if unresolved is not None:
+            raise unresolved from error
         raise QueryError(f"the query cannot be run: {' '.join(str(error).split())[:500]}") from error
+
+
+def _bounded_numbers(sampled: SampledSql, kinds: list[str]) -> SampledSql:
+    """Only numbers have intervals: an expression of aggregates may be a text or a date."""
+    return sampled._replace(
+        outputs=tuple(
+            output._replace(has_interval=output.has_interval and kind.removeprefix("U").startswith(_NUMBERS))
+            for output, kind in zip(sampled.outputs, kinds, strict=True)
+        )
+    )

@@ -137,9 +137,7 @@ def test_the_envelope_is_the_smallest_over_the_largest_of_the_last_answers() -> 
     assert rule.of([("x", 50.0, 1), ("y", 9.0, 1)], nothing) is None
     assert rule.of([("y", 10.0, 1), ("x", 100.0, 1)], nothing) is None  # Groups are told by name, in whatever order.
     assert rule.of([("x", 90.0, 1), ("y", 10.0, 1)], nothing) == pytest.approx((0.5 + 1) / 2)
-    assert rule.of([("x", 95.0, 1), ("y", 10.0, 1)], nothing) == pytest.approx(
-        (0.9 + 1) / 2
-    )  # 50 is too old.
+    assert rule.of([("x", 95.0, 1), ("y", 10.0, 1)], nothing) == pytest.approx((0.9 + 1) / 2)  # 50 is too old.
     assert rule.of([("x", 95.0, 1), ("z", 10.0, 1)], nothing) == pytest.approx(0.0)  # A new group was not there before.
 
 

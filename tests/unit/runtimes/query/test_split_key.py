@@ -14,8 +14,9 @@ SCHEMA = {
     "lines": {"sale": "INT", "line": "INT", "product": "INT", "price": "DECIMAL(9,2)"},
     "customers": {"customer": "INT", "country": "VARCHAR", "since": "DATE"},
     "products": {"product": "INT", "kind": "VARCHAR"},
+    "visits": {"visit": "INT", "customer": "INT"},
 }
-ROWS = {"sales": 1e6, "lines": 5e6, "customers": 1e5, "products": 1e4}
+ROWS = {"sales": 1e6, "lines": 5e6, "customers": 1e5, "products": 1e4, "visits": 2e6}
 DISTINCT = {"sale": 1e6, "customer": 1e5, "product": 1e4, "line": 10.0, "country": 50.0, "kind": 20.0, "day": 2000.0}
 
 
@@ -25,6 +26,9 @@ class Known:
 
     def distinct(self, table: str, column: str) -> float:
         return min(DISTINCT.get(column, 1e6), ROWS[table])
+
+    def largest_share(self, table: str, column: str) -> float:
+        return {("visits", "customer"): 0.03}.get((table, column), 1 / self.distinct(table, column))
 
 
 def split(sql: str) -> Split:
@@ -119,3 +123,11 @@ def test_the_kept_side_of_an_outer_join_is_split() -> None:
 def test_a_key_with_few_values_is_not_taken() -> None:
     found = split("SELECT count(*) FROM sales a JOIN sales b ON a.day = b.day")
     assert "rows of sales" in str(found)
+
+
+def test_a_key_of_which_one_value_has_many_rows_is_not_taken() -> None:
+    """Visits without a customer would all be in one bucket."""
+    found = split("SELECT country, count(*) FROM visits v LEFT JOIN customers c ON v.customer = c.customer GROUP BY 1")
+    assert str(found) == "by rows of visits; customers read whole"
+    with pytest.raises(NotSplit, match=r"one value of visits\.customer has 3\.0% of the rows"):
+        split("SELECT avg(n) FROM (SELECT customer, count(*) AS n FROM visits GROUP BY customer)")
