@@ -81,9 +81,8 @@ class DuckdbData:
 
 def unit_of_hash(hashed: str, seed: int) -> str:
     """SQL of the hash class that a hash is in; another seed, another order."""
-    if seed:  # Mixed in before a hash: as a second argument it would only give the classes other numbers.
-        hashed = f"hash(({hashed} // 2)::BIGINT + {seed})"
-    return f"({hashed} % {UNITS})::INTEGER"
+    # Hashed again: the hash of two columns, as a row's number and its file, deals out consecutive numbers in a rhythm.
+    return f"(hash(({hashed} // 2)::BIGINT + {seed}) % {UNITS})::INTEGER"
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

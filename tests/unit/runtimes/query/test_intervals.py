@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -20,7 +21,8 @@ from hocket.runtimes.query.accuracy import (
     relative_error,
 )
 from hocket.runtimes.query.answers import REPLICATES
-from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.data_sources import open_data
+from hocket.runtimes.query.duckdb_data import UNITS, DuckdbData
 from hocket.runtimes.query.intervals import half_width
 from hocket.runtimes.query.student_t import quantile
 
@@ -67,6 +69,18 @@ def test_intervals_cover_the_truth_as_often_as_they_say(tables: DuckdbData) -> N
     tables.seed = 0
     for n in range(1, 6):  # Of 300 cells each.
         assert 0.91 <= covered[n] / cells <= 0.99, (n, covered[n] / cells)
+
+
+def test_rows_of_files_are_dealt_out_as_by_chance(tmp_path: Path) -> None:
+    """Not evenly, nor by some rhythm of their numbers: replicates would be alike, and intervals too narrow."""
+    file = tmp_path / "t.parquet"
+    duckdb.connect().execute(f"COPY (SELECT i % 7 AS day FROM range(50_000) r(i)) TO '{file}'")
+    data = open_data(tmp_path)
+    units = f"SELECT day, {data.unit_of('t', 'rowid')} AS unit FROM t"
+    counts = data.connection.execute(f"SELECT day, unit, count(*) AS n FROM ({units}) GROUP BY day, unit").fetchall()
+    expected = 50_000 / 7 / UNITS
+    spread = sum((n - expected) ** 2 / expected for _, _, n in counts) / (7 * UNITS)
+    assert 0.9 < spread < 1.1
 
 
 def test_a_group_with_too_few_rows_has_no_interval_yet(tables: DuckdbData) -> None:
