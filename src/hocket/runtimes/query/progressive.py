@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 from msgspec import Struct
@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from hocket.model.criterion import Duration, Goal, parse
 from hocket.runtimes.query.accuracy import ColumnAccuracy, EnvelopeAccuracy, IntervalAccuracy
+from hocket.runtimes.query.answer_columns import to_arrow, to_pandas
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
 from hocket.runtimes.query.batch_sql import Rewriting, SampledSql
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
@@ -20,6 +21,10 @@ from hocket.runtimes.query.data_sources import open_data
 from hocket.runtimes.query.duckdb_data import UNITS, DuckdbData
 from hocket.runtimes.query.split_key import Mode, find_split
 from hocket.runtimes.query.statement import DIALECT, NotResolved, QueryError, read_statement
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 ENDS = (16, 32, 64, 128, 256, 512)  # units after each batch: the first answer comes soon, and few batches follow
 assert ENDS[-1] == UNITS
@@ -36,11 +41,20 @@ class Answer(Struct, frozen=True):
     elapsed_s: float  # since the query began
     accuracy: float | None  # of all of it at once, by the rule of the query; None if there is none yet
     how: str  # how the query is split, or why it is not
+    bounded: tuple[int, ...] = ()  # the columns that have intervals, by number
 
     @property
     def is_exact(self) -> bool:
         """Whether all data were read."""
         return self.fraction == 1.0
+
+    def arrow(self) -> pyarrow.Table:
+        """As a table of Arrow: after each column with intervals come `NAME_lo` and `NAME_hi`. It needs pyarrow."""
+        return to_arrow(self)
+
+    def pandas(self) -> pandas.DataFrame:
+        """As a DataFrame, with the same columns as `arrow()`. It needs pandas."""
+        return to_pandas(self)
 
 
 Answers = SampledAnswers | CollectedAnswers
@@ -155,7 +169,8 @@ class Query:
         began_s: float,
     ) -> Answer:
         elapsed_s = monotonic() - began_s
-        return Answer(self.columns, tuple(rows), tuple(half_widths), fraction, elapsed_s, accuracy, self.how)
+        bounded = self._answers.bounded if self._answers is not None else ()
+        return Answer(self.columns, tuple(rows), tuple(half_widths), fraction, elapsed_s, accuracy, self.how, bounded)
 
     def _accuracy(self) -> IntervalAccuracy | EnvelopeAccuracy:
         """The rule, anew for each run."""
