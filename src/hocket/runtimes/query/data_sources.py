@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 
 from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.statement import QueryError
 
 _TPCH = "tpch:"
@@ -33,7 +34,7 @@ def open_data(source: str | Path, threads: int | None = None, memory: str = "") 
         return data
     except duckdb.Error as error:
         connection.close()
-        raise QueryError(f"data '{source}' cannot be read: {' '.join(str(error).split())[:300]}") from error
+        raise explained(f"data '{source}' cannot be read", error) from error
     except BaseException:
         connection.close()
         raise

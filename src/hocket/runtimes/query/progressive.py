@@ -19,6 +19,7 @@ from hocket.runtimes.query.batch_sql import Rewriting, SampledSql
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import open_data
 from hocket.runtimes.query.duckdb_data import UNITS, DuckdbData
+from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.split_key import Mode, find_split
 from hocket.runtimes.query.statement import DIALECT, NotResolved, QueryError, read_statement
 
@@ -115,6 +116,8 @@ class Query:
             self.mode, self.how = split.mode, str(split)
         except NotSplit as reason:
             self.how = f"all at once: {reason}"
+        except duckdb.Error as error:  # Statistics of the data are looked up, which reads them.
+            raise explained("the data cannot be read", error) from error
         self._columns = ColumnAccuracy(self.columns, accuracy == "worst", weights or {})
         self.accuracy_rule = accuracy_rule
         self._goal = self._read_goal(until)
@@ -124,7 +127,7 @@ class Query:
         try:
             yield from self._progress(began_s)
         except duckdb.Error as error:
-            raise QueryError(f"the query failed: {' '.join(str(error).split())[:500]}") from error
+            raise explained("the query failed", error) from error
 
     def meets_goal(self, answer: Answer) -> bool:
         """Whether the answer's accuracy is what was asked for; an exact answer is, whatever was asked."""
@@ -217,7 +220,7 @@ def _described(sql: str, data: DuckdbData, unresolved: NotResolved | None) -> li
     except duckdb.Error as error:
         if unresolved is not None:
             raise unresolved from error
-        raise QueryError(f"the query cannot be run: {' '.join(str(error).split())[:500]}") from error
+        raise explained("the query cannot be run", error) from error
 
 
 def _bounded_numbers(sampled: SampledSql, kinds: list[str]) -> SampledSql:
