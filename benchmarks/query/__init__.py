@@ -1,1 +1,1 @@
-"""Benchmarks of `hocket query`."""
+"""Progressive queries, measured: `python -m benchmarks.query` lists the measurements."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -12,6 +13,8 @@ from hocket.cli.options import AsJson
 from hocket.cli.terminal.errors import INTERRUPTED, MISSED_CRITERION, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.table import Table
 
     from hocket.query import Answer, Query
@@ -51,9 +54,17 @@ def query(
     weight: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=NUMBER", help="Weight of a column in the mean. Repeatable.")
     ] = None,
+    accuracy_rule: Annotated[
+        Literal["intervals", "envelope"],
+        typer.Option(help="Intervals promise acc; Rotary's envelope looks at how little estimates still move."),
+    ] = "intervals",
     exact: Annotated[bool, typer.Option("--exact", help="Read all data at once.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Of DuckDB; all cores by default.")] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="That DuckDB may use, as 4GB.")] = "",
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw how the estimates went, with their intervals: .png or .svg."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer an aggregate query from part of its data, with intervals, and refine it until it is exact.
@@ -70,16 +81,42 @@ def query(
     import sys
 
     weights = _weights(weight or [])
+    if plot is not None:
+        _must_be_a_figure(plot)
+    answers: list[Answer] | None = None if plot is None else []
     try:
         text = sys.stdin.read() if sql == "-" else sql
         found = Query(
             text, open_data(data, threads, memory), until=until, confidence=confidence, accuracy=accuracy,
-            weights=weights, exact=exact,
+            weights=weights, accuracy_rule=accuracy_rule, exact=exact,
         )  # fmt: skip
-        code = _print_json(found) if as_json else _show(found)
+        code = _print_json(found, answers) if as_json else _show(found, answers)
     except QueryError as error:
         raise InputError(str(error)) from error
+    if plot is not None and answers:
+        from hocket.reports.query_plot import plot_answers
+
+        plot_answers(answers, plot)
+        print(f"plot in {plot}", file=_stderr())
     raise typer.Exit(code)
+
+
+def _must_be_a_figure(path: Path) -> None:
+    from hocket.cli.terminal.errors import refusing
+    from hocket.cli.terminal.output_files import must_be_writable
+
+    with refusing():
+        if path.suffix not in (".png", ".svg"):
+            raise ValueError(f"--plot '{path}' must end in .png or .svg")
+        must_be_writable(path, "--plot")
+
+
+def _kept(found: Query, answers: list[Answer] | None) -> Iterator[Answer]:
+    """The answers, as they come; they are kept if they are wanted later."""
+    for answer in found:
+        if answers is not None:
+            answers.append(answer)
+        yield answer
 
 
 def _weights(given: list[str]) -> dict[str, float]:
@@ -95,7 +132,7 @@ def _weights(given: list[str]) -> dict[str, float]:
     return weights
 
 
-def _show(found: Query) -> int:
+def _show(found: Query, answers: list[Answer] | None) -> int:
     from rich.live import Live
 
     from hocket.cli.terminal.console import console
@@ -105,7 +142,7 @@ def _show(found: Query) -> int:
     with ExitStack() as within:
         live = within.enter_context(Live(console=screen, auto_refresh=False)) if screen.is_terminal else None
         try:
-            for answer in found:
+            for answer in _kept(found, answers):
                 last = answer
                 if live is not None:
                     live.update(_table(answer, _MOST_ROWS), refresh=True)
@@ -133,7 +170,10 @@ def _said(found: Query, answer: Answer) -> str:
     read = f"from {answer.fraction:.1%} of the data, after {answer.elapsed_s:.2f} s"
     if answer.accuracy is None:
         return read
-    return f"{read}: acc >= {max(answer.accuracy, 0.0):.2%} in all columns and rows, {found.confidence:.0%} confident"
+    accuracy = f"{max(answer.accuracy, 0.0):.2%}"
+    if found.accuracy_rule == "envelope":
+        return f"{read}: acc = {accuracy} by the envelope of the last answers, which promises nothing"
+    return f"{read}: acc >= {accuracy} in all columns and rows, {found.confidence:.0%} confident"
 
 
 def _code(found: Query, answer: Answer) -> int:
@@ -177,12 +217,12 @@ def _cell(value: Any, width: float | None) -> str:
     return f"{float(value):,.{digits}f}"
 
 
-def _print_json(found: Query) -> int:
+def _print_json(found: Query, answers: list[Answer] | None) -> int:
     import msgspec
 
     code = 0
     try:
-        for answer in found:
+        for answer in _kept(found, answers):
             rows = [[_plain(value) for value in row] for row in answer.rows]
             said = {
                 "columns": answer.columns, "rows": rows, "half_widths": answer.half_widths,

@@ -32,23 +32,26 @@ def drawing() -> Iterator[Callable[[tuple[float, float]], Figure]]:
 
 
 def save(sheet: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and SVG, each under a temporary name first, so that no file is ever half-written."""
-    files = []
+    """Write a figure as PNG and SVG."""
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in ("png", "svg"):
-        path = folder / f"{name}.{kind}"
-        part = folder / f".{name}.{kind}.part"
-        # Without dates and versions the same run gives the same bytes.
-        metadata = {"Date": None, "Creator": "hocket"} if kind == "svg" else {"Software": None}
-        try:
-            sheet.savefig(part, format=kind, metadata=metadata)
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
-        files.append(path)
-    return files
+    return [save_as(sheet, folder / f"{name}.{kind}") for kind in KINDS]
 
 
+def save_as(sheet: Figure, path: Path) -> Path:
+    """Write a figure as what its file's name ends in, under a temporary name first, so that no file is half-written."""
+    kind = path.suffix.removeprefix(".")
+    part = path.with_name(f".{path.name}.part")
+    # Without dates and versions the same run gives the same bytes.
+    metadata = {"Date": None, "Creator": "hocket"} if kind == "svg" else {"Software": None}
+    try:
+        sheet.savefig(part, format=kind, metadata=metadata)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+KINDS = ("png", "svg")
 # Okabe and Ito's, ordered so that neighbours differ in lightness too; black is left to axes and text.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6BB1", "#B8A800")
 DASHES = ("-", "--", "-.", ":")  # a second cue, for grey prints and beyond eight lines

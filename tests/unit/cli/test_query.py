@@ -58,6 +58,8 @@ def test_a_goal_that_is_not_met_in_time_has_its_exit_code() -> None:
         ((SQL, *DATA, "--weight", "n"), "--weight must be COLUMN=NUMBER"),
         ((SQL, *DATA, "--weight", "m=1"), "no such column"),
         ((SQL, *DATA, "--memory", "lots"), "cannot be"),
+        ((SQL, *DATA, "--plot", "figure.txt"), "--plot 'figure.txt' must end in .png or .svg"),
+        ((SQL, *DATA, "--plot", "/no/such/folder/x.png"), "must lie in a folder that exists"),
     ],
 )
 def test_what_cannot_be_run_is_refused_in_one_line(words: tuple[str, ...], said: str) -> None:
@@ -115,3 +117,18 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_estimates_were_is_drawn(tmp_path: Path) -> None:
+    figure = tmp_path / "n.svg"
+    done = hocket("query", SQL, *DATA, "--json", "--plot", str(figure))
+    assert done.exit_code == 0, done.output
+    assert f"plot in {figure}" in done.stderr
+    assert len(done.stdout.splitlines()) == 6
+    assert figure.read_bytes().startswith(b"<?xml")
+
+
+def test_the_envelope_says_that_it_promises_nothing() -> None:
+    done = hocket("query", SQL, *DATA, "--until", "acc >= 90%", "--accuracy-rule", "envelope")
+    assert done.exit_code == 0, done.output
+    assert "by the envelope of the last answers, which promises nothing" in done.stderr

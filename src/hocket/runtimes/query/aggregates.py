@@ -49,7 +49,7 @@ def _of(node: exp.Expr, block: Block, key: tuple[UsedColumn, ...]) -> Parts:
         if len(values) == 1 and block.resolved(values[0]) in key:  # Each value is in one bucket.
             merge = "coalesce(sum({0}), 0)"
             return Parts((f"count({sql})",), f"{merge} * {{w}}", f"{merge}::BIGINT")
-        if len(values) == 1:
+        if len(values) == 1 and not isinstance(values[0], exp.Tuple | exp.Anonymous):  # Rows are not kept in lists.
             part = f"list({sql}) FILTER ({values[0].sql(DIALECT)} IS NOT NULL)"
             merge = "coalesce(len(list_distinct(flatten(list({0})))), 0)"
             return Parts((part,), merge, f"{merge}::BIGINT", has_interval=False)

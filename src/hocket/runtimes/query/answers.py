@@ -2,6 +2,7 @@
 
 Units are dealt out to `REPLICATES` replicates. The spread of the answers that leave out one replicate each is the
 uncertainty of the answer from all of them (the jackknife): it holds for any smooth expression of sums, as ratios are.
+Skewed replicates widen an interval.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from hocket.runtimes.query.batch_sql import CollectedSql, SampledSql, part_names
+from hocket.runtimes.query.intervals import half_width
 from hocket.runtimes.query.prepared_layout import UNITS
 from hocket.runtimes.query.student_t import quantile
 
@@ -62,25 +64,36 @@ class SampledAnswers:
             found = self._db.execute(plain).fetchall()
             return AnswerTable(found, [(None,) * count] * len(found))
         left_out = self._merged("r", UNITS * REPLICATES / (done * (REPLICATES - 1)), False)
-        factor = quantile((1 + confidence) / 2, REPLICATES - 1) * sqrt((REPLICATES - 1) * (1 - done / UNITS))
         by = "".join(f"{g}, " for g in self._groups)
-        values = ", ".join(f"({sql.outputs[n].sql})::DOUBLE AS v{n}" for n in with_interval)
-        widths = ", ".join(f"nullif({factor!r} * stddev_pop(v{n}), 0) AS h{n}" for n in with_interval)
+        values = ", ".join(f"{_finite(sql.outputs[n].sql)} AS v{n}" for n in with_interval)
+        # Without one replicate there may be no answer, as where a denominator is zero then.
+        spreads = ", ".join(
+            f"CASE WHEN count(v{n}) = {REPLICATES} THEN nullif(stddev_pop(v{n}), 0) END AS h{n}, skewness(v{n}) AS k{n}"
+            for n in with_interval
+        )
         group_by = f" GROUP BY {', '.join(self._groups)}" if self._groups else ""
         on = " AND ".join(
             f"e.{g} IS NOT DISTINCT FROM w.{g} AND e.{g} IS NOT DISTINCT FROM s.{g}" for g in self._groups
         )
-        bounded = ", ".join(f"CASE WHEN {self._is_supported(n)} THEN w.h{n} END AS h{n}" for n in with_interval)
-        shown = ", ".join([*outputs, *(f"h{n}" for n in with_interval)])
+        bounded = ", ".join(f"CASE WHEN {self._is_supported(n)} THEN w.h{n} END AS h{n}, k{n}" for n in with_interval)
+        shown = ", ".join([*outputs, *(f"h{n}, k{n}" for n in with_interval)])
         rows = self._db.execute(
             f"WITH e AS ({estimates}), j AS ({left_out}), v AS (SELECT {by}{values} FROM j), "
-            f"w AS (SELECT {by}{widths} FROM v{group_by}), "
+            f"w AS (SELECT {by}{spreads} FROM v{group_by}), "
             f"s AS (SELECT {by}{self._support()} FROM {_STATE}{group_by}), "
             f"x AS (SELECT e.*, {bounded} FROM e, w, s{f' WHERE {on}' if on else ''}) "
             f"SELECT {shown} FROM x{having} {sql.tail}"
         ).fetchall()
-        place = {n: count + k for k, n in enumerate(with_interval)}
-        half_widths = [tuple(row[place[n]] if n in place else None for n in range(count)) for row in rows]
+        t = quantile((1 + confidence) / 2, REPLICATES - 1)
+        scale = sqrt((REPLICATES - 1) * (1 - done / UNITS))
+        place = {n: count + 2 * k for k, n in enumerate(with_interval)}
+
+        def width(row: tuple[Any, ...], n: int) -> float | None:
+            if n not in place or row[place[n]] is None:
+                return None
+            return half_width(scale * row[place[n]], row[place[n] + 1], t, REPLICATES)
+
+        half_widths = [tuple(width(row, n) for n in range(count)) for row in rows]
         return AnswerTable([row[:count] for row in rows], half_widths)
 
     def _support(self) -> str:
@@ -126,6 +139,11 @@ class CollectedAnswers:
         found = self._db.execute(f"{self._sql.select} {outputs} FROM {_STATE} {self._sql.tail}").fetchall()
         count = len(self._sql.outputs)
         return AnswerTable(found, [(None,) * count] * len(found))
+
+
+def _finite(sql: str) -> str:
+    """SQL of a value as a number, or NULL."""
+    return f"CASE WHEN isfinite(({sql})::DOUBLE) THEN ({sql})::DOUBLE END"
 
 
 def _keep(db: duckdb.DuckDBPyConnection, batch: str, *, is_first: bool) -> None:

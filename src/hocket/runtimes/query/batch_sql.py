@@ -8,14 +8,22 @@ from typing import NamedTuple, TypeVar
 from sqlglot import exp
 
 from hocket.runtimes.query.aggregates import Parts, in_parts
-from hocket.runtimes.query.blocks import BLOCK, USE, Block, NotSplit, TableUse, own_expressions
+from hocket.runtimes.query.blocks import (
+    BLOCK,
+    USE,
+    Block,
+    NotSplit,
+    TableUse,
+    is_window_function,
+    own_expressions,
+)  # fmt: skip
 from hocket.runtimes.query.prepared_layout import UNIT, UNITS
 from hocket.runtimes.query.split_key import Mode, Split
 from hocket.runtimes.query.statement import DIALECT
 from hocket.runtimes.query.whole_tables import used_rows
 
 T = TypeVar("T", bound=exp.Expr)
-_FIRST, _LAST = "hocket_first", "hocket_last"  # parameters: the units of a batch
+FIRST, LAST = "hocket_first", "hocket_last"  # parameters: the units of a batch
 _REPLICATE = "hocket replicate"  # a mark on the number of the replicate
 _PARTS = "hocket parts"  # a mark on tables that have one part for each batch
 
@@ -36,22 +44,20 @@ class BatchSql:
 
     def __init__(self, query: exp.Expr) -> None:
         self._query = query
-        self._bounds = {
-            name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (_FIRST, _LAST)
-        }
+        self._bounds = {name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (FIRST, LAST)}
         self._parts = [table for table in query.find_all(exp.Table) if _PARTS in table.meta]
         self._replicate = next((node for node in query.find_all(exp.Mod) if _REPLICATE in node.meta), None)
 
     def of(self, first: int, last: int) -> str:
         """SQL of the batch of these units, both included."""
         # Numbers in the text, not parameters of a prepared statement: DuckDB plans with what it knows.
-        for name, unit in ((_FIRST, first), (_LAST, last)):
+        for name, unit in ((FIRST, first), (LAST, last)):
             self._bounds[name] = [b.replace(exp.Literal.number(unit)) for b in self._bounds[name]]
         for table in self._parts:
             schema, name = table.meta[_PARTS][last + 1]
             table.set("db", exp.to_identifier(schema))
             table.set("this", exp.to_identifier(name, quoted=True))
-        if self._replicate is None or last + 1 < UNITS:
+        if self._replicate is None or last + 1 != UNITS:
             return self._query.sql(DIALECT)
         without = self._replicate.replace(exp.Literal.number(0))  # The answer will be exact: there is no interval.
         sql = self._query.sql(DIALECT)
@@ -132,7 +138,7 @@ class Rewriting:
             def replaced(node: exp.Expr) -> exp.Expr:
                 if node in groups:
                     return exp.column(f"g{groups.index(node)}")
-                if node in nodes and not _is_window_function(node):
+                if node in nodes and not is_window_function(node):
                     return exp.column(f"a{nodes.index(node)}")
                 return node
 
@@ -225,7 +231,7 @@ class Rewriting:
             part = exp.Table(this=exp.to_identifier(use.table, quoted=True), alias=alias)
             part.meta[_PARTS] = rows.parts
             return part
-        shown, within = f"*, {rows.unit} AS {UNIT}", f"{rows.unit} BETWEEN ${_FIRST} AND ${_LAST}"
+        shown, within = f"*, {rows.unit} AS {UNIT}", f"{rows.unit} BETWEEN ${FIRST} AND ${LAST}"
         return exp.Subquery(this=_parsed(f"SELECT {shown} FROM {rows.relation} WHERE {within}"), alias=alias)
 
     def collected(self) -> CollectedSql:
@@ -301,13 +307,9 @@ def _aggregates(item: exp.Expr) -> list[exp.Expr]:
     found = []
     for node in own_expressions(item, exp.AggFunc):
         outer = node.parent if isinstance(node.parent, exp.Filter) else node
-        if not _is_window_function(outer):
+        if not is_window_function(outer):
             found.append(outer)
     return found
-
-
-def _is_window_function(node: exp.Expr) -> bool:
-    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def _ordered(ordered: exp.Ordered, over_parts: Callable[[exp.Expr], str], aliases: dict[str, str]) -> str:

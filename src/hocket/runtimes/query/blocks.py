@@ -51,6 +51,10 @@ class Block:
                 source.meta[USE] = self.tables[alias]
             elif source in scope.derived_table_scopes:
                 self.derived[alias] = Block(source, number, self, True)
+            elif alias in {lateral.alias_or_name for lateral in self.select.args.get("laterals") or ()} or any(
+                isinstance(join.this, exp.Lateral) for join in self.select.args.get("joins") or ()
+            ):
+                raise NotSplit("LATERAL is not split")
             elif parent is None:
                 raise QueryError(f"'{alias}' cannot be resolved")
         self.nested = [Block(inner, number, self, False) for inner in scope.subquery_scopes]
@@ -59,7 +63,9 @@ class Block:
     def aggregates(self) -> bool:
         """Whether it combines rows."""
         return bool(self.select.args.get("group")) or any(
-            next(own_expressions(item, exp.AggFunc), None) is not None for item in self._after_grouping()
+            not is_window_function(node)
+            for item in self._after_grouping()
+            for node in own_expressions(item, exp.AggFunc)
         )
 
     def _after_grouping(self) -> list[exp.Expr]:
@@ -162,6 +168,13 @@ def blocks_of(select: exp.Select) -> Block:
     scope = build_scope(select)
     assert scope is not None
     return Block(scope, iter(range(10_000)), None, False)
+
+
+def is_window_function(node: exp.Expr) -> bool:
+    """Whether it is computed over a window, so that rows stay what they are."""
+    while isinstance(node.parent, exp.Filter | exp.IgnoreNulls | exp.RespectNulls) and node.arg_key == "this":
+        node = node.parent
+    return isinstance(node.parent, exp.Window) and node.arg_key == "this"
 
 
 def own_expressions(root: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:

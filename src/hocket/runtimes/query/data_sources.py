@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 
 from hocket.runtimes.query.duckdb_data import NUMBERED_SCHEMA, NUMBERS, DuckdbData, quoted
+from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.prepared_layout import read_layout
 from hocket.runtimes.query.statement import QueryError
 
@@ -38,7 +39,7 @@ def open_data(
         return data
     except duckdb.Error as error:
         connection.close()
-        raise QueryError(f"data '{source}' cannot be read: {' '.join(str(error).split())[:300]}") from error
+        raise explained(f"data '{source}' cannot be read", error) from error
     except BaseException:
         connection.close()
         raise

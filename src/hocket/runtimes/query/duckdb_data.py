@@ -21,6 +21,7 @@ from hocket.runtimes.query.prepared_layout import (
 from hocket.runtimes.query.split_key import ROWS, Split
 from hocket.runtimes.query.statement import QueryError
 
+_SAMPLE = 1_000_000  # rows that are looked at for the most frequent value
 NUMBERED_SCHEMA = "hocket_files"  # has the tables of Parquet files again, with what tells their rows apart:
 NUMBERS = ("file_row_number", "filename")
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
@@ -44,6 +45,7 @@ class DuckdbData:
         self.files: dict[Path, Stamp | None] = {file: file_stamp(file) for file in files or ()}
         self._rows: dict[str, float] = dict(self.layout.rows)
         self._distinct: dict[tuple[str, str], float] = dict(self.layout.distinct)
+        self._largest: dict[tuple[str, str], float] = dict(self.layout.largest_share)
         views = connection.execute("SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal").fetchall()
         self._views = {view.lower() for _schema, view in views}
         self._numbered = {view.lower() for schema, view in views if schema == NUMBERED_SCHEMA}
@@ -70,6 +72,16 @@ class DuckdbData:
             self._distinct[table, column] = float(row[0]) if row is not None else 0.0
         return self._distinct[table, column]
 
+    def largest_share(self, table: str, column: str) -> float:
+        """The part of the rows that the most frequent value of a column has, NULL being one; of large tables, about."""
+        if (table, column) not in self._largest:
+            rows = self.rows(table)
+            sample = f" USING SAMPLE {100 * _SAMPLE / rows:.4f}% (system)" if rows > _SAMPLE else ""
+            counts = f"SELECT count(*) AS n FROM (SELECT {quoted(column)} AS v FROM {quoted(table)}{sample}) GROUP BY v"
+            row = self.connection.execute(f"SELECT max(n) / sum(n) FROM ({counts})").fetchone()
+            self._largest[table, column] = float(row[0]) if row is not None and row[0] is not None else 0.0
+        return self._largest[table, column]
+
     def hash_kind(self, table: str, column: str) -> str:
         """Equal values of columns of one kind have equal hashes; 5 as an integer and as a float number have not."""
         kind = next((kind for name, kind in self._columns(table).items() if name.lower() == column.lower()), "")
@@ -87,12 +99,14 @@ class DuckdbData:
         if column in self.stored_keys(table):
             key = LayoutKey(table.lower(), column)
             return UnitRows(quoted(table), UNIT, {end: (LAYOUT_SCHEMA, part_name(key, end)) for end in ENDS})
-        unit = f"hash({self._hashed(table, column)})"
-        if self.seed:  # Mixed in before a hash: as a second argument it would only give the classes other numbers.
-            unit = f"hash(({unit} // 2)::BIGINT + {self.seed})"
+        hashed = self.hash_rows(table, column)
+        return hashed._replace(unit=unit_of_hash(hashed.unit, self.seed))
+
+    def hash_rows(self, table: str, column: str) -> UnitRows:
+        """The rows of a table, with the hash of a column in place of its class."""
         is_numbered = column == ROWS and table.lower() in self._numbered
         relation = f"{NUMBERED_SCHEMA}.{quoted(table)}" if is_numbered else quoted(table)
-        return UnitRows(relation, f"({unit} % {UNITS})::INTEGER")
+        return UnitRows(relation, f"hash({self._hashed(table, column)})")
 
     def how_read(self, split: Split) -> str:
         """Whether the batches of a query read their parts only, in words."""
@@ -129,3 +143,9 @@ class DuckdbData:
 def quoted(name: str) -> str:
     """A name as SQL."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def unit_of_hash(hashed: str, seed: int) -> str:
+    """SQL of the hash class that a hash is in; another seed, another order."""
+    # Hashed again: the hash of two columns, as a row's number and its file, deals out consecutive numbers in a rhythm.
+    return f"(hash(({hashed} // 2)::BIGINT + {seed}) % {UNITS})::INTEGER"

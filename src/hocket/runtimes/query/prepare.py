@@ -230,8 +230,8 @@ def _count_values(data: DuckdbData) -> None:
         assert row is not None
         db.execute(f"INSERT INTO prepared.{LAYOUT_SCHEMA}.row_counts VALUES (?, ?)", [table, row[0]])
         for column, count in zip(columns, row[1:], strict=True):
-            insert = f"INSERT INTO prepared.{LAYOUT_SCHEMA}.value_counts VALUES (?, ?, ?)"
-            db.execute(insert, [table, column.lower(), count])
+            insert = f"INSERT INTO prepared.{LAYOUT_SCHEMA}.value_counts VALUES (?, ?, ?, ?)"
+            db.execute(insert, [table, column.lower(), count, data.largest_share(table, column)])
 
 
 @contextmanager

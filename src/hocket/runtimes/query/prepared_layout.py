@@ -39,6 +39,7 @@ class PreparedLayout(NamedTuple):
     copies: tuple[LayoutKey, ...] = ()
     rows: Mapping[str, float] = {}
     distinct: Mapping[tuple[str, str], float] = {}
+    largest_share: Mapping[tuple[str, str], float] = {}
     source: str = ""
     stamps: Mapping[Path, Stamp] = {}  # of the source's files
 
@@ -75,7 +76,8 @@ def create_manifest(db: duckdb.DuckDBPyConnection, source: str, stamps: Mapping[
         db.execute(f"INSERT INTO {LAYOUT_SCHEMA}.sources VALUES (?, ?, ?)", [str(file), *stamp])
     db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.copies (table_name VARCHAR, key VARCHAR)")
     db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.row_counts (table_name VARCHAR, row_count DOUBLE)")
-    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.value_counts (table_name VARCHAR, column_name VARCHAR, count DOUBLE)")
+    columns = "table_name VARCHAR, column_name VARCHAR, count DOUBLE, largest_share DOUBLE"
+    db.execute(f"CREATE TABLE {LAYOUT_SCHEMA}.value_counts ({columns})")
 
 
 def has_manifest(db: duckdb.DuckDBPyConnection) -> bool:
@@ -97,12 +99,14 @@ def read_layout(db: duckdb.DuckDBPyConnection, path: Path) -> PreparedLayout | N
         )
     copies = db.execute(f"SELECT table_name, key FROM {LAYOUT_SCHEMA}.copies ORDER BY rowid").fetchall()
     rows = db.execute(f"SELECT table_name, row_count FROM {LAYOUT_SCHEMA}.row_counts").fetchall()
-    distinct = db.execute(f"SELECT table_name, column_name, count FROM {LAYOUT_SCHEMA}.value_counts").fetchall()
+    columns = "table_name, column_name, count, largest_share"
+    counts = db.execute(f"SELECT {columns} FROM {LAYOUT_SCHEMA}.value_counts").fetchall()
     stamps = db.execute(f"SELECT path, size_bytes, changed_ns FROM {LAYOUT_SCHEMA}.sources").fetchall()
     return PreparedLayout(
         tuple(LayoutKey(table, key) for table, key in copies),
         dict(rows),
-        {(table, column): count for table, column, count in distinct},
+        {(table, column): count for table, column, count, _share in counts},
+        {(table, column): share for table, column, _count, share in counts},
         found[2],
         {Path(name): Stamp(size, changed) for name, size, changed in stamps},
     )

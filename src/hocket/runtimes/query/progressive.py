@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 from msgspec import Struct
+from sqlglot import exp
 
 from hocket.model.criterion import Duration, Goal, parse
-from hocket.runtimes.query.accuracy import Accuracy
+from hocket.runtimes.query.accuracy import ColumnAccuracy, EnvelopeAccuracy, IntervalAccuracy
+from hocket.runtimes.query.answer_columns import to_arrow, to_pandas
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
-from hocket.runtimes.query.batch_sql import Rewriting
+from hocket.runtimes.query.batch_sql import Rewriting, SampledSql
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import open_data
 from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS
 from hocket.runtimes.query.split_key import Mode, find_split
-from hocket.runtimes.query.statement import DIALECT, QueryError, read_statement
+from hocket.runtimes.query.statement import DIALECT, NotResolved, QueryError, read_statement
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+_NUMBERS = ("DECIMAL", "DOUBLE", "FLOAT", "HUGEINT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT")  # or unsigned
 
 
 class Answer(Struct, frozen=True):
@@ -30,13 +39,22 @@ class Answer(Struct, frozen=True):
     half_widths: tuple[tuple[float | None, ...], ...]  # of the intervals, cell by cell; None where there is none
     fraction: float  # of the data that was read
     elapsed_s: float  # since the query began
-    accuracy: float | None  # that the intervals promise for all of it at once; None if there are none
+    accuracy: float | None  # of all of it at once, by the rule of the query; None if there is none yet
     how: str  # how the query is split, or why it is not
+    bounded: tuple[int, ...] = ()  # the columns that have intervals, by number
 
     @property
     def is_exact(self) -> bool:
         """Whether all data were read."""
         return self.fraction == 1.0
+
+    def arrow(self) -> pyarrow.Table:
+        """As a table of Arrow: after each column with intervals come `NAME_lo` and `NAME_hi`. It needs pyarrow."""
+        return to_arrow(self)
+
+    def pandas(self) -> pandas.DataFrame:
+        """As a DataFrame, with the same columns as `arrow()`. It needs pandas."""
+        return to_pandas(self)
 
 
 Answers = SampledAnswers | CollectedAnswers
@@ -54,6 +72,7 @@ class Query:
         confidence: float = 0.95,
         accuracy: Literal["mean", "worst"] = "mean",
         weights: Mapping[str, float] | None = None,
+        accuracy_rule: Literal["intervals", "envelope"] = "intervals",
         exact: bool = False,
     ) -> None:
         """Read the query and find how it can be split. Raises QueryError.
@@ -65,35 +84,43 @@ class Query:
             confidence: of each interval, and of the statement that a goal is met.
             accuracy: `acc` is one less the relative error: the mean of its columns, or the worst.
             weights: of columns in that mean, by name; 1 for others.
+            accuracy_rule: `intervals` promise it; the `envelope` is Rotary's rule: how little estimates still move.
             exact: read all data at once.
         """
         if not 0.5 <= confidence < 1:
             raise QueryError(f"confidence must be from 0.5 to below 1, not {confidence:g}")
         self.data = data if isinstance(data, DuckdbData) else open_data(data)
         self.confidence = confidence
-        statement = read_statement(sql, self.data.schema)
-        self.columns = _names(sql, self.data)
-        self._plain = statement.sql(DIALECT)
+        statement, unresolved = _read(sql, self.data)
+        described = _described(sql, self.data, unresolved)
+        self.columns = tuple(name for name, _kind in described)
+        self._plain = statement.sql(DIALECT) if statement is not None else sql
         self._answers: Answers | None = None
         self._once: dict[str, str] = {}
         self.mode: Mode | None = None
         try:
             if exact:
                 raise NotSplit("as asked")
+            if statement is None:
+                raise NotSplit(str(unresolved))
             top = blocks_of(statement)
             split = find_split(top, self.data)
             rewriting = Rewriting(top, split, self.data.unit_rows, self.data.rows)
             self._once = rewriting.once
             if split.mode is Mode.SAMPLED:
-                self._answers = SampledAnswers(self.data.connection, rewriting.sampled(REPLICATES))
+                sampled = _bounded_numbers(rewriting.sampled(REPLICATES), [kind for _name, kind in described])
+                self._answers = SampledAnswers(self.data.connection, sampled)
             else:
                 self._answers = CollectedAnswers(self.data.connection, rewriting.collected())
             self.mode, self.how = split.mode, f"{split}; {self.data.how_read(split)}"
         except NotSplit as reason:
             self.how = f"all at once: {reason}"
+        except duckdb.Error as error:  # Statistics of the data are looked up, which reads them.
+            raise explained("the data cannot be read", error) from error
         if changed := self.data.changed_source():
             self.how = f"{self.how}; {changed}"
-        self._accuracy = Accuracy(self.columns, accuracy == "worst", weights or {}, confidence, len(ENDS))
+        self._columns = ColumnAccuracy(self.columns, accuracy == "worst", weights or {})
+        self.accuracy_rule = accuracy_rule
         self._goal = self._read_goal(until)
 
     def __iter__(self) -> Iterator[Answer]:
@@ -101,10 +128,10 @@ class Query:
         try:
             yield from self._progress(began_s)
         except duckdb.Error as error:
-            raise QueryError(f"the query failed: {' '.join(str(error).split())[:500]}") from error
+            raise explained("the query failed", error) from error
 
     def meets_goal(self, answer: Answer) -> bool:
-        """Whether the intervals say that what was asked for is reached; an exact answer is, whatever was asked."""
+        """Whether the answer's accuracy is what was asked for; an exact answer is, whatever was asked."""
         if answer.is_exact:
             return True
         goal, accuracy = self._goal, answer.accuracy
@@ -120,17 +147,19 @@ class Query:
         if answers is None:
             rows = db.execute(self._plain).fetchall()
             nothing = (None,) * len(self.columns)
-            yield self._answer(rows, [nothing] * len(rows), 1.0, began_s)
+            yield self._answer(rows, [nothing] * len(rows), 1.0, 1.0, began_s)
             return
         for name, sql in self._once.items():
             db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
         done = 0
+        accuracy = self._accuracy()
         for end in ENDS:
             answers.add(done, end - 1)
             self.data.check_files()
             done = end
             table = answers.answer(done, self.confidence)
-            found = self._answer(table.rows, table.half_widths, done / UNITS, began_s)
+            promised = 1.0 if done == UNITS else accuracy.of(table.rows, table.half_widths)
+            found = self._answer(table.rows, table.half_widths, done / UNITS, promised, began_s)
             yield found
             if self._goal is not None and (self.meets_goal(found) or not self.is_in_time(found)):
                 return
@@ -140,12 +169,20 @@ class Query:
         rows: list[tuple[Any, ...]],
         half_widths: list[tuple[float | None, ...]],
         fraction: float,
+        accuracy: float | None,
         began_s: float,
     ) -> Answer:
-        bounded = self._answers.bounded if self._answers is not None else ()
-        accuracy = 1.0 if fraction == 1.0 else self._accuracy.of(rows, half_widths, bounded)
         elapsed_s = monotonic() - began_s
-        return Answer(self.columns, tuple(rows), tuple(half_widths), fraction, elapsed_s, accuracy, self.how)
+        bounded = self._answers.bounded if self._answers is not None else ()
+        return Answer(self.columns, tuple(rows), tuple(half_widths), fraction, elapsed_s, accuracy, self.how, bounded)
+
+    def _accuracy(self) -> IntervalAccuracy | EnvelopeAccuracy:
+        """The rule, anew for each run."""
+        answers = self._answers
+        bounded, unbounded = (answers.bounded, answers.unbounded) if isinstance(answers, SampledAnswers) else ((), ())
+        if self.accuracy_rule == "envelope":
+            return EnvelopeAccuracy(self._columns, (*bounded, *unbounded))
+        return IntervalAccuracy(self._columns, bounded, self.confidence, len(ENDS))
 
     def _read_goal(self, until: str) -> Goal | None:
         if not until:
@@ -161,16 +198,37 @@ class Query:
         if goal.deadline is not None and not isinstance(goal.deadline, Duration):
             raise QueryError(f"until: a query's limit is a time, not '{goal.deadline}'")
         if isinstance(self._answers, SampledAnswers):
-            if unbounded := [f"'{self.columns[n]}'" for n in self._answers.unbounded]:
+            unbounded = [f"'{self.columns[n]}'" for n in self._answers.unbounded]
+            if unbounded and self.accuracy_rule == "intervals":
                 raise QueryError(f"until: {', '.join(unbounded)} has no interval, so that acc cannot be promised")
         elif self._answers is not None:
             raise QueryError(f"until: its rows are final but not all there ({self.how}): acc cannot be promised")
         return goal
 
 
-def _names(sql: str, data: DuckdbData) -> tuple[str, ...]:
-    """The columns of the answer, as DuckDB calls them, which checks types and functions on the way."""
+def _read(sql: str, data: DuckdbData) -> tuple[exp.Select | None, NotResolved | None]:
+    """The query, or which of its columns are not known."""
     try:
-        return tuple(row[0] for row in data.connection.execute(f"DESCRIBE {sql}").fetchall())
+        return read_statement(sql, data.schema), None
+    except NotResolved as error:
+        return None, error
+
+
+def _described(sql: str, data: DuckdbData, unresolved: NotResolved | None) -> list[tuple[str, str]]:
+    """The columns of the answer and their types, as DuckDB has them, which checks types and functions on the way."""
+    try:
+        return [(row[0], row[1]) for row in data.connection.execute(f"DESCRIBE {sql}").fetchall()]
     except duckdb.Error as error:
-        raise QueryError(f"the query cannot be run: {' '.join(str(error).split())[:500]}") from error
+        if unresolved is not None:
+            raise unresolved from error
+        raise explained("the query cannot be run", error) from error
+
+
+def _bounded_numbers(sampled: SampledSql, kinds: list[str]) -> SampledSql:
+    """Only numbers have intervals: an expression of aggregates may be a text or a date."""
+    return sampled._replace(
+        outputs=tuple(
+            output._replace(has_interval=output.has_interval and kind.removeprefix("U").startswith(_NUMBERS))
+            for output, kind in zip(sampled.outputs, kinds, strict=True)
+        )
+    )

@@ -28,6 +28,7 @@ from hocket.runtimes.query.blocks import (
 
 LEAST_VALUES = 5_000  # of a key, so that buckets are about equal
 MANY_GROUPS = 20_000
+LARGEST_SHARE = 1 / 512  # of the rows that one value of a key may have: as many as an average bucket
 ROWS = "rowid"  # the key of a table that is split by its rows, whatever they are
 
 
@@ -65,6 +66,9 @@ class Statistics(Protocol):
 
     def distinct(self, table: str, column: str) -> float:
         """About how many values a column has."""
+
+    def largest_share(self, table: str, column: str) -> float:
+        """The part of the rows that the most frequent value of a column has, NULL being one."""
 
     def hash_kind(self, table: str, column: str) -> str:
         """Equal values of columns of one kind have equal hashes."""
@@ -108,9 +112,15 @@ def find_split(top: Block, statistics: Statistics) -> Split:
 
 def _require_many_values(key: tuple[UsedColumn, ...], statistics: Statistics) -> None:
     for use, column in key:
-        least = min(LEAST_VALUES, statistics.rows(use.table) / 10)  # A small table has few of everything.
-        if column != ROWS and (values := statistics.distinct(use.table, column)) < least:
+        if column == ROWS:
+            continue
+        values, least = statistics.distinct(use.table, column), min(LEAST_VALUES, statistics.rows(use.table) / 10)
+        if values < least:  # A small table has few of everything.
             raise NotSplit(f"{use.table}.{column} has about {values:,.0f} values, too few to be split by")
+        share = statistics.largest_share(use.table, column)
+        # Whether their bucket is among those that were read would make all the difference, and no interval could tell.
+        if share > max(LARGEST_SHARE, 8 / max(values, 1.0)):
+            raise NotSplit(f"one value of {use.table}.{column} has {share:.1%} of the rows, too many for one bucket")
 
 
 def _require_one_kind(key: tuple[UsedColumn, ...], statistics: Statistics) -> None:

@@ -20,6 +20,10 @@ class QueryError(ValueError):
     """A query that cannot be run; one line for its user."""
 
 
+class NotResolved(QueryError):
+    """A query with columns that are not known; DuckDB may find some that we do not, as those of a lateral join."""
+
+
 def read_statement(sql: str, schema: Schema) -> exp.Select:
     """The query with CTEs in place and all columns and stars resolved. Raises QueryError."""
     select = _only_select(sql)
@@ -31,8 +35,10 @@ def read_statement(sql: str, schema: Schema) -> exp.Select:
             validate_qualify_columns=True, quote_identifiers=False,
         )  # fmt: skip
     except OptimizeError as error:
-        raise QueryError(_explained(error, schema)) from error
+        raise NotResolved(_explained(error, schema)) from error
     assert isinstance(found, exp.Select)
+    for block in found.find_all(exp.Select):
+        _write_out_all(block)
     return found
 
 
@@ -93,6 +99,20 @@ def _inlined(block: T, ready: Mapping[str, exp.Expr]) -> T:
                 body.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias), columns=columns))
             table.replace(body)
     return block
+
+
+def _write_out_all(select: exp.Select) -> None:
+    """The columns that `GROUP BY ALL` and `ORDER BY ALL` stand for."""
+    items = [item.unalias() for item in select.expressions]
+    group, order = select.args.get("group"), select.args.get("order")
+    if group is not None and group.args.get("all"):
+        single = [item.copy() for item in items if item.find(exp.AggFunc) is None]
+        select.set("group", exp.Group(expressions=single) if single else None)
+    if order is not None and len(order.expressions) == 1 and order.expressions[0].this == exp.var("ALL"):
+        by = [order.expressions[0].copy() for _ in items]
+        for ordered, item in zip(by, items, strict=True):
+            ordered.set("this", item.copy())
+        order.set("expressions", by)
 
 
 def _explained(error: OptimizeError, schema: Schema) -> str:

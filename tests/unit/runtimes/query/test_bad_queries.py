@@ -123,6 +123,24 @@ def test_data_that_are_not_there_or_no_data_are_refused(tmp_path: Path) -> None:
             open_data(scale)
 
 
+def test_a_file_with_damaged_rows_is_told_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    duckdb.connect().execute(f"COPY (SELECT i AS id, hash(i) AS v FROM range(20000) r(i)) TO '{file}'")
+    whole = file.read_bytes()  # It ends with what is in it, which stays: the file is opened without complaint.
+    file.write_bytes(whole[:100] + bytes(len(whole) // 2 - 100) + whole[len(whole) // 2 :])
+    for sql in ("SELECT id, count(*) FROM t GROUP BY id", "SELECT sum(v) FROM t", "SELECT median(v) FROM t"):
+        with pytest.raises(QueryError, match=r"cannot be read|the query failed") as refused:
+            list(Query(sql, tmp_path))
+        assert "\n" not in str(refused.value)
+
+
+def test_too_little_memory_is_told_with_what_to_do(tmp_path: Path) -> None:
+    duckdb.connect().execute(f"COPY (SELECT i AS id, hash(i) AS v FROM range(300000) r(i)) TO '{tmp_path}/t.parquet'")
+    with pytest.raises(QueryError, match=r"memory|Memory.*--memory.*--threads") as refused:
+        list(Query("SELECT v, id, count(*) FROM t GROUP BY v, id", open_data(tmp_path, threads=1, memory="2MB")))
+    assert "\n" not in str(refused.value)
+
+
 def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path: Path) -> None:
     db = duckdb.connect()
     file = tmp_path / "t.parquet"

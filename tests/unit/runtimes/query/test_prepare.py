@@ -16,7 +16,7 @@ from tests.unit.runtimes.query.conftest import same_rows
 from hocket.query import Query, QueryError
 from hocket.runtimes.query import prepare as preparation
 from hocket.runtimes.query.data_sources import open_data
-from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.duckdb_data import DuckdbData, unit_of_hash
 from hocket.runtimes.query.prepare import Laid, Step, key_named, keys_of_queries, keys_of_schema, prepare
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS, LayoutKey
 
@@ -71,9 +71,8 @@ def test_the_parts_of_a_copy_are_the_table(source: Path, prepared: DuckdbData) -
     start = 0
     for number, end in enumerate(ENDS, 1):
         part = f'hocket_layout."lines by sale, {number} of {len(ENDS)}"'
-        units = (
-            f"SELECT min(hocket_unit), max(hocket_unit), count(*) FROM {part} WHERE hash(sale) % {UNITS} = hocket_unit"
-        )
+        unit = unit_of_hash("hash(sale)", 0)
+        units = f"SELECT min(hocket_unit), max(hocket_unit), count(*) FROM {part} WHERE {unit} = hocket_unit"
         (first, last, count) = db.execute(units).fetchone() or ()
         assert (first, last) == (start, end - 1)
         assert (count,) == db.execute(f"SELECT count(*) FROM {part}").fetchone()

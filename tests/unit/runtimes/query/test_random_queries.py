@@ -43,6 +43,8 @@ AGGREGATES = st.one_of(
     st.just("sum(t.v) FILTER (WHERE t.g > 1)"),
     st.just("sum(t.v) / nullif(count(t.f), 0)"),
     st.just("sum(t.v) - avg(t.f)"),
+    st.just("count(DISTINCT (t.k, t.g))"),
+    st.just("CASE WHEN sum(t.v) > 0 THEN 'up' ELSE 'down' END"),
 )
 SOURCES = st.sampled_from(
     [
@@ -60,6 +62,8 @@ SOURCES = st.sampled_from(
         "(SELECT g, sum(v) AS v, avg(f) AS f, min(k) AS k FROM t GROUP BY g) AS t",
         "(SELECT *, row_number() OVER (PARTITION BY k ORDER BY v, f, g) AS n FROM t) AS t",
         "(SELECT *, row_number() OVER (ORDER BY v, f, g, k) AS n FROM t) AS t",
+        "(SELECT k, g, f, coalesce(lag(v) OVER (PARTITION BY k ORDER BY v, f, g), v) AS v FROM t) AS t",
+        "(SELECT k, g, f, v - max(v) OVER (PARTITION BY k) AS v FROM t) AS t",
         "(SELECT * FROM t ORDER BY v, k, g LIMIT 40) AS t",
     ]
 )

@@ -14,8 +14,9 @@ SCHEMA = {
     "lines": {"sale": "INT", "line": "INT", "product": "INT", "price": "DECIMAL(9,2)"},
     "customers": {"customer": "INT", "country": "VARCHAR", "since": "DATE"},
     "products": {"product": "INT", "kind": "VARCHAR"},
+    "visits": {"visit": "INT", "customer": "INT"},
 }
-ROWS = {"sales": 1e6, "lines": 5e6, "customers": 1e5, "products": 1e4}
+ROWS = {"sales": 1e6, "lines": 5e6, "customers": 1e5, "products": 1e4, "visits": 2e6}
 DISTINCT = {"sale": 1e6, "customer": 1e5, "product": 1e4, "line": 10.0, "country": 50.0, "kind": 20.0, "day": 2000.0}
 
 
@@ -28,6 +29,9 @@ class Known:
 
     def hash_kind(self, table: str, column: str) -> str:
         return SCHEMA[table].get(column, "")
+
+    def largest_share(self, table: str, column: str) -> float:
+        return {("visits", "customer"): 0.03}.get((table, column), 1 / self.distinct(table, column))
 
     def stored_keys(self, table: str) -> tuple[str, ...]:  # noqa: ARG002 - of none
         return ()
@@ -160,3 +164,11 @@ def test_of_equal_columns_of_a_table_the_prepared_one_is_taken() -> None:
 def test_any_prepared_key_of_a_single_table_will_do() -> None:
     assert str(split("SELECT day, count(*) FROM sales GROUP BY day", Prepared(sales=("sale",)))) == "by sales.sale"
     assert "rows of sales" in str(split("SELECT day, count(*) FROM sales GROUP BY day", Prepared(sales=("rowid",))))
+
+
+def test_a_key_of_which_one_value_has_many_rows_is_not_taken() -> None:
+    """Visits without a customer would all be in one bucket."""
+    found = split("SELECT country, count(*) FROM visits v LEFT JOIN customers c ON v.customer = c.customer GROUP BY 1")
+    assert str(found) == "by rows of visits; customers read whole"
+    with pytest.raises(NotSplit, match=r"one value of visits\.customer has 3\.0% of the rows"):
+        split("SELECT avg(n) FROM (SELECT customer, count(*) AS n FROM visits GROUP BY customer)")
