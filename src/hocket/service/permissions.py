@@ -25,6 +25,7 @@ PERMISSIONS: Mapping[str, Roles] = {
     "GET /v1/health": _ALL,
     "GET /openapi.json": _ANY_TOKEN,
     "GET /v1/token": _ANY_TOKEN,
+    "GET /metrics": _SEE,
     "GET /v1/jobs": _SEE,
     "GET /v1/jobs/{job_id:path}": _SEE,
     "GET /v1/jobs/{job_id:path}/why": _SEE,
