@@ -31,6 +31,8 @@ from hocket.service.agent_calls import add_agents
 from hocket.service.api import Api, ApiError, Count, Offset, answer, caller, decoded
 from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine
+from hocket.service.history_calls import add_history
+from hocket.service.history_process import HistoryProcess
 from hocket.service.host_names import HostNames
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import call_parts, read_requests, refused_command
@@ -85,12 +87,14 @@ def make_app(
     hosts: HostNames | None = None,
     secrets_key: KeyFile,
     metrics: Metrics | None = None,
+    history: HistoryProcess | None = None,
 ) -> FastAPI:
     """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
 
     `token` is that of the home, which is an admin's. With `notify_commands`, jobs may name commands that are run here
     when something happens to them; with `local_commands` those of admins. Until `is_ready`, only agents are served.
-    Requests must name one of `hosts`, if those are given. Secrets of jobs are encrypted with `secrets_key`.
+    Requests must name one of `hosts`, if those are given. Secrets of jobs are encrypted with `secrets_key`. The past is
+    looked at by `history`.
     """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
     tokens = Tokens(engine.journal, engine.executor, token)
@@ -137,6 +141,7 @@ def make_app(
     _add_owners(app, api)
     _add_cluster(app, api)
     _add_metrics(app, metrics)
+    add_history(app, history)
     _add_tokens(app, api)
     add_agents(app, api)
     return app

@@ -26,6 +26,8 @@ from hocket.service.app import make_app
 from hocket.service.compaction import EVERYTHING, Keep
 from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
+from hocket.service.history_process import HistoryProcess
+from hocket.service.history_worker import HistorySource
 from hocket.service.home import Home
 from hocket.service.host_names import HostNames, host_of
 from hocket.service.listening import LOOPBACK, Listening, Tls, called_at
@@ -111,11 +113,13 @@ class Up:
         advertised = urlsplit(called_at(self.url, advertise)).hostname or ""
         names = [*host_names, host_of(listen), advertised, *(tls.names() if tls is not None else ())]
         hosts, metrics = HostNames(names), Metrics(self.engine)
+        source = HistorySource(store, keep.archive, str(home.history))
+        self._history = HistoryProcess(source, lambda: self.engine.cycles)
         app = make_app(
             self.engine, home.token, self.leave, protect_s,
             notify_commands=notify_commands, local_commands=self._listening.is_local,
             is_ready=self._ready.is_set, hosts=hosts,
-            secrets_key=secrets_key, metrics=metrics,
+            secrets_key=secrets_key, metrics=metrics, history=self._history,
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
@@ -151,6 +155,7 @@ class Up:
         self._notifier.start(self.engine.journal)
         self.engine.start()
         self._retention.start()
+        self._history.start()
 
         async def serve() -> None:
             anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
@@ -187,6 +192,7 @@ class Up:
             _log.warning("%d jobs may run on elsewhere: %s", len(left), ", ".join(left[:5]))
         self._server.should_exit = True
         self._retention.close()
+        self._history.close()
         self.engine.close()
         self._notifier.close()
         thread.join(timeout=5)
