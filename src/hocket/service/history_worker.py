@@ -77,7 +77,10 @@ class HistoryWorker:
             status, said = self._said(states, request)
         except NotKept as error:
             status, said = 404, {"error": str(error)}
-        except (JournalError, IndexTroubleError) as error:
+        except IndexTroubleError as error:
+            status, said = 503, {"error": f"{error}; it is made anew"}
+            self._index_again()
+        except JournalError as error:
             self.close()
             status, said = 503, {"error": str(error)}
         body = msgspec.json.encode(said)
@@ -112,6 +115,13 @@ class HistoryWorker:
         except (JournalError, IndexTroubleError):  # It is told when something is asked.
             self.close()
             return False
+
+    def _index_again(self) -> None:
+        try:
+            if self._states is not None:
+                self._states.index_again()
+        except (JournalError, IndexTroubleError):
+            self.close()
 
     def close(self) -> None:
         """Let go of the journal."""

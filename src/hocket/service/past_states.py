@@ -23,7 +23,7 @@ from hocket.control.journal.stored import Row, date_of, decoded_cycle
 from hocket.control.ports import Beginning, Cycle
 from hocket.model.snapshot import Snapshot
 from hocket.service.history_fold import HistoryFold
-from hocket.service.history_index import MOST_CHANGES, HistoryIndex, Segment
+from hocket.service.history_index import MOST_CHANGES, HistoryIndex, IndexTroubleError, Segment
 from hocket.service.kept_jobs import decode_block, encode_block
 from hocket.service.record import Record
 
@@ -98,6 +98,11 @@ class PastStates:
             if self._front.is_full:
                 self._front.store(self._index)
         return count
+
+    def index_again(self) -> None:
+        """Forget the index, which is damaged, and begin anew. Raises JournalError and IndexTroubleError."""
+        self._index.clear()
+        self._front, self._view, self._seen = self._begun(), None, None
 
     @property
     def indexed(self) -> int:
@@ -214,7 +219,7 @@ class PastStates:
         raise NotKept(f"nothing is kept of cycle {number:,}: {self._range()}")
 
     def ended(self, past: PastState, limit: int) -> list[Record]:
-        """The last jobs that had ended by then, in the order of submission."""
+        """The jobs that had ended by then, the last so many, in the order of submission."""
         records = past.fold.catalogue.records
         found = {r.number: r for r in records.values() if r.ended_s is not None}
         name = self._journal.name
@@ -230,7 +235,8 @@ class PastStates:
                     if record.ended_s is not None and record.ended_s <= past.cycle.at_s:
                         found.setdefault(record.number, record)
         live = {record.number for record in records.values() if record.ended_s is None}
-        return [found[n] for n in sorted(found.keys() - live)][-limit:] if limit else []
+        by_end = sorted((found[n] for n in found.keys() - live), key=lambda record: record.ended_s or 0.0)
+        return sorted(by_end[max(0, len(by_end) - limit) :], key=lambda record: record.number)
 
     def _before(self, number: int) -> HistoryFold:
         """A fold at some cycle before that one: the one that is there, or from the last state that is kept."""
@@ -307,7 +313,11 @@ class PastStates:
     def _begun(self) -> _Front:
         """The front after the last segment, or at the oldest cycle that there is."""
         if segments := self._index.segments:
-            state = self._index.state(segments[-1].last)
+            try:
+                state = self._index.state(segments[-1].last)
+            except IndexTroubleError:  # It is damaged.
+                self._index.clear()
+                return self._begun()
             return _Front(self._fold_from(state), len(state.state) + len(state.jobs))
         begun, files = self._beginnings()
         return _Front(self._fold_from(ArchiveReader(files[0].path).head.beginning if files else begun), 0)
