@@ -194,9 +194,10 @@ def test_cycles_that_are_not_indexed_yet_are_answered_later(engine, monkeypatch)
 
 
 def test_a_damaged_index_is_said_once_and_made_anew(engine, monkeypatch):
-    engine.executor.post(lambda _state, _now_s: []).result(60)
+    for _ in range(8):
+        engine.executor.post(lambda _state, _now_s: []).result(60)
     worker = history_worker.HistoryWorker(HistorySource(engine.journal.name))
-    monkeypatch.setattr("hocket.service.past_states._SEGMENT", 1)
+    monkeypatch.setattr("hocket.service.past_states._SEGMENT", 4)
     assert worker.answer(HistoryRequest(ADMIN, cycle=2))[0].status == 200
     worker._states._index._db.execute("UPDATE segment SET changes = x'00'")
     head, body = worker.answer(HistoryRequest(ADMIN, buckets=1000))
