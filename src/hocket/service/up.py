@@ -95,7 +95,7 @@ class Up:
             secrets_key.make()  # so that it can be copied to the homes of the others
             self._listening = Listening(listen, port, home.last_port(), tls, insecure)
             self.engine = when_free(home, store, called_at(self._listening.url, advertise), standby, take)
-        self._metrics_listening = _metrics_listening(metrics_listen, tls, insecure)
+        self._metrics_listening = metrics_listening(metrics_listen, tls, insecure)
         home.sweep()  # No other process writes there: we hold the journal.
         self._listening.begin()
         self.url = self._listening.url
@@ -232,7 +232,8 @@ def _engine(home: Home, policy: BoundPolicy | None, store: str, executor: MakeEx
     return engine
 
 
-def _metrics_listening(at: tuple[str, int] | None, tls: Tls | None, insecure: bool) -> Listening | None:
+def metrics_listening(at: tuple[str, int] | None, tls: Tls | None, insecure: bool) -> Listening | None:
+    """Where metrics are served without a token; None if nowhere. Raises OSError and ValueError."""
     if at is None:
         return None
     address, port = at

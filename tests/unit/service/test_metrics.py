@@ -1,7 +1,9 @@
 """Metrics for Prometheus: their names and units, what they count, and that labels cannot grow without end."""
 
+import asyncio
 import json
 import re
+import socket
 import time
 from pathlib import Path
 
@@ -10,7 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hocket.agent.protocol import Hello
 from hocket.model.resources import Node
-from hocket.service.metrics import MOST_OWNERS, OTHER_OWNERS, Metrics
+from hocket.service.host_names import HostNames
+from hocket.service.metrics import MOST_OWNERS, OTHER_OWNERS, Metrics, metrics_app
+from hocket.service.up import metrics_listening
 
 DASHBOARD = Path(__file__).parents[3] / "docs" / "grafana_dashboard.json"
 JOB = {"command": ["true"], "cwd": "/"}
@@ -263,3 +267,47 @@ def test_every_metric_of_the_dashboard_exists_with_the_labels_it_uses(client, me
     families = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in labels if name.startswith("hocket_")}
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used}
     assert families - shown <= {"hocket_build_info", "hocket_agent_lease_seconds"}, "a metric that no panel shows"
+
+
+# -- a port of its own ----------------------------------------------------------------------------------------
+
+
+def served(app, path="/metrics", method="GET", host=b"localhost:9100", kind="http"):
+    """Status and body of a call of an app."""
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def call():
+        headers = [(b"host", host), (b"accept", b"text/plain")]
+        await app({"type": kind, "method": method, "path": path, "headers": headers}, None, send)
+
+    asyncio.run(call())
+    body = b"".join(message.get("body", b"") for message in sent)
+    return (sent[0]["status"] if sent else 0), body.decode()
+
+
+def test_a_port_of_its_own_has_metrics_without_a_token_and_nothing_else(engine):
+    app = metrics_app(Metrics(engine), HostNames(["head.lab"]))
+    status, text = served(app)
+    assert (status, values(text)["hocket_nodes", ("state", "up")]) == (200, 1)
+    assert served(app, host=b"head.lab:9100")[0] == 200
+    assert served(app, host=b"evil.example")[0] == 421
+    assert served(app, "/v1/jobs")[0] == 404
+    assert served(app, method="POST")[0] == 405
+    assert served(app, kind="websocket") == (0, "")
+
+
+def test_a_port_that_other_machines_reach_needs_a_certificate_or_a_word():
+    with pytest.raises(ValueError, match=r"--metrics-listen 0\.0\.0\.0 would send names of owners and nodes over"):
+        metrics_listening(("0.0.0.0", free_port()), None, False)
+    metrics_listening(("0.0.0.0", free_port()), None, True).close()
+    found = metrics_listening(("127.0.0.1", free_port()), None, False)
+    assert found.url.startswith("http://127.0.0.1:")
+    found.close()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return found.getsockname()[1]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hocket.cli.live.past import At
 from hocket.cli.options import AsJson, Home, owner_names
 
 node = typer.Typer(
@@ -14,12 +15,13 @@ node = typer.Typer(
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node, as `hocket nodes` shows it.")]
 
 
-def nodes(home: Home = None, as_json: AsJson = False) -> None:
+def nodes(at: At = "", home: Home = None, as_json: AsJson = False) -> None:
     """List nodes: state, reservations, GPUs in use, cores, memory, what contains jobs, and the jobs that hold GPUs."""
     from hocket.cli.live.client import Client
+    from hocket.cli.live.past import past
 
     with Client(home) as client:
-        answer = client.get("/v1/nodes")
+        answer = past(client, at, parts="nodes") if at else client.get("/v1/nodes")
     if as_json:
         print(answer.body.decode())
         return
