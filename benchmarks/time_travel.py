@@ -36,6 +36,8 @@ from hocket.service.tokens import Role, Token
 
 ADMIN = Token("home", Role.ADMIN, "")
 CYCLES_A_JOB = 18
+BLOCK = 20  # submissions alone, then beside a reader
+PAUSE_S = 0.02  # after each
 JOBS_A_DAY = 1500  # nearly as many as the GPUs can run
 
 
@@ -110,9 +112,10 @@ def measured(folder: Path, cycles: int, positions: int, command: str) -> TimeTra
         live_jobs = sum(1 for row in msgspec.json.decode(ask(middle)[1])["jobs"] if row["ended_s"] is None)
         worker_mib = peak_mib(history)
     from_the_beginning = timed([lambda n=n: folded(store, n) for n in [*drawn[: max(2, positions // 10)], last]])  # type: ignore[misc]
+    index_mib = sum(part.stat().st_size for part in folder.glob("history.db*")) / (1 << 20)
     alone, beside, asked = waits(store, source, last, positions * 4)
     return TimeTravel(
-        command, machine(), last, size / (1 << 20), live_jobs, index_s, sum(part.stat().st_size for part in folder.glob("history.db*")) / (1 << 20), first,
+        command, machine(), last, size / (1 << 20), live_jobs, index_s, index_mib, first,
         any_position, next_position, density, from_the_beginning, worker_mib, alone, beside, asked,
     )  # fmt: skip
 
@@ -145,29 +148,38 @@ def waits(store: Path, source: HistorySource, last: int, count: int) -> tuple[Ti
 
         engine.executor.post(make).result(60)
 
-    over, asked = threading.Event(), [0]
+    goes, over, asked = threading.Event(), threading.Event(), [0]
+    took: dict[bool, list[float]] = {False: [], True: []}  # beside the reader or not
     with closing(HistoryProcess(source)) as history:
         ask, dice = asking(history), random.Random(2)
 
         def read() -> None:
             while not over.is_set():
-                ask(dice.randint(1, last))
-                asked[0] += 1
+                if goes.wait(0.1):
+                    ask(dice.randint(1, last))
+                    asked[0] += 1
 
+        reader = threading.Thread(target=read)
         try:
-            for n in range(20):
-                submit(-1 - n)
-            alone = timed([lambda n=n: submit(n) for n in range(count)])  # type: ignore[misc]
             ask(last)
-            reader = threading.Thread(target=read)
             reader.start()
-            beside = timed([lambda n=n: submit(count + n) for n in range(count)])  # type: ignore[misc]
-            over.set()
-            reader.join()
+            for n in range(2 * count):
+                beside = n // BLOCK % 2 == 1  # by turns, so that both have the same of what else runs here
+                (goes.set if beside else goes.clear)()
+                began = time.perf_counter()
+                submit(n)
+                took[beside].append(1000 * (time.perf_counter() - began))
+                time.sleep(PAUSE_S)
         finally:
             over.set()
+            reader.join()
             engine.close()
-    return alone, beside, asked[0]
+    return times_of(took[False]), times_of(took[True]), asked[0]
+
+
+def times_of(took: list[float]) -> Times:
+    """The middle one and the longest."""
+    return Times(len(took), median(took), max(took))
 
 
 def timed(tries: list[Callable[[], object]]) -> Times:
@@ -177,7 +189,7 @@ def timed(tries: list[Callable[[], object]]) -> Times:
         began = time.perf_counter()
         attempt()
         took.append(1000 * (time.perf_counter() - began))
-    return Times(len(took), median(took), max(took))
+    return times_of(took)
 
 
 def used_s(history: HistoryProcess) -> float:

@@ -134,6 +134,7 @@ class HistoryWorker:
         states, until = self._opened(), monotonic() + within_s
         while states.follow(_SLICE) == _SLICE and monotonic() < until:
             pass
+        states.forget()
         return states
 
     def _opened(self) -> PastStates:
@@ -141,7 +142,6 @@ class HistoryWorker:
             source = self._source
             archives = Path(source.archives) if source.archives else None
             self._states = PastStates(source.store, archives, Path(source.index) if source.index else None)
-            self._states.forget()
         return self._states
 
 

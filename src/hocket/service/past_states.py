@@ -146,21 +146,22 @@ class PastStates:
 
     def decision_before(self, number: int) -> int | None:
         """The last cycle before that one whose decision changed something; None if there is none."""
-        for first, columns in self._columns(reverse=True):
-            if first < number:
-                _, changes = columns
-                for n in range(min(number - first, len(changes)) - 1, -1, -1):
+        for segment in reversed(self._segments()):
+            if segment.decisions and segment.first < number:
+                _, changes = self._columns_of(segment)
+                for n in range(min(number - segment.first, len(changes)) - 1, -1, -1):
                     if changes[n]:
-                        return first + n if first + n >= self.first else None
+                        return segment.first + n if segment.first + n >= self.first else None
         return None
 
     def decision_after(self, number: int) -> int | None:
         """The first cycle after that one whose decision changed something; None if there is none so far."""
-        for first, columns in self._columns(after=number):
-            _, changes = columns
-            for n in range(max(0, number + 1 - first), len(changes)):
-                if changes[n]:
-                    return first + n
+        for segment in self._segments():
+            if segment.decisions and segment.last > number:
+                _, changes = self._columns_of(segment)
+                for n in range(max(0, number + 1 - segment.first), len(changes)):
+                    if changes[n]:
+                        return segment.first + n
         return None
 
     def density(self, buckets: int, since_s: float = -inf, until_s: float = inf) -> list[Bucket]:
@@ -185,11 +186,14 @@ class PastStates:
                 last[of] = segment.last
                 continue
             times, changes = self._columns_of(segment)
-            for n in range(bisect_left(times, since_s), bisect_right(times, until_s)):
-                of = bisect_right(edges, times[n]) - 1
-                cycles[of] += 1
-                decisions[of] += changes[n] > 0
-                last[of] = segment.first + n
+            place, end = bisect_left(times, since_s), bisect_right(times, until_s)
+            while place < end:  # bucket by bucket
+                of = bisect_right(edges, times[place]) - 1
+                after = end if of + 1 == buckets else min(end, bisect_left(times, edges[of + 1], place))
+                cycles[of] += after - place
+                decisions[of] += after - place - changes[place:after].count(0)
+                last[of] = segment.first + after - 1
+                place = after
         before = 0
         if not last[0]:
             with suppress(NotKept):
@@ -336,15 +340,6 @@ class PastStates:
         if segment.first == self._front.first:
             return self._front.times, self._front.changes
         return self._index.columns(segment.last)
-
-    def _columns(
-        self, *, reverse: bool = False, after: int = 0
-    ) -> Iterator[tuple[int, tuple[array[float], array[int]]]]:
-        """First cycle, times and changes of each segment in which a decision changed something."""
-        segments = self._segments()
-        for segment in reversed(segments) if reverse else segments:
-            if segment.decisions and segment.last > after:
-                yield segment.first, self._columns_of(segment)
 
 
 class _Front:

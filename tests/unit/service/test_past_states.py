@@ -9,6 +9,7 @@ from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -16,7 +17,7 @@ from tests.unit.service.recorded_journals import RECORDED, recorded
 
 from hocket.control import saved_state
 from hocket.control.controller import Controller
-from hocket.control.journal import JournalError, SqliteJournal
+from hocket.control.journal import JournalError, SqliteJournal, open_to_append
 from hocket.control.ports import Cycle, Header
 from hocket.control.restore import Unwritten, again
 from hocket.model.snapshot import empty_snapshot
@@ -26,6 +27,7 @@ from hocket.service.catalogue import Catalogue
 from hocket.service.compaction import compact
 from hocket.service.history_fold import HistoryFold
 from hocket.service.past_states import NotKept, PastStates
+from hocket.testing.postgresql import PostgresServer
 
 EVERYTHING = 10**9
 
@@ -282,6 +284,21 @@ def test_a_damaged_index_is_made_anew(tmp_path: Path, harm: str) -> None:
             db.execute("UPDATE form SET value = 1" if harm == "another form" else "UPDATE segment SET state = x'00'")
     with closing(PastStates(store, None, index)) as states:
         assert states.indexed == 0
+        states.follow(EVERYTHING)
+        same(states, store, truth, positions(truth.last, 5))
+
+
+def test_a_journal_in_postgresql_is_read_as_well(server: PostgresServer, tmp_path: Path) -> None:
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'hocket[postgresql]'")
+    store = recorded("live", tmp_path)
+    truth = Truth(store)
+    with closing(SqliteJournal(store)) as journal:
+        header = journal.header
+    with psycopg.connect(server.url, autocommit=True) as db:
+        db.execute("CREATE SCHEMA past")
+    url = f"{server.url}&options={quote('-csearch_path=past')}"
+    with closing(open_to_append(url, header)) as journal, closing(PastStates(url)) as states:
+        journal.extend(truth.cycles)
         states.follow(EVERYTHING)
         same(states, store, truth, positions(truth.last, 5))
 
