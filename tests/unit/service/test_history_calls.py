@@ -136,6 +136,8 @@ def test_a_user_sees_of_others_what_it_sees_today(client, engine, with_token):
     hidden = at(bo, cycle)
     assert hidden["events"] == []
     assert (hidden["jobs"][0]["id"], hidden["jobs"][0]["attempts"]) == ("a", 0)
+    assert hidden["jobs"][0]["reason"] == ""
+    assert at(reader, cycle)["jobs"][0]["reason"] != ""
     assert "a" not in hidden["decision"]["reasons"]
     assert "a" in at(client, cycle)["decision"]["reasons"]
     assert {"kind": "JobSubmitted", "subject": "b"} in at(bo, later)["events"]

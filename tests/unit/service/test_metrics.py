@@ -243,6 +243,15 @@ def test_paths_and_methods_that_nothing_serves_make_no_series_of_their_own(engin
     assert len(metrics._routes) == 0
 
 
+def test_calls_that_wait_for_something_are_counted_and_not_timed(engine):
+    metrics = Metrics(engine)
+    for call in ("GET /v1/events", "GET /v1/agents/{session}/orders", "GET /v1/jobs"):
+        metrics.count_request(call, 200, 5.0)
+    found = values(metrics.answer().body.decode())
+    assert found["hocket_http_request_duration_seconds_count", ("method", "GET")] == 1
+    assert sum(value for key, value in found.items() if key[0] == "hocket_http_requests_total") == 3
+
+
 # -- the dashboard --------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from hocket.service import compaction, past_states
 from hocket.service.catalogue import Catalogue
 from hocket.service.compaction import compact
 from hocket.service.history_fold import HistoryFold
+from hocket.service.kept_jobs import decode_block
 from hocket.service.past_states import NotKept, PastStates
 from hocket.testing.postgresql import PostgresServer
 
@@ -122,6 +123,9 @@ def test_live_and_ended_jobs_are_those_of_that_cycle(states: PastStates, truth: 
     last = sorted(r.ended_s or 0.0 for r in ended)[-3:]
     assert sorted(r.ended_s or 0.0 for r in states.ended(states.at(truth.last), 3)) == last
     assert states.ended(states.at(truth.last), 0) == []
+    blocks = [decode_block("", block) for block in states._index.ended(truth.last)]
+    stored = [record.number for block in blocks for record in block]
+    assert len(stored) == len(set(stored)), "a job is in the index twice"
 
 
 def test_only_a_segment_is_folded_for_a_position(
