@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hocket.cli.live.past import At
-from hocket.cli.options import AsJson, Home, OwnerFilter
+from hocket.cli.options import AsJson, At, Home, OwnerFilter
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client, ControllerAnswer

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hocket.cli.live.past import At
-from hocket.cli.options import AsJson, Home, owner_names
+from hocket.cli.options import AsJson, At, Home, owner_names
 
 node = typer.Typer(
     name="node", help="Close a node for new jobs, or reserve it for owners; list nodes.", no_args_is_help=True
@@ -18,10 +17,14 @@ NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node,
 def nodes(at: At = "", home: Home = None, as_json: AsJson = False) -> None:
     """List nodes: state, reservations, GPUs in use, cores, memory, what contains jobs, and the jobs that hold GPUs."""
     from hocket.cli.live.client import Client
-    from hocket.cli.live.past import past
 
     with Client(home) as client:
-        answer = past(client, at, parts="nodes") if at else client.get("/v1/nodes")
+        if at:
+            from hocket.cli.live.past import past
+
+            answer = past(client, at, parts="nodes")
+        else:
+            answer = client.get("/v1/nodes")
     if as_json:
         print(answer.body.decode())
         return

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
     from hocket.cli.live.client import Client, ControllerAnswer
 
-At = Annotated[
-    str,
-    typer.Option(
-        "--at",
-        metavar="CYCLE|2h|DATE",
-        help="As it was after that cycle of the journal, so long ago, or at a date: '2026-11-17 10:00'.",
-    ),
-]
 _PATIENCE_S = 120.0  # for a long journal to be read for the first time
 _AGAIN_S = 0.5
 
