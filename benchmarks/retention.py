@@ -56,6 +56,13 @@ DAY = b"d000-"  # in names of jobs, of the first day
 
 def a_day(jobs: int, reports: int) -> tuple[list[Cycle], list[Cycle]]:
     """The cycles in which the nodes join, and those of a day at whose end all jobs are over."""
+    joined, cycles = cycles_of(jobs, reports, 0.75 * DAY_S)
+    assert cycles[-1].at_s < ZERO_S + DAY_S, "the day is over, and jobs are left"
+    return joined, cycles
+
+
+def cycles_of(jobs: int, reports: int, span_s: float) -> tuple[list[Cycle], list[Cycle]]:
+    """The cycles in which the nodes join, and those of jobs that are submitted in that time, until all are over."""
     dice = random.Random(1)
     journal = MemoryJournal(HEADER)
     start = empty_snapshot((), 0)
@@ -82,7 +89,7 @@ def a_day(jobs: int, reports: int) -> tuple[list[Cycle], list[Cycle]]:
         later(JobEnded(at_s + (reports - first + 1) * each_s, job), run)
 
     for n in range(jobs):
-        at_s = ZERO_S + 1 + dice.random() * 0.75 * DAY_S
+        at_s = ZERO_S + 1 + dice.random() * span_s
         command = ("python", "train.py", "--lr", f"{dice.random():.6f}")
         launch = Launch(cwd="/home/ana/project", env={"SEED": str(n)})
         owner = dice.choice(("ana", "bo", "cy"))
@@ -106,7 +113,6 @@ def a_day(jobs: int, reports: int) -> tuple[list[Cycle], list[Cycle]]:
             elif isinstance(action, Pause):
                 runs[action.job] += 1
                 later(JobPaused(at_s + 2.0, action.job))
-    assert at_s < ZERO_S + DAY_S, "the day is over, and jobs are left"
     return journal.cycles[:joined], journal.cycles[joined:]
 
 

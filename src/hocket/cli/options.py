@@ -114,6 +114,14 @@ JobNames = Annotated[
     list[str] | None,
     typer.Argument(metavar="JOB…", help="Names, or patterns such as 'sweep-*'.", autocompletion=job_names),
 ]
+At = Annotated[
+    str,
+    typer.Option(
+        "--at",
+        metavar="CYCLE|2h|DATE",
+        help="As it was after that cycle of the journal, so long ago, or at a date: '2026-11-17 10:00'.",
+    ),
+]
 OwnerFilter = Annotated[
     str, typer.Option("--owner", metavar="NAME", help="Only jobs of this owner.", autocompletion=owner_names)
 ]

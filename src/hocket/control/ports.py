@@ -158,8 +158,8 @@ class LiveExecutor(Executor, Protocol):
     `observe`, `apply` and `settle`; or, if it could not be written, `fail` and later `resume`. Between two such calls
     the executor may start only what an action asked for.
 
-    **Any thread** may call `post`, `report`, `hello`, `refuse`, `close`, `stop_all`, `nodes` and `usage`, and the
-    methods of `sessions`.
+    **Any thread** may call `post`, `report`, `hello`, `refuse`, `close`, `stop_all`, `nodes`, `usage` and
+    `unwritten_s`, and the methods of `sessions`.
 
     **Guarantees**: the future of a `post` or `report` is done only when all its events are in the journal, or it
     fails, and may be handed over again. A report that was taken in before changes nothing when it comes again. Reports
@@ -209,6 +209,9 @@ class LiveExecutor(Executor, Protocol):
 
     def usage(self, job_id: str) -> dict[str, Any]:
         """The last measured use of a job; empty if unknown."""
+
+    def unwritten_s(self) -> float:
+        """The age of the oldest `post` or `report` that is not in the journal yet; 0 if there is none."""
 
     def refuse(self, failure: Exception) -> None:
         """Fail the futures of all that wait for a cycle: there will be none for now."""
@@ -266,6 +269,9 @@ class AgentSessions(Protocol):
 
     def containments(self) -> dict[str, str]:
         """What contains the jobs of each node, of those that said it."""
+
+    def silent_s(self) -> dict[str, float]:
+        """For how long each connected node was not heard from."""
 
     def tell(self, node: str, orders: Iterable[Order]) -> None:
         """Leave orders for a node's agent."""

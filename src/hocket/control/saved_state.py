@@ -125,7 +125,7 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         controller.cycles,
     )
     state_bytes = compress(_ENCODER.encode(saved), _FASTEST)
-    return _ENCODER.encode(_Sealed(_form(), policy.policy.name, _params(policy), state_bytes, controller.policy_set))
+    return _ENCODER.encode(_Sealed(form(), policy.policy.name, _params(policy), state_bytes, controller.policy_set))
 
 
 def decode(
@@ -138,7 +138,7 @@ def decode(
     """
     try:
         sealed = _SEALED.decode(data)
-        is_ours = sealed.form == _form()
+        is_ours = sealed.form == form()
         if not is_ours and not any_version:
             raise UnreadableState("it was saved by another version of hocket")
         is_same = sealed.params == _params(policy) or not is_ours  # Another version may have other parameters.
@@ -165,7 +165,7 @@ def decode(
 
 
 @cache
-def _form() -> int:
+def form() -> int:
     """A checksum that changes with the version, and with every field of a saved state, however deep."""
     schema = msgspec.json.encode(msgspec.json.schema(SavedState), order="sorted")
     return crc32(schema, crc32(f"{FORMAT} {__version__}".encode()))

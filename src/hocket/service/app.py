@@ -31,10 +31,14 @@ from hocket.service.agent_calls import add_agents
 from hocket.service.api import Api, ApiError, Count, Offset, answer, caller, decoded
 from hocket.service.ended_jobs import EndedJobsError
 from hocket.service.engine import Engine
+from hocket.service.history_calls import add_history
+from hocket.service.history_process import HistoryProcess
 from hocket.service.host_names import HostNames
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import call_parts, read_requests, refused_command
 from hocket.service.job_files import job_files
+from hocket.service.metrics import PATH as METRICS
+from hocket.service.metrics import Metrics
 from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
 from hocket.service.node_reserve import (
     ReserveSpec,
@@ -82,12 +86,15 @@ def make_app(
     is_ready: Callable[[], bool] = lambda: True,
     hosts: HostNames | None = None,
     secrets_key: KeyFile,
+    metrics: Metrics | None = None,
+    history: HistoryProcess | None = None,
 ) -> FastAPI:
     """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
 
     `token` is that of the home, which is an admin's. With `notify_commands`, jobs may name commands that are run here
     when something happens to them; with `local_commands` those of admins. Until `is_ready`, only agents are served.
-    Requests must name one of `hosts`, if those are given. Secrets of jobs are encrypted with `secrets_key`.
+    Requests must name one of `hosts`, if those are given. Secrets of jobs are encrypted with `secrets_key`. The past is
+    looked at by `history`.
     """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
     tokens = Tokens(engine.journal, engine.executor, token)
@@ -99,6 +106,7 @@ def make_app(
     api.user_commands = notify_commands
     api.is_ready = is_ready
 
+    metrics = Metrics(engine) if metrics is None else metrics
     direct: dict[tuple[str, str], ASGIApp] = {}
     permissions = Permissions(app.router.routes)
     app.add_middleware(
@@ -108,6 +116,7 @@ def make_app(
         is_ready=lambda: api.is_ready(),
         direct=direct,
         hosts=hosts,
+        count=metrics.count_request,
     )
 
     @app.exception_handler(EndedJobsError)
@@ -131,6 +140,8 @@ def make_app(
     direct["POST", "/v1/jobs"] = _directly(_add_jobs(app, api))
     _add_owners(app, api)
     _add_cluster(app, api)
+    _add_metrics(app, metrics)
+    add_history(app, history)
     _add_tokens(app, api)
     add_agents(app, api)
     return app
@@ -405,6 +416,13 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         _log.info("asked to go down")
         api.go_down(min(max(0.0, given.get("grace_s", 30.0)), 3600.0))
         return answer({"ok": True})
+
+
+def _add_metrics(app: FastAPI, metrics: Metrics) -> None:
+    @app.get(METRICS)
+    def read_metrics(request: Request) -> Response:
+        """Metrics, in the format of Prometheus."""
+        return metrics.answer(request.headers.get("accept", ""))
 
 
 def _add_tokens(app: FastAPI, api: Api) -> None:

@@ -16,25 +16,16 @@ from contextlib import closing
 from math import inf
 from pathlib import Path
 from time import perf_counter, sleep
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from hocket import __version__
-from hocket.control import saved_state
-from hocket.control.controller import Controller
 from hocket.control.journal import JournalError, open_to_remove
 from hocket.control.journal.archive import ArchiveFile, ArchiveReader, ArchiveWriter, archive_files
 from hocket.control.journal.stored import StoredJournal, decoded_cycle
-from hocket.control.ports import Beginning, Cycle
-from hocket.control.restore import Unwritten, again, begun_at
-from hocket.model.snapshot import empty_snapshot
-from hocket.model.view import JobView
-from hocket.policies.registry import BoundPolicy, PolicyError, UnknownPolicy, bind
-from hocket.service.catalogue import Catalogue
-from hocket.service.kept_jobs import BLOCK, encode_block, encode_jobs
-from hocket.service.policy_guard import guarded
+from hocket.control.ports import Cycle
+from hocket.service.history_fold import HistoryFold
+from hocket.service.kept_jobs import BLOCK, encode_block
 from hocket.service.record import Record
 
 STAGE_CYCLES = 200_000  # in one stage at most, and so in one archive file
@@ -152,20 +143,7 @@ class _Stage:
     def __init__(self, journal: StoredJournal, archive: str) -> None:
         self._journal, self._archive = journal, archive
         self._begun = journal.beginning()
-        header = journal.header
-        try:
-            self._policy = _bind(header.policy, header.params)
-        except (UnknownPolicy, PolicyError) as error:
-            raise JournalError(f"journal '{journal.name}': {error}") from error
-        unwritten = Unwritten(header)
-        if self._begun is None:
-            start = empty_snapshot(header.nodes, header.seed)
-            policy = self._policy
-            self._controller = Controller(start, policy.decide, policy.order, unwritten, **policy.needs, bind=_bind)
-            self._catalogue = Catalogue()
-        else:
-            self._controller = begun_at(self._begun, journal.name, self._policy, unwritten, _bind)
-            self._catalogue = Catalogue.begun_at(self._begun, journal.name)
+        self._fold = HistoryFold(journal.header, journal.name, self._begun)
 
     def run(self, until: int, slices: _Slices, say: Callable[[str], None]) -> tuple[int, int, Path | None]:
         """Fold up to this cycle, or to one before if there is much in them, and have the journal begin there.
@@ -176,10 +154,8 @@ class _Stage:
         blocks: list[bytes] = []
         ended: list[Record] = []
         jobs = size = 0
-        at_s = 0.0
         writer: ArchiveWriter | None = None
         path: Path | None = None
-        self._controller.next_timer_s()
         try:
             for row in self._journal.rows_after(number):
                 number, value, check = row
@@ -187,17 +163,17 @@ class _Stage:
                 if self._archive:
                     writer = writer or self._writer(number, cycle)
                     writer.add(row)
-                self._fold(number, cycle)
-                at_s, size = cycle.at_s, size + len(value)
+                self._fold.fold(number, cycle)
+                size += len(value)
                 if number % 1000 == 0:
                     say(f"cycle {number:,} of {until:,}")
-                    ended += self._catalogue.take_ended()
+                    ended += self._fold.catalogue.take_ended()
                     while len(ended) >= BLOCK:
                         blocks.append(encode_block(ended[:BLOCK]))
                         jobs, ended = jobs + BLOCK, ended[BLOCK:]
                 if number >= until or size >= STAGE_BYTES:
                     break
-            ended += self._catalogue.take_ended()
+            ended += self._fold.catalogue.take_ended()
             if ended:
                 blocks.append(encode_block(ended))
             if writer is not None:
@@ -205,33 +181,12 @@ class _Stage:
         finally:
             if writer is not None and path is None:
                 writer.drop()
-        state = saved_state.encode(self._controller, self._policy)
-        beginning = Beginning(number, at_s, state, encode_jobs(self._catalogue.kept()), __version__)
+        beginning = self._fold.beginning()
         slices.once(lambda: self._journal.begin_at(beginning, blocks))
         return number, jobs + len(ended), path
 
     def _writer(self, number: int, cycle: Cycle) -> ArchiveWriter:
         return ArchiveWriter(Path(self._archive), self._journal.header, self._begun, number, cycle.at_s)
-
-    def _fold(self, number: int, cycle: Cycle) -> None:
-        live = self._controller.state.jobs.live
-        before: dict[str, JobView] = {}
-        for event in cycle.events:
-            job: Any = getattr(event, "job", None)
-            if type(job) is str and job in live:
-                before[job] = live[job]
-        try:
-            again(self._controller, cycle)
-        except (AssertionError, LookupError, ValueError, StopIteration) as error:
-            raise JournalError(
-                f"journal '{self._journal.name}', cycle {number:,}: it contradicts earlier cycles: {error}"
-            ) from error
-        changed = self._catalogue.see(cycle)
-        self._catalogue.follow(cycle, changed, self._controller.state.jobs.live, before)
-
-
-def _bind(name: str, settings: dict[str, Any]) -> BoundPolicy:
-    return guarded(bind(name, settings), lambda _error: None)
 
 
 def _remove(journal: StoredJournal, slices: _Slices) -> None:

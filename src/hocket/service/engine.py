@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
-from time import monotonic, sleep
+from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from hocket.agent.log_setup import cycle_number
 from hocket.control.controller import Controller
@@ -35,6 +36,14 @@ DEFAULT_POLICY = "las"
 
 class Unavailable(RuntimeError):
     """Nothing can be accepted now; says why."""
+
+
+class CycleTimes(Struct, frozen=True):
+    """How long a cycle took."""
+
+    cycle_s: float  # from taking in its events to sending its actions
+    append_s: float  # to write it to the journal
+    decisions_s: tuple[float, ...]  # of the policy; none if it was not asked
 
 
 class Engine:
@@ -77,6 +86,9 @@ class Engine:
         self._changed_jobs: list[Record] = []  # by the present cycle
         self.changed: list[Callable[[list[Record]], None]] = []  # are told which jobs changed
         self.seen: list[Callable[[int, Cycle], None]] = []  # are given each cycle that is in the journal, numbered
+        self.timed: list[Callable[[CycleTimes], None]] = []  # are told how long each cycle took
+        self._began_s = 0.0  # when the present cycle began
+        self._decisions_s: tuple[float, ...] = ()  # of the present cycle
         self.over = Flag()
         self._controller = self._restored()
         self.executor = executor(self._controller.snapshot)
@@ -91,6 +103,21 @@ class Engine:
         if self._down or not self._refused:
             return self._down
         return f"the last plan of policy '{self.policy.policy.name}' was refused: {self._refused[0]}"
+
+    @property
+    def is_writing(self) -> bool:
+        """Can cycles be written to the journal?"""
+        return not self._down and not self.over.is_set()
+
+    @property
+    def cycles(self) -> int:
+        """The number of the last cycle that is in the journal."""
+        return self._seen
+
+    @property
+    def refused_plans(self) -> int:
+        """How many plans broke a rule since the journal began."""
+        return self._controller.refused_plans
 
     @property
     def sessions(self) -> AgentSessions:
@@ -170,12 +197,14 @@ class Engine:
 
     def take(self, now_s: float, events: Sequence[Event]) -> Moment:
         """A cycle takes in what the executor reports."""
+        self._began_s = perf_counter()
         return now_s, events
 
     def written(self, controller: Controller) -> None:
         """The cycle is in the journal: show it to the users and to the executor."""
         self._down = ""
-        controller.decision_s.clear()  # Live, they are not read, and there is no end to them.
+        self._decisions_s = tuple(controller.decision_s)
+        controller.decision_s.clear()  # There is no end to them.
         cycle = self._last.cycle
         if cycle.plan is not None:
             self._refused = cycle.refused
@@ -191,6 +220,9 @@ class Engine:
         self._save(controller, len(events))
         for tell in self.changed:
             tell(self._changed_jobs)
+        times = CycleTimes(perf_counter() - self._began_s, self._last.append_s, self._decisions_s)
+        for time in self.timed:
+            time(times)
         cycle_number.set(controller.cycles + 1)
 
     def recover(self, error: JournalError) -> Controller:
@@ -270,11 +302,14 @@ class _Last:
     def __init__(self, journal: DurableJournal) -> None:
         self.header = journal.header
         self.cycle = Cycle(0.0, ())
+        self.append_s = 0.0  # how long it took to write it
         self._journal = journal
 
     def append(self, cycle: Cycle) -> None:
         """Keep one cycle."""
+        began_s = perf_counter()
         self._journal.append(cycle)
+        self.append_s = perf_counter() - began_s
         self.cycle = cycle
 
     def __iter__(self) -> Iterator[Cycle]:

@@ -68,6 +68,11 @@ class Home:
         return self.path / "catalogue.db"
 
     @property
+    def history(self) -> Path:
+        """States on the way through the journal; made of it, and made anew if it is missing."""
+        return self.path / "history.db"
+
+    @property
     def agent(self) -> Path:
         """The folder of the agent on this machine."""
         return self.path / "agent"

@@ -45,12 +45,20 @@ class Listening:
     """A socket, and the url of it; from `begin` on, callers can connect."""
 
     def __init__(
-        self, listen: str, port: int | None, last_port: int, tls: Tls | None = None, insecure: bool = False
+        self,
+        listen: str,
+        port: int | None,
+        last_port: int,
+        tls: Tls | None = None,
+        insecure: bool = False,
+        option: str = "--listen",
+        carries: str = "tokens and jobs",
     ) -> None:
         """At `unix:PATH`, or at an address: at the port, or else at the last one if that can be had. Raises OSError.
 
         Raises ValueError for an address that other machines reach, without a certificate, unless that is said to be
-        well: all who can listen to the network would have the tokens.
+        well: all who can listen to the network would have the tokens. `option` is what named the address,
+        and `carries` what goes over it.
         """
         self._path: Path | None = None
         if listen.startswith(_UNIX):
@@ -64,7 +72,7 @@ class Listening:
             if not (self.is_local or tls is not None or insecure):
                 self.socket.close()
                 raise ValueError(
-                    f"--listen {listen} would send tokens and jobs over the network in plain text: give --tls-cert and "
+                    f"{option} {listen} would send {carries} over the network in plain text: give --tls-cert and "
                     "--tls-key, or say --insecure-listen if all who can listen to that network may have them"
                 )
             scheme = "https" if tls is not None else "http"

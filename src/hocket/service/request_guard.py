@@ -21,7 +21,10 @@ from hocket.service.tokens import Role, Token, Tokens
 _log = logging.getLogger("hocket.service")
 LARGEST_BODY = 16 << 20
 TOKEN = "hocket.token"  # where a request finds its caller's token
+_CALL = "hocket.call"  # where it finds its method and its route, as that is declared
 _ALWAYS = ("/v1/health", "/v1/down")  # are answered while the controller starts
+
+Count = Callable[[str, int, float], None]  # a call as it is declared, its status, and how long it took
 
 
 class RequestGuard:
@@ -39,8 +42,10 @@ class RequestGuard:
         is_ready: Callable[[], bool],
         direct: Mapping[tuple[str, str], ASGIApp],
         hosts: HostNames | None = None,
+        count: Count = lambda _call, _status, _took_s: None,
     ) -> None:
-        """Without `hosts`, a request may name any."""
+        """Without `hosts`, a request may name any. `count` is told of each that is answered."""
+        self._count = count
         self._app = app
         self._direct = direct
         self._tokens, self._permissions, self._hosts = tokens, permissions, hosts
@@ -54,14 +59,24 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if (refusal := self._refusal(scope)) is not None:
+        began_s, path = monotonic(), scope["path"]  # Routing may change the path in the scope.
+        refusal = self._refusal(scope)
+        call = scope.get(_CALL) or f"{scope['method']} {path}"
+
+        async def note(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                took_s = monotonic() - began_s
+                self._count(call, message["status"], took_s)
+                if refusal is None and _log.isEnabledFor(logging.DEBUG):
+                    _log.debug("%s %s: %d in %.1f ms", scope["method"], path, message["status"], 1000 * took_s)
+            await send(message)
+
+        if refusal is not None:
             status, error = refusal
             answer = Response(msgspec.json.encode({"error": error}), status, media_type="application/json")
-            await answer(scope, receive, send)
-        elif _log.isEnabledFor(logging.DEBUG):
-            await self._logged(scope, receive, send)
+            await answer(scope, receive, note)
         else:
-            await self._direct.get((scope["method"], scope["path"]), self._app)(scope, receive, send)
+            await self._direct.get((scope["method"], path), self._app)(scope, receive, note)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """The status and what is wrong with the request; None if it may pass."""
@@ -92,6 +107,7 @@ class RequestGuard:
 
     def _not_permitted(self, scope: Scope, token: Token | None) -> tuple[int, str] | None:
         call, roles = self._permissions.of(scope)
+        scope[_CALL] = call
         role = None if token is None else token.role
         if role in roles:
             return None
@@ -99,14 +115,3 @@ class RequestGuard:
             return 401, "the token is missing or wrong, was revoked, or has expired (Authorization: Bearer …)"
         may = " or ".join(r for r in Role if r in roles) or "a permission, which is not declared"
         return 403, f"token '{token.name}' has the role {role}, and {call} needs {may}"
-
-    async def _logged(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began_s, path = monotonic(), scope["path"]  # Routing may change the path in the scope.
-
-        async def note(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                took_ms = 1000 * (monotonic() - began_s)
-                _log.debug("%s %s: %d in %.1f ms", scope["method"], path, message["status"], took_ms)
-            await send(message)
-
-        await self._app(scope, receive, note)

@@ -108,6 +108,11 @@ def live_counts(snapshot: Snapshot) -> Counter[str]:
     return Counter(_state(view) for view in snapshot.jobs.values())
 
 
+def live_counts_by_owner(snapshot: Snapshot) -> Counter[tuple[str, str]]:
+    """The same by state and owner."""
+    return Counter((_state(view), view.job.owner) for view in snapshot.jobs.values())
+
+
 def _gpus(view: JobView) -> list[str]:
     held = [t.holding or t.coming for t in view.tenancies]
     return [f"{part.node}:{gpu}" for h in held if h is not None for part in h.slices for gpu in part.gpus]

@@ -17,6 +17,7 @@ from time import monotonic, sleep
 from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from hocket.control.journal import JournalError
 from hocket.control.ports import Cycle, MakeExecutor
@@ -25,10 +26,14 @@ from hocket.service.app import make_app
 from hocket.service.compaction import EVERYTHING, Keep
 from hocket.service.connections import Limits, guarded, raised_file_limit
 from hocket.service.engine import Engine
+from hocket.service.history_process import HistoryProcess
+from hocket.service.history_worker import HistorySource
 from hocket.service.home import Home
 from hocket.service.host_names import HostNames, host_of
 from hocket.service.listening import LOOPBACK, Listening, Tls, called_at
 from hocket.service.local_agent import LocalAgent
+from hocket.service.metrics import PATH as METRICS
+from hocket.service.metrics import Metrics, metrics_app
 from hocket.service.notifier import Notifier
 from hocket.service.retention import Retention
 from hocket.service.secret_store import KeyFile
@@ -38,6 +43,7 @@ _log = logging.getLogger("hocket.service")
 _AGENT_S = 15.0  # for the agent to say hello
 _MARGIN_S = 5.0  # beyond the grace of jobs that are stopped, for reports to come
 _LOOK_S = 0.05  # between looks whether they have left
+_SCRAPERS = 64  # connections to the port of metrics
 _THREADS = 200  # for calls that wait for a cycle, or for an agent's answer
 
 
@@ -65,6 +71,7 @@ class Up:
         notify_commands: bool = False,
         new_journal: bool = False,
         keep: Keep = EVERYTHING,
+        metrics_listen: tuple[str, int] | None = None,
     ) -> None:
         """Take the journal and a port; without options for an agent, none is started here.
 
@@ -74,7 +81,8 @@ class Up:
         that another controller has. When another one has taken the journal over, `when_lost` is called.
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
         With `new_journal`, a journal that this home had and that is missing or empty is begun anew. `keep` says which
-        cycles stay in the journal. Raises JournalError.
+        cycles stay in the journal. Metrics are also served at `metrics_listen`, an address and a port, without a token.
+        Raises JournalError.
         """
         home.make()
         self.home = home
@@ -87,6 +95,7 @@ class Up:
             secrets_key.make()  # so that it can be copied to the homes of the others
             self._listening = Listening(listen, port, home.last_port(), tls, insecure)
             self.engine = when_free(home, store, called_at(self._listening.url, advertise), standby, take)
+        self._metrics_listening = metrics_listening(metrics_listen, tls, insecure)
         home.sweep()  # No other process writes there: we hold the journal.
         self._listening.begin()
         self.url = self._listening.url
@@ -103,30 +112,23 @@ class Up:
         self._ready = Flag()
         advertised = urlsplit(called_at(self.url, advertise)).hostname or ""
         names = [*host_names, host_of(listen), advertised, *(tls.names() if tls is not None else ())]
+        hosts, metrics = HostNames(names), Metrics(self.engine)
+        source = HistorySource(store, keep.archive, str(home.history))
+        self._history = HistoryProcess(source, lambda: self.engine.cycles)
         app = make_app(
             self.engine, home.token, self.leave, protect_s,
             notify_commands=notify_commands, local_commands=self._listening.is_local,
-            is_ready=self._ready.is_set, hosts=HostNames(names),
-            secrets_key=secrets_key,
+            is_ready=self._ready.is_set, hosts=hosts,
+            secrets_key=secrets_key, metrics=metrics, history=self._history,
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
         self._retention = Retention(store, self.engine.journal, keep, self.engine.now_s)
         self._is_marked = home.had_journal(self.engine.journal.name)
         self.engine.seen.append(self._mark_journal)
-        # Without a set-up of its own, what it logs comes out as all else does.
-        config = uvicorn.Config(
-            app,
-            http=guarded(Limits(total=max(64, files * 4 // 5)), None if tls is None else _context(tls)),
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=2,
-            lifespan="off",
-            proxy_headers=False,
-            server_header=False,
-        )
-        self._server = uvicorn.Server(config)
+        context = None if tls is None else _context(tls)
+        self._server = _server(app, Limits(total=max(64, files * 4 // 5)), context)
+        self._metrics_server = _server(metrics_app(metrics, hosts), Limits(total=_SCRAPERS), context)
 
     def _mark_journal(self, _number: int, _cycle: Cycle) -> None:
         """The journal has something to lose from now on."""
@@ -142,6 +144,7 @@ class Up:
 
     def run(self) -> int:
         """Serve until it is over; the exit code."""
+        import anyio
         import anyio.to_thread
 
         signal.signal(signal.SIGTERM, lambda *_: self._leaving.set())
@@ -152,10 +155,15 @@ class Up:
         self._notifier.start(self.engine.journal)
         self.engine.start()
         self._retention.start()
+        self._history.start()
 
         async def serve() -> None:
             anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
-            await self._server._serve(sockets=[self._listening.socket])
+            async with anyio.create_task_group() as servers:
+                if (listening := self._metrics_listening) is not None:
+                    servers.start_soon(partial(self._metrics_server._serve, sockets=[listening.socket]))
+                await self._server._serve(sockets=[self._listening.socket])
+                self._metrics_server.should_exit = True
 
         thread = Thread(target=lambda: anyio.run(serve), name="http", daemon=True)
         thread.start()
@@ -184,10 +192,13 @@ class Up:
             _log.warning("%d jobs may run on elsewhere: %s", len(left), ", ".join(left[:5]))
         self._server.should_exit = True
         self._retention.close()
+        self._history.close()
         self.engine.close()
         self._notifier.close()
         thread.join(timeout=5)
         self._listening.close()
+        if self._metrics_listening is not None:
+            self._metrics_listening.close()
         _log.info("the controller has ended")
         sys.stdout.flush()
         return 0
@@ -219,6 +230,33 @@ def _engine(home: Home, policy: BoundPolicy | None, store: str, executor: MakeEx
             engine.close()
             raise
     return engine
+
+
+def metrics_listening(at: tuple[str, int] | None, tls: Tls | None, insecure: bool) -> Listening | None:
+    """Where metrics are served without a token; None if nowhere. Raises OSError and ValueError."""
+    if at is None:
+        return None
+    address, port = at
+    found = Listening(address, port, 0, tls, insecure, option="--metrics-listen", carries="names of owners and nodes")
+    found.begin()
+    _log.info("metrics are at %s%s", found.url, METRICS, extra={"url": found.url})
+    return found
+
+
+def _server(app: ASGIApp, limits: Limits, tls: SSLContext | None) -> uvicorn.Server:
+    # Without a set-up of its own, what it logs comes out as all else does.
+    config = uvicorn.Config(
+        app,
+        http=guarded(limits, tls),
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=2,
+        lifespan="off",
+        proxy_headers=False,
+        server_header=False,
+    )
+    return uvicorn.Server(config)
 
 
 def _refuse_empty(home: Home, journal: str, new_journal: bool) -> None:

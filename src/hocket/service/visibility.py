@@ -32,7 +32,7 @@ def visible_row(row: JobRow, token: Token) -> JobRow:
     if sees_all_rows(token) or token.owns(row.owner):
         return row
     return replace(
-        row, epoch=0, metrics={}, until="", attempts=0, reason=_public(row.reason), saved_s=None,
+        row, epoch=0, metrics={}, until="", attempts=0, reason=visible_reason(row.reason), saved_s=None,
         lost_s=0.0, lost_epochs=0, step=0, lost_steps=0,
     )  # fmt: skip
 
@@ -42,7 +42,7 @@ def visible_why(why: dict[str, Any], owner: str, token: Token) -> dict[str, Any]
     if sees_all_rows(token) or token.owns(owner):
         return why
     hidden = f"not shown: the job is of owner '{owner}'"
-    return why | {"now": _public(why["now"]) or hidden, "warning": "", "past": []}
+    return why | {"now": visible_reason(why["now"]) or hidden, "warning": "", "past": []}
 
 
 def visible_job(shown: dict[str, Any], token: Token) -> dict[str, Any]:
@@ -53,6 +53,6 @@ def visible_job(shown: dict[str, Any], token: Token) -> dict[str, Any]:
     return shown | {"job": job, "checkpoint": [], "log": []}
 
 
-def _public(reason: str) -> str:
+def visible_reason(reason: str) -> str:
     """A reason that is about the queue; others may be about a job's files, or what it printed."""
     return reason if reason.startswith("waits") else ""

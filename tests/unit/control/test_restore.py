@@ -317,10 +317,10 @@ def test_a_state_of_another_policy_or_with_other_parameters_is_passed_over(tmp_p
 
 def test_a_state_of_other_code_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     queued(tmp_path / "j.db", saves=(8,))
-    saved_state._form.cache_clear()
+    saved_state.form.cache_clear()
     monkeypatch.setattr(saved_state, "FORMAT", saved_state.FORMAT + 1)
     assert restored_after(tmp_path / "j.db")[0] == 0
-    saved_state._form.cache_clear()
+    saved_state.form.cache_clear()
 
 
 def test_an_empty_journal_is_a_new_controller(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from hocket.policies import find
 from hocket.service.app import make_app
 from hocket.service.connections import Limits, guarded
 from hocket.service.engine import Engine
+from hocket.service.history_process import HistoryProcess
+from hocket.service.history_worker import HistorySource
 from hocket.service.home import Home
 from hocket.service.secret_store import KeyFile
 
@@ -120,8 +122,18 @@ def secrets_key(tmp_path):
 
 
 @pytest.fixture
-def app(engine, ready, secrets_key):
-    return make_app(engine, TOKEN, lambda _grace_s: None, is_ready=ready.is_set, secrets_key=secrets_key)
+def history(engine, tmp_path):
+    """Looks at the past, by a process that begins when it is first asked."""
+    found = HistoryProcess(HistorySource(engine.journal.name, index=str(tmp_path / "history.db")))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def app(engine, ready, secrets_key, history):
+    return make_app(
+        engine, TOKEN, lambda _grace_s: None, is_ready=ready.is_set, secrets_key=secrets_key, history=history
+    )
 
 
 @pytest.fixture

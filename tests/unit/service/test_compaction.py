@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -11,14 +10,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
+from tests.unit.service.recorded_journals import RECORDED, recorded
 
 from hocket.control import saved_state
 from hocket.control.journal import JournalError, JournalLost, SqliteJournal, open_to_remove
 from hocket.control.journal.archive import ArchiveReader, archive_files
 from hocket.control.journal.history import open_history
 from hocket.control.journal.stored import checksum
-from hocket.control.ports import FORMAT, WHOLE_FORMAT, Cycle, Header
+from hocket.control.ports import FORMAT, Cycle, Header
 from hocket.control.restore import restore
 from hocket.policies.registry import bind
 from hocket.service import compaction
@@ -27,24 +26,11 @@ from hocket.service.compaction import Compacted, Keep, compact, removable
 from hocket.service.ended_jobs import EndedJobs
 from hocket.service.kept_jobs import shortened
 
-REPLAY = Path(__file__).parents[2] / "replay"
-RECORDED = {"fifo": REPLAY / "fifo.db.xz", "las": REPLAY / "las.db.xz", "live": REPLAY / "written_by_0_1/live.db.xz"}
-
 
 @pytest.fixture(params=sorted(RECORDED))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A recorded journal without saved states."""
     return recorded(request.param, tmp_path)
-
-
-def recorded(name: str, folder: Path) -> str:
-    source, path = folder / "recorded.db", folder / "journal.db"
-    source.write_bytes(lzma.decompress(RECORDED[name].read_bytes()))
-    with closing(SqliteJournal(source)) as old:
-        header, cycles = replace(old.header, format=WHOLE_FORMAT), list(old)
-    with closing(SqliteJournal(path, header)) as new:
-        new.extend(cycles)
-    return str(path)
 
 
 @pytest.fixture(autouse=True)
@@ -352,7 +338,7 @@ def test_a_state_of_another_version_is_read_where_nothing_else_is_left(
 ) -> None:
     state, *_rest = found(store)
     compacted(store, length(store) - 5)
-    monkeypatch.setattr(saved_state, "_form", lambda: 1)
+    monkeypatch.setattr(saved_state, "form", lambda: 1)
     with closing(SqliteJournal(store)) as journal:
         policy = bind(journal.header.policy, journal.header.params)
         other = saved_state.encode(restore(journal, policy, bind=bind), policy)

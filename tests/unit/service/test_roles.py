@@ -73,9 +73,10 @@ def test_a_websocket_is_refused(app):
 
 # Who gets an answer of the call itself, in the order admin, user, agent, read; a path is filled in with what is there.
 MAY = {
-    "GET /v1/health": "auwr", "GET /openapi.json": "auwr", "GET /v1/token": "auwr",
+    "GET /v1/health": "auwr", "GET /openapi.json": "auwr", "GET /v1/token": "auwr", "GET /metrics": "au-r",
     "GET /v1/jobs": "au-r", "GET /v1/jobs/{job_id:path}": "au-r", "GET /v1/jobs/{job_id:path}/why": "au-r",
     "GET /v1/owners": "au-r", "GET /v1/nodes": "au-r", "GET /v1/status": "au-r", "GET /v1/events": "au-r",
+    "GET /v1/at": "au-r", "GET /v1/at/{cycle}": "au-r", "GET /v1/cycles": "au-r",
     "GET /v1/jobs/{job_id:path}/log": "au--", "POST /v1/jobs": "au--", "POST /v1/wishes": "au--",
     "POST /v1/jobs/{job_id:path}/pause": "au--", "POST /v1/jobs/{job_id:path}/resume": "au--",
     "POST /v1/jobs/{job_id:path}/stop": "au--",
@@ -87,7 +88,13 @@ MAY = {
     "POST /v1/agents/{session}/reports": "a-w-", "GET /v1/agents/{session}/orders": "a-w-",
     "POST /v1/agents/{session}/logs/{log_request}": "a-w-",
 }  # fmt: skip
-FILLED = {"{job_id:path}": "a", "{owner_id:text}": "ana", "{node:text}": "nowhere", "{name:text}": "none"}
+FILLED = {
+    "{job_id:path}": "a",
+    "{owner_id:text}": "ana",
+    "{node:text}": "nowhere",
+    "{name:text}": "none",
+    "{cycle}": "1",
+}
 
 
 def test_each_role_may_make_its_calls_and_no_others(app, engine, client, with_token, stranger):
@@ -360,7 +367,7 @@ def test_a_report_of_a_run_that_is_not_on_the_agents_node_is_ignored(client, wit
 
 def test_the_documents_say_the_same():
     page = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(GET|POST|PUT) (/v1/[^`?]*)[^|]*\|.*\| ([^|]*) \|$", page, re.MULTILINE)
+    rows = re.findall(r"^\| `(GET|POST|PUT) (/[^`?]*)[^|]*\|.*\| ([^|]*) \|$", page, re.MULTILINE)
     said = {}
     for method, path, roles in rows:
         words = {word.partition(" ")[0] for word in roles.split(", ")}

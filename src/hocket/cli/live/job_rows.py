@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from hocket.cli.live.client import Client
+    from hocket.cli.live.client import Client, ControllerAnswer
 
 LIVE = (
     "running",
@@ -61,9 +61,13 @@ class _Rows(Struct, frozen=True):
 
 def rows(client: Client, *, everything: bool = False, owner: str = "", limit: int = 0) -> list[ListedJob]:
     """The live jobs; with `everything`, those that are over as well."""
+    return rows_in(client.get("/v1/jobs", all=everything or "", owner=owner, limit=limit or ""))
+
+
+def rows_in(answer: ControllerAnswer) -> list[ListedJob]:
+    """The jobs in an answer of the controller."""
     import msgspec
 
-    answer = client.get("/v1/jobs", all=everything or "", owner=owner, limit=limit or "")
     return msgspec.json.decode(answer.body, type=_Rows).jobs
 
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hocket.cli.options import AsJson, Home, OwnerFilter
+from hocket.cli.options import AsJson, At, Home, OwnerFilter
 
 if TYPE_CHECKING:
-    from hocket.cli.live.client import Client
+    from hocket.cli.live.client import Client, ControllerAnswer
     from hocket.cli.live.job_rows import ListedJob
 
 SHOWN = 50  # rows on a terminal
@@ -24,6 +24,7 @@ def jobs(
         typer.Option(metavar="STATE", help="Only those in this state: running, waiting, failed … (or several, a,b)."),
     ] = "",
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again every second, until Ctrl-C.")] = False,
+    at: At = "",
     all_rows: Annotated[bool, typer.Option("--all-rows", help=f"More than {SHOWN} rows on a terminal, too.")] = False,
     home: Home = None,
     as_json: AsJson = False,
@@ -34,15 +35,19 @@ def jobs(
     from hocket.cli.live.client import Client
 
     states = _states(state)
+    if at and watch:
+        from hocket.cli.terminal.errors import InputError
+
+        raise InputError("--watch shows the present as it changes, and --at the past: give one of them")
     with Client(home) as client:
         if as_json and not (states or watch):
             # As the controller says it; what is not looked at need not be read.
-            print(client.get("/v1/jobs", all=every or "", owner=owner).body.decode())
+            print(_answer(client, every, owner, at).body.decode())
             return
         if watch:
             _watch(client, every, owner, states)
             return
-        found = _found(client, every, owner, states)
+        found = _found(client, every, owner, states, at)
     if as_json:
         import msgspec
 
@@ -77,11 +82,20 @@ def _states(text: str) -> frozenset[str]:
     return wanted
 
 
-def _found(client: Client, every: bool, owner: str, states: frozenset[str]) -> list[ListedJob]:
-    from hocket.cli.live.job_rows import LIVE, in_order, rows
+def _answer(client: Client, every: bool, owner: str, at: str) -> ControllerAnswer:
+    """What the controller lists, now or at some time."""
+    if not at:
+        return client.get("/v1/jobs", all=every or "", owner=owner)
+    from hocket.cli.live.past import past
+
+    return past(client, at, all=every or "", owner=owner, parts="jobs")
+
+
+def _found(client: Client, every: bool, owner: str, states: frozenset[str], at: str = "") -> list[ListedJob]:
+    from hocket.cli.live.job_rows import LIVE, in_order, rows_in
 
     over_too = every or bool(states - set(LIVE))
-    found = rows(client, everything=over_too, owner=owner)
+    found = rows_in(_answer(client, over_too, owner, at))
     return in_order(row for row in found if not states or row.state in states)
 
 

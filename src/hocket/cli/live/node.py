@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hocket.cli.live.node_notes import node_notes, reserved_text
-from hocket.cli.options import AsJson, Home, owner_names
+from hocket.cli.options import AsJson, At, Home, owner_names
 
 node = typer.Typer(
     name="node", help="Close a node for new jobs, or reserve it for owners; list nodes.", no_args_is_help=True
@@ -15,12 +15,17 @@ node = typer.Typer(
 NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node, as `hocket nodes` shows it.")]
 
 
-def nodes(home: Home = None, as_json: AsJson = False) -> None:
+def nodes(at: At = "", home: Home = None, as_json: AsJson = False) -> None:
     """List nodes: state, reservations, GPUs in use, cores, memory, what contains jobs, and the jobs that hold GPUs."""
     from hocket.cli.live.client import Client
 
     with Client(home) as client:
-        answer = client.get("/v1/nodes")
+        if at:
+            from hocket.cli.live.past import past
+
+            answer = past(client, at, parts="nodes")
+        else:
+            answer = client.get("/v1/nodes")
     if as_json:
         print(answer.body.decode())
         return

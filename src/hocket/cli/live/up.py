@@ -154,6 +154,13 @@ def up(
             help="A name by which it is called, beside its host name and those in the certificate. Repeatable.",
         ),
     ] = None,
+    metrics_listen: Annotated[
+        str,
+        typer.Option(
+            metavar="[ADDRESS:]PORT",
+            help="Serve metrics there too, without a token; on loopback if no address is named.",
+        ),
+    ] = "",
     standby: Annotated[
         bool,
         typer.Option(
@@ -228,6 +235,7 @@ def up(
             standby=stands_by, when_lost=_start_again if standby else lambda: None,
             agent_options=options if agent else None, protect_s=settings.protect_s,
             notify=settings.notify, notify_commands=settings.notify_commands, new_journal=new_journal,
+            metrics_listen=_metrics_listen(metrics_listen),
             keep=settings.keep(archive_folder(store) if store and "://" not in store else place.archive),
         )  # fmt: skip
         write_settings(place, settings)
@@ -316,6 +324,18 @@ def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> Tls | None:
         if path is not None and not path.is_file():
             raise InputError(f"{path}: there is no such file")
     return Tls(str(cert), str(key), "" if ca is None else str(ca))
+
+
+def _metrics_listen(text: str) -> tuple[str, int] | None:
+    """The address and port of `9100`, `0.0.0.0:9100`."""
+    from hocket.service.listening import LOOPBACK
+
+    if not text:
+        return None
+    address, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535):
+        raise InputError(f"--metrics-listen must be [ADDRESS:]PORT, with a port from 1 to 65535, not '{text}'")
+    return address or LOOPBACK, int(port)
 
 
 def _say_standby(holder: str) -> None:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from threading import Condition
-from time import time
+from time import monotonic, time
 from typing import Any, assert_never
 
 from msgspec import Struct
@@ -60,6 +60,7 @@ class _Posted(Struct, eq=False):
     reports: deque[Report] = deque()
     node: str = ""  # whose agent reports
     result: Callable[[Refused], Any] = lambda _refused: None
+    since: float = 0.0  # when it came, by the clock that never jumps
 
 
 class AgentExecutor:
@@ -149,6 +150,12 @@ class AgentExecutor:
         """What a job was last seen to use; empty if that is not known."""
         return self._use.get(job_id, {})
 
+    def unwritten_s(self) -> float:
+        """The age of the oldest thing that was posted and is not in the journal yet; 0 if there is none."""
+        with self._arrived:
+            came = [posted.since for posted in (*self._taken, *self._inbox)]
+        return monotonic() - min(came) if came else 0.0
+
     def stop_all(self, grace_s: float) -> Callable[[], list[str]]:
         """Ask every job to save and leave; from now on agents are told nothing else. Gives what tells the jobs left."""
         connected = set(self.sessions.addresses())
@@ -181,6 +188,7 @@ class AgentExecutor:
             if self._closed:
                 posted.done.set_exception(RuntimeError("the controller is going down"))
             else:
+                posted.since = monotonic()
                 self._inbox.append(posted)
                 self._arrived.notify_all()
         return posted.done

@@ -149,6 +149,12 @@ class Sessions:
         with self._changed:
             return {s.node: s.containment for s in self._sessions.values() if s.containment}
 
+    def silent_s(self) -> dict[str, float]:
+        """For how long each connected node was not heard from."""
+        with self._changed:
+            now = monotonic()
+            return {s.node: now - s.heard_at for s in self._sessions.values()}
+
     def renew(self) -> None:
         """No agent could be heard for a while: all have their lease from now on."""
         with self._changed:
