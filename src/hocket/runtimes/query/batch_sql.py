@@ -36,7 +36,7 @@ class BatchSql:
 
     def __init__(self, query: exp.Expr) -> None:
         self._query = query
-        self._bounds = {
+        self._bounds: dict[str, list[exp.Expr]] = {
             name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (_FIRST, _LAST)
         }
         self._parts = [table for table in query.find_all(exp.Table) if _PARTS in table.meta]
