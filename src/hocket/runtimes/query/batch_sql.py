@@ -44,7 +44,9 @@ class BatchSql:
 
     def __init__(self, query: exp.Expr) -> None:
         self._query = query
-        self._bounds = {name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (FIRST, LAST)}
+        self._bounds: dict[str, list[exp.Expr]] = {
+            name: [p for p in query.find_all(exp.Placeholder) if p.name == name] for name in (FIRST, LAST)
+        }
         self._parts = [table for table in query.find_all(exp.Table) if _PARTS in table.meta]
         self._replicate = next((node for node in query.find_all(exp.Mod) if _REPLICATE in node.meta), None)
 

@@ -41,7 +41,7 @@ _KEY_KINDS = ("BIGINT", "HUGEINT", "UBIGINT", "UUID")
 _ENDS_OF_KEYS = ("id", "key", "no", "code", "uuid")  # of texts that are keys
 
 
-class Step(NamedTuple):
+class LayoutStep(NamedTuple):
     """Part of the work."""
 
     table: str
@@ -122,7 +122,7 @@ def _table(data: DuckdbData, name: str) -> str:
     return next(table for table in data.schema if table.lower() == name.lower())
 
 
-def prepare(data: DuckdbData, source: str, out: Path, keys: Iterable[LayoutKey]) -> Iterator[Step | Laid]:
+def prepare(data: DuckdbData, source: str, out: Path, keys: Iterable[LayoutKey]) -> Iterator[LayoutStep | Laid]:
     """Write the tables of `data` to the file `out`, which appears when all is written. Raises QueryError.
 
     `data` must have been opened with `may_write`. Tables of which no key is given are laid out by rows.
@@ -145,7 +145,7 @@ def prepare(data: DuckdbData, source: str, out: Path, keys: Iterable[LayoutKey])
                 for unit_count in _write(data, table, key):
                     rows = data.rows(table) * unit_count / UNITS
                     done += rows
-                    yield Step(table, key, rows, done, total)
+                    yield LayoutStep(table, key, rows, done, total)
                 db.execute("CHECKPOINT prepared")
                 size, before = _size_bytes(part), size
                 yield Laid(table, key, int(data.rows(table)), size - before)

@@ -29,6 +29,7 @@ from hocket.runtimes.query.blocks import (
 LEAST_VALUES = 5_000  # of a key, so that buckets are about equal
 MANY_GROUPS = 20_000
 LARGEST_SHARE = 1 / 512  # of the rows that one value of a key may have: as many as an average bucket
+LEAST_SPLIT = 0.1  # of the rows that another key splits: with less, batches of complete groups are no smaller than all
 ROWS = "rowid"  # the key of a table that is split by its rows, whatever they are
 
 
@@ -98,14 +99,18 @@ def find_split(top: Block, statistics: Statistics) -> Split:
     grouped = filter(None, map(top.resolved, top.group_by))
     has_many_groups = any(statistics.distinct(g.use.table, g.column) > MANY_GROUPS for g in grouped)
 
+    most = max(sum(statistics.rows(use.table) for use in split.columns) for split in found)
+
     def preferred(split: Split) -> tuple[bool, float, float, bool]:
-        # Of many small groups, a part of the rows says little: better some of the groups, complete.
-        is_torn = has_many_groups and split.mode is Mode.SAMPLED
+        # Of many small groups, a part of the rows says little: better some of the groups, complete, unless nearly all
+        # would be read whole in every batch for them.
         split_rows = {use: statistics.rows(use.table) for use in split.columns}
+        count = sum(split_rows.values())
+        is_good = not has_many_groups or (split.mode is not Mode.SAMPLED and count >= LEAST_SPLIT * most)
         stored = sum(
             split_rows[use] for use, column in split.key if column in statistics.stored_keys(use.table)
         )  # read once, by the batches together
-        return not is_torn, stored, sum(split_rows.values()), split.key[0].column != ROWS
+        return is_good, stored, count, split.key[0].column != ROWS
 
     return max(found, key=preferred)
 

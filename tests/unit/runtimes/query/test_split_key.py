@@ -140,6 +140,18 @@ def test_the_kept_side_of_an_outer_join_is_split() -> None:
     assert str(torn) == "by rows of customers; lines read whole"
 
 
+def test_many_groups_are_not_complete_at_the_price_of_reading_all_in_every_batch() -> None:
+    sql = (
+        "SELECT c.customer, count(*) FROM customers c, sales s, lines l WHERE c.customer = s.customer AND {} GROUP BY 1"
+    )
+    assert "customers.customer = sales.customer" in str(split(sql.format("s.sale = l.sale")))
+    by_name = (
+        "SELECT since, count(*) FROM customers c, sales s, lines l WHERE c.country = s.day AND s.sale = l.sale "
+        "GROUP BY since"
+    )
+    assert str(split(by_name)) == "by lines.sale = sales.sale; customers read whole"
+
+
 def test_a_key_with_few_values_is_not_taken() -> None:
     found = split("SELECT count(*) FROM sales a JOIN sales b ON a.day = b.day")
     assert "rows of sales" in str(found)
