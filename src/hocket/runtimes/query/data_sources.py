@@ -15,8 +15,10 @@ _TPCH = "tpch:"
 _DATABASES = (".duckdb", ".ddb", ".db")
 
 
-def open_data(source: str | Path, threads: int | None = None, memory: str = "") -> DuckdbData:
-    """The tables there, read-only; the connection reads nothing else. Raises QueryError."""
+def open_data(
+    source: str | Path, threads: int | None = None, memory: str = "", state: Path | None = None
+) -> DuckdbData:
+    """The tables there, read-only; the connection reads nothing else but the folder `state`. Raises QueryError."""
     settings: dict[str, str | bool | int | float | list[str]] = {"allow_unsigned_extensions": "true"}
     if threads is not None:
         settings["threads"] = threads
@@ -27,7 +29,7 @@ def open_data(source: str | Path, threads: int | None = None, memory: str = "") 
     except duckdb.Error as error:
         raise QueryError(f"DuckDB cannot be started: {' '.join(str(error).split())[:300]}") from error
     try:
-        data = _opened(connection, str(source))
+        data = _opened(connection, str(source), [str(state)] if state is not None else [])
         if not data.schema:
             raise QueryError(f"data '{source}' has no tables: it must have .parquet or .csv files, or folders of them")
         return data
@@ -39,9 +41,10 @@ def open_data(source: str | Path, threads: int | None = None, memory: str = "") 
         raise
 
 
-def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> DuckdbData:
+def _opened(connection: duckdb.DuckDBPyConnection, source: str, also: list[str]) -> DuckdbData:
     if source.startswith(_TPCH):
         _generate_tpch(connection, source.removeprefix(_TPCH))
+        _lock(connection, also)
         return DuckdbData(connection)
     path = Path(source).expanduser()
     if not path.exists():
@@ -49,7 +52,7 @@ def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> DuckdbData:
     if path.is_file() and path.suffix in _DATABASES:
         connection.execute(f"ATTACH '{_escaped(path)}' AS data (READ_ONLY)")
         connection.execute("USE data")
-        _lock(connection, [])
+        _lock(connection, also)
         return DuckdbData(connection, [path], "data")
     files = _tables_of(path)
     for table, parts in files.items():
@@ -59,7 +62,7 @@ def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> DuckdbData:
             connection.execute(f'CREATE VIEW "{table}" AS SELECT * FROM {read}')
         else:  # CSV has no number of rows to split by, and would be parsed in each batch.
             connection.execute(f'CREATE TABLE "{table}" AS SELECT * FROM read_csv([{listed}])')
-    _lock(connection, sorted({str(part.parent) for parts in files.values() for part in parts}))
+    _lock(connection, also + sorted({str(part.parent) for parts in files.values() for part in parts}))
     return DuckdbData(connection, [part for parts in files.values() for part in parts])
 
 
@@ -93,15 +96,16 @@ def _generate_tpch(connection: duckdb.DuckDBPyConnection, scale: str) -> None:
     folder = Path(spec.origin).parent / "extensions" / f"v{duckdb.__version__}"
     connection.execute(f"LOAD '{_escaped(folder / 'tpch.duckdb_extension')}'")
     connection.execute(f"CALL dbgen(sf = {factor!r})")
-    _lock(connection, [])
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
-    """A query reads its data and nothing else, whatever functions DuckDB has."""
+    """A query reads its data and nothing else, whatever functions DuckDB has.
+
+    Neither setting can be taken back; threads and memory may change between batches.
+    """
     listed = ", ".join(f"'{_escaped(Path(folder))}{os.sep}'" for folder in folders)
     connection.execute(f"SET allowed_directories = [{listed}]")
     connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
 
 
 def _escaped(path: Path) -> str:

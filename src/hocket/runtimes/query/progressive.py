@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
@@ -11,17 +12,24 @@ import duckdb
 from msgspec import Struct
 
 from hocket.model.criterion import Duration, Goal, parse
+from hocket.model.suspension import Suspension, chance_of_interruption, where_to_keep
+from hocket.model.view import Tier
 from hocket.runtimes.query.accuracy import Accuracy
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
 from hocket.runtimes.query.batch_sql import Rewriting
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import open_data
 from hocket.runtimes.query.duckdb_data import UNITS, DuckdbData
+from hocket.runtimes.query.query_state import STATE, CountedBatch, QueryStateFolder, check_ledger
 from hocket.runtimes.query.split_key import Mode, find_split
 from hocket.runtimes.query.statement import DIALECT, QueryError, read_statement
 
 ENDS = (16, 32, 64, 128, 256, 512)  # units after each batch: the first answer comes soon, and few batches follow
 assert ENDS[-1] == UNITS
+_MIB = 1 << 20
+_CELL_BYTES = 16  # of a state that was never written, about
+_WRITE_MIB_S, _READ_MIB_S = 100.0, 400.0  # until it is measured
+_SYNC_S = 0.02
 
 
 class Answer(Struct, frozen=True):
@@ -57,6 +65,8 @@ class Query:
         accuracy: Literal["mean", "worst"] = "mean",
         weights: Mapping[str, float] | None = None,
         exact: bool = False,
+        state: str | Path | None = None,
+        interrupted_every_s: float | None = None,
     ) -> None:
         """Read the query and find how it can be split. Raises QueryError.
 
@@ -68,11 +78,23 @@ class Query:
             accuracy: `acc` is one less the relative error: the mean of its columns, or the worst.
             weights: of columns in that mean, by name; 1 for others.
             exact: read all data at once.
+            state: a folder in which the query keeps what it has after each batch, and from which it goes on.
+            interrupted_every_s: write the state only where that costs less than what would have to be done again,
+                if the process is killed so often; by default after every batch.
         """
         if not 0.5 <= confidence < 1:
             raise QueryError(f"confidence must be from 0.5 to below 1, not {confidence:g}")
-        self.data = data if isinstance(data, DuckdbData) else open_data(data)
+        self._folder = QueryStateFolder(state) if state is not None else None
+        allowed = None if self._folder is None else self._folder.path
+        self._owns_data = not isinstance(data, DuckdbData)
+        self.data = data if isinstance(data, DuckdbData) else open_data(data, state=allowed)
         self.confidence = confidence
+        self.ledger: tuple[CountedBatch, ...] = ()  # the batches that are in the present answer
+        self._interrupted_every_s = interrupted_every_s
+        self._saved = 0  # batches that are in the file
+        self._spent_s = 0.0  # by this query before this process
+        self._began_s = monotonic()
+        self._write_mib_s, self._read_mib_s, self._file_mib, self._file_rows = _WRITE_MIB_S, _READ_MIB_S, 0.0, 0
         statement = read_statement(sql, self.data.schema)
         self.columns = _names(sql, self.data)
         self._plain = statement.sql(DIALECT)
@@ -97,9 +119,12 @@ class Query:
         self._goal = self._read_goal(until)
 
     def __iter__(self) -> Iterator[Answer]:
-        began_s = monotonic()
+        self._began_s, self._spent_s, self.ledger, self._saved = monotonic(), 0.0, (), 0
         try:
-            yield from self._progress(began_s)
+            yield from self._progress()
+        except duckdb.OutOfMemoryException as error:
+            said = " ".join(str(error).split())[:300]
+            raise QueryError(f"the memory that the query may use is too small for it and its state: {said}") from error
         except duckdb.Error as error:
             raise QueryError(f"the query failed: {' '.join(str(error).split())[:500]}") from error
 
@@ -115,37 +140,139 @@ class Query:
         deadline = None if self._goal is None else self._goal.deadline
         return not isinstance(deadline, Duration) or answer.elapsed_s <= deadline.time_s
 
-    def _progress(self, began_s: float) -> Iterator[Answer]:
+    def set_resources(self, threads: int, mem_mib: float = 0.0) -> None:
+        """Go on with so many threads, and so much memory if that is said, from the next batch on. Raises QueryError."""
+        try:
+            self.data.connection.execute(f"SET threads = {int(threads)}")
+            if mem_mib:
+                self.data.connection.execute(f"SET memory_limit = '{mem_mib:.3f}MiB'")
+        except duckdb.Error as error:
+            raise QueryError(f"{threads} threads cannot be set: {' '.join(str(error).split())[:300]}") from error
+
+    def interrupt(self) -> None:
+        """End the batch under way, from another thread; nothing of it is counted."""
+        self.data.connection.interrupt()
+
+    def leave(self) -> Tier:
+        """The process is about to end: write the state, unless it is cheaper to do its batches again.
+
+        Says where the state is: on disk, or nowhere beyond what was written before. Raises QueryError.
+        """
+        if self._folder is None or len(self.ledger) == self._saved:
+            return Tier.DISK if self._saved else Tier.NONE
+        if self._interrupted_every_s is not None and where_to_keep(self.suspension(leaves=True)) is not Tier.DISK:
+            return Tier.NONE
+        self._save()
+        return Tier.DISK
+
+    def suspension(self, *, leaves: bool = False) -> Suspension:
+        """What there is to lose now, and what it takes to keep it."""
+        rows = sum(batch.rows for batch in self.ledger)
+        state_mib = rows * len(self.columns) * _CELL_BYTES / _MIB
+        if self._file_rows:
+            state_mib = rows * self._file_mib / self._file_rows
+        unsaved_s = sum(batch.took_s for batch in self.ledger[self._saved :])
+        next_s = self.ledger[-1].took_s if self.ledger else 0.0
+        every_s = self._interrupted_every_s
+        # The next batch is as long as all before, if there is one; the process is certain to leave when it is told so.
+        chance = 1.0 if leaves else chance_of_interruption(1.0 / every_s, 2.0 * next_s) if every_s else 0.0
+        return Suspension(
+            state_mib, unsaved_s, state_mib / self._write_mib_s + _SYNC_S, state_mib / self._read_mib_s,
+            interruption=chance, leaves=leaves,
+        )  # fmt: skip
+
+    def _progress(self) -> Iterator[Answer]:
         db, answers = self.data.connection, self._answers
         if answers is None:
             rows = db.execute(self._plain).fetchall()
             nothing = (None,) * len(self.columns)
-            yield self._answer(rows, [nothing] * len(rows), 1.0, began_s)
+            yield self._answer(rows, [nothing] * len(rows), 1.0)
             return
+        self._load()
         for name, sql in self._once.items():
             db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
-        done = 0
-        for end in ENDS:
+        done = self.ledger[-1].hi + 1 if self.ledger else 0
+        if done:  # What was known is said at once.
+            found = self._answer_after(answers, done)
+            yield found
+            if self._is_enough(found):
+                return
+        for end in (e for e in ENDS if e > done):
+            began_s = monotonic()
             answers.add(done, end - 1)
             self.data.check_files()
+            counted = db.execute(f"SELECT count(*) FROM {STATE}").fetchone()
+            assert counted is not None
+            rows_before = sum(batch.rows for batch in self.ledger)
+            self.ledger += (CountedBatch(done, end - 1, counted[0] - rows_before, monotonic() - began_s),)
             done = end
-            table = answers.answer(done, self.confidence)
-            found = self._answer(table.rows, table.half_widths, done / UNITS, began_s)
+            if done == UNITS:
+                check_ledger(db, self.ledger, UNITS)
+            found = self._answer_after(answers, done)
+            if done < UNITS and self._is_kept():
+                self._save()
             yield found
-            if self._goal is not None and (self.meets_goal(found) or not self.is_in_time(found)):
+            if self._is_enough(found):
                 return
+        if self._folder is not None:
+            self._folder.remove()  # All was read: nothing is to be gone on from.
+
+    def _answer_after(self, answers: Answers, done: int) -> Answer:
+        table = answers.answer(done, self.confidence)
+        return self._answer(table.rows, table.half_widths, done / UNITS)
+
+    def _is_enough(self, found: Answer) -> bool:
+        return self._goal is not None and (self.meets_goal(found) or not self.is_in_time(found))
+
+    def _is_kept(self) -> bool:
+        """Is the state to be written now? Otherwise the process has it, and it is done again if that is killed."""
+        if self._folder is None:
+            return False
+        return self._interrupted_every_s is None or where_to_keep(self.suspension()) is Tier.DISK
+
+    def _identity(self) -> dict[str, str]:
+        return {"sql": self._plain, "data": self.data.identity(), "batches": f"{UNITS}/{REPLICATES}/{self.how}"}
+
+    def _load(self) -> None:
+        if self._folder is None:
+            return
+        found = self._folder.load(self.data.connection, self._identity())
+        if found is None:
+            return
+        self.ledger, self._spent_s, self._saved = found.ledger, found.elapsed_s, len(found.ledger)
+        self._measure(found.bytes)
+        self._read_mib_s = max(self._file_mib / max(found.read_s, 1e-6), 1e-3)
+
+    def _save(self) -> None:
+        assert self._folder is not None
+        began_s = monotonic()
+        size = self._folder.save(self.data.connection, self._identity(), self.ledger, self._elapsed_s())
+        self._saved = len(self.ledger)
+        self._measure(size)
+        self._write_mib_s = max(self._file_mib / max(monotonic() - began_s - _SYNC_S, 1e-3), 1e-3)
+
+    def _measure(self, size: int) -> None:
+        self._file_mib, self._file_rows = size / _MIB, sum(batch.rows for batch in self.ledger)
+
+    def _elapsed_s(self) -> float:
+        return self._spent_s + monotonic() - self._began_s
+
+    def close(self) -> None:
+        """Let go of the data, unless they were handed in, and of the state's folder."""
+        if self._owns_data:
+            with suppress(duckdb.Error):
+                self.data.connection.close()
+        if self._folder is not None:
+            self._folder.close()
 
     def _answer(
-        self,
-        rows: list[tuple[Any, ...]],
-        half_widths: list[tuple[float | None, ...]],
-        fraction: float,
-        began_s: float,
+        self, rows: list[tuple[Any, ...]], half_widths: list[tuple[float | None, ...]], fraction: float
     ) -> Answer:
         bounded = self._answers.bounded if self._answers is not None else ()
         accuracy = 1.0 if fraction == 1.0 else self._accuracy.of(rows, half_widths, bounded)
-        elapsed_s = monotonic() - began_s
-        return Answer(self.columns, tuple(rows), tuple(half_widths), fraction, elapsed_s, accuracy, self.how)
+        return Answer(
+            self.columns, tuple(rows), tuple(half_widths), fraction, self._elapsed_s(), accuracy, self.how
+        )  # fmt: skip
 
     def _read_goal(self, until: str) -> Goal | None:
         if not until:
