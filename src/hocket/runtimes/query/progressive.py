@@ -101,6 +101,7 @@ class Query:
         self._answers: Answers | None = None
         self._once: dict[str, str] = {}
         self.mode: Mode | None = None
+        self.rows = 0.0  # of the tables that are split
         try:
             if exact:
                 raise NotSplit("as asked")
@@ -113,6 +114,7 @@ class Query:
             else:
                 self._answers = CollectedAnswers(self.data.connection, rewriting.collected())
             self.mode, self.how = split.mode, str(split)
+            self.rows = sum(self.data.rows(table) for table in {use.table for use in split.columns})
         except NotSplit as reason:
             self.how = f"all at once: {reason}"
         self._accuracy = Accuracy(self.columns, accuracy == "worst", weights or {}, confidence, len(ENDS))
