@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hocket.query import Answer, Query
 
 _FINISHING_S = 5.0  # for the batch under way, when asked to leave; then it is given up
+_AGAIN_S = 0.1
 _HOUR_S = 3600.0
 _OF_DUCKDB = 0.8  # of the job's memory; the rest is for Python, and for what DuckDB does not count
 _LEFT = 128 + signal.SIGTERM
@@ -43,7 +44,9 @@ class QueryJob:
         self.interrupted_every_s = _HOUR_S / attempt
         self._answer_file, self._resources_file = answer, resources
         self._asked_to_leave = threading.Event()
-        self._resources = QueryResources()
+        self._has_stopped = threading.Event()  # no batch is under way any more
+        self._interrupts = threading.Lock()
+        self._resources: QueryResources | None = None  # None: what DuckDB takes by itself
         self._epoch_batches, self._epoch_began_s = 0, monotonic()
 
     @classmethod
@@ -69,15 +72,18 @@ class QueryJob:
         try:
             for answer in query:
                 self._tell(query, answer)
-                if self._asked_to_leave.is_set() and not query.meets_goal(answer):
-                    break
-                self._take_resources(query)
+                if not query.meets_goal(answer):
+                    if self._asked_to_leave.is_set():
+                        break
+                    self._take_resources(query)
             else:
                 return 0
         except QueryError:
             if not self._asked_to_leave.is_set():
                 raise
             print("the batch under way is given up", flush=True)
+        with self._interrupts:  # The state must not be interrupted.
+            self._has_stopped.set()
         kept = query.leave()
         print(
             "leaves: its state is on disk" if kept is Tier.DISK else "leaves: it is cheaper to begin again", flush=True
@@ -95,8 +101,12 @@ class QueryJob:
             while signal.SIGTERM not in os.read(read_end, 64):
                 pass
             self._asked_to_leave.set()
-            threading.Event().wait(_FINISHING_S)
-            query.interrupt()
+            wait_s = _FINISHING_S
+            while not self._has_stopped.wait(wait_s):
+                with self._interrupts:
+                    if not self._has_stopped.is_set():
+                        query.interrupt()
+                wait_s = _AGAIN_S  # Between two statements it is not heeded.
 
         threading.Thread(target=wait, daemon=True).start()
 
@@ -132,7 +142,7 @@ class QueryJob:
         print(f"batch {batches}: {said(shown)}", flush=True)
 
     def _is_epoch_over(self, batches: int) -> bool:
-        lengths = self._resources
+        lengths = self._resources or QueryResources()
         if lengths.epoch_batches and batches - self._epoch_batches < lengths.epoch_batches:
             return False
         if lengths.epoch_s and monotonic() - self._epoch_began_s < lengths.epoch_s:

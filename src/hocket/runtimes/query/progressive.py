@@ -164,7 +164,7 @@ class Query:
             return Tier.DISK if self._saved else Tier.NONE
         if self._interrupted_every_s is not None and where_to_keep(self.suspension(leaves=True)) is not Tier.DISK:
             return Tier.NONE
-        self._save()
+        self.save()
         return Tier.DISK
 
     def suspension(self, *, leaves: bool = False) -> Suspension:
@@ -212,7 +212,7 @@ class Query:
                 check_ledger(db, self.ledger, UNITS)
             found = self._answer_after(answers, done)
             if done < UNITS and self._is_kept():
-                self._save()
+                self.save()
             yield found
             if self._is_enough(found):
                 return
@@ -232,23 +232,25 @@ class Query:
             return False
         return self._interrupted_every_s is None or where_to_keep(self.suspension()) is Tier.DISK
 
-    def _identity(self) -> dict[str, str]:
+    def identity(self) -> dict[str, str]:
+        """What a state must be of, to go on from it."""
         return {"sql": self._plain, "data": self.data.identity(), "batches": f"{UNITS}/{REPLICATES}/{self.how}"}
 
     def _load(self) -> None:
         if self._folder is None:
             return
-        found = self._folder.load(self.data.connection, self._identity())
+        found = self._folder.load(self.data.connection, self.identity())
         if found is None:
             return
         self.ledger, self._spent_s, self._saved = found.ledger, found.elapsed_s, len(found.ledger)
         self._measure(found.bytes)
         self._read_mib_s = max(self._file_mib / max(found.read_s, 1e-6), 1e-3)
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write the state now. Raises QueryError, and the state before is still there."""
         assert self._folder is not None
         began_s = monotonic()
-        size = self._folder.save(self.data.connection, self._identity(), self.ledger, self._elapsed_s())
+        size = self._folder.save(self.data.connection, self.identity(), self.ledger, self._elapsed_s())
         self._saved = len(self.ledger)
         self._measure(size)
         self._write_mib_s = max(self._file_mib / max(monotonic() - began_s - _SYNC_S, 1e-3), 1e-3)
