@@ -161,6 +161,7 @@ class QueryJob:
         found = {
             "fraction": answer.fraction, "rows_read": round(query.rows * answer.fraction),
             "state_mib": at_risk.state_mib, "redo_s": at_risk.redo_s, "write_s": at_risk.write_s,
+            "read_s": at_risk.read_s,
         }  # fmt: skip
         found |= {"half_width": sum(widths) / len(widths)} if widths else {}
         return found | ({"acc": answer.accuracy} if answer.accuracy is not None else {})

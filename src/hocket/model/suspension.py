@@ -9,7 +9,7 @@ from math import exp, inf
 
 from msgspec import Struct
 
-from hocket.model.view import Tier
+from hocket.model.view import JobView, Tier
 
 
 class Suspension(Struct, frozen=True):
@@ -44,3 +44,14 @@ def where_to_keep(suspension: Suspension) -> Tier:
     """The cheapest place; of equal ones, that which writes nothing."""
     costs = costs_of_keeping(suspension)
     return min(costs, key=lambda tier: costs[tier])
+
+
+def suspension_of(view: JobView, interruption: float = 0.0, memory_mib: float = inf) -> Suspension | None:
+    """What a policy that thinks of pausing a job would have to keep, as the job last said; None if it never did."""
+    said = next((o.metrics for o in reversed(view.observations) if "state_mib" in o.metrics), None)
+    if said is None:
+        return None
+    return Suspension(
+        said["state_mib"], said.get("redo_s", inf), said.get("write_s", 0.0), said.get("read_s", 0.0),
+        view.costs.start_s, interruption, leaves=True, memory_mib=memory_mib,
+    )  # fmt: skip

@@ -7,8 +7,15 @@ from math import inf
 import pytest
 from msgspec.structs import replace
 
-from hocket.model.suspension import Suspension, chance_of_interruption, costs_of_keeping, where_to_keep
-from hocket.model.view import Tier
+from hocket.model.job import Job, Kind
+from hocket.model.suspension import (
+    Suspension,
+    chance_of_interruption,
+    costs_of_keeping,
+    suspension_of,
+    where_to_keep,
+)
+from hocket.model.view import Costs, JobView, Observation, Tier
 
 RUNNING = Suspension(state_mib=100.0, redo_s=60.0, write_s=1.0, read_s=0.5, start_s=2.0, interruption=0.01)
 LEAVING = replace(RUNNING, leaves=True, memory_mib=0.0)
@@ -42,3 +49,14 @@ def test_interruptions_come_by_a_rate() -> None:
     assert chance_of_interruption(0.0, 100.0) == 0.0
     assert chance_of_interruption(1 / 3600, 36.0) == pytest.approx(0.00995, abs=1e-5)
     assert chance_of_interruption(10.0, 100.0) == pytest.approx(1.0)
+
+
+def test_a_policy_asks_with_what_a_query_has_reported() -> None:
+    view = JobView(Job("q", kind=Kind.QUERY), 0, 0.0, costs=Costs(start_s=2.0))
+    assert suspension_of(view) is None
+    metrics = {"acc": 0.9, "state_mib": 40.0, "redo_s": 30.0, "write_s": 1.0, "read_s": 0.5}
+    seen = (Observation(1.0, 1, metrics), Observation(2.0, 2, {"acc": 0.95}))
+    found = suspension_of(replace(view, observations=seen), interruption=0.1, memory_mib=64.0)
+    assert found == Suspension(40.0, 30.0, 1.0, 0.5, 2.0, 0.1, leaves=True, memory_mib=64.0)
+    assert where_to_keep(found) is Tier.MEMORY
+    assert where_to_keep(replace(found, memory_mib=39.0)) is Tier.DISK
