@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,7 +37,7 @@ from hocket.runtimes.query.query_state import FILE, QueryStateFolder
 
 QUERIES = range(1, 23)
 KILLS = 500
-DRAWS = 40  # of interruptions, for each query and rate
+DRAWS = 20  # of interruptions, for each query and rate
 EVERY = (0.25, 0.5, 1.0, 2.0, 8.0)  # mean times between interruptions, in times of the whole query
 START_S = 1.0  # until a new process could go on
 SLOWER = (1.0, 30.0)  # times of batches: as measured, and of data that many times as large with as many groups
@@ -126,7 +127,7 @@ class Tally:
     """What came of the kills."""
 
     def __init__(self) -> None:
-        self.kills = self.runs = self.finished = self.resumed = self.repeated = 0
+        self.kills = self.runs = self.finished = self.resumed = 0
         self.faults: list[str] = []
 
 
@@ -182,7 +183,6 @@ def _check(number: int, told: list[dict[str, Any]], said: list[dict[str, Any]], 
         tally.resumed += 1
         if said[0]["fraction"] < told[-1]["fraction"]:
             tally.faults.append(f"Q{number}: {told[-1]['fraction']:.0%} was said, and then {said[0]['fraction']:.0%}")
-        tally.repeated += said[0]["fraction"] == told[-1]["fraction"]
 
 
 # -- the cost model against hindsight ---------------------------------------------------------------------------------
@@ -201,14 +201,12 @@ def measured(sql: str, data: Path, state: Path) -> list[Boundary]:
         query.save()
         write_s = time.monotonic() - began_s
         mib = (state / FILE).stat().st_size / (1 << 20)
-        read = open_data(data, threads=1, state=state)
-        found.append(Boundary(query.ledger[-1].took_s, mib, write_s, _read_s(read.connection, query, state)))
-        read.connection.close()
+        found.append(Boundary(query.ledger[-1].took_s, mib, write_s, _read_s(query, state)))
     query.close()
     return found
 
 
-def _read_s(db: duckdb.DuckDBPyConnection, query: Query, state: Path) -> float:
+def _read_s(query: Query, state: Path) -> float:
     copy = state.with_name(f"{state.name}-read")
     copy.mkdir(exist_ok=True)
     (copy / FILE).unlink(missing_ok=True)
@@ -331,47 +329,61 @@ def pause_regrets(queries: dict[int, list[Boundary]], slower: float, seed: int) 
     return found
 
 
+def examined(
+    number: int, sql: str, data: Path, folder: Path, kills: int, options: argparse.Namespace
+) -> dict[str, Any]:
+    """All about one query."""
+    tally = Tally()
+    killed(number, sql, data, folder, kills, random.Random(f"{options.seed}/{number}"), tally)
+    with tempfile.TemporaryDirectory(dir=options.disk) as disk:
+        query = {number: measured(sql, data, Path(disk) / "state")}
+    print(f"Q{number}: {tally.kills} kills, {len(tally.faults)} faults", file=sys.stderr, flush=True)
+    found: dict[str, Any] = {"tally": vars(tally), "batches": query[number]}
+    for slower in SLOWER:
+        found[f"regret at {slower:g}x"] = regrets(query, slower, options.seed)
+        found[f"pause_regret_s at {slower:g}x"] = pause_regrets(query, slower, options.seed)
+    return found
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--scale", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--disk", metavar="DIR", help="where the states are whose writing is measured")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.processes) as pool:
         folder = Path(name)
-        # DuckDB is opened in a process of its own, so that this one can be copied.
+        # DuckDB is opened in other processes only, so that copies of this one can begin with it.
         data, texts = _in_child(partial(prepared, folder, options.scale))
-        data = Path(data)
-        tally, dice = Tally(), random.Random(options.seed)
-        shares = [options.kills // len(QUERIES) + (n <= options.kills % len(QUERIES)) for n in QUERIES]
-        for number, kills in zip(QUERIES, shares, strict=True):
-            killed(number, texts[str(number)], data, folder, kills, dice, tally)
-            print(f"Q{number}: {tally.kills} kills, {len(tally.faults)} faults", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(dir=options.disk) as disk:
-            queries = {n: measured(texts[str(n)], data, Path(disk) / f"measured-{n}") for n in QUERIES}
-        print("measured", file=sys.stderr, flush=True)
+        calls = [
+            partial(examined, n, texts[str(n)], Path(data), folder, _share(options.kills, n), options) for n in QUERIES
+        ]
+        found = list(pool.map(_in_child, calls))
+    names = [name for name in found[0] if "regret" in name]
     result: dict[str, Any] = {
-        "machine": structs.asdict(machine()),
-        "scale": options.scale, "kills": tally.kills, "runs": tally.runs, "finished": tally.finished,
-        "resumed": tally.resumed, "faults": tally.faults,
-        "state_mib": {n: round(max(b.state_mib for b in q), 3) for n, q in queries.items()},
-        "write_s": {n: round(max(b.write_s for b in q), 4) for n, q in queries.items()},
-        "batches_s": {n: [round(b.took_s, 4) for b in q] for n, q in queries.items()},
+        "machine": structs.asdict(machine()), "scale": options.scale,
+        **{name: sum(one["tally"][name] for one in found) for name in ("kills", "runs", "finished", "resumed")},
+        "faults": [fault for one in found for fault in one["tally"]["faults"]],
+        "batches": {n: one["batches"] for n, one in zip(QUERIES, found, strict=True)},
+        **{name: _mean_and_worst([one[name] for one in found]) for name in names},
     }  # fmt: skip
-    for slower in SLOWER:
-        for what, of in (("regret", regrets), ("pause_regret_s", pause_regrets)):
-            found = of(queries, slower, options.seed)
-            result[f"{what} at {slower:g}x"] = {
-                name: {"mean": round(statistics.fmean(values), 4), "worst": round(max(values), 4)}
-                for name, values in found.items()
-            }
     if options.json:
         print(json.dumps(result))
-        return bool(tally.faults)
-    _print(result)
-    return bool(tally.faults)
+    else:
+        _print(result)
+    return bool(result["faults"])
+
+
+def _share(kills: int, number: int) -> int:
+    return kills // len(QUERIES) + (number <= kills % len(QUERIES))
+
+
+def _mean_and_worst(found: list[dict[str, list[float]]]) -> dict[str, dict[str, float]]:
+    values = {way: [value for one in found for value in one[way]] for way in found[0]}
+    return {way: {"mean": statistics.fmean(all_of), "worst": max(all_of)} for way, all_of in values.items()}
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -383,8 +395,8 @@ def _print(result: dict[str, Any]) -> None:
     for name, found in result.items():
         if "regret" not in name:
             continue
-        unit = (lambda v: f"{v:.3f} s") if name.startswith("pause") else (lambda v: f"{v:.1%}")
-        rows = [(way, unit(values["mean"]), unit(values["worst"])) for way, values in found.items()]
+        form = "{:.3f} s" if name.startswith("pause") else "{:.1%}"
+        rows = [(way, form.format(v["mean"]), form.format(v["worst"])) for way, v in found.items()]
         print(f"\n{name}")
         print("\n".join(table(("state is kept", "mean", "worst"), rows)))
 

@@ -211,26 +211,29 @@ class Query:
             if done == UNITS:
                 check_ledger(db, self.ledger, UNITS)
             found = self._answer_after(answers, done)
-            if done < UNITS and self._is_kept():
+            if self._is_kept(done):
                 self.save()
             yield found
             if self._is_enough(found):
                 return
-        if self._folder is not None:
-            self._folder.remove()  # All was read: nothing is to be gone on from.
 
     def _answer_after(self, answers: Answers, done: int) -> Answer:
         table = answers.answer(done, self.confidence)
         return self._answer(table.rows, table.half_widths, done / UNITS)
 
     def _is_enough(self, found: Answer) -> bool:
-        return self._goal is not None and (self.meets_goal(found) or not self.is_in_time(found))
+        """Is no further batch wanted? When all was read and its answer was taken, the state is not needed any more."""
+        if found.is_exact and self._folder is not None:
+            self._folder.remove()
+        return found.is_exact or (self._goal is not None and (self.meets_goal(found) or not self.is_in_time(found)))
 
-    def _is_kept(self) -> bool:
+    def _is_kept(self, done: int) -> bool:
         """Is the state to be written now? Otherwise the process has it, and it is done again if that is killed."""
         if self._folder is None:
             return False
-        return self._interrupted_every_s is None or where_to_keep(self.suspension()) is Tier.DISK
+        if self._interrupted_every_s is None:
+            return True  # The last one too: its answer may not have been taken yet.
+        return done < UNITS and where_to_keep(self.suspension()) is Tier.DISK
 
     def identity(self) -> dict[str, str]:
         """What a state must be of, to go on from it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import duckdb
@@ -88,6 +89,21 @@ def test_an_exact_answer_leaves_no_state_and_an_early_stop_does(data: DuckdbData
     fractions = [answer.fraction for answer in exact]
     assert fractions[0] == early.ledger[-1].hi / UNITS + 1 / UNITS
     assert fractions[-1] == 1.0
+    assert os.listdir(folder) == []
+
+
+@pytest.mark.parametrize("until", ["", "acc >= 99.9999%"])
+def test_the_last_answer_is_kept_until_it_was_taken(data: DuckdbData, folder: Path, until: str) -> None:
+    sql = "SELECT shop, sum(price) AS price FROM sold GROUP BY shop ORDER BY shop"
+    query = Query(sql, data, state=folder, until=until)
+    last = list(islice(query, len(ENDS)))[-1]  # The process is killed before it asks for more.
+    assert last.is_exact
+    query.close()
+    assert os.listdir(folder) == [FILE]
+    again = Query(sql, data, state=folder, until=until)
+    (answer,) = again
+    assert answer.is_exact
+    assert same_rows(answer.rows, last.rows)
     assert os.listdir(folder) == []
 
 
