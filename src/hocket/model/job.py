@@ -255,7 +255,7 @@ class Job(Struct, frozen=True, gc=False):
     kind: Annotated[
         Kind,
         JobField(
-            "What sort of work it is: training, query, parameter-server, model.", Panel.JOB, metavar="KIND",
+            "What sort of work it is: training or query.", Panel.JOB, metavar="KIND",
             default="training, or query if it runs `hocket query`",
             more="See [Queries as jobs](queries.md#as-a-job).",
         ),

@@ -236,6 +236,7 @@ def test_the_command_of_a_query_makes_the_job_one() -> None:
         ({"query": SQL, "data": "d", "threads": 0}, "threads must be counts from 1 up, not 0"),
         ({"query": " ", "data": "d"}, "query must be a text"),
         ({"command": ["true"], "threads": 2}, "threads must be said of a query only"),
+        ({"command": ["true"], "kind": "model"}, "kind must be training or query, not 'model'"),
         ({"command": ["true"], "kind": "query"}, "command must begin with 'hocket query' where kind is 'query'"),
     ],
 )
