@@ -5,16 +5,22 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from hocket.agent.protocol import Report, ResizeRun, RunKey, RunLimits
+from hocket.agent.protocol import Hello, Report, ResizeRun, RunKey, RunLimits
 from hocket.executors.agents.launching import resize_orders, run_orders, spec_of
 from hocket.executors.agents.local_effects import local_effect, resizes_in_place
+from hocket.executors.agents.multi_node_exits import MultiNodeExits
+from hocket.executors.agents.orders import Orders
+from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import facts
 from hocket.executors.agents.run_numbers import present
+from hocket.executors.agents.sessions import Sessions
 from hocket.model.event import JobFailed, JobResized
 from hocket.model.job import Job, Kind, Launch
 from hocket.model.partition import Boundary, Holding
-from hocket.model.resources import Demand, Slice
+from hocket.model.resources import Demand, Node, Slice
+from hocket.model.versioned import versioned
 from hocket.model.view import Doing, JobView, Tenancy
+from hocket.testing.builders import snapshot
 
 JOB = Job(
     "q", kind=Kind.QUERY, command=("hocket", "query", "SELECT 1", "--data", "d"), sizes=(1, 2),
@@ -79,3 +85,18 @@ def test_a_query_that_is_refused_is_not_run_again(kind: Kind, code: int, final: 
     assert isinstance(failed, JobFailed)
     assert failed.final is final
     assert ("hocket logs q" in failed.reason) is final
+
+
+@pytest.mark.parametrize("to", [holding(2), holding(1, boundary=Boundary("after", batches=2))], ids=["size", "epoch"])
+def test_an_agent_that_comes_back_is_told_again(to: Holding) -> None:
+    changing = view(to)
+    node = Node("n0", cores=4.0, mem_mib=8192.0)
+    state = replace(snapshot([node]), jobs=versioned([("q", changing)]))
+    sessions = Sessions(lease_s=30.0)
+    session = sessions.open("n0", "127.0.0.1", "s")
+    orders = Orders(state, sessions, prepares=True)
+    hello = Hello(node, "127.0.0.1", runs=(present(changing),))
+    assert Reconciliation(hello, sessions, orders, MultiNodeExits()).facts(state, 1.0) == []
+    (told,) = sessions.orders(session, 0, 1.0)
+    assert isinstance(told.order, ResizeRun)
+    assert told.order.run == present(changing)
