@@ -349,6 +349,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--scale", type=float, default=0.1)
+    parser.add_argument("--queries", type=int, nargs="+", default=list(QUERIES), metavar="N", help="1 to 22")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--disk", metavar="DIR", help="where the states are whose writing is measured")
@@ -359,7 +360,8 @@ def main(arguments: list[str] | None = None) -> int:
         # DuckDB is opened in other processes only, so that copies of this one can begin with it.
         data, texts = _in_child(partial(prepared, folder, options.scale))
         calls = [
-            partial(examined, n, texts[str(n)], Path(data), folder, _share(options.kills, n), options) for n in QUERIES
+            partial(examined, n, texts[str(n)], Path(data), folder, _share(options, place), options)
+            for place, n in enumerate(options.queries)
         ]
         found = list(pool.map(_in_child, calls))
     names = [name for name in found[0] if "regret" in name]
@@ -367,7 +369,7 @@ def main(arguments: list[str] | None = None) -> int:
         "machine": structs.asdict(machine()), "scale": options.scale,
         **{name: sum(one["tally"][name] for one in found) for name in ("kills", "runs", "finished", "resumed")},
         "faults": [fault for one in found for fault in one["tally"]["faults"]],
-        "batches": {n: one["batches"] for n, one in zip(QUERIES, found, strict=True)},
+        "batches": {n: one["batches"] for n, one in zip(options.queries, found, strict=True)},
         **{name: _mean_and_worst([one[name] for one in found]) for name in names},
     }  # fmt: skip
     if options.json:
@@ -377,8 +379,10 @@ def main(arguments: list[str] | None = None) -> int:
     return bool(result["faults"])
 
 
-def _share(kills: int, number: int) -> int:
-    return kills // len(QUERIES) + (number <= kills % len(QUERIES))
+def _share(options: argparse.Namespace, place: int) -> int:
+    """The kills of one of the queries, so that all together have as many as asked for."""
+    each, more = divmod(options.kills, len(options.queries))
+    return each + (place < more)
 
 
 def _mean_and_worst(found: list[dict[str, list[float]]]) -> dict[str, dict[str, float]]:
@@ -387,9 +391,12 @@ def _mean_and_worst(found: list[dict[str, list[float]]]) -> dict[str, dict[str, 
 
 
 def _print(result: dict[str, Any]) -> None:
-    print(f"{result['kills']} kills in {result['runs']} runs of 22 queries, SF {result['scale']:g}: ", end="")
-    print(f"{result['resumed']} went on from a state, {result['finished']} were read to the end, ", end="")
-    print(f"{len(result['faults'])} batches lost or counted twice, or wrong answers")
+    queries = f"{len(result['batches'])} queries, SF {result['scale']:g}"
+    print(
+        f"{result['kills']} kills in {result['runs']} runs of {queries}: {result['resumed']} went on from a state, ",
+        end="",
+    )
+    print(f"{result['finished']} were read to the end; faults: {len(result['faults'])}")
     for fault in result["faults"]:
         print(fault)
     for name, found in result.items():
