@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -74,7 +74,8 @@ def query(
             until=until, confidence=confidence, accuracy=accuracy, weights=weights, exact=exact, state=state,
             interrupted_every_s=every_s,
         )  # fmt: skip
-        code = job.run(found) if job is not None else _print_json(found) if as_json else _show(found)
+        with closing(found):
+            code = job.run(found) if job is not None else _print_json(found) if as_json else _show(found)
     except QueryError as error:
         raise InputError(str(error)) from error
     raise typer.Exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.unit.cli.typed import hocket, refused
@@ -60,3 +61,15 @@ def test_a_goal_that_is_not_met_in_time_has_its_exit_code() -> None:
 )
 def test_what_cannot_be_run_is_refused_in_one_line(words: tuple[str, ...], said: str) -> None:
     assert said in refused("query", *words)
+
+
+def test_a_query_goes_on_from_its_state_and_another_is_refused(tmp_path: Path) -> None:
+    sql = "SELECT l_returnflag, count(*) AS n FROM lineitem GROUP BY 1 ORDER BY 1"
+    words = (*DATA, "--state", str(tmp_path / "state"), "--json")
+    early = [json.loads(line) for line in hocket("query", sql, *words, "--until", "acc >= 50%").stdout.splitlines()]
+    assert not early[-1]["exact"]
+    assert "is of another query" in refused("query", "SELECT count(*) FROM lineitem", *words)
+    later = [json.loads(line) for line in hocket("query", sql, *words).stdout.splitlines()]
+    assert later[0]["fraction"] == early[-1]["fraction"]
+    assert later[-1]["exact"]
+    assert "--interrupted-every must be" in refused("query", sql, *words, "--interrupted-every", "often")

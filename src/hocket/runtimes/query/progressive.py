@@ -84,8 +84,7 @@ class Query:
         """
         if not 0.5 <= confidence < 1:
             raise QueryError(f"confidence must be from 0.5 to below 1, not {confidence:g}")
-        self._folder = QueryStateFolder(state) if state is not None else None
-        allowed = None if self._folder is None else self._folder.path
+        allowed = None if state is None else Path(state).expanduser().absolute()
         self._owns_data = not isinstance(data, DuckdbData)
         self.data = data if isinstance(data, DuckdbData) else open_data(data, state=allowed)
         self.confidence = confidence
@@ -119,6 +118,7 @@ class Query:
             self.how = f"all at once: {reason}"
         self._accuracy = Accuracy(self.columns, accuracy == "worst", weights or {}, confidence, len(ENDS))
         self._goal = self._read_goal(until)
+        self._folder = QueryStateFolder(state) if state is not None else None  # Last: it is locked.
 
     def __iter__(self) -> Iterator[Answer]:
         self._began_s, self._spent_s, self.ledger, self._saved = monotonic(), 0.0, (), 0

@@ -117,7 +117,8 @@ class QueryStateFolder:
             with suppress(OSError):
                 self._remove_part()
             before = "; the one before it is still there" if self._file.exists() else ""
-            said = (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())[:200]
+            told = " ".join(str(error).split()).rpartition("Original error: ")[2][:300]
+            said = (isinstance(error, OSError) and error.strerror) or told
             raise QueryError(f"the state cannot be kept in '{self.path}': {said}{before}") from error
         return size
 
