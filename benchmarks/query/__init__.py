@@ -1,1 +1,1 @@
-"""Benchmarks of progressive queries."""
+"""Progressive queries, measured: `python -m benchmarks.query` lists the measurements."""
