@@ -17,7 +17,6 @@ from hocket.model.resources import Demand
 
 ROOT = Path(__file__).parents[2]
 NOT_SUBMITTED = {
-    "kind": "live jobs are commands; other kinds come from workloads and from `hocket tune`",
     "tasks": "task graphs come from workload files; no agent runs them yet",
     "traits": "set by `hocket tune` for its trials",
     "protect_s": "set by the administrator for all jobs: `hocket up --protect`",

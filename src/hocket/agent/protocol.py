@@ -9,7 +9,7 @@ host, and assumes nothing of the controller's files. Every call carries the toke
 | `POST /v1/agents/{session}/reports` `[Report, …]` → `ReportsAccepted` | answered once in the journal |
 | `GET /v1/agents/{session}/orders?after=N` → `[Numbered, …]` | what to do, as soon as there is anything, or `[]` |
 | `POST /v1/agents/{session}/alive` → `Alive` | the agent is there; several times in each lease |
-| `POST /v1/agents/{session}/logs/{request}` bytes | the part of a log that a `ReadLog` asked for |
+| `POST /v1/agents/{session}/logs/{request}` bytes | the part of a log, or the answer, that an order asked for |
 
 A part of a log comes with the headers `X-Attempt` (the run's number; 0 if nothing is kept of it), `X-Offset` (where it
 begins, which is later than asked for when that was removed) and `X-Next-Offset`.
@@ -90,16 +90,17 @@ class Report(Struct, frozen=True):
     """One line of a run's `events.jsonl`, or with number 0 what the agent itself has to say.
 
     That is `lost` (its sidecar died and what was left of it is killed, or it is not known here; it never starts again),
-    `cannot-start` (it cannot be begun here; `passing` says that this is for want of space, processes or open files, and
-    not the job's fault), or `prepared` with `warm` false (what stood prepared died; it can still be run, cold). Of a
-    sidecar, `cannot-start` means that the job's command or folder will not do, unless it is `passing` too.
+    `resized` (a `ResizeRun` is carried out), `cannot-start` (it cannot be begun here; `passing` says that this is for
+    want of space, processes or open files, and not the job's fault), or `prepared` with `warm` false (what stood
+    prepared died; it can still be run, cold). Of a sidecar, `cannot-start` means that the job's command or folder will
+    not do, unless it is `passing` too.
     """
 
     run: RunKey
     n: RunNumber
     at_s: float
     # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost, let-go,
-    # frozen, thawed
+    # frozen, thawed, resized
     event: str
     fields: dict[str, Any] = {}
 
@@ -135,6 +136,14 @@ class StartRun(Struct, frozen=True, tag_field="order", tag="run"):
     limits: RunLimits = RunLimits()
 
 
+class ResizeRun(Struct, frozen=True, tag_field="order", tag="resize"):
+    """Let it go on with other resources, in the same process: it looks at them by itself (a query, between batches)."""
+
+    run: RunKey
+    env: dict[str, str]  # sizes, as in `StartRun`
+    limits: RunLimits = RunLimits()
+
+
 class StopRun(Struct, frozen=True, tag_field="order", tag="stop"):
     """Ask it to save its state and leave; kill it when the grace is over."""
 
@@ -164,7 +173,14 @@ class ReadLog(Struct, frozen=True, tag_field="order", tag="read-log"):
     limit: int
 
 
-Order = PrepareRun | StartRun | StopRun | SaveRun | ForgetJob | ReadLog
+class ReadAnswer(Struct, frozen=True, tag_field="order", tag="read-answer"):
+    """Send the present answer of a query, or the last one that it gave."""
+
+    request: str
+    job: str
+
+
+Order = PrepareRun | StartRun | ResizeRun | StopRun | SaveRun | ForgetJob | ReadLog | ReadAnswer
 
 
 class Numbered(Struct, frozen=True):

@@ -6,6 +6,8 @@
 | `control` | a FIFO: what to do, a JSON object a line, from the agent |
 | `events.jsonl` | what happened, from the sidecar |
 | `log`, `log.N` | what the job printed |
+| `answer.json` | of a query: its present answer, from the job |
+| `resources.json` | of a query: the threads and the memory that it has now, from the agent |
 | `lock` | locked as long as the sidecar lives; holds its process id |
 | `sidecar.err` | what the sidecar itself had to complain about |
 """
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 
 SPEC, CONTROL, EVENTS, STDERR, LOCK = "spec.json", "control", "events.jsonl", "sidecar.err", "lock"
+ANSWER, RESOURCES = "answer.json", "resources.json"
 LET_GO = "let-go"  # the first fact of a run that stood ready once, was let go, and begins again
 LONGEST_ORDER = 1 << 20
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

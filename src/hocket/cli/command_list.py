@@ -88,6 +88,10 @@ COMMANDS = {
         "live.show", "Show a job: where it stands, as what it was submitted, what it reported, what went wrong."
     ),
     "why": Listed("live.why", "Say why a job stands where it stands, and when that may change."),
+    "answer": Listed(
+        "live.answer",
+        "Print the present answer of a query, with the intervals of its estimates; with -f, each new one.",
+    ),
     "logs": Listed("live.logs", "Print what a job printed: all its attempts, one after the other, or one of them."),
     "top": Listed(
         "live.top", "Watch devices, jobs and queue; q or Ctrl-C leaves. Prints once where there is no terminal."

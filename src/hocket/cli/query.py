@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,8 +14,6 @@ from hocket.cli.terminal.errors import INTERRUPTED, MISSED_CRITERION, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from rich.table import Table
 
     from hocket.query import Answer, Query
 
@@ -65,12 +63,21 @@ def query(
         Path | None,
         typer.Option(metavar="FILE", help="Draw how the estimates went, with their intervals: .png or .svg."),
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep what is known after each batch there, and go on from it."),
+    ] = None,
+    interrupted_every: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Keep it only where that pays, if the query is killed so often, as 1h."),
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Answer an aggregate query from part of its data, with intervals, and refine it until it is exact.
 
     Ctrl-C prints the best answer so far. Exit code 5: the goal was not met in time. `hocket query prepare DATA --out
-    FILE` lays data out so that queries cost less (`hocket query prepare --help`).
+    FILE` lays data out so that queries cost less (`hocket query prepare --help`). As a job of Hocket
+    (`hocket submit --query`), a query has as many threads as the job has replicas, and keeps its state by itself.
     """
     try:
         from hocket.query import Query, QueryError
@@ -78,19 +85,31 @@ def query(
     except ImportError as error:
         raise InputError(f"queries need DuckDB and sqlglot ({error}): pip install 'hocket[query]'") from error
 
+    import os
     import sys
+
+    from hocket.cli.query_job import QueryJob
 
     weights = _weights(weight or [])
     if plot is not None:
         _must_be_a_figure(plot)
     answers: list[Answer] | None = None if plot is None else []
+    every_s = _every_s(interrupted_every)
+    job = QueryJob.of(os.environ)
+    if job is not None:
+        state, every_s = job.state, every_s or job.interrupted_every_s
     try:
         text = sys.stdin.read() if sql == "-" else sql
         found = Query(
-            text, open_data(data, threads, memory), until=until, confidence=confidence, accuracy=accuracy,
-            weights=weights, accuracy_rule=accuracy_rule, exact=exact,
+            text, open_data(data, threads, memory, None if state is None else state.expanduser().absolute()),
+            until=until, confidence=confidence, accuracy=accuracy, weights=weights, accuracy_rule=accuracy_rule,
+            exact=exact, state=state, interrupted_every_s=every_s,
         )  # fmt: skip
-        code = _print_json(found, answers) if as_json else _show(found, answers)
+        with closing(found):
+            if job is not None:
+                code = job.run(found)
+            else:
+                code = _print_json(found, answers) if as_json else _show(found, answers)
     except QueryError as error:
         raise InputError(str(error)) from error
     if plot is not None and answers:
@@ -119,6 +138,15 @@ def _kept(found: Query, answers: list[Answer] | None) -> Iterator[Answer]:
         yield answer
 
 
+def _every_s(text: str) -> float | None:
+    from hocket.cli.units import BadValue, seconds
+
+    try:
+        return seconds(text) if text else None
+    except BadValue as error:
+        raise InputError(f"--interrupted-every {error}") from None
+
+
 def _weights(given: list[str]) -> dict[str, float]:
     weights = {}
     for text in given:
@@ -135,7 +163,11 @@ def _weights(given: list[str]) -> dict[str, float]:
 def _show(found: Query, answers: list[Answer] | None) -> int:
     from rich.live import Live
 
+    from hocket.cli.answer_table import ShownAnswer, answer_table, said, shown_answer
     from hocket.cli.terminal.console import console
+
+    def shown(answer: Answer) -> ShownAnswer:
+        return shown_answer(found, answer, plain=False)
 
     screen, last, interrupted = console(), None, False
     print(f"split {found.how}" if found.mode is not None else found.how, file=_stderr())
@@ -145,16 +177,16 @@ def _show(found: Query, answers: list[Answer] | None) -> int:
             for answer in _kept(found, answers):
                 last = answer
                 if live is not None:
-                    live.update(_table(answer, _MOST_ROWS), refresh=True)
+                    live.update(answer_table(shown(answer), _MOST_ROWS), refresh=True)
         except KeyboardInterrupt:
             interrupted = True
         if live is not None and last is not None:
-            live.update(_table(last, None), refresh=True)
+            live.update(answer_table(shown(last)), refresh=True)
     if last is None:
         return INTERRUPTED
     if live is None:
-        screen.print(_table(last, None))
-    print(_said(found, last), file=_stderr())
+        screen.print(answer_table(shown(last)))
+    print(said(shown(last)), file=_stderr())
     return INTERRUPTED if interrupted else _code(found, last)
 
 
@@ -164,82 +196,21 @@ def _stderr() -> Any:
     return sys.stderr
 
 
-def _said(found: Query, answer: Answer) -> str:
-    if answer.is_exact:
-        return f"exact, after {answer.elapsed_s:.2f} s"
-    read = f"from {answer.fraction:.1%} of the data, after {answer.elapsed_s:.2f} s"
-    if answer.accuracy is None:
-        return read
-    accuracy = f"{max(answer.accuracy, 0.0):.2%}"
-    if found.accuracy_rule == "envelope":
-        return f"{read}: acc = {accuracy} by the envelope of the last answers, which promises nothing"
-    return f"{read}: acc >= {accuracy} in all columns and rows, {found.confidence:.0%} confident"
-
-
 def _code(found: Query, answer: Answer) -> int:
     return 0 if found.meets_goal(answer) and found.is_in_time(answer) else MISSED_CRITERION
-
-
-def _table(answer: Answer, most: int | None) -> Table:
-    from rich.table import Table
-
-    bounded = {n for widths in answer.half_widths for n, width in enumerate(widths) if width is not None}
-    table = Table(caption=f"{answer.fraction:.1%} of the data, {answer.elapsed_s:.1f} s", caption_justify="left")
-    for n, name in enumerate(answer.columns):
-        table.add_column(name, justify="right" if _is_number(answer, n) else "left")
-        if n in bounded:
-            table.add_column("±", justify="right", style="dim")
-    for row, widths in list(zip(answer.rows, answer.half_widths, strict=True))[:most]:
-        cells = []
-        for n, (value, width) in enumerate(zip(row, widths, strict=True)):
-            cells.append(_cell(value, width))
-            if n in bounded:
-                cells.append("" if width is None else f"{width:,.2g}" if width < 100 else f"{width:,.0f}")
-        table.add_row(*cells)
-    return table
-
-
-def _is_number(answer: Answer, column: int) -> bool:
-    from decimal import Decimal
-
-    return any(isinstance(row[column], int | float | Decimal) for row in answer.rows[:10])
-
-
-def _cell(value: Any, width: float | None) -> str:
-    """An estimate, to as many digits as its interval leaves."""
-    if value is None:
-        return "NULL"
-    if width is None or width <= 0:
-        return str(value)
-    from math import floor, log10
-
-    digits = max(0, 1 - floor(log10(width)))
-    return f"{float(value):,.{digits}f}"
 
 
 def _print_json(found: Query, answers: list[Answer] | None) -> int:
     import msgspec
 
+    from hocket.cli.answer_table import shown_answer
+
     code = 0
     try:
         for answer in _kept(found, answers):
-            rows = [[_plain(value) for value in row] for row in answer.rows]
-            said = {
-                "columns": answer.columns, "rows": rows, "half_widths": answer.half_widths,
-                "fraction": answer.fraction, "elapsed_s": answer.elapsed_s, "accuracy": answer.accuracy,
-                "exact": answer.is_exact, "split": answer.how,
-            }  # fmt: skip
-            print(msgspec.json.encode(said).decode(), flush=True)
+            shown = shown_answer(found, answer)
+            print(msgspec.json.encode(shown).decode(), flush=True)
             code = _code(found, answer)
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it: a decimal number is a number, a date is text."""
-    from decimal import Decimal
-
-    if isinstance(value, Decimal):
-        return float(value)
-    return value if isinstance(value, int | float | str | bool | None) else str(value)

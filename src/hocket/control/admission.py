@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hocket.agent.job_environment import OWN, is_one_of
 from hocket.agent.progress import check_config
 from hocket.model.capacity import Capacity, shape_of
-from hocket.model.job import ONE_GPU, Job, Launch, Owner, Stop, Task, TaskGraph
+from hocket.model.job import ONE_GPU, QUERY_COMMAND, Job, Kind, Launch, Owner, Stop, Task, TaskGraph
 from hocket.model.job_spec import JobRequest, SpecError, read_spec
 from hocket.model.notify_target import target_problem
 from hocket.model.resources import RESOURCES, UNITS, Demand
@@ -32,6 +32,11 @@ _UNHAPPY = (
 def read_request(given: Any) -> JobRequest:
     """The job that a spec means, with its signals by their full names. Raises SpecError."""
     request = read_spec(given)
+    if request.job.kind not in (Kind.TRAINING, Kind.QUERY):  # The others come from workloads and from `hocket tune`.
+        raise SpecError(f"kind must be training or query, not '{request.job.kind}'")
+    if request.job.kind is Kind.QUERY and request.job.command[:2] != QUERY_COMMAND:
+        command = " ".join(request.job.command)[:80]
+        raise SpecError(f"command must begin with '{' '.join(QUERY_COMMAND)}' where kind is 'query', not '{command}'")
     launch = request.job.launch or Launch()
     if problem := check_config(launch.progress):
         raise SpecError(problem)

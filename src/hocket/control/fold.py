@@ -167,13 +167,14 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
     settled = state.accounted(view, tenancies, _RUNNING)  # It is in no snapshot yet, so it may be changed.
     if view.started_s is None:
         force_setattr(settled, "started_s", state.now_s)
-    if _is_another_run(tenancy):
+    in_place = type(event) is JobResized and event.in_place
+    if not in_place and _is_another_run(tenancy):
         force_setattr(settled, "starts", view.starts + 1)
         if event.attempt or view.job.is_protectable:
             _run_begins(state, settled)
     if view.prepared:
         force_setattr(settled, "prepared", False)
-    if view.size and view.costs is not NO_COSTS and tenancy.doing is not Doing.NOTHING:
+    if view.size and view.costs is not NO_COSTS and tenancy.doing is not Doing.NOTHING and not in_place:
         settled = _without_standstill(view, settled, tenancy)
     state.put_view(view, settled)
     if leaves:

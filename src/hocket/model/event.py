@@ -125,6 +125,7 @@ class JobResized(_Event, frozen=True, gc=False, tag=True):
     job: str  # id of the job
     task: str = ""  # which task of it; empty for a job without tasks
     attempt: int = 0  # number of its new attempt; 0 if it goes on in the same process, or there are none
+    in_place: bool = False  # its process went on, and took the resources by itself: it is no new run
 
 
 class JobMoved(_Event, frozen=True, gc=False, tag=True):

@@ -22,6 +22,7 @@ class Panel(StrEnum):
     JOB = "The job"
     RESOURCES = "What it needs"
     SCHEDULING = "When it runs"
+    QUERY = "A query as a job"
     EXECUTION = "How it runs"
 
 
@@ -69,6 +70,9 @@ class Kind(StrEnum):
     QUERY = "query"  # an approximate query, whose estimate improves with the rows read
     PARAMETER_SERVER = "parameter-server"  # training whose COMP and COMM phases can take turns with those of others
     MODEL = "model"  # one model of a pack
+
+
+QUERY_COMMAND = ("hocket", "query")  # the first words of a query's command; its agent runs it by its own Python
 
 
 class Stop(StrEnum):
@@ -248,7 +252,14 @@ class Job(Struct, frozen=True, gc=False):
             rule=Meta(max_length=NAME_LENGTH), default="the login name", more="See [Owners](#owners).",
         ),
     ] = ""  # fmt: skip
-    kind: Annotated[Kind, JobField("What sort of work it is.")] = Kind.TRAINING
+    kind: Annotated[
+        Kind,
+        JobField(
+            "What sort of work it is: training or query.", Panel.JOB, metavar="KIND",
+            default="training, or query if it runs `hocket query`",
+            more="See [Queries as jobs](queries.md#as-a-job).",
+        ),
+    ] = Kind.TRAINING  # fmt: skip
     command: Annotated[
         tuple[str, ...],
         JobField(

@@ -116,6 +116,27 @@ _OF_SUBMISSIONS = (
         "shell", "export_all", bool, False,
         JobField("Pass the shell's whole environment to the job.", Panel.EXECUTION, reads="flag", default="off"),
     ),
+    SpecField(
+        "shell", "query", str, "",
+        JobField(
+            "One SELECT, to be answered progressively instead of a command.", Panel.QUERY, metavar="SQL", reads="sql",
+            default="none", more="Stands for the command `hocket query SQL --data DATA`.",
+        ),
+    ),
+    SpecField(
+        "shell", "data", str, "",
+        JobField(
+            "Its tables: a folder of Parquet or CSV files, a DuckDB file, or tpch:SCALE.", Panel.QUERY,
+            metavar="DIR|FILE", reads="sql", default="none", more="On the node where it runs.",
+        ),
+    ),
+    SpecField(
+        "shell", "threads", str, "",
+        JobField(
+            "Numbers of threads it can run on: 2, 1,2,4 or 1-4.", Panel.QUERY, metavar="1-4", reads="gpus",
+            default="1", more="The size of a query; it changes between two batches, without a restart.",
+        ),
+    ),
 )  # fmt: skip
 
 

@@ -136,6 +136,8 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle], begun: Controller | None
                     told[job].phases.append(event)
                 case ProgressReported(job=job) if job in told and event.use is not None:
                     told[job].used_gpus = event.use.gpus
+                case JobResized(in_place=True):
+                    pass  # Its process went on: nothing was saved.
                 case JobPaused(job=job) | JobResized(job=job) | JobMoved(job=job) if job in told:
                     told[job].saved_s.append(event.at_s)
                 case JobCheckpointed(job=job) if job in told:

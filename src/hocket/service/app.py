@@ -20,9 +20,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hocket import __version__
-from hocket.agent.protocol import ReadLog
+from hocket.agent.protocol import ReadAnswer, ReadLog
 from hocket.model.event import Event, JobAsked, Wish
-from hocket.model.job import Job
+from hocket.model.job import Job, Kind
 from hocket.model.job_spec import SpecError
 from hocket.model.shortage import Shortages
 from hocket.model.snapshot import Snapshot
@@ -221,6 +221,14 @@ def _add_jobs(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Response]
             return _log_part(b"", 0, 0)
         return await _printed(api, record, offset, min(limit, _LARGEST_LOG_PART), run)
 
+    @app.get("/v1/jobs/{job_id:path}/answer")
+    async def query_answer(job_id: str, request: Request) -> Response:
+        """The present answer of a query, or its last one."""
+        record = await run_in_threadpool(api.owned, job_id, caller(request))
+        if record.job.kind is not Kind.QUERY:
+            raise ApiError(409, f"job '{record.job.id}' must be a query, and is of kind '{record.job.kind}'")
+        return await _answered(api, record)
+
     for wish in Wish:
         _add_wish(app, api, wish)
 
@@ -314,18 +322,40 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
 async def _printed(api: Api, record: Record, offset: int, limit: int, run: int) -> Response:
     """Ask the agents for it. No thread waits for them, so that many readers keep no other call from being answered."""
     for node in api.engine.executor.nodes(record.job.id):
-        request, came = token_hex(8), get_running_loop().create_future()
-        api.logs[request] = came
-        api.engine.sessions.tell(node, [ReadLog(request, record.job.id, run, offset, limit)])
-        try:
-            body, headers = await wait_for(came, _LOG_PATIENCE_S)
-        except TimeoutError:
-            continue
-        finally:
-            del api.logs[request]
+        request = token_hex(8)
+        body, headers = await _told_by(api, node, ReadLog(request, record.job.id, run, offset, limit))
         if body or headers.get("x-attempt", "0") != "0":
             return _log_part(body, headers.get("x-next-offset", 0), record.attempt_of(run))
     return _log_part(b"", 0, 0)
+
+
+async def _answered(api: Api, record: Record) -> Response:
+    """Ask the agents of all nodes where it ran; the answer of the latest run counts."""
+    last, found = 0, b""
+    near = api.engine.executor.nodes(record.job.id)
+    for nodes in (near, [node for node in api.engine.sessions.addresses() if node not in near]):
+        for node in nodes if not found else ():
+            body, headers = await _told_by(api, node, ReadAnswer(token_hex(8), record.job.id))
+            run = headers.get("x-attempt", "0")
+            if body and run.isdecimal() and int(run) > last:
+                last, found = int(run), body
+    if not found:
+        raise ApiError(404, f"job '{record.job.id}' has no answer yet; it is {api.state(record)}")
+    said = {"X-Attempt": str(record.attempt_of(last)), "X-State": api.state(record)}
+    return Response(found, media_type="application/json", headers=said)
+
+
+async def _told_by(api: Api, node: str, order: ReadLog | ReadAnswer) -> tuple[bytes, dict[str, str]]:
+    """What a node's agent sends; nothing if it does not answer."""
+    came = get_running_loop().create_future()
+    api.logs[order.request] = came
+    api.engine.sessions.tell(node, [order])
+    try:
+        return await wait_for(came, _LOG_PATIENCE_S)
+    except TimeoutError:
+        return b"", {}
+    finally:
+        del api.logs[order.request]
 
 
 def _log_part(body: bytes, next_offset: object, attempt: int) -> Response:

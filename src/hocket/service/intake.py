@@ -18,7 +18,7 @@ from hocket.control.admission import read_request, refusal
 from hocket.control.ports import Refused
 from hocket.model.capacity import Capacity
 from hocket.model.event import Event, JobRefused, JobSubmitted
-from hocket.model.job import Job
+from hocket.model.job import Job, Kind
 from hocket.model.job_spec import JobRequest, SpecError
 from hocket.model.notify_target import is_url
 from hocket.model.resources import Node
@@ -223,6 +223,7 @@ class Intake:
     def _made_up_name(self, job: Job, number: int) -> str:
         """A name from the command: `train-12`."""
         words = [w for w in job.command if w.endswith(".py")] or [job.command[0]]
+        words = ["query"] if job.kind is Kind.QUERY else words
         stem = os.path.basename(words[0]).removesuffix(".py")
         stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in stem)[:60].strip("-.") or "job"
         number += 1

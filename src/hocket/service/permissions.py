@@ -37,6 +37,7 @@ PERMISSIONS: Mapping[str, Roles] = {
     "GET /v1/at/{cycle}": _SEE,
     "GET /v1/cycles": _SEE,
     "GET /v1/jobs/{job_id:path}/log": _USE,
+    "GET /v1/jobs/{job_id:path}/answer": _USE,
     "POST /v1/jobs": _USE,
     "POST /v1/jobs/{job_id:path}/pause": _USE,
     "POST /v1/jobs/{job_id:path}/resume": _USE,

@@ -43,6 +43,7 @@ class JobRow(Struct, frozen=True, gc=False):
     lost_epochs: int
     step: int
     lost_steps: int
+    kind: str
 
 
 def row(
@@ -68,6 +69,7 @@ def row(
         record.attempts,
         record.reason if over else _short_reason(record, view, snapshot, queue_reason, shortages),
         record.saved_s, round(record.lost_s, 3), record.lost_epochs, record.step, record.lost_steps,
+        str(job.kind),
     )  # fmt: skip
 
 

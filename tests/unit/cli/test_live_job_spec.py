@@ -58,10 +58,12 @@ def test_all_that_can_be_said_is_sent_under_the_names_of_the_api() -> None:
 def test_every_field_of_the_api_can_be_said() -> None:
     said = spec(**{name: value for name, value in _EXAMPLES.items() if name != "command"})
     assert set(said) == {field.name for field in msgspec.structs.fields(JobSpec)}
-    assert set(_EXAMPLES) | {"env", "export_all", "replica_gpus", "gpus", "cwd"} == set(NAMES)
+    assert set(_EXAMPLES) | {"env", "export_all", "replica_gpus", "gpus", "cwd", *_OF_QUERIES} == set(NAMES)
 
 
+_OF_QUERIES = ("query", "data", "threads")
 _EXAMPLES: dict[str, Any] = {
+    "kind": "training",
     "secret": ["SECRET"],
     "name": "x", "command": "true", "owner": "ann", "cpus": 1, "mem": 1, "gpu_kind": "a", "gpu_mem": 1, "max_nodes": 1,
     "priority": 1, "weight": 1, "urgency": 1, "until": "for 2h", "target": "acc >= 0.9",
@@ -185,7 +187,7 @@ def test_a_file_holds_one_job_or_several(tmp_path: Path) -> None:
         ("gpuz = 1", "jobs.toml: unknown key 'gpuz'; did you mean 'gpus'?"),
         ("[[job]]\nname = 'a'\ncores = 1", "jobs.toml: job 1 ('a'): unknown key 'cores'; did you mean 'cpus'?"),
         ("[[jobs]]\nname = 'a'", "jobs.toml: unknown key 'jobs'; did you mean 'job'?"),
-        ("[[job]]\nzzz = 1", "jobs.toml: job 1: unknown key 'zzz'; there are name, owner, command"),
+        ("[[job]]\nzzz = 1", "jobs.toml: job 1: unknown key 'zzz'; there are name, owner, kind, command"),
         ("job = 3", "jobs.toml: job must be [[job]] tables"),
         ("gpu-mem = 1\ngpu_mem = 2", "jobs.toml: 'gpu_mem' must be said once"),
         ("name = ", "jobs.toml: must be TOML: "),
@@ -195,6 +197,53 @@ def test_unknown_keys_are_refused_with_file_and_key(tmp_path: Path, text: str, m
     with pytest.raises(InputError) as found:
         in_file(tmp_path, text)
     assert message in str(found.value)
+
+
+SQL = "SELECT shop,\n  sum(price) FROM sold GROUP BY 1"
+
+
+def query_spec(**said: Any) -> dict[str, Any]:
+    return read_job({"query": SQL, "data": "sales/", **said}, "/here", SHELL).spec
+
+
+def test_a_query_is_a_job_whose_size_is_threads() -> None:
+    found = query_spec(threads="1-4", mem="2G", until="acc >= 95% within 1h")
+    assert found["kind"] == "query"
+    assert found["command"] == ["hocket", "query", SQL, "--data", "sales/", "--until", "acc >= 0.95"]
+    assert found["until"] == "acc >= 95% within 1h"
+    assert (found["sizes"], found["gpus"], found["cores"], found["mem_mib"]) == ([1, 2, 3, 4], 0, 1, 2048.0)
+    assert (found["preempt"], found["max_nodes"], found["progress"]) == ("always", 1, {"kind": "report"})
+    assert "query" not in found
+    assert query_spec()["sizes"] == [1]
+    assert query_spec(preempt="never", cpus=2)["preempt"] == "never"
+
+
+def test_the_command_of_a_query_makes_the_job_one() -> None:
+    said = ["/opt/venv/bin/hocket", "query", SQL, "--data", "d", "--exact"]
+    found = read_job({"command": said, "threads": 2}, "/here", SHELL).spec
+    assert (found["kind"], found["sizes"]) == ("query", [2])
+    assert found["command"] == ["hocket", "query", SQL, "--data", "d", "--exact"]
+    assert "kind" not in spec(command=["hocket", "simulate", "demo"])
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({"query": SQL}, "data must say where the tables of the query are, and is missing"),
+        ({"data": "d"}, "data must stand with query"),
+        ({"query": SQL, "data": "d", "command": ["true"]}, "query must stand without a command, and there is one"),
+        ({"query": SQL, "data": "d", "gpus": 1}, "gpus must not be said of a query: its size is threads"),
+        ({"query": SQL, "data": "d", "threads": 0}, "threads must be counts from 1 up, not 0"),
+        ({"query": " ", "data": "d"}, "query must be a text"),
+        ({"command": ["true"], "threads": 2}, "threads must be said of a query only"),
+        ({"command": ["true"], "kind": "model"}, "kind must be training or query, not 'model'"),
+        ({"command": ["true"], "kind": "query"}, "command must begin with 'hocket query' where kind is 'query'"),
+    ],
+)
+def test_what_is_said_of_a_query_must_fit_together(said: dict[str, Any], told: str) -> None:
+    with pytest.raises(FieldProblem) as found:
+        read_job(said, "/here", SHELL)
+    assert told in str(found.value)
 
 
 def test_secrets_are_of_the_shell_or_of_files(tmp_path: Path) -> None:

@@ -132,3 +132,15 @@ def test_the_envelope_says_that_it_promises_nothing() -> None:
     done = hocket("query", SQL, *DATA, "--until", "acc >= 90%", "--accuracy-rule", "envelope")
     assert done.exit_code == 0, done.output
     assert "by the envelope of the last answers, which promises nothing" in done.stderr
+
+
+def test_a_query_goes_on_from_its_state_and_another_is_refused(tmp_path: Path) -> None:
+    sql = "SELECT l_returnflag, count(*) AS n FROM lineitem GROUP BY 1 ORDER BY 1"
+    words = (*DATA, "--state", str(tmp_path / "state"), "--json")
+    early = [json.loads(line) for line in hocket("query", sql, *words, "--until", "acc >= 50%").stdout.splitlines()]
+    assert not early[-1]["exact"]
+    assert "is of another query" in refused("query", "SELECT count(*) FROM lineitem", *words)
+    later = [json.loads(line) for line in hocket("query", sql, *words).stdout.splitlines()]
+    assert later[0]["fraction"] == early[-1]["fraction"]
+    assert later[-1]["exact"]
+    assert "--interrupted-every must be" in refused("query", sql, *words, "--interrupted-every", "often")

@@ -5,6 +5,7 @@ import pytest
 from hocket.executors.simulated import SimulatedExecutor
 from hocket.model.action import Resize, Start
 from hocket.model.event import JobResized, JobStarted
+from hocket.model.job import Kind
 from hocket.model.partition import Holding, Partition, Tenant
 from hocket.model.resources import Slice
 from hocket.model.view import Costs
@@ -52,3 +53,15 @@ def test_a_resize_is_warm_only_where_the_job_is_and_stays_on_its_hosts(warm, was
     started_s = wait_for(executor, JobStarted)
     executor.apply([Resize("a", "", *of(to))])
     assert wait_for(executor, JobResized) - started_s == pytest.approx(takes_s)
+
+
+@pytest.mark.parametrize(("to", "takes_s", "in_place"), [(WIDER, 0.0, True), (AWAY, 125.0, False)])
+def test_a_query_on_its_host_goes_on_in_its_process(to, takes_s, in_place):
+    one = submission(job("a", 2, 4, kind=Kind.QUERY), run_s=10_000.0, costs=COSTS)
+    executor = SimulatedExecutor(workload(one), cluster("2x4"))
+    executor.wait(None)
+    executor.apply([Start("a", "", *of(HOME))])
+    started_s = wait_for(executor, JobStarted)
+    executor.apply([Resize("a", "", *of(to))])
+    (resized,) = [e for e in executor.wait(None)[1] if isinstance(e, JobResized)]
+    assert (resized.at_s - started_s, resized.in_place) == (pytest.approx(takes_s), in_place)

@@ -77,7 +77,8 @@ MAY = {
     "GET /v1/jobs": "au-r", "GET /v1/jobs/{job_id:path}": "au-r", "GET /v1/jobs/{job_id:path}/why": "au-r",
     "GET /v1/owners": "au-r", "GET /v1/nodes": "au-r", "GET /v1/status": "au-r", "GET /v1/events": "au-r",
     "GET /v1/at": "au-r", "GET /v1/at/{cycle}": "au-r", "GET /v1/cycles": "au-r",
-    "GET /v1/jobs/{job_id:path}/log": "au--", "POST /v1/jobs": "au--", "POST /v1/wishes": "au--",
+    "GET /v1/jobs/{job_id:path}/log": "au--", "GET /v1/jobs/{job_id:path}/answer": "au--",
+    "POST /v1/jobs": "au--", "POST /v1/wishes": "au--",
     "POST /v1/jobs/{job_id:path}/pause": "au--", "POST /v1/jobs/{job_id:path}/resume": "au--",
     "POST /v1/jobs/{job_id:path}/stop": "au--",
     "PUT /v1/owners/{owner_id:text}": "a---", "POST /v1/down": "a---",
@@ -290,7 +291,7 @@ def test_others_see_where_a_job_stands_and_nothing_of_what_it_does(with_token):
     assert (why["past"], why["waits_for"]) == ([], ana.get("/v1/jobs/queued/why").json()["waits_for"])
     assert ana.get("/v1/jobs/queued/why").json()["past"]
     assert bob.get("/v1/jobs/a/why").json()["now"] == "not shown: the job is of owner 'ana'"
-    for path in ("/v1/jobs/a", "/v1/jobs/a/log"):
+    for path in ("/v1/jobs/a", "/v1/jobs/a/log", "/v1/jobs/a/answer"):
         refused = bob.get(path)
         assert refused.status == 403
         assert all(word in refused.json()["error"] for word in ("'bob'", "'a'", "'ana'")), refused.text

@@ -18,9 +18,10 @@ from hocket.agent.logs import log_files, read_log
 from hocket.agent.node.controller_link import Away, CallRefused, Gone, Link, Patience, Session
 from hocket.agent.node.gpus import GpuUsage
 from hocket.agent.node.lease import Lease
+from hocket.agent.node.query_run import last_answer
 from hocket.agent.node.runs import Runs
 from hocket.agent.node.state_folder import StateFolder
-from hocket.agent.protocol import Order, ReadLog, ReportsAccepted, Welcome
+from hocket.agent.protocol import Order, ReadAnswer, ReadLog, ReportsAccepted, Welcome
 
 _log = logging.getLogger("hocket.agent")
 _MARGIN_S = 15.0  # for the answer to a call for orders, beyond the time it may stand
@@ -96,15 +97,15 @@ class OrderLoop:
         except msgspec.MsgspecError as error:  # One that cannot be read must not keep the others from being taken.
             _log.error("order %d cannot be read, and is left out: %s", received.n, error)
             return
-        if not isinstance(order, ReadLog):
+        if not isinstance(order, ReadLog | ReadAnswer):
             self._runs.carry_out(order)
             return
         try:
-            self._send_log(order)
+            self._send(order.request, self._read(order))
         except Gone:
             raise
         except Exception:
-            _log.exception("bug: order %d, for a part of a log, is left out", received.n)
+            _log.exception("bug: order %d, for a part of a log or an answer, is left out", received.n)
 
     def _settle(self, welcome: Welcome, sent_s: float) -> None:
         """What was ordered when the session began is done: what runs here may go on."""
@@ -112,15 +113,20 @@ class OrderLoop:
             self._session.settle(welcome.session)
             self._lease.renew(sent_s, welcome)
 
-    def _send_log(self, order: ReadLog) -> None:
-        part = log_part(self._state, order)
+    def _read(self, order: ReadLog | ReadAnswer) -> LogPart:
+        if isinstance(order, ReadLog):
+            return log_part(self._state, order)
+        number, answer = last_answer(self._state, order.job)
+        return LogPart(number, 0, answer)
+
+    def _send(self, request: str, part: LogPart) -> None:
         headers = {
             "Content-Type": "application/octet-stream",
             "X-Attempt": str(part.number),
             "X-Offset": str(part.offset),
             "X-Next-Offset": str(part.offset + len(part.data)),
         }
-        path = f"/v1/agents/{quote(self._of, safe='')}/logs/{quote(order.request, safe='')}"
+        path = f"/v1/agents/{quote(self._of, safe='')}/logs/{quote(request, safe='')}"
         try:
             self._link.call("POST", path, part.data, headers)
         except Gone:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hocket.agent.node.containment import Containment
 from hocket.agent.node.known_run import learnt
+from hocket.agent.node.query_run import as_query, is_query
 from hocket.agent.node.state_folder import StateFolder
 from hocket.agent.protocol import PrepareRun, StartRun
 
@@ -40,6 +41,8 @@ def sidecar_spec(
         spec["progress"] = learnt(spec["progress"], state.job(job), order.run.number)
     if isinstance(spec.get("env", {}), dict):
         spec["env"] = {**spec.get("env", {}), **(devices(env) if isinstance(order, StartRun) else env)}
+    if is_query(spec):
+        spec = as_query(spec, state.run(job, order.run.number))
     if (limit_s := os.environ.get(METRIC_WARNING)) is not None:
         spec["unseen_limit_s"] = float(limit_s)
     cgroup = containment.create(order.run, spec["mark"], order.limits)  # Last: nothing fails after it.

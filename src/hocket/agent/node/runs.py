@@ -18,13 +18,24 @@ from hocket.agent.node.containment import Containment
 from hocket.agent.node.events_reader import facts, story
 from hocket.agent.node.known_run import KnownRun, cgroup_of, read_run
 from hocket.agent.node.poller import Poller
+from hocket.agent.node.query_run import is_query, write_resources
 from hocket.agent.node.report_outbox import ReportBatch, ReportOutbox
 from hocket.agent.node.run_log import log_fact, log_run
 from hocket.agent.node.run_spec import ShowDevices, sidecar_spec
 from hocket.agent.node.sidecar_process import SidecarProcess, found, launched
 from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, remove
 from hocket.agent.orphan_cleanup import kill_orphans
-from hocket.agent.protocol import ForgetJob, PrepareRun, Report, RunKey, SaveRun, StartRun, StopRun
+from hocket.agent.protocol import (
+    ForgetJob,
+    PrepareRun,
+    Report,
+    ResizeRun,
+    RunKey,
+    RunLimits,
+    SaveRun,
+    StartRun,
+    StopRun,
+)
 
 _log = logging.getLogger("hocket.agent")
 _CAN_WAIT = ("use",)  # events that may be reported later
@@ -67,7 +78,7 @@ class Runs:
 
     # -- orders -------------------------------------------------------------------------------------------------
 
-    def carry_out(self, order: PrepareRun | StartRun | StopRun | SaveRun | ForgetJob) -> None:
+    def carry_out(self, order: PrepareRun | StartRun | ResizeRun | StopRun | SaveRun | ForgetJob) -> None:
         """Do what the controller says; it may have said so before."""
         with self._changed:
             try:
@@ -83,12 +94,14 @@ class Runs:
             self._changed.notify_all()
         self._poller.ring()
 
-    def _carry_out(self, order: PrepareRun | StartRun | StopRun | SaveRun | ForgetJob) -> None:
+    def _carry_out(self, order: PrepareRun | StartRun | ResizeRun | StopRun | SaveRun | ForgetJob) -> None:
         match order:
             case PrepareRun() | StartRun():
                 self._begin_or_go_on(order)
             case StopRun():
                 self._stop(order)
+            case ResizeRun():
+                self._resize(order)
             case SaveRun():
                 run = self._known(order.run)
                 if run is not None and run.sidecar is not None:
@@ -134,6 +147,8 @@ class Runs:
         self._drop_oldest(key.job)
         folder, spec = self._state.make_run(key.job, key.number), dict[str, Any]()
         try:
+            if is_query(order.spec) and isinstance(order, StartRun):
+                write_resources(folder, env, order.limits)
             spec = sidecar_spec(order, env, self._state, self._devices, self._containment)
             run = KnownRun(key, folder, spec)
             run.create(spec, after)
@@ -155,6 +170,8 @@ class Runs:
             return
         env, workers = {**self._devices(order.env), **order.secrets}, order.spec.get("workers", 1)
         start = {"do": "start", "env": env, "workers": workers}
+        if is_query(order.spec):
+            write_resources(run.folder, order.env, order.limits)
         with suppress(OSError):  # A full disk does not keep it from starting.
             run.keep_hand_over({} if order.secrets else start)  # Secrets are in no file.
         if run.sidecar is not None:
@@ -217,6 +234,23 @@ class Runs:
             self._say_again(run)
         else:
             self._lost(run)
+
+    def _resize(self, order: ResizeRun) -> None:
+        """Other resources for a run that goes on; if it has ended, that is said instead."""
+        run = self._known(order.run)
+        if run is None:
+            return
+        if run.sidecar is None:
+            if run.ended:
+                self._say_again(run)
+            return
+        write_resources(run.folder, order.env, order.limits)
+        # What it holds of its memory it gives back with its next batch; it must not be killed before.
+        held_mib = run.cgroup.limit_mib() if run.cgroup is not None else 0.0
+        mem_mib = max(order.limits.mem_mib, held_mib) if order.limits.mem_mib else 0.0
+        self._containment.change_limits(run.key, run.cgroup, RunLimits(mem_mib, order.limits.cores))
+        log_run(logging.INFO, run.key, "goes on with size %s, in the same process", order.env.get("HOCKET_SIZE", "1"))
+        self._outbox.say(Report(run.key, 0, time.time(), "resized", {"size": order.env.get("HOCKET_SIZE", "1")}))
 
     def _forget(self, job: str) -> None:
         self._forgetting.add(job)

@@ -8,7 +8,7 @@
 | `starts` | how often an agent was started on it | never |
 | `lease` | until when its runs may go on without an answer from the controller | never |
 | `controllers` | urls of the controllers that it may have, where there are several | never |
-| `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs; see below |
+| `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs and its answer; see below |
 | `checkpoints/JOB/` | what the job saves, shared by its runs | never, unless empty: it is the user's result |
 | `checkpoints/.JOB.attempt` | the number of the run that has this folder | when the job is forgotten |
 | `work/JOB/` | where a job without a folder of its own works | never, unless empty |
@@ -221,9 +221,9 @@ def _keep_logs_of_all(folder: str) -> None:
     for run in (os.path.join(folder, str(number)) for number in numbers(folder)):
         for path in _listed(run):
             name = os.path.basename(path)
-            if name != "log" and not name.startswith("log."):
+            if name != "log" and not name.startswith("log.") and name != run_folder.ANSWER:
                 remove(path)
-        with suppress(OSError):  # It has printed something.
+        with suppress(OSError):  # It has printed something, or answered.
             os.rmdir(run)
 
 

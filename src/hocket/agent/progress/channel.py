@@ -72,7 +72,7 @@ class Channel(Reader):
             elif value is not None and (known_as := metric_name(name)):
                 metrics[known_as] = value
         reports = [] if count is None else self._count.said(count, metrics)
-        return reports if step is None else reports + self._count.at_step(step, metrics)
+        return reports if step is None else reports + self._count.at_step(step, metrics, alone=count is None)
 
 
 def _make_folder() -> str:

@@ -66,13 +66,16 @@ class EpochCounter:
         """The job said that so many epochs are done."""
         return self._learn(count, metrics, True) if count <= MAX_EPOCH else []
 
-    def at_step(self, step: float, metrics: dict[str, float]) -> list[Report]:
-        """The job named a step, and these metrics of it, in words that name no epoch; or its epoch was told already."""
+    def at_step(self, step: float, metrics: dict[str, float], *, alone: bool = False) -> list[Report]:
+        """The job named a step, and these metrics of it, in words that name no epoch; or its epoch was told already.
+
+        `alone`: the job itself reported a step and no epoch, so that the metrics are the step's, whatever came before.
+        """
         if not 0 <= step <= MAX_EPOCH:
             return []
         step = int(step)
         if self.current is not None:
-            return self._step_within(step) if self.counts_steps else []
+            return self._step_within(step, metrics if alone else {}) if self.counts_steps else []
         if step == self.step and all(_same(self._at_step.get(name), value) for name, value in metrics.items()):
             return []
         self._at_step = {**self._at_step, **metrics} if step == self.step else metrics
@@ -80,13 +83,14 @@ class EpochCounter:
         self._note(metrics)
         return [StepReport(step, self._at_step)]
 
-    def _step_within(self, step: int) -> list[Report]:
+    def _step_within(self, step: int, metrics: dict[str, float]) -> list[Report]:
         if step == self.step and self._epoch == self._step_epoch:
             return []
         if self.step is not None and step <= self.step and self._epoch > self._step_epoch:
             self._steps_before += self.step
         self.step, self._step_epoch = step, self._epoch
-        return [StepReport(self._steps_before + step, {})]
+        self._note(metrics)
+        return [StepReport(self._steps_before + step, metrics)]
 
     def _note(self, metrics: dict[str, float]) -> None:
         if len(self.names) < _MOST_NAMES:

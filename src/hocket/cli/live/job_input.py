@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from hocket.agent.job_environment import OWN, SHELL, is_one_of
 from hocket.cli import units
 from hocket.cli.live.launchers import asked_by_launcher
+from hocket.cli.live.query_input import QueryProblem, with_query
 from hocket.cli.terminal.errors import InputError
 from hocket.cli.units import BadValue
 from hocket.control.admission import read_request, refusal
 from hocket.model.criterion import CriterionError, parse
-from hocket.model.job import Job
+from hocket.model.job import Job, Kind
 from hocket.model.job_spec import FIELDS, SpecError, SpecField
 
 SECRET_LIMIT = 1 << 16  # bytes
@@ -52,6 +53,7 @@ def read_job(said: Mapping[str, object], folder: str, shell: Mapping[str, str]) 
 
     Raises FieldProblem. Only what depends on the cluster and on other jobs is left for the controller to refuse.
     """
+    said = _with_query(said)
     spec: dict[str, Any] = {}
     for name in said:
         field = _BY_NAME[name]
@@ -70,6 +72,14 @@ def read_job(said: Mapping[str, object], folder: str, shell: Mapping[str, str]) 
     if not spec.get("command"):
         raise FieldProblem("command", "must say what to run, and is missing")
     return JobInput(spec, _admissible(spec))
+
+
+def _with_query(said: Mapping[str, object]) -> Mapping[str, object]:
+    try:
+        checked = {name: _read(name, said[name]) for name in ("query", "data") if name in said}
+        return with_query({**said, **checked}, _read("command", said["command"]) if said.get("command") else [])
+    except QueryProblem as problem:
+        raise FieldProblem(problem.field, str(problem)) from None
 
 
 def _admissible(spec: dict[str, Any]) -> Job:
@@ -107,7 +117,12 @@ def _read(name: str, value: object) -> Any:
 
 
 def _sizes(said: Mapping[str, object]) -> dict[str, Any]:
-    """GPUs are what users count; replicas, of so many GPUs each, are what a job is made of."""
+    """GPUs are what users count, of a query threads; replicas, of so many GPUs each, are what a job is made of."""
+    if said.get("kind") == Kind.QUERY:
+        threads = _read("threads", said.get("gpus", 1))
+        if threads == [0]:
+            raise FieldProblem("threads", "must be counts from 1 up, not 0")
+        return {"sizes": threads, "gpus": 0}
     per_replica = _read("replica_gpus", said.get("replica_gpus", 1))
     if per_replica < 1:
         raise FieldProblem("replica_gpus", f"must be a count from 1 up, not {per_replica}")
@@ -193,6 +208,13 @@ def _is_passable(name: str, value: str) -> bool:
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise BadValue("a text without control characters", value)
+    return value
+
+
+def _sql(value: object) -> str:
+    """A text of several lines, perhaps."""
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise BadValue("a text", value)
     return value
 
 
@@ -291,7 +313,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "array": units.array_count, "env": _texts, "flag": _flag, "folder": _text, "gpus": units.gpu_counts,
     "kinds": _kinds, "memory": units.mebibytes, "moment": units.seconds_from_now, "names": _texts,
     "number": units.number, "progress": _progress, "signal": _signal, "text": _text, "whole": units.whole,
-    "secrets": _texts, "words": _words,
+    "secrets": _texts, "sql": _sql, "words": _words,
 }  # fmt: skip
 
 

@@ -48,6 +48,7 @@ class ListedJob(Struct, frozen=True):
     lost_epochs: int = 0
     step: int = 0
     lost_steps: int = 0
+    kind: str = "training"
 
     @property
     def is_over(self) -> bool:

@@ -80,7 +80,7 @@ def plain_lines(found: Iterable[ListedJob]) -> Iterable[str]:
                 row.id,
                 row.owner or "–",
                 row.state,
-                (devices(row) or "–") if row.gpus else "–",
+                (devices(row) or "–") if row.size else "–",
                 format_duration(row.waited_s) if row.waited_s >= _SHORTEST_S else "–",
                 format_duration(row.ran_s) if row.ran_s >= _SHORTEST_S else "–",
                 _epoch(row) or "–",
@@ -100,7 +100,9 @@ def one_line(text: str) -> str:
 
 
 def devices(row: ListedJob) -> str:
-    """`n0:0-3 n1:0`: where it runs."""
+    """`n0:0-3 n1:0`: where it runs; of a query, on how many threads."""
+    if row.kind == "query":
+        return f"{row.size} thread{'' if row.size == 1 else 's'}" if row.size else ""
     by_node: dict[str, list[int]] = {}
     for device in row.gpus:
         node, _colon, index = device.rpartition(":")

@@ -167,9 +167,11 @@ def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
     for field, value in job.items():
         if field == "sizes" and isinstance(sizes, list) and isinstance(each, int):
             typed["gpus"] = ",".join(str(size * each) for size in sizes) if each else "none"
+            if job.get("kind") == "query":
+                typed |= {"gpus": "", "threads": ",".join(map(str, sizes))}
         elif field == "gpus" and isinstance(sizes, list):
             typed["replica_gpus"] = value if isinstance(value, int) and value > 1 else 0
-        elif field not in ("stop", "may_lower") or value != "fixed":
+        elif (field not in ("stop", "may_lower") or value != "fixed") and (field, value) != ("kind", "training"):
             is_time = field.endswith("_s") and isinstance(value, int | float) and value
             is_memory = field.endswith("_mib") and isinstance(value, int | float) and value
             typed[said_as(field)] = f"{value:g}s" if is_time else f"{value:g}M" if is_memory else value

@@ -33,6 +33,8 @@ def described_jobs(
 ) -> list[JobInput]:
     """All jobs that the command line means, checked before any is sent; `verb` is that of the `hocket` command."""
     shell = dict(os.environ)
+    if command is None and not files and "query" in options:
+        command = []
     if command is not None:
         if files:
             raise InputError(f"give files or a command behind --, not both ('{files[0]}' stands before it)")

@@ -241,7 +241,7 @@ class AgentExecutor:
                 case Resize() | Move() | End() | Prepare() if done := local_effect(view, orders.prepares, now_s):
                     self._ready.append(done)
                 case Resize() | Move():
-                    orders.leave(view)
+                    orders.resize(view)
                 case End():
                     orders.stop(view)
                 case Prepare():

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
-from hocket.agent.protocol import PrepareRun, RunKey, RunLimits, StartRun
+from hocket.agent.protocol import PrepareRun, ResizeRun, RunKey, RunLimits, StartRun
 from hocket.model.criterion import Epochs, Limit, RunTime, Steps, limit_of
-from hocket.model.job import Job, Launch
-from hocket.model.partition import Holding
+from hocket.model.job import Job, Kind, Launch
+from hocket.model.partition import Boundary, Holding
 
 _LOG_FILES = 4  # that the output of an attempt is kept in, the present one among them
 _MOST_WORKERS = 64  # that one process is prepared to become
@@ -32,6 +32,7 @@ def run_orders(
             "HOCKET_SIZE": str(size),
             "HOCKET_GPUS": str(sum(len(s.gpus) for s in to.slices)),
             "HOCKET_NODE": part.node,
+            **_running_epoch(to.boundary),
         }
         if len(to.slices) > 1:
             env |= {
@@ -52,6 +53,21 @@ def run_orders(
 def prepare_order(job: Job, run: RunKey, replicas: int) -> PrepareRun:
     """The order that stands it ready."""
     return PrepareRun(run, spec_of(job, replicas) | {"warm": True}, limits_of(job, replicas))
+
+
+def resize_orders(job: Job, run: RunKey, to: Holding) -> dict[str, ResizeRun]:
+    """Node → the order by which a run goes on there with other resources, in the same process."""
+    orders = {}
+    for part, replicas in zip(to.slices, to.replicas, strict=True):
+        env = {"HOCKET_SIZE": str(sum(to.replicas)), **_running_epoch(to.boundary)}
+        orders[part.node] = ResizeRun(run, env, limits_of(job, replicas))
+    return orders
+
+
+def _running_epoch(boundary: Boundary) -> dict[str, str]:
+    """How long a running epoch is, where the plan says so."""
+    found = {"HOCKET_EPOCH_BATCHES": boundary.batches, "HOCKET_EPOCH_S": boundary.seconds}
+    return {name: f"{length:g}" for name, length in found.items() if boundary.at == "after" and length}
 
 
 def limits_of(job: Job, replicas: int) -> RunLimits:
@@ -82,7 +98,7 @@ def spec_of(job: Job, replicas: int) -> dict[str, Any]:
         "log_kept": _LOG_FILES - 1,
         "progress": launch.progress,
         "awaited": _awaited(job),
-        "counts_steps": any(isinstance(limit, Steps) for limit in _limits(job)),
+        "counts_steps": job.kind is Kind.QUERY or any(isinstance(limit, Steps) for limit in _limits(job)),
         "hang_limit_s": launch.hang_s,
         "workers": replicas if a_process_a_replica else 1,
         "most_workers": min(job.sizes[-1], _MOST_WORKERS) if a_process_a_replica else 1,

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from hocket.agent.protocol import ForgetJob, Order, Report, RunKey, SaveRun, StartRun, StopRun
 from hocket.control.ports import SecretsLost, SecretsOf
 from hocket.executors.agents.broken_parts import BrokenParts
-from hocket.executors.agents.launching import prepare_order, run_orders
+from hocket.executors.agents.launching import prepare_order, resize_orders, run_orders
+from hocket.executors.agents.local_effects import resizes_in_place
 from hocket.executors.agents.multi_node_exits import nodes_of_attempt
 from hocket.executors.agents.reports_to_events import is_finish
 from hocket.executors.agents.run_numbers import changes_place, coming, going, nodes_of, present, tenancy_of
@@ -105,8 +106,17 @@ class Orders:
 
     # -- a change of place: the next run, beside the present one ----------------------------------------------
 
-    def leave(self, view: JobView) -> None:
-        """A job is to go on elsewhere, or at another size: it leaves when its next run stands ready."""
+    def resize(self, view: JobView) -> None:
+        """A job is to go on elsewhere, or with other resources: in its process if it can, else in its next run."""
+        tenancy = tenancy_of(view)
+        if not resizes_in_place(view) or tenancy is None or tenancy.coming is None:
+            self._leave(view)
+            return
+        for node, order in resize_orders(view.job, present(view), tenancy.coming).items():
+            self._sessions.tell(node, [order])
+
+    def _leave(self, view: JobView) -> None:
+        """It leaves when its next run stands ready."""
         if not (self.prepares and view.job.warm) or self._is_ready(view):
             self.stop(view)
             return

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hocket.agent.protocol import ForgetJob, Hello, Report, StopRun
 from hocket.control.node_change import jobs_that_must_leave
-from hocket.executors.agents.local_effects import stays
+from hocket.executors.agents.local_effects import resizes_in_place, stays
 from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.run_numbers import (
@@ -121,9 +121,9 @@ class Reconciliation:
             if not old:
                 return [JobPaused(now_s, job_id)] if self._is_gone(view, now_s) else []
             orders.stop(view)
-        elif changes_place(tenancy) and not stays(tenancy):
+        elif changes_place(tenancy) and (resizes_in_place(view) or not stays(tenancy)):
             if old:
-                orders.leave(view)
+                orders.resize(view)
             elif orders.has_left(view) or self._is_gone(view, now_s):
                 orders.begin_in_new_place(view)
         elif not old:

@@ -26,11 +26,12 @@ from hocket.model.event import (
     RunsPassed,
     WorkLost,
 )
-from hocket.model.job import Job
+from hocket.model.job import Job, Kind
 from hocket.model.view import Doing, JobView, Tier
 
 _MOST_METRICS = 64
 _LEAST_LOST_S = 1.0
+_REFUSED = 2  # exit code of `hocket`: bad input
 GONE = ("exited", "lost", "cannot-start")
 
 
@@ -48,6 +49,8 @@ def facts(view: JobView, report: Report, now_s: float) -> list[Event]:
                 return [JobResized(now_s, job_id, attempt=run.number)]
             if tenancy.doing is Doing.MOVING:
                 return [JobMoved(now_s, job_id, attempt=run.number)]
+        case "resized" if tenancy is not None and tenancy.doing is Doing.RESIZING and run == present(view):
+            return [JobResized(now_s, job_id, in_place=True)]
         case "progress" if tenancy is not None and run == present(view):
             return _progress(view, report, now_s)
         case "checkpoint-asked" if tenancy is not None and run == present(view):
@@ -168,7 +171,10 @@ def _failed(job: Job, report: Report, now_s: float) -> JobFailed:
         return JobFailed(now_s, job_id, reason, final=final, code=_shell_code(fields))
     signal = fields.get("signal")
     reason = f"it was killed by {signal}" if signal else f"exit code {fields.get('code')}"
-    return JobFailed(now_s, job_id, reason, code=_shell_code(fields))
+    # A query that cannot be run says so by this code: it would say it again.
+    is_refused = job.kind is Kind.QUERY and fields.get("code") == _REFUSED
+    reason += f": the query was refused; `hocket logs {job_id}` has the reason" if is_refused else ""
+    return JobFailed(now_s, job_id, reason, final=is_refused, code=_shell_code(fields))
 
 
 def _out_of_memory(job: Job, why: str, limit_mib: float) -> str:

@@ -10,7 +10,7 @@ from time import monotonic
 
 from msgspec import Struct
 
-from hocket.agent.protocol import ForgetJob, Numbered, Order, ReadLog
+from hocket.agent.protocol import ForgetJob, Numbered, Order, ReadAnswer, ReadLog
 from hocket.control.ports import LateHello, NameTaken, UnknownSession
 
 _log = logging.getLogger("hocket.executors")
@@ -35,8 +35,8 @@ def _log_order(level: int, node: str, numbered: Numbered, how: str) -> None:
         return
     order, n = numbered.order, numbered.n
     kind = str(order.__struct_config__.tag)
-    run = None if isinstance(order, ForgetJob | ReadLog) else order.run
-    job = order.job if isinstance(order, ForgetJob | ReadLog) else order.run.job
+    run = None if isinstance(order, ForgetJob | ReadAnswer | ReadLog) else order.run
+    job = order.job if isinstance(order, ForgetJob | ReadAnswer | ReadLog) else order.run.job
     of = f"job '{job}'" if run is None else f"run {run.number} of job '{job}'"
     fields = {"node": node, "job": job, "order": kind, "n": n} | ({} if run is None else {"run": run.number})
     _log.log(level, "order %d (%s) for %s %s node '%s'", n, kind, of, how, node, extra=fields)

@@ -34,7 +34,7 @@ from hocket.model.event import (
     OwnerSet,
     StateStored,
 )
-from hocket.model.job import Preempt
+from hocket.model.job import Kind, Preempt
 from hocket.model.partition import NOW, Partition, Sharing
 from hocket.model.resources import Node
 from hocket.workloads.truth import Workload
@@ -378,12 +378,14 @@ class SimulatedExecutor:
                 case Resize(job, task, to, partition) if not self._deferred(run, task, action):
                     held = run.tenancies[task][0]
                     takes_s = costs.restart_s(run.job.warm and to.stays_within(held))  # elsewhere it starts cold
-                    if held.slices == to.slices and held.replicas == to.replicas:
-                        takes_s = 0.0  # Only the length of its running epochs changes.
+                    in_place = run.job.kind is Kind.QUERY and to.stays_within(held)  # between two batches
+                    if in_place or (held.slices == to.slices and held.replicas == to.replicas):
+                        takes_s = 0.0  # Or only the length of its running epochs changes.
                         self._advance(run)
                     else:
                         self._save(run)
-                    self._change(run, task, JobResized(self.now_s + takes_s, job, task), (to, partition), takes_s)
+                    resized = JobResized(self.now_s + takes_s, job, task, in_place=in_place)
+                    self._change(run, task, resized, (to, partition), takes_s)
                 case Move(job, task, to, partition) if not self._deferred(run, task, action):
                     takes_s = costs.restart_s(warm=False)
                     self._save(run)

@@ -15,11 +15,11 @@ import duckdb
 from hocket.runtimes.query.batch_sql import CollectedSql, SampledSql, part_names
 from hocket.runtimes.query.intervals import half_width
 from hocket.runtimes.query.prepared_layout import UNITS
+from hocket.runtimes.query.query_state import STATE
 from hocket.runtimes.query.student_t import quantile
 
 REPLICATES = 16
 _SUPPORT = 12  # replicates that must have something of an aggregate; with fewer, their spread says too little
-_STATE = "hocket_state"
 
 
 class AnswerTable(NamedTuple):
@@ -80,7 +80,7 @@ class SampledAnswers:
         rows = self._db.execute(
             f"WITH e AS ({estimates}), j AS ({left_out}), v AS (SELECT {by}{values} FROM j), "
             f"w AS (SELECT {by}{spreads} FROM v{group_by}), "
-            f"s AS (SELECT {by}{self._support()} FROM {_STATE}{group_by}), "
+            f"s AS (SELECT {by}{self._support()} FROM {STATE}{group_by}), "
             f"x AS (SELECT e.*, {bounded} FROM e, w, s{f' WHERE {on}' if on else ''}) "
             f"SELECT {shown} FROM x{having} {sql.tail}"
         ).fetchall()
@@ -118,7 +118,7 @@ class SampledAnswers:
         ]
         others = f", (SELECT unnest(range({REPLICATES})) AS {replicate}) WHERE rep <> {replicate}" if replicate else ""
         group_by = f" GROUP BY {', '.join(columns)}" if columns else ""
-        return f"SELECT {', '.join([*columns, *merged])} FROM {_STATE}{others}{group_by}"
+        return f"SELECT {', '.join([*columns, *merged])} FROM {STATE}{others}{group_by}"
 
 
 class CollectedAnswers:
@@ -136,7 +136,7 @@ class CollectedAnswers:
     def answer(self, done: int, confidence: float) -> AnswerTable:  # noqa: ARG002 - they have no interval
         """The rows so far."""
         outputs = ", ".join(o.sql for o in self._sql.outputs)
-        found = self._db.execute(f"{self._sql.select} {outputs} FROM {_STATE} {self._sql.tail}").fetchall()
+        found = self._db.execute(f"{self._sql.select} {outputs} FROM {STATE} {self._sql.tail}").fetchall()
         count = len(self._sql.outputs)
         return AnswerTable(found, [(None,) * count] * len(found))
 
@@ -148,4 +148,4 @@ def _finite(sql: str) -> str:
 
 def _keep(db: duckdb.DuckDBPyConnection, batch: str, *, is_first: bool) -> None:
     """Compute a batch, and keep it with those before."""
-    db.execute(f"CREATE OR REPLACE TEMP TABLE {_STATE} AS {batch}" if is_first else f"INSERT INTO {_STATE} {batch}")
+    db.execute(f"CREATE OR REPLACE TEMP TABLE {STATE} AS {batch}" if is_first else f"INSERT INTO {STATE} {batch}")

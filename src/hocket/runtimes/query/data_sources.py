@@ -18,9 +18,17 @@ DATABASES = (".duckdb", ".ddb", ".db")
 
 
 def open_data(
-    source: str | Path, threads: int | None = None, memory: str = "", *, may_write: bool = False
+    source: str | Path,
+    threads: int | None = None,
+    memory: str = "",
+    state: Path | None = None,
+    *,
+    may_write: bool = False,
 ) -> DuckdbData:
-    """The tables there, read-only; the connection reads nothing else, unless it `may_write`. Raises QueryError."""
+    """The tables there, read-only; the connection reads nothing else but the folder `state`, unless it `may_write`.
+
+    Raises QueryError.
+    """
     settings: dict[str, str | bool | int | float | list[str]] = {"allow_unsigned_extensions": "true"}
     if threads is not None:
         settings["threads"] = threads
@@ -35,7 +43,7 @@ def open_data(
         if not data.schema:
             raise QueryError(f"data '{source}' has no tables: it must have .parquet or .csv files, or folders of them")
         if not may_write:
-            _lock(connection, folders)
+            _lock(connection, [*folders, *([str(state)] if state is not None else [])])
         return data
     except duckdb.Error as error:
         connection.close()
@@ -105,11 +113,13 @@ def _generate_tpch(connection: duckdb.DuckDBPyConnection, scale: str) -> None:
 
 
 def _lock(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
-    """A query reads its data and nothing else, whatever functions DuckDB has."""
+    """A query reads its data and nothing else, whatever functions DuckDB has.
+
+    Neither setting can be taken back; threads and memory may change between batches.
+    """
     listed = ", ".join(f"'{_escaped(Path(folder))}{os.sep}'" for folder in folders)
     connection.execute(f"SET allowed_directories = [{listed}]")
     connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
 
 
 def _escaped(path: Path) -> str:

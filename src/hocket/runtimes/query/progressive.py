@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,6 +13,8 @@ from msgspec import Struct
 from sqlglot import exp
 
 from hocket.model.criterion import Duration, Goal, parse
+from hocket.model.suspension import Suspension, chance_of_interruption, where_to_keep
+from hocket.model.view import Tier
 from hocket.runtimes.query.accuracy import ColumnAccuracy, EnvelopeAccuracy, IntervalAccuracy
 from hocket.runtimes.query.answer_columns import to_arrow, to_pandas
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
@@ -21,6 +24,7 @@ from hocket.runtimes.query.data_sources import open_data
 from hocket.runtimes.query.duckdb_data import DuckdbData
 from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS
+from hocket.runtimes.query.query_state import STATE, CountedBatch, QueryStateFolder, check_ledger
 from hocket.runtimes.query.split_key import Mode, find_split
 from hocket.runtimes.query.statement import DIALECT, NotResolved, QueryError, read_statement
 
@@ -29,6 +33,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 _NUMBERS = ("DECIMAL", "DOUBLE", "FLOAT", "HUGEINT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT")  # or unsigned
+_MIB = 1 << 20
+_CELL_BYTES = 16  # of a state that was never written, about
+_WRITE_MIB_S, _READ_MIB_S = 100.0, 400.0  # until it is measured
+_SYNC_S = 0.02
 
 
 class Answer(Struct, frozen=True):
@@ -74,6 +82,8 @@ class Query:
         weights: Mapping[str, float] | None = None,
         accuracy_rule: Literal["intervals", "envelope"] = "intervals",
         exact: bool = False,
+        state: str | Path | None = None,
+        interrupted_every_s: float | None = None,
     ) -> None:
         """Read the query and find how it can be split. Raises QueryError.
 
@@ -86,11 +96,22 @@ class Query:
             weights: of columns in that mean, by name; 1 for others.
             accuracy_rule: `intervals` promise it; the `envelope` is Rotary's rule: how little estimates still move.
             exact: read all data at once.
+            state: a folder in which the query keeps what it has after each batch, and from which it goes on.
+            interrupted_every_s: write the state only where that costs less than what would have to be done again,
+                if the process is killed so often; by default after every batch.
         """
         if not 0.5 <= confidence < 1:
             raise QueryError(f"confidence must be from 0.5 to below 1, not {confidence:g}")
-        self.data = data if isinstance(data, DuckdbData) else open_data(data)
+        allowed = None if state is None else Path(state).expanduser().absolute()
+        self._owns_data = not isinstance(data, DuckdbData)
+        self.data = data if isinstance(data, DuckdbData) else open_data(data, state=allowed)
         self.confidence = confidence
+        self.ledger: tuple[CountedBatch, ...] = ()  # the batches that are in the present answer
+        self._interrupted_every_s = interrupted_every_s
+        self._saved = 0  # batches that are in the file
+        self._spent_s = 0.0  # by this query before this process
+        self._began_s = monotonic()
+        self._write_mib_s, self._read_mib_s, self._file_mib, self._file_rows = _WRITE_MIB_S, _READ_MIB_S, 0.0, 0
         statement, unresolved = _read(sql, self.data)
         described = _described(sql, self.data, unresolved)
         self.columns = tuple(name for name, _kind in described)
@@ -98,6 +119,7 @@ class Query:
         self._answers: Answers | None = None
         self._once: dict[str, str] = {}
         self.mode: Mode | None = None
+        self.rows = 0.0  # of the tables that are split
         try:
             if exact:
                 raise NotSplit("as asked")
@@ -113,6 +135,7 @@ class Query:
             else:
                 self._answers = CollectedAnswers(self.data.connection, rewriting.collected())
             self.mode, self.how = split.mode, f"{split}; {self.data.how_read(split)}"
+            self.rows = sum(self.data.rows(table) for table in {use.table for use in split.columns})
         except NotSplit as reason:
             self.how = f"all at once: {reason}"
         except duckdb.Error as error:  # Statistics of the data are looked up, which reads them.
@@ -122,11 +145,12 @@ class Query:
         self._columns = ColumnAccuracy(self.columns, accuracy == "worst", weights or {})
         self.accuracy_rule = accuracy_rule
         self._goal = self._read_goal(until)
+        self._folder = QueryStateFolder(state) if state is not None else None  # Last: it is locked.
 
     def __iter__(self) -> Iterator[Answer]:
-        began_s = monotonic()
+        self._began_s, self._spent_s, self.ledger, self._saved = monotonic(), 0.0, (), 0
         try:
-            yield from self._progress(began_s)
+            yield from self._progress()
         except duckdb.Error as error:
             raise explained("the query failed", error) from error
 
@@ -142,27 +166,137 @@ class Query:
         deadline = None if self._goal is None else self._goal.deadline
         return not isinstance(deadline, Duration) or answer.elapsed_s <= deadline.time_s
 
-    def _progress(self, began_s: float) -> Iterator[Answer]:
+    def set_resources(self, threads: int, mem_mib: float = 0.0) -> None:
+        """Go on with so many threads, and so much memory if that is said, from the next batch on. Raises QueryError."""
+        try:
+            self.data.connection.execute(f"SET threads = {int(threads)}")
+            if mem_mib:
+                self.data.connection.execute(f"SET memory_limit = '{mem_mib:.3f}MiB'")
+        except duckdb.Error as error:
+            raise QueryError(f"{threads} threads cannot be set: {' '.join(str(error).split())[:300]}") from error
+
+    def interrupt(self) -> None:
+        """End the batch under way, from another thread; nothing of it is counted."""
+        self.data.connection.interrupt()
+
+    def leave(self) -> Tier:
+        """The process is about to end: write the state, unless it is cheaper to do its batches again.
+
+        Says where the state is: on disk, or nowhere beyond what was written before. Raises QueryError.
+        """
+        if self._folder is None or len(self.ledger) == self._saved:
+            return Tier.DISK if self._saved else Tier.NONE
+        if self._interrupted_every_s is not None and where_to_keep(self.suspension(leaves=True)) is not Tier.DISK:
+            return Tier.NONE
+        self.save()
+        return Tier.DISK
+
+    def suspension(self, *, leaves: bool = False) -> Suspension:
+        """What there is to lose now, and what it takes to keep it."""
+        rows = sum(batch.rows for batch in self.ledger)
+        state_mib = rows * len(self.columns) * _CELL_BYTES / _MIB
+        if self._file_rows:
+            state_mib = rows * self._file_mib / self._file_rows
+        unsaved_s = sum(batch.took_s for batch in self.ledger[self._saved :])
+        next_s = self.ledger[-1].took_s if self.ledger else 0.0
+        every_s = self._interrupted_every_s
+        # The next batch is as long as all before, if there is one; the process is certain to leave when it is told so.
+        chance = 1.0 if leaves else chance_of_interruption(1.0 / every_s, 2.0 * next_s) if every_s else 0.0
+        return Suspension(
+            state_mib, unsaved_s, state_mib / self._write_mib_s + _SYNC_S, state_mib / self._read_mib_s,
+            interruption=chance, leaves=leaves,
+        )  # fmt: skip
+
+    def _progress(self) -> Iterator[Answer]:
         db, answers = self.data.connection, self._answers
         if answers is None:
             rows = db.execute(self._plain).fetchall()
             nothing = (None,) * len(self.columns)
-            yield self._answer(rows, [nothing] * len(rows), 1.0, 1.0, began_s)
+            yield self._answer(rows, [nothing] * len(rows), 1.0, 1.0)
             return
+        self._load()
         for name, sql in self._once.items():
             db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
-        done = 0
-        accuracy = self._accuracy()
-        for end in ENDS:
+        self._rule = self._accuracy()
+        done = self.ledger[-1].hi + 1 if self.ledger else 0
+        if done:  # What was known is said at once.
+            found = self._answer_after(answers, done)
+            yield found
+            if self._is_enough(found):
+                return
+        for end in (e for e in ENDS if e > done):
+            began_s = monotonic()
             answers.add(done, end - 1)
             self.data.check_files()
+            counted = db.execute(f"SELECT count(*) FROM {STATE}").fetchone()
+            assert counted is not None
+            rows_before = sum(batch.rows for batch in self.ledger)
+            self.ledger += (CountedBatch(done, end - 1, counted[0] - rows_before, monotonic() - began_s),)
             done = end
-            table = answers.answer(done, self.confidence)
-            promised = 1.0 if done == UNITS else accuracy.of(table.rows, table.half_widths)
-            found = self._answer(table.rows, table.half_widths, done / UNITS, promised, began_s)
+            if done == UNITS:
+                check_ledger(db, self.ledger, UNITS)
+            found = self._answer_after(answers, done)
+            if self._is_kept(done):
+                self.save()
             yield found
-            if self._goal is not None and (self.meets_goal(found) or not self.is_in_time(found)):
+            if self._is_enough(found):
                 return
+
+    def _answer_after(self, answers: Answers, done: int) -> Answer:
+        table = answers.answer(done, self.confidence)
+        promised = 1.0 if done == UNITS else self._rule.of(table.rows, table.half_widths)
+        return self._answer(table.rows, table.half_widths, done / UNITS, promised)
+
+    def _is_enough(self, found: Answer) -> bool:
+        """Is no further batch wanted? When all was read and its answer was taken, the state is not needed any more."""
+        if found.is_exact and self._folder is not None:
+            self._folder.remove()
+        return found.is_exact or (self._goal is not None and (self.meets_goal(found) or not self.is_in_time(found)))
+
+    def _is_kept(self, done: int) -> bool:
+        """Is the state to be written now? Otherwise the process has it, and it is done again if that is killed."""
+        if self._folder is None:
+            return False
+        if self._interrupted_every_s is None:
+            return True  # The last one too: its answer may not have been taken yet.
+        return done < UNITS and where_to_keep(self.suspension()) is Tier.DISK
+
+    def identity(self) -> dict[str, str]:
+        """What a state must be of, to go on from it."""
+        return {"sql": self._plain, "data": self.data.identity(), "batches": f"{UNITS}/{REPLICATES}/{self.how}"}
+
+    def _load(self) -> None:
+        if self._folder is None:
+            return
+        found = self._folder.load(self.data.connection, self.identity())
+        if found is None:
+            return
+        self.ledger, self._spent_s, self._saved = found.ledger, found.elapsed_s, len(found.ledger)
+        self._measure(found.bytes)
+        self._read_mib_s = max(self._file_mib / max(found.read_s, 1e-6), 1e-3)
+
+    def save(self) -> None:
+        """Write the state now. Raises QueryError, and the state before is still there."""
+        assert self._folder is not None
+        began_s = monotonic()
+        size = self._folder.save(self.data.connection, self.identity(), self.ledger, self._elapsed_s())
+        self._saved = len(self.ledger)
+        self._measure(size)
+        self._write_mib_s = max(self._file_mib / max(monotonic() - began_s - _SYNC_S, 1e-3), 1e-3)
+
+    def _measure(self, size: int) -> None:
+        self._file_mib, self._file_rows = size / _MIB, sum(batch.rows for batch in self.ledger)
+
+    def _elapsed_s(self) -> float:
+        return self._spent_s + monotonic() - self._began_s
+
+    def close(self) -> None:
+        """Let go of the data, unless they were handed in, and of the state's folder."""
+        if self._owns_data:
+            with suppress(duckdb.Error):
+                self.data.connection.close()
+        if self._folder is not None:
+            self._folder.close()
 
     def _answer(
         self,
@@ -170,9 +304,8 @@ class Query:
         half_widths: list[tuple[float | None, ...]],
         fraction: float,
         accuracy: float | None,
-        began_s: float,
     ) -> Answer:
-        elapsed_s = monotonic() - began_s
+        elapsed_s = self._elapsed_s()
         bounded = self._answers.bounded if self._answers is not None else ()
         return Answer(self.columns, tuple(rows), tuple(half_widths), fraction, elapsed_s, accuracy, self.how, bounded)
 

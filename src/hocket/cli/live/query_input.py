@@ -1,0 +1,53 @@
+"""A query among what a user says of a job: `--query "SELECT …" --data DIR`, or the command `hocket query …`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from hocket.model.criterion import CriterionError, Goal, parse
+from hocket.model.job import QUERY_COMMAND, Kind, Preempt
+
+# What a query needs, unless its user says otherwise. Its size is its threads, so that it has a core for each of them.
+# It can be preempted at any time, for it keeps its state, or begins again where that is cheaper.
+_NEEDS: dict[str, Any] = {"cpus": 1, "preempt": str(Preempt.ALWAYS), "max_nodes": 1, "progress": "none"}
+
+
+class QueryProblem(ValueError):
+    """What is wrong with a field; `field` is its name."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(problem)
+        self.field = field
+
+
+def with_query(said: Mapping[str, object], words: list[str]) -> dict[str, Any]:
+    """What was said of a job whose command has these words, with all that a query means. Raises QueryProblem."""
+    found = dict(said)
+    sql, data = found.pop("query", ""), found.pop("data", "")
+    if sql:
+        if words:
+            raise QueryProblem("query", "must stand without a command, and there is one")
+        if not data:
+            raise QueryProblem("data", "must say where the tables of the query are, and is missing")
+        words = [*QUERY_COMMAND, str(sql), "--data", str(data), *_until(found.get("until"))]
+    elif data:
+        raise QueryProblem("data", "must stand with query")
+    if words and os.path.basename(words[0]) == QUERY_COMMAND[0] and words[1:2] == [QUERY_COMMAND[1]]:
+        words = [*QUERY_COMMAND, *words[2:]]
+        if "gpus" in found or "replica_gpus" in found:
+            raise QueryProblem("gpus", "must not be said of a query: its size is threads")
+        found = {"kind": str(Kind.QUERY), **_NEEDS, **found, "gpus": found.pop("threads", 1), "command": words}
+    elif "threads" in found:
+        raise QueryProblem("threads", "must be said of a query only")
+    return found
+
+
+def _until(until: object) -> list[str]:
+    """The goal without its deadline, which counts from submission: the controller sees to that."""
+    try:
+        goal = parse(str(until)) if until else None
+    except CriterionError:
+        return []  # It is refused where all criteria are read.
+    return ["--until", f"{goal.metric} {goal.relation} {goal.target:g}"] if isinstance(goal, Goal) else []

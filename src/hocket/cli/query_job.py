@@ -1,0 +1,177 @@
+"""A query that runs as a job: it reports each batch, writes its answer, takes other resources, and leaves when told.
+
+Its agent says by variables where: `HOCKET_ANSWER` is the file of the present answer, `HOCKET_RESOURCES` that of the
+threads and the memory that it has now, and `HOCKET_CHECKPOINT_DIR` the folder of its state.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from hocket.query import Answer, Query
+
+_FINISHING_S = 5.0  # for the batch under way, when asked to leave; then it is given up
+_AGAIN_S = 0.1
+_HOUR_S = 3600.0
+_OF_DUCKDB = 0.8  # of the job's memory; the rest is for Python, and for what DuckDB does not count
+_LEFT = 128 + signal.SIGTERM
+
+
+class QueryResources(Struct, frozen=True):
+    """What a query has now, as its agent writes it."""
+
+    size: int = 1  # threads
+    mem_mib: float = 0.0  # 0: not limited
+    epoch_batches: int = 0  # length of a running epoch; 0: not counted in batches
+    epoch_s: float = 0.0  # length of a running epoch; 0: not counted in seconds
+
+
+class QueryJob:
+    """One attempt of it."""
+
+    def __init__(self, answer: Path, resources: Path | None, state: Path | None, attempt: int) -> None:
+        self.state = state
+        # One an hour, until it is known better.
+        self.interrupted_every_s = _HOUR_S / attempt
+        self._answer_file, self._resources_file = answer, resources
+        self._asked_to_leave = threading.Event()
+        self._has_stopped = threading.Event()  # no batch is under way any more
+        self._interrupts = threading.Lock()
+        self._resources: QueryResources | None = None  # None: what DuckDB takes by itself
+        self._epoch_batches, self._epoch_began_s = 0, monotonic()
+
+    @classmethod
+    def of(cls, env: Mapping[str, str]) -> QueryJob | None:
+        """That of the job whose process this is; None outside of Hocket."""
+        if not (answer := env.get("HOCKET_ANSWER")):
+            return None
+        state, resources = env.get("HOCKET_CHECKPOINT_DIR"), env.get("HOCKET_RESOURCES")
+        attempt = env.get("HOCKET_ATTEMPT", "1")
+        return cls(
+            Path(answer), Path(resources) if resources else None, Path(state) if state else None,
+            max(int(attempt), 1) if attempt.isdecimal() else 1,
+        )  # fmt: skip
+
+    def run(self, query: Query) -> int:
+        """Answer it to the end, or until asked to leave; gives the exit code. Raises QueryError."""
+        from hocket.model.view import Tier
+        from hocket.query import QueryError
+
+        self._heed_signals(query)
+        print(f"split {query.how}" if query.mode is not None else query.how, flush=True)
+        self._take_resources(query)
+        try:
+            for answer in query:
+                self._tell(query, answer)
+                if not query.meets_goal(answer):
+                    if self._asked_to_leave.is_set():
+                        break
+                    self._take_resources(query)
+            else:
+                return 0
+        except QueryError:
+            if not self._asked_to_leave.is_set():
+                raise
+            print("the batch under way is given up", flush=True)
+        with self._interrupts:  # The state must not be interrupted.
+            self._has_stopped.set()
+        kept = query.leave()
+        print(
+            "leaves: its state is on disk" if kept is Tier.DISK else "leaves: it is cheaper to begin again", flush=True
+        )
+        return _LEFT
+
+    def _heed_signals(self, query: Query) -> None:
+        """Note SIGTERM at once, though DuckDB is at work, and interrupt it when the batch takes too long."""
+        read_end, write_end = os.pipe()
+        os.set_blocking(write_end, False)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+
+        def wait() -> None:
+            while signal.SIGTERM not in os.read(read_end, 64):
+                pass
+            self._asked_to_leave.set()
+            wait_s = _FINISHING_S
+            while not self._has_stopped.wait(wait_s):
+                with self._interrupts:
+                    if not self._has_stopped.is_set():
+                        query.interrupt()
+                wait_s = _AGAIN_S  # Between two statements it is not heeded.
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def _take_resources(self, query: Query) -> None:
+        """Go on with what the agent says that the job has now."""
+        import msgspec
+
+        if self._resources_file is None:
+            return
+        try:
+            now = msgspec.json.decode(self._resources_file.read_bytes(), type=QueryResources)
+        except (OSError, msgspec.MsgspecError):
+            return  # It is being replaced, or the disk is full: the next batch sees it.
+        if now == self._resources:
+            return
+        self._resources = now
+        query.set_resources(now.size, now.mem_mib * _OF_DUCKDB)
+        memory = f", {now.mem_mib:g} MiB" if now.mem_mib else ""
+        print(f"goes on with {now.size} thread{'' if now.size == 1 else 's'}{memory}", flush=True)
+
+    def _tell(self, query: Query, answer: Answer) -> None:
+        """Write the answer, and report the batch; at the end of a running epoch, an epoch too, counted in batches."""
+        import msgspec
+
+        import hocket
+        from hocket.cli.answer_table import said, shown_answer
+
+        batches = max(len(query.ledger), 1)
+        shown = shown_answer(query, answer)
+        _replace(self._answer_file, msgspec.json.encode(shown))
+        is_epoch = self._is_epoch_over(batches) or answer.is_exact
+        hocket.report(batches if is_epoch else None, step=batches, **self._metrics(query, answer))
+        print(f"batch {batches}: {said(shown)}", flush=True)
+
+    def _is_epoch_over(self, batches: int) -> bool:
+        lengths = self._resources or QueryResources()
+        if lengths.epoch_batches and batches - self._epoch_batches < lengths.epoch_batches:
+            return False
+        if lengths.epoch_s and monotonic() - self._epoch_began_s < lengths.epoch_s:
+            return False
+        self._epoch_batches, self._epoch_began_s = batches, monotonic()
+        return True
+
+    def _metrics(self, query: Query, answer: Answer) -> dict[str, Any]:
+        widths = [
+            width / abs(float(value))
+            for row, row_widths in zip(answer.rows, answer.half_widths, strict=True)
+            for value, width in zip(row, row_widths, strict=True)
+            if width is not None and value
+        ]
+        at_risk = query.suspension()
+        found = {
+            "fraction": answer.fraction, "rows_read": round(query.rows * answer.fraction),
+            "state_mib": at_risk.state_mib, "redo_s": at_risk.redo_s, "write_s": at_risk.write_s,
+            "read_s": at_risk.read_s,
+        }  # fmt: skip
+        found |= {"half_width": sum(widths) / len(widths)} if widths else {}
+        return found | ({"acc": answer.accuracy} if answer.accuracy is not None else {})
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """The file has the old content or the new one, whoever reads it when."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_bytes(data)
+        os.replace(part, path)
+    except OSError as error:
+        print(f"the answer cannot be written: {error.strerror}", flush=True)

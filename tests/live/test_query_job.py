@@ -1,0 +1,81 @@
+"""A query as a job of a real controller: resized in its process, paused, resumed, and asked for its answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.live.controller import LiveController, awaited
+
+duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'hocket[query]'")
+
+# Long enough for a change or two, on any machine: it is stopped by the test.
+SLOW = (
+    "SELECT shop, count(*) AS n, sum(sqrt(price * weight)) AS total FROM sold, weights "
+    "WHERE hash(price + weight) % 7 > 2 GROUP BY shop ORDER BY shop"
+)
+QUICK = "SELECT shop, count(*) AS n FROM sold GROUP BY shop ORDER BY shop"
+
+
+@pytest.fixture
+def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveController]:
+    data = tmp_path / "data"
+    data.mkdir()
+    db = duckdb.connect()
+    rows = "SELECT i % 3 AS shop, (i * 37 % 1000)::DOUBLE AS price FROM range(60000) r(i)"
+    db.execute(f"COPY ({rows}) TO '{data}/sold.parquet'")
+    db.execute(f"COPY (SELECT i::DOUBLE AS weight FROM range(400000) r(i)) TO '{data}/weights.parquet'")
+    monkeypatch.setenv("HOCKET_POLICIES", str(Path(__file__).parent / "policies"))
+    with LiveController(tmp_path, "--policy", "seesaw", "--param", "every_s=0.5") as found:
+        found.begin()
+        yield found
+        found.down(grace_s=0.0)
+
+
+def shown(controller: LiveController, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(controller.types("show", name, "--json").stdout)
+    return found
+
+
+def printed(controller: LiveController, name: str) -> str:
+    return str(controller.types("logs", name).stdout)
+
+
+@pytest.mark.slow
+def test_a_query_is_resized_in_place_paused_resumed_and_asked_for_its_answer(controller: LiveController) -> None:
+    data = str(controller.root / "data")
+    controller.types("submit", "--query", SLOW, "--data", data, "--threads", "1,2", "--mem", "500M", "-n", "slow")
+    awaited(lambda: "batch 1:" in printed(controller, "slow"), "the first batch")
+    awaited(lambda: printed(controller, "slow").count("goes on with") > 1, "another size")
+    assert shown(controller, "slow")["attempts"] == 1
+    assert "resized" in str(controller.types("why", "slow").stdout)
+    assert "thread" in str(controller.types("jobs").stdout)
+
+    before = json.loads(controller.types("answer", "slow", "--json").stdout)
+    assert 0 < before["fraction"] < 1
+    controller.types("pause", "slow")
+    awaited(lambda: shown(controller, "slow")["state"] == "held", "it has left")
+    assert "leaves: its state is on disk" in printed(controller, "slow")
+    controller.types("resume", "slow")
+    awaited(lambda: shown(controller, "slow")["attempts"] > 1, "it goes on")
+    awaited(
+        lambda: printed(controller, "slow").count(f"batch {before['batches']}:") > 1, "what was known is said again"
+    )
+    assert printed(controller, "slow").count("batch 1:") == 1 + (before["batches"] == 1)  # No batch is done twice.
+    controller.types("stop", "slow")
+    awaited(lambda: shown(controller, "slow")["state"] == "stopped", "it is over")
+    after = json.loads(controller.types("answer", "slow", "--json").stdout)
+    assert after["fraction"] >= before["fraction"]
+
+    controller.types("submit", "--query", QUICK, "--data", data, "-n", "quick", "--wait")
+    (quick,) = controller.types("answer", "-f", "quick", "--json").stdout.splitlines()
+    assert json.loads(quick)["rows"] == [[0, 20000], [1, 20000], [2, 20000]]
+    refused = controller.types("submit", "--query", QUICK, "--data", "/no/such/folder", "-n", "lost", "--wait", code=1)
+    assert "refused" in refused.stdout + refused.stderr
+    assert "no such file or folder" in printed(controller, "lost")
+    assert shown(controller, "lost")["attempts"] == 1
+    said = controller.types("answer", "lost", code=2).stderr
+    assert "job 'lost' has no answer yet; it is failed" in said

@@ -1,0 +1,194 @@
+"""A query as the process of a job: what it writes, reports and heeds."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'hocket[query]'")
+
+import hocket  # noqa: E402
+from hocket.cli import query_job  # noqa: E402
+from hocket.cli.query_job import QueryJob  # noqa: E402
+from hocket.query import Query, QueryError  # noqa: E402
+from hocket.runtimes.query.query_state import FILE  # noqa: E402
+
+SQL = "SELECT shop, sum(price) AS price FROM sold GROUP BY shop ORDER BY shop"
+
+
+@pytest.fixture
+def sold(tmp_path: Path) -> Path:
+    path = tmp_path / "data" / "sold.parquet"
+    path.parent.mkdir()
+    rows = "SELECT i % 3 AS shop, (i * 37 % 1000)::DOUBLE AS price FROM range(20000) r(i)"
+    duckdb.connect().execute(f"COPY ({rows}) TO '{path}'")
+    return path.parent
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        hocket, "report", lambda epoch=None, **said: found.append({"epoch": epoch, **said}), raising=False
+    )
+    return found
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, before)
+
+
+class Place:
+    """The files of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.answer, self.resources, self.state = folder / "answer.json", folder / "resources.json", folder / "saved"
+        self.has(size=1)
+
+    def has(self, **said: Any) -> None:
+        self.resources.write_text(json.dumps(said))
+
+    def job(self, attempt: int = 1) -> QueryJob:
+        env = {
+            "HOCKET_ANSWER": str(self.answer), "HOCKET_RESOURCES": str(self.resources),
+            "HOCKET_CHECKPOINT_DIR": str(self.state), "HOCKET_ATTEMPT": str(attempt),
+        }  # fmt: skip
+        found = QueryJob.of(env)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_outside_of_a_job_there_is_none() -> None:
+    assert QueryJob.of({"HOCKET_JOB": "a", "HOCKET_CHECKPOINT_DIR": "/x"}) is None
+
+
+def test_every_batch_is_reported_and_the_answer_is_written(
+    place: Place, sold: Path, reports: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert place.job().run(Query(SQL, sold)) == 0
+    answer = json.loads(place.answer.read_text())
+    assert answer["exact"]
+    assert [row[0] for row in answer["rows"]] == [0, 1, 2]
+    assert [(r["epoch"], r["step"]) for r in reports] == [(n, n) for n in range(1, 7)]
+    assert [r["fraction"] for r in reports] == [16 / 512, 32 / 512, 64 / 512, 0.25, 0.5, 1.0]
+    assert reports[-1]["acc"] == 1.0
+    assert reports[-1]["rows_read"] == 20000
+    assert reports[0]["half_width"] > 0
+    assert "batch 6: exact" in capfd.readouterr().out
+
+
+def test_a_running_epoch_of_so_many_batches_is_honoured(
+    place: Place, sold: Path, reports: list[dict[str, Any]]
+) -> None:
+    place.has(size=1, epoch_batches=2)
+    place.job().run(Query(SQL, sold))
+    assert [r["epoch"] for r in reports] == [None, 2, None, 4, None, 6]
+    assert [r["step"] for r in reports] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_running_epoch_of_so_many_seconds_is_honoured(
+    place: Place, sold: Path, reports: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.has(size=1, epoch_s=25.0)
+    times = iter(range(0, 1000, 10))
+    monkeypatch.setattr(query_job, "monotonic", lambda: float(next(times)))
+    place.job().run(Query(SQL, sold))
+    assert [r["epoch"] for r in reports][:4] == [None, None, 3, None]
+
+
+def test_threads_and_memory_are_those_of_the_present_file(place: Place, sold: Path) -> None:
+    query, seen = Query(SQL, sold), []
+    job = place.job()
+
+    def report(_epoch: Any, **said: Any) -> None:
+        threads = query.data.connection.execute("SELECT current_setting('threads')").fetchone()
+        seen.append(threads[0] if threads else None)
+        place.has(size=1 + said["step"] % 3, mem_mib=1000.0)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(hocket, "report", report, raising=False)
+        job.run(query)
+    assert seen == [1, 2, 3, 1, 2, 3]
+    limit = query.data.connection.execute("SELECT current_setting('memory_limit')").fetchone()
+    assert limit == ("800.0 MiB",)
+
+
+def test_a_job_that_is_asked_to_leave_keeps_its_state_and_the_next_attempt_goes_on(
+    place: Place, sold: Path, reports: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(epoch: Any, **said: Any) -> None:
+        reports.append({"epoch": epoch, **said})
+        if said["step"] == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert job._asked_to_leave.wait(60)
+
+    monkeypatch.setattr(hocket, "report", report, raising=False)
+    job = place.job()
+    query = Query(SQL, sold, state=place.state)
+    assert job.run(query) == 143
+    query.close()
+    assert os.listdir(place.state) == [FILE]
+    monkeypatch.setattr(hocket, "report", lambda _epoch=None, **said: reports.append(said))
+    again = Query(SQL, sold, state=place.state)
+    assert place.job(attempt=2).run(again) == 0
+    assert [r["step"] for r in reports] == [1, 2, 3, 3, 4, 5, 6]
+
+
+class LateEvent(threading.Event):
+    """One that is not seen the first times that it is looked at."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def is_set(self) -> bool:
+        self._calls -= 1
+        return self._calls < 0 and super().is_set()
+
+
+def test_a_batch_that_takes_too_long_is_given_up_when_the_job_shall_leave(
+    place: Place, sold: Path, reports: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_job, "_FINISHING_S", 0.0)
+    query = Query(SQL, sold, state=place.state)
+    add = query._answers.add  # type: ignore[union-attr]
+
+    def slow(lo: int, hi: int) -> None:
+        add(lo, hi) if lo == 0 else query.data.connection.execute(
+            "SELECT count(*) FROM range(10000000) a, range(100000) b WHERE hash(a.range + b.range) = 1"
+        )
+
+    def report(_epoch: Any, **said: Any) -> None:
+        reports.append(said)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(query._answers, "add", slow)
+    monkeypatch.setattr(hocket, "report", report, raising=False)
+    # It is asked to leave after the first batch, as if that had come a moment later: while the second is under way.
+    job = place.job()
+    monkeypatch.setattr(job, "_asked_to_leave", LateEvent(calls=1))
+    assert job.run(query) == 143
+    assert [r["step"] for r in reports] == [1]
+    assert len(query.ledger) == 1
+
+
+def test_a_query_that_fails_by_itself_is_an_error(place: Place, sold: Path) -> None:
+    query = Query("SELECT shop, sum(error('no')::INT) AS x FROM sold GROUP BY shop", sold)
+    with pytest.raises(QueryError, match="the query failed"):
+        place.job().run(query)
