@@ -90,6 +90,10 @@ COMMANDS = {
     "top": Listed(
         "live.top", "Watch devices, jobs and queue; q or Ctrl-C leaves. Prints once where there is no terminal."
     ),
+    "open": Listed(
+        "live.open",
+        "Open the controller's page, signed in. Where there is no browser, print the link: good once, for five minutes.",
+    ),
     "pause": Listed(
         "live.pause_resume_stop", "Let jobs save their state and leave their devices, until they are resumed."
     ),

@@ -47,6 +47,8 @@ from hocket.service.node_reserve import (
 )  # fmt: skip
 from hocket.service.openapi_schema import body_of, schema_of, submission_schema
 from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, read_owner
+from hocket.service.page import add_page
+from hocket.service.page_sessions import PageSessions
 from hocket.service.permissions import Permissions
 from hocket.service.record import Record
 from hocket.service.request_guard import RequestGuard
@@ -99,6 +101,7 @@ def make_app(
     api.user_commands = notify_commands
     api.is_ready = is_ready
 
+    sessions = PageSessions(tokens, engine.journal, engine.executor, token)
     direct: dict[tuple[str, str], ASGIApp] = {}
     permissions = Permissions(app.router.routes)
     app.add_middleware(
@@ -108,6 +111,7 @@ def make_app(
         is_ready=lambda: api.is_ready(),
         direct=direct,
         hosts=hosts,
+        sessions=sessions,
     )
 
     @app.exception_handler(EndedJobsError)
@@ -132,6 +136,7 @@ def make_app(
     _add_owners(app, api)
     _add_cluster(app, api)
     _add_tokens(app, api)
+    add_page(app, api, sessions)
     add_agents(app, api)
     return app
 
@@ -368,6 +373,14 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         contained = api.engine.sessions.containments()
         found = rows.nodes(api.engine.snapshot, api.engine.now_s())
         return answer({"nodes": [row | {"containment": contained.get(row["id"], "")} for row in found]})
+
+    @app.get("/v1/gpus")
+    def gpus(request: Request, since_s: float | None = None) -> Response:
+        """Which jobs held which GPUs since then, by attempts; since an hour ago if it is not said."""
+        now_s = api.engine.now_s()
+        since_s = now_s - 3600.0 if since_s is None else since_s
+        held = api.gpu_history.since(since_s, api.engine.catalogue.listed(), caller(request))
+        return answer({"now_s": now_s, "since_s": since_s, "held": held})
 
     @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(schema_of(DrainSpec)))
     async def drain_node(node: str, request: Request) -> Response:

@@ -124,6 +124,7 @@ class Catalogue:
                     placed.add(tenant.job)
                     if (record := self.records.get(tenant.job)) is not None:
                         record.nodes = [part.node for part in partition.slices]
+                        record.gpus = [f"{part.node}:{gpu}" for part in partition.slices for gpu in part.gpus]
                         record.size = sum(tenant.replicas)
                         changed[tenant.job] = None
             for job_id, reason in cycle.plan.reasons.items():

@@ -35,6 +35,7 @@ class AttemptRecord(Struct, gc=False):
     ended_s: float | None = None
     how: str = ""  # it ended
     code: int | None = None  # exit code of a process that failed, as a shell has it; None if not known
+    gpus: list[str] = []  # as `node:index`
 
 
 class Record(Struct, eq=False):
@@ -66,6 +67,7 @@ class Record(Struct, eq=False):
     run: int = 0  # number of the last run that began or broke
     held: HeldTime | None = None  # None: it never was
     observations: tuple[Observation, ...] = ()  # its last reports, once it is over; before that its view has them
+    gpus: list[str] = []  # that the plan last gave it, as `node:index`
 
     def ran_at(self, now_s: float) -> float:
         """Seconds it has run."""
@@ -135,7 +137,7 @@ class Record(Struct, eq=False):
 
     def _try(self, started_s: float | None) -> None:
         self.attempts += 1
-        self.tries.append(AttemptRecord(self.attempts, self.run, self.nodes, self.size, started_s))
+        self.tries.append(AttemptRecord(self.attempts, self.run, self.nodes, self.size, started_s, gpus=self.gpus))
         del self.tries[:-_ATTEMPTS]
 
 

@@ -6,7 +6,7 @@ Plain ASGI: the middleware classes of the framework cost more than all the rest 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 
 import msgspec
@@ -15,13 +15,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hocket.service.connections import SCOPE
 from hocket.service.host_names import HostNames
+from hocket.service.page_sessions import PageSessions
 from hocket.service.permissions import Permissions
 from hocket.service.tokens import Role, Token, Tokens
 
 _log = logging.getLogger("hocket.service")
 LARGEST_BODY = 16 << 20
 TOKEN = "hocket.token"  # where a request finds its caller's token
-_ALWAYS = ("/v1/health", "/v1/down")  # are answered while the controller starts
+_ALWAYS = ("/v1/health", "/v1/down", "/")  # are answered while the controller starts
+_ALWAYS_UNDER = ("/v1/agents/", "/page/")
+_PROOF = b"x-hocket-proof"  # the header with a session's second half
+_READS = ("GET", "HEAD")
 
 
 class RequestGuard:
@@ -39,12 +43,14 @@ class RequestGuard:
         is_ready: Callable[[], bool],
         direct: Mapping[tuple[str, str], ASGIApp],
         hosts: HostNames | None = None,
+        sessions: PageSessions | None = None,
     ) -> None:
-        """Without `hosts`, a request may name any."""
+        """Without `hosts`, a request may name any; without `sessions`, no cookie stands for a token."""
         self._app = app
         self._direct = direct
         self._tokens, self._permissions, self._hosts = tokens, permissions, hosts
         self._is_ready = is_ready
+        self._sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -67,6 +73,7 @@ class RequestGuard:
         """The status and what is wrong with the request; None if it may pass."""
         path = scope["path"]
         shown, length, host, is_chunked = b"", b"0", b"", False
+        cookies, proof = b"", b""
         for name, value in scope["headers"]:
             if name == b"authorization":
                 shown = shown or value
@@ -76,16 +83,24 @@ class RequestGuard:
                 host = host or value
             elif name == b"transfer-encoding":
                 is_chunked = True
+            elif name == b"cookie":
+                cookies = cookies + b";" + value if cookies else value
+            elif name == _PROOF:
+                proof = value
         if self._hosts is not None and host and (wrong := self._hosts.problem(host)):
             return 421, wrong
         token = self._tokens.find(shown[7:]) if shown.startswith(b"Bearer ") else None
+        if not shown and proof and cookies and self._sessions is not None:
+            if scope["method"] not in _READS and not is_same_origin(scope["headers"]):
+                return 403, "a change by a browser must come from the controller's own page"
+            token = self._sessions.find(cookies, proof)
         if token is not None and (connection := scope.get(SCOPE)) is not None:
             connection.proven()
         if (refusal := self._not_permitted(scope, token)) is not None:
             return refusal
         if not length.isdigit() or int(length) > LARGEST_BODY or is_chunked:
             return 413, f"a body must say its length, of {LARGEST_BODY} bytes at most"
-        if not self._is_ready() and path not in _ALWAYS and not path.startswith("/v1/agents/"):
+        if not self._is_ready() and path not in _ALWAYS and not path.startswith(_ALWAYS_UNDER):
             return 503, "the controller is starting: the agent of its machine has not connected yet"
         scope[TOKEN] = token
         return None
@@ -110,3 +125,12 @@ class RequestGuard:
             await send(message)
 
         await self._app(scope, receive, note)
+
+
+def is_same_origin(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Does a request come from a page of the host that it calls? Callers that are no browsers do not say an origin."""
+    found = dict(headers)
+    origin = found.get(b"origin")
+    if origin is None:
+        return found.get(b"sec-fetch-site", b"same-origin") in (b"same-origin", b"none")
+    return origin.partition(b"://")[2] == found.get(b"host")
