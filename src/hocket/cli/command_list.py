@@ -92,7 +92,7 @@ COMMANDS = {
     ),
     "open": Listed(
         "live.open",
-        "Open the controller's page, signed in. Where there is no browser, print the link: good once, for five minutes.",
+        "Open the controller's page in a browser, signed in; where there is none, print a link that signs in once.",
     ),
     "pause": Listed(
         "live.pause_resume_stop", "Let jobs save their state and leave their devices, until they are resumed."

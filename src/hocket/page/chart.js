@@ -36,6 +36,7 @@ export class Chart {
   }
 
   draw() {
+    this.element.classList.toggle("bare", this.points.length === 0);
     const width = this.element.clientWidth;
     const height = this.element.clientHeight;
     if (width < 50) return;

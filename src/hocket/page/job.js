@@ -17,7 +17,7 @@ export class JobView {
     this.store = store;
     this.id = id;
     this.title = id;
-    this.points = new Map(); // time → observation; the controller keeps the last ones, the page those that it saw
+    this.points = new Map(); // time → report: some of all, the last ones, and those that came since the page is open
     this.metric = "";
     this.pill = h("span", { class: "pill large" });
     this.buttons = h("div", { class: "buttons" });
@@ -126,8 +126,8 @@ export class JobView {
   }
 
   _showJob() {
-    for (const seen of this._job.observations) this.points.set(seen.at_s, seen);
-    for (const key of [...this.points.keys()].slice(0, Math.max(0, this.points.size - MOST_POINTS))) this.points.delete(key);
+    for (const seen of [...this._job.curve, ...this._job.observations]) this.points.set(seen.at_s, seen);
+    if (this.points.size > MOST_POINTS) this.points = new Map([...this.points].filter((_, n) => n % 2 === 0));
     this.log.setAttempts(this._job.attempt_list.map((attempt) => attempt.number));
     const names = [...new Set([...this.points.values()].flatMap((seen) => Object.keys(seen.metrics)))];
     if (String(names) !== this._names) {
@@ -197,9 +197,10 @@ function storyKind(what) {
 
 /** What a job was last measured to use. */
 function useOf(use) {
-  return Object.entries(use)
-    .filter(([, value]) => typeof value === "number")
-    .map(([name, value]) => [`Uses ${name.replaceAll("_", " ")}`, number(value)]);
+  const names = { cores: ["CPU in use", "cores"], mem_mib: ["Memory in use", "MiB"], cpu_s: ["CPU time", "s"], gpus: ["GPUs busy", ""] };
+  return Object.entries(names)
+    .filter(([name]) => Number.isFinite(use[name]))
+    .map(([name, [label, unit]]) => [label, `${number(use[name])} ${unit}`]);
 }
 
 function quoted(word) {

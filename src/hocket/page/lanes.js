@@ -8,7 +8,8 @@ const AXIS = 20;
 const UTILISATION = 44;
 const TOP = AXIS + UTILISATION + 8;
 const GAP = 5; // between nodes
-const LANE = { detail: 20, fit: 3 };
+const LANE = 20;
+const LARGEST_LANE = 30;
 const SMALLEST_LANE = 1.25;
 const LEAST_NODE = 11; // pixels, so that its name can be read
 
@@ -74,17 +75,18 @@ export class Lanes {
   }
 
   draw() {
-    const { width, height } = this.scroll.getBoundingClientRect();
-    if (width < 2) return;
+    if (this.scroll.clientWidth < 2) return;
     const nodes = this.store.nodes;
     const most = Math.max(1, ...nodes.map((node) => node.gpus.length));
-    const detail = layOut(nodes, LANE.detail);
-    const room = height - TOP;
-    const isFit = this.density === "fit" || (this.density === "auto" && detail.height > Math.max(room, 420));
-    const fitting = Math.min(LANE.detail, Math.max(SMALLEST_LANE, (room / Math.max(nodes.length, 1) - 1) / most));
+    const room = parseFloat(getComputedStyle(this.scroll).maxHeight) - TOP;
+    const lanes = nodes.reduce((sum, node) => sum + Math.max(node.gpus.length, 1), 0);
+    const even = (room - GAP * nodes.length) / Math.max(lanes, 1);
+    const detail = layOut(nodes, Math.min(Math.max(even, LANE), LARGEST_LANE));
+    const isFit = this.density === "fit" || (this.density === "auto" && detail.height > room);
+    const fitting = Math.min(LANE, Math.max(SMALLEST_LANE, (room / Math.max(nodes.length, 1) - 1) / most));
     const layout = isFit ? layOut(nodes, fitting) : detail;
     this._layout = layout;
-    this.spacer.style.height = `${Math.max(layout.height + TOP, 1)}px`;
+    this.spacer.style.height = `${layout.height + TOP}px`; // The frame is as high as this, up to its limit.
     const inner = this.scroll.clientWidth;
     const context = sized(this.canvas, inner, this.scroll.clientHeight);
     const colour = palette();

@@ -176,6 +176,7 @@ export class Log {
     this.list.element.hidden = this.lines.length === 0;
     this.earlier.hidden = !this._first;
     const { follows } = this;
+    this.list.element.style.height = `${this.lines.length * ROW + ROW}px`; // up to its limit
     this.list.set(this.lines);
     if (follows && this.lines.length) this.list.toEnd();
   }

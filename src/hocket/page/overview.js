@@ -56,7 +56,16 @@ export class Overview {
         for (const button of buttons) button.setAttribute("aria-pressed", String(button === event.currentTarget));
         this.lanes.show(window_s);
       } }, label));
+    this.windows = buttons;
     return h("div", { class: "choices", role: "group", "aria-label": "Time window" }, buttons);
+  }
+
+  /** At first, the shortest window that shows all that is known. */
+  _chooseWindow() {
+    this._hasWindow = true;
+    const began_s = [...this.store.spans.values()].reduce((first, span) => Math.min(first, span.from_s), this.store.now_s());
+    const found = WINDOWS.findIndex(([, window_s]) => window_s >= this.store.now_s() - began_s);
+    this.windows[found < 0 || found > 2 ? 2 : found].click();
   }
 
   _colours() {
@@ -93,6 +102,7 @@ export class Overview {
     tiles.nodes.set(number(store.nodes.length - away), away ? `${count(away, "node is", "nodes are")} away` : "all are up");
     this._updateQueue(rows.filter((row) => row.state === "waiting" || row.state === "paused"));
     this._updateOwners(total, rows);
+    if (!this._hasWindow) this._chooseWindow();
     this.lanes.canvas.setAttribute("aria-label", `GPUs over time: ${held} of ${total} are held now`);
     this.lanes.draw();
   }
@@ -128,7 +138,7 @@ export class Overview {
       const limit = owner.max_gpus ? ` of at most ${owner.max_gpus}` : "";
       return h(
         "div",
-        { class: "owner" },
+        { class: "share" },
         h("a", { href: `#/jobs?owner=${encodeURIComponent(owner.id)}` }, owner.id || "–"),
         bar,
         h("span", { class: "muted small" }, `${count(held, "GPU")}${limit}${owner.waiting ? ` · ${number(owner.waiting)} wait` : ""}`),

@@ -62,7 +62,7 @@ const KINDS = {
   running: "running", starting: "starting", ending: "starting", pausing: "held", paused: "held", held: "held",
   waiting: "waiting", finished: "well", attained: "well", failed: "failed", missed: "failed",
 };
-const MARKS = { running: "▶", starting: "◔", held: "❚❚", waiting: "…", well: "✓", failed: "✕", over: "■" };
+const MARKS = { running: "▶", starting: "◔", held: "❚❚", waiting: "○", well: "✓", failed: "✕", over: "■" };
 
 export const isOver = (row) => !LIVE.includes(row.state);
 /** What kind of state it is: the class that colours it. */

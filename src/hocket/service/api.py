@@ -69,9 +69,8 @@ class Api:
         self.polls = CapacityLimiter(inf)
         self._shortages: Shortages | None = None  # of the last snapshot that a change was told of
         self.broadcast = Broadcast(self.change)
-        engine.changed.append(self.broadcast.say)
         self.gpu_history = GpuHistory(lambda limit: engine.catalogue.listed(over=True, limit=limit))
-        engine.changed.append(self.gpu_history.see)
+        engine.changed += [self.gpu_history.see, self.broadcast.say]
 
     def accepted(self, future: Future[Any], shown_by: str = "hocket jobs") -> Any:
         """Wait until something is in the journal; `shown_by` is the command that tells whether it came there late."""

@@ -52,7 +52,7 @@ def add_page(app: FastAPI, api: Api, sessions: PageSessions) -> None:
         if not is_same_origin(request.scope["headers"]):
             raise ApiError(403, "a browser signs in from the controller's own page")
         body = await request.body()
-        given = decoded(body, SignIn)
+        given = decoded(body or b"{}", SignIn)
         token = sessions.use_link(given.link) if given.link else api.tokens.find(given.token.encode())
         if token is None:
             wrong = "the link was used before, or is too old; `hocket open` makes another" if given.link else _WRONG

@@ -14,7 +14,7 @@ def open(  # noqa: A001 - the command's name
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open the controller's page, signed in. Where there is no browser, print the link: good once, for five minutes."""
+    """Open the controller's page in a browser, signed in; where there is none, print a link that signs in once."""
     from hocket.cli.live.client import Client
     from hocket.cli.terminal.errors import InputError
 
@@ -22,7 +22,7 @@ def open(  # noqa: A001 - the command's name
         made = client.post("/v1/page/links").json()
         url = client.url
     if url.startswith("unix:"):
-        raise InputError(f"the controller listens at {url}, where no browser can call it; start it with --listen ADDRESS")
+        raise InputError(f"the controller listens at {url}, which no browser calls: say `hocket up --listen ADDRESS`")
     link = url.replace("://0.0.0.0:", "://127.0.0.1:") + made["path"]
     if as_json:
         import msgspec
