@@ -48,7 +48,6 @@ export class JobView {
     store.addEventListener("job", this._onJob);
     this._timer = setInterval(() => document.hidden || (this._row && isOver(this._row)) || this.load(), REST_MS);
     this._tick = setInterval(() => document.hidden || this._drawChart(), 1000);
-    this.load();
   }
 
   close() {
@@ -64,8 +63,8 @@ export class JobView {
   update() {
     const row = this.store.jobs.get(this.id);
     if (row) this._showRow(row);
-    if (this._wasAway && this.store.isConnected) this.load(); // The controller was away: what it knows now may be news.
-    this._wasAway = !this.store.isConnected;
+    if (this.store.isConnected && !this._wasConnected) this.load(); // What it knows now may be news.
+    this._wasConnected = this.store.isConnected;
   }
 
   _soon() {
@@ -74,7 +73,12 @@ export class JobView {
   }
 
   async load() {
-    const [job, why] = await Promise.allSettled([get(ofJob(this.id)), get(ofJob(this.id, "/why"))]);
+    const { token } = this.store;
+    if (token === null) return; // The store is about to tell who is signed in.
+    const known = this.store.jobs.get(this.id);
+    const isOthers = token.role === "user" && known !== undefined && known.owner !== token.owner;
+    const asked = isOthers ? Promise.reject(new Error("it is of another owner")) : get(ofJob(this.id));
+    const [job, why] = await Promise.allSettled([asked, get(ofJob(this.id, "/why"))]);
     if (this.isClosed) return;
     if (why.status === "rejected") {
       if (why.reason.status === 404) this._showMissing(why.reason.message);
@@ -84,9 +88,17 @@ export class JobView {
     if (job.status === "fulfilled") this._job = job.value;
     const row = job.status === "fulfilled" ? job.value : this.store.jobs.get(this.id);
     if (row) this._showRow(row);
+    if (row) this._startLog(row);
     this._showWhy();
     if (this._job) this._showJob();
     else this._drawChart();
+  }
+
+  _startLog(row) {
+    if (this._hasLog) return;
+    this._hasLog = true;
+    if (this.store.mayChange(row)) this.log.start();
+    else this.log.refuse();
   }
 
   _showMissing(message) {

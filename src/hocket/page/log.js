@@ -47,8 +47,17 @@ export class Log {
       this.list.element,
     );
     this._setFollows(true);
+    this._draw();
+  }
+
+  /** From now on it is read. */
+  start() {
     this._restart();
     this._timer = setInterval(() => document.hidden || this._load(), EVERY_MS);
+  }
+
+  refuse() {
+    setText(this.note, "The log is shown to the job's owner and to admins.");
   }
 
   close() {
@@ -70,7 +79,6 @@ export class Log {
   choose(attempt) {
     this.attempt = attempt;
     this._restart();
-    this._load();
   }
 
   _restart() {
@@ -87,7 +95,7 @@ export class Log {
   }
 
   async _load() {
-    if (this._isLoading || this.isClosed || this._isRefused) return;
+    if (this._isLoading || this.isClosed) return;
     this._isLoading = true;
     const generation = this._generation;
     try {
@@ -103,11 +111,8 @@ export class Log {
       if (isFirst && part.bytes.length) this._first = part.next - part.bytes.length;
       if (part.bytes.length || part.next) this._next = part.next;
       this._add(this._decoder.decode(part.bytes, { stream: true }), isFirst && this._first > 0);
-    } catch (error) {
-      if (error.status === 403) {
-        this._isRefused = true;
-        setText(this.note, "This token may not read the log of this job.");
-      }
+    } catch {
+      // The controller is away, or the agent that has the log: it is asked for again.
     } finally {
       this._isLoading = false;
     }
@@ -188,9 +193,9 @@ export class Log {
     [element.of, element.for] = [line, query];
     const raw = line.raw.length > LONGEST ? line.raw.slice(0, LONGEST) : line.raw;
     const { parts } = parsed(raw, line.before);
-    const spans = parts.map(([text, style]) => marked(text, query, style));
+    const spans = marked(parts, query);
     if (raw !== line.raw) spans.push(h("em", { class: "muted" }, ` … ${number(line.raw.length - LONGEST)} more characters`));
-    element.replaceChildren(...spans.flat());
+    element.replaceChildren(...spans);
   }
 
   _search(isNew = true) {
@@ -198,7 +203,7 @@ export class Log {
     this.found = [];
     if (this._query) {
       this.lines.forEach((line, index) => {
-        if (line.raw.toLowerCase().includes(this._query)) this.found.push(index);
+        if (searched(line).includes(this._query)) this.found.push(index);
       });
     }
     if (isNew) {
@@ -222,26 +227,35 @@ export class Log {
   }
 }
 
-/** A text in its style, with what is searched marked. */
-function marked(text, query, style) {
-  const wrap = (inner, tag) => {
-    if (tag === "span" && isPlainStyle(style)) return document.createTextNode(inner);
-    const element = document.createElement(tag);
-    if (!isPlainStyle(style)) dress(element, style);
-    element.textContent = inner;
-    return element;
-  };
-  if (!query) return [wrap(text, "span")];
+/** What is seen of a line, in lower case; worked out when it is first searched. */
+function searched(line) {
+  line.text ??= parsed(line.raw, line.before).parts.map(([text]) => text).join("").toLowerCase();
+  return line.text;
+}
+
+/** The parts of a line in their styles, with what is searched marked, also where its style changes in between. */
+function marked(parts, query) {
+  const text = parts.map(([part]) => part).join("").toLowerCase();
+  const isMarked = new Uint8Array(query ? text.length : 0);
+  if (query) for (let at = text.indexOf(query); at >= 0; at = text.indexOf(query, at + query.length)) isMarked.fill(1, at, at + query.length);
   const found = [];
-  const lower = text.toLowerCase();
-  let from = 0;
-  for (let at = lower.indexOf(query); at >= 0; at = lower.indexOf(query, from)) {
-    if (at > from) found.push(wrap(text.slice(from, at), "span"));
-    found.push(wrap(text.slice(at, at + query.length), "mark"));
-    from = at + query.length;
+  let offset = 0;
+  for (const [part, style] of parts) {
+    let from = 0;
+    for (let n = 1; n <= part.length; n++) {
+      if (n < part.length && isMarked[offset + n] === isMarked[offset + from]) continue;
+      found.push(dressed(part.slice(from, n), style, isMarked[offset + from] === 1));
+      from = n;
+    }
+    offset += part.length;
   }
-  if (from < text.length) found.push(wrap(text.slice(from), "span"));
   return found;
 }
 
-const isPlainStyle = (style) => style === undefined || isPlain(style);
+function dressed(text, style, isMarked) {
+  if (!isMarked && isPlain(style)) return document.createTextNode(text);
+  const element = document.createElement(isMarked ? "mark" : "span");
+  if (!isMarked) dress(element, style);
+  element.textContent = text;
+  return element;
+}

@@ -1,5 +1,7 @@
 """Which jobs held which GPUs, and how many reports are kept of a job."""
 
+from itertools import pairwise
+
 from hocket.model.job import Job
 from hocket.service import gpu_history as history_file
 from hocket.service.gpu_history import GpuHistory
@@ -66,7 +68,7 @@ def test_a_curve_spans_all_reports_in_bounded_room():
     assert len(times) <= 128
     assert times[0] == 0.0
     assert times[-1] >= 10_000 - 2 * curve.every
-    gaps = {b - a for a, b in zip(times, times[1:], strict=False)}
+    gaps = {b - a for a, b in pairwise(times)}
     assert len(gaps) <= 2, "evenly spread"
 
 
