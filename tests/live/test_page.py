@@ -24,7 +24,7 @@ LAST_EPOCH = (
 )
 PRINTS = r"""
 print("<script>document.title = 'owned'</script>\x1b]0;owned\x07\x1b[31mred\x1b[0m \u202eesrever\x00\x08 end")
-print("x" * 1_000_000)
+print("x" * 200_000)
 print("the last line")
 """
 
@@ -41,7 +41,7 @@ def controller(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     root = tmp_path_factory.mktemp("page")
     (root / "train.py").write_text(TRAIN)
     (root / "prints.py").write_text(PRINTS)
-    with running(root, "--gpus", "2", "--name", "gpu-1", "--policy", "fifo") as found:
+    with running(root, "--gpus", "2", "--name", "gpu-1") as found:
         submit(found, id="net", until="acc >= 100%", command=train(found, "net"), gpus=1, owner="ana")
         submit(found, id="other", command=train(found, "other"), gpus=1, owner="bob")
         submit(found, id="queued", command=train(found, "queued"), gpus=2, owner="bob")
@@ -134,7 +134,7 @@ def test_what_users_wrote_is_shown_as_text(tab: Tab, controller: LiveController)
     assert lines[0] == "<script>document.title = 'owned'</script>red ‹U+202E›esrever␀␈ end"
     assert lines[1].startswith("xxx")
     assert "more characters" in lines[1]
-    assert "owned" not in page.title()
+    assert page.title() == f"{HOSTILE} · Hocket"
     assert page.locator("img:not([src='page/icon.svg'])").count() == 0
 
 

@@ -127,9 +127,11 @@ export class Jobs {
     const rows = [...this.store.jobs.values()];
     const matches = matcher(view.query);
     const matching = rows.filter(matches);
+    const byState = new Map();
+    for (const { state } of matching) byState.set(state, (byState.get(state) ?? 0) + 1);
     for (const { name, chip, many } of this.chips) {
       const [, , test] = STATES.find(([each]) => each === name);
-      setText(many, number(matching.filter(test).length));
+      setText(many, number([...byState].reduce((sum, [state, jobs]) => sum + (test({ state }) ? jobs : 0), 0)));
       chip.setAttribute("aria-pressed", String(view.state === name));
     }
     const [, , inState] = STATES.find(([name]) => name === view.state) ?? STATES[0];

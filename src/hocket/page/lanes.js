@@ -10,15 +10,18 @@ const TOP = AXIS + UTILISATION + 8;
 const GAP = 5; // between nodes
 const LANE = 20;
 const LARGEST_LANE = 30;
-const SMALLEST_LANE = 1.25;
-const LEAST_NODE = 11; // pixels, so that its name can be read
+const SMALLEST_LANE = 0.5;
+const IN_SIGHT = 64; // nodes that are all in sight, however small the screen is
+const NAME = 11; // pixels that a name needs
+const LEAST_NODE = 5;
 
 /** Which pixels belong to which node and GPU. */
 function layOut(nodes, lane) {
+  const least = lane < LANE && nodes.length <= IN_SIGHT ? LEAST_NODE : NAME;
   let y = 0;
   const rows = nodes.map((node) => {
     const gpus = Math.max(node.gpus.length, 1);
-    const height = Math.max(gpus * lane, LEAST_NODE);
+    const height = Math.max(gpus * lane, least);
     const row = { node, y, height, lane: height / gpus };
     y += height + (lane < 8 ? 1 : GAP);
     return row;
@@ -129,6 +132,7 @@ export class Lanes {
     context.font = small ? "10px system-ui, sans-serif" : "600 12px system-ui, sans-serif";
     context.textAlign = "left";
     context.textBaseline = "middle";
+    let named = -Infinity; // where the last name stands
     for (const row of layout.rows) {
       if (!this._inSight(row, offset)) continue;
       const { node } = row;
@@ -136,6 +140,8 @@ export class Lanes {
       context.fillStyle = node.up ? colour("lane") : colour("lane-away");
       if (row.lane < 6) context.fillRect(left, y, width, row.height);
       else for (let n = 0; n < Math.max(node.gpus.length, 1); n++) context.fillRect(left, y + n * row.lane, width, row.lane - 2);
+      if (y - named < NAME - 1) continue; // Of lower nodes, every second or third has its name; a tip has all.
+      named = y;
       context.fillStyle = node.up ? colour("text") : colour("failed");
       const note = !node.up ? "away" : node.drained ? "drained" : node.reservations.some((r) => r.holds) ? "reserved" : "";
       const name = shortened(context, plain(node.id), left - 10);
@@ -294,6 +300,7 @@ export class Lanes {
     this.tip.replaceChildren(
       h("strong", {}, span.job),
       h("div", {}, `${span.owner} · ${span.gpus.length} GPU${span.gpus.length === 1 ? "" : "s"} · attempt ${span.attempt}`),
+      h("div", {}, span.gpus.slice(0, 8).join(", "), span.gpus.length > 8 ? ", …" : ""),
       h("div", {}, `${clock(span.from_s)} – ${span.until_s === null ? "now" : clock(span.until_s)} (${duration(end_s - span.from_s)})`),
       h("div", {}, state),
     );

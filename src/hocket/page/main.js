@@ -7,7 +7,7 @@ import { Jobs } from "./jobs.js";
 import { Overview } from "./overview.js";
 import { SignIn } from "./sign_in.js";
 import { Store } from "./store.js";
-import { number } from "./text.js";
+import { number, plain } from "./text.js";
 
 const app = document.getElementById("app");
 const THEMES = ["auto", "light", "dark"];
@@ -80,7 +80,7 @@ function show() {
 
 function update() {
   if (store === null) return;
-  document.title = `${view.title} · Hocket`;
+  document.title = plain(`${view.title} · Hocket`);
   setText(frame.connection, store.isConnected ? "" : store.hasLoaded ? "Reconnecting…" : "Connecting…");
   frame.connection.classList.toggle("away", !store.isConnected && store.hasLoaded);
   if (store.status) setText(frame.policy, `${store.status.policy} · ${number(store.status.decisions)} decisions`);
