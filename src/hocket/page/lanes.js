@@ -146,7 +146,7 @@ export class Lanes {
       const note = !node.up ? "away" : node.drained ? "drained" : node.reservations.some((r) => r.holds) ? "reserved" : "";
       const name = shortened(context, plain(node.id), left - 10);
       const isTall = row.height > 30;
-      context.fillText(name, 2, y + (isTall ? row.lane / 2 : row.height / 2));
+      context.fillText(name, 2, Math.max(y + (isTall ? row.lane : row.height) / 2, TOP + 6));
       if (note && (isTall || !node.up)) {
         context.fillStyle = node.up ? colour("muted") : colour("failed");
         context.fillText(note, isTall ? 2 : Math.min(2 + context.measureText(name).width + 6, left - 34), y + (isTall ? row.lane * 1.5 : row.height / 2));

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from hocket.service.api import Api, ApiError, answer, caller, decoded
 from hocket.service.openapi_schema import body_of, schema_of
 from hocket.service.page_files import HEADERS, page_files
-from hocket.service.page_sessions import PageSessions, Session
+from hocket.service.page_sessions import PageSession, PageSessions
 from hocket.service.request_guard import is_same_origin
 from hocket.service.tokens import Role, token_row
 
@@ -79,7 +79,7 @@ def add_page(app: FastAPI, api: Api, sessions: PageSessions) -> None:
 _WRONG = "the token is wrong, was revoked, or has expired"
 
 
-def _set_cookie(found: Response, request: Request, sessions: PageSessions, session: Session) -> None:
+def _set_cookie(found: Response, request: Request, sessions: PageSessions, session: PageSession) -> None:
     found.set_cookie(
         sessions.cookie_name,
         session.cookie,

@@ -33,7 +33,7 @@ _MOST_LINKS = 100  # that were not used yet; the oldest gives way
 _LONGEST_COOKIE = 8 << 10
 
 
-class Session(Struct, frozen=True):
+class PageSession(Struct, frozen=True):
     """What a browser is given when it signs in."""
 
     cookie: str
@@ -77,13 +77,13 @@ class PageSessions:
             return None
         return token
 
-    def begin(self, token: Token) -> Session:
+    def begin(self, token: Token) -> PageSession:
         """A session that stands for this token, as long as that is valid."""
         expires_s = self._clock() + SESSION_S
         if token.expires_s is not None:
             expires_s = min(expires_s, token.expires_s)
         said = f"{token_hex(8)}.{int(expires_s)}.{token.digest}"
-        return Session(f"{said}.{self._sealed('cookie', said)}", self._sealed("proof", said), expires_s)
+        return PageSession(f"{said}.{self._sealed('cookie', said)}", self._sealed("proof", said), expires_s)
 
     def now_s(self) -> float:
         """The time that sessions expire by."""
