@@ -174,6 +174,8 @@ def test_the_page_catches_up_after_a_restart_and_doubles_nothing(tab: Tab, contr
     tab.awaits("document.querySelector('.connection').textContent === ''")
     tab.awaits("[...document.querySelectorAll('.virtual .cell.name')].some(cell => cell.textContent === 'after')")
     assert sorted(page.locator(".virtual .cell.name").all_inner_texts()) == sorted([*names, "after"])
+    held = controller.call("GET", "/v1/gpus")["held"]
+    assert sorted(span["job"] for span in held) == ["net", "other"], "who held which GPU is known, and once"
     tab.go("/jobs/net")
     page.wait_for_selector(".story li")
     page.wait_for_selector(".line")
@@ -183,3 +185,33 @@ def test_the_page_catches_up_after_a_restart_and_doubles_nothing(tab: Tab, contr
     tab.awaits(f"seen => {LAST_EPOCH} > seen", seen)
     # That a call got no answer, or that the controller starts, is said by the browser itself.
     tab.errors = [error for error in tab.errors if not error.startswith("Failed to load resource:")]
+
+
+ROW = "{id: 'X1', owner: 'Ana', state: 'running', reason: '', gpus: ['n:0']}"
+ROWS = """[{id: 'b', state: 'waiting', submitted_s: 1}, {id: 'a', state: 'finished', ended_s: 5},
+          {id: 'c', state: 'running', submitted_s: 2}]"""
+SPANS = "[{gpus: [1, 2], from_s: 0, until_s: 20}, {gpus: [3], from_s: 15, until_s: null}]"
+# Expressions of the page's own modules, and what they give.
+VALUES: list[tuple[str, str, Any]] = [
+    ("text.js", "[0.04, 59.7, 3720, 90000, null].map(m.duration)", ["0.0 s", "1 min", "1 h 2 min", "1 d 1 h", "–"]),
+    ("text.js", r"m.plain('a\u202eb\u0007\u2066')", "a‹U+202E›b␇‹U+2066›"),
+    ("text.js", "[1234567, 0.00012, 0.91234, NaN].map(m.number)", ["1,234,567", "1.20e-4", "0.9123", "–"]),
+    ("ansi.js", r"m.overwritten('10 %\r50 %\r')", "50 %"),
+    ("ansi.js", r"m.parsed('a\x1b[1;38;5;196mb\x1b[0m').parts.map(p => p[0] + p[1].fg)", ["anull", "brgb(255 0 0)"]),
+    ("ansi.js", r"m.parsed('\x1b[48;2;1;999;3mx').parts[0][1].bg", "rgb(1 255 3)"),
+    ("ansi.js", r"m.parsed('\x1b]8;;http://x\x07link\x1b[2K').parts.map(p => p[0])", ["link"]),
+    ("chart.js", "Object.values(m.goalOf('val acc >= 95% within 1h'))", ["val acc", ">=", 0.95, ">= 95%"]),
+    ("chart.js", "[m.goalOf('loss <= 1e-3').value, m.goalOf('loss <= -2').value]", [0.001, -2]),
+    ("chart.js", "[m.goalOf('acc changes < 0.1%'), m.goalOf('for 2h'), m.goalOf('')]", [None, None, None]),
+    ("chart.js", "m.niceSteps(0.13, 0.87, 3)", [0.5]),
+    ("lanes.js", f"m.heldOverTime({SPANS}, 10, 30, 25).steps", [[10, 2], [15, 3], [20, 1]]),
+    ("jobs.js", f"['owner:ana', 'owner:an', 'state:run node:n', 'x ana'].map(q => m.matcher(q)({ROW}))", [1, 0, 1, 1]),
+    ("jobs.js", f"m.sorted({ROWS}, 'state', false).map(r => r.id)", ["c", "b", "a"]),
+]
+
+
+@pytest.mark.slow
+def test_values_are_read_and_told_as_they_should_be(tab: Tab) -> None:
+    for module, expression, expected in VALUES:
+        found = tab.page.evaluate(f"import('/page/{module}').then(m => {expression})")
+        assert found == expected, expression

@@ -25,7 +25,7 @@ export class JobView {
     this.notes = h("ul", { class: "notes" });
     this.chart = new Chart();
     this.metrics = h("select", { "aria-label": "Metric", onchange: () => ((this.metric = this.metrics.value), this._drawChart()) });
-    this.story = h("ol", { class: "story" });
+    this.story = h("ol", { class: "story", tabindex: "0", "aria-label": "Story" });
     this.facts = h("dl", { class: "facts" });
     this.command = h("pre", { class: "command", hidden: true });
     this.log = new Log(id);

@@ -167,7 +167,7 @@ function tile(name) {
 function choice(label, options, onChoice) {
   return h("label", { class: "choice" }, h("span", {}, label), h(
     "select",
-    { onchange: (event) => onChoice(event.target.value) },
+    { "aria-label": label, onchange: (event) => onChoice(event.target.value) },
     options.map(([text, value]) => h("option", { value }, text)),
   ));
 }

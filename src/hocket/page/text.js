@@ -16,14 +16,14 @@ export function plain(text) {
 /** A duration in at most two units: 3 h 12 min. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
-  const s = Math.max(0, seconds);
-  if (s < 9.95) return `${s.toFixed(1)} s`;
-  if (s < 59.5) return `${Math.round(s)} s`;
+  if (seconds < 9.95) return `${Math.max(0, seconds).toFixed(1)} s`;
+  const s = Math.round(seconds);
+  if (s < 60) return `${s} s`;
   const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
-  const first = units.findIndex(([, length]) => s >= length - 0.5);
+  const first = units.findIndex(([, length]) => s >= length);
   const [unit, length] = units[first];
-  const [next, part] = units[first + 1] ?? units[first];
-  const whole = Math.floor(s / length + 1e-9);
+  const [next, part] = units[first + 1];
+  const whole = Math.floor(s / length);
   const rest = Math.floor((s - whole * length) / part);
   return rest > 0 && whole < 100 ? `${whole} ${unit} ${rest} ${next}` : `${whole} ${unit}`;
 }
