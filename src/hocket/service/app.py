@@ -51,7 +51,7 @@ from hocket.service.page import add_page
 from hocket.service.page_sessions import PageSessions
 from hocket.service.permissions import Permissions
 from hocket.service.record import Record
-from hocket.service.request_guard import RequestGuard
+from hocket.service.request_guard import IS_VALID, RequestGuard
 from hocket.service.secret_store import KeyFile, SecretStore
 from hocket.service.tokens import Role, Token, TokenError, Tokens, TokenSpec, read_token_spec, token_row
 from hocket.service.visibility import sees_all_rows, visible_job, visible_row, visible_why
@@ -407,7 +407,8 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """Changes of jobs as they come (server-sent events)."""
         token = caller(request)
         told = None if sees_all_rows(token) else lambda record: api.change(record, token)
-        found = api.broadcast.listen(told, lambda: api.tokens.is_valid(token))
+        is_valid = request.scope.get(IS_VALID, lambda: api.tokens.is_valid(token))
+        found = api.broadcast.listen(told, is_valid)
         return StreamingResponse(found, media_type="text/event-stream")
 
     @app.post("/v1/down", openapi_extra=body_of({"type": "object", "properties": {"grace_s": {"type": "number"}}}))

@@ -101,6 +101,10 @@ class PageSessions:
             return None
         return self._tokens.of_digest(digest)
 
+    def is_valid(self, cookies: bytes, proof: bytes) -> bool:
+        """Is the session of a request that goes on for long still valid?"""
+        return self.find(cookies, proof) is not None
+
     def end(self, cookies: bytes) -> Future[Any]:
         """Sign out the session of a request that was found valid; done when it is in the journal."""
         session, expires_s, _digest_of_token = self._said(cookies).split(".")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from time import monotonic
 
 import msgspec
@@ -22,6 +23,7 @@ from hocket.service.tokens import Role, Token, Tokens
 _log = logging.getLogger("hocket.service")
 LARGEST_BODY = 16 << 20
 TOKEN = "hocket.token"  # where a request finds its caller's token
+IS_VALID = "hocket.is_valid"  # and what says whether its session still is, if it has one
 _ALWAYS = ("/v1/health", "/v1/down", "/")  # are answered while the controller starts
 _ALWAYS_UNDER = ("/v1/agents/", "/page/")
 _PROOF = b"x-hocket-proof"  # the header with a session's second half
@@ -94,6 +96,7 @@ class RequestGuard:
             if scope["method"] not in _READS and not is_same_origin(scope["headers"]):
                 return 403, "a change by a browser must come from the controller's own page"
             token = self._sessions.find(cookies, proof)
+            scope[IS_VALID] = partial(self._sessions.is_valid, cookies, proof)
         if token is not None and (connection := scope.get(SCOPE)) is not None:
             connection.proven()
         if (refusal := self._not_permitted(scope, token)) is not None:

@@ -171,6 +171,20 @@ def test_a_session_ends_by_signing_out_and_with_its_token(port, client, with_tok
     assert second.get("/v1/jobs").status == 401
 
 
+def test_a_stream_ends_with_its_session(port, client):
+    both = signed_in(port, token=TOKEN)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", "/v1/events", headers=both)
+    stream = connection.getresponse()
+    assert stream.status == 200
+    client.post("/v1/jobs", {"jobs": [{"id": "a", "command": ["true"], "cwd": "/"}]})
+    assert stream.readline() == b"event: job\n"
+    assert Caller(port, both).call("DELETE", "/v1/page/session").status == 200
+    client.post("/v1/jobs", {"jobs": [{"id": "b", "command": ["true"], "cwd": "/"}]})
+    assert b'"id":"b"' not in stream.read(), "what happens next is not told"
+    connection.close()
+
+
 def test_sessions_survive_a_restart_and_expire(tmp_path):
     now = [1000.0]
     engine = Engine(str(tmp_path / "journal.db"), agents(300.0), find("las").bound())
