@@ -5,6 +5,8 @@ import { isOver } from "./text.js";
 
 const RETRY_MS = [300, 1000, 2000, 5000];
 const LOOK_MS = 3000; // between looks at the numbers that events do not tell
+const LEISURE = 50; // looks take at most one part in so many of the controller's time
+const RAREST_MS = 60_000;
 const NODES_MS = 10_000; // between looks at the nodes
 const SILENCE_MS = 40_000; // after which a connection counts as broken: a sign of life comes every 15 s
 const EVERY_MS = 200; // between two drawings of what changes
@@ -203,12 +205,15 @@ export class Store extends EventTarget {
       this._abort.abort();
       return;
     }
+    const now_ms = performance.now();
+    if (now_ms < (this._notBefore_ms ?? 0)) return;
     try {
-      const now_ms = performance.now();
       const withNodes = now_ms - (this._nodes_ms ?? 0) > NODES_MS;
       const [status, owners, nodes] = await Promise.all([
         get("v1/status"), get("v1/owners"), withNodes ? get("v1/nodes") : null,
       ]);
+      const took_ms = performance.now() - now_ms;
+      this._notBefore_ms = performance.now() + Math.min(took_ms * LEISURE, RAREST_MS);
       this._setStatus(status);
       this.owners = owners.owners;
       if (nodes !== null) [this.nodes, this._nodes_ms] = [nodes.nodes, now_ms];
