@@ -96,6 +96,10 @@ COMMANDS = {
     "top": Listed(
         "live.top", "Watch devices, jobs and queue; q or Ctrl-C leaves. Prints once where there is no terminal."
     ),
+    "open": Listed(
+        "live.open",
+        "Open the controller's page in a browser, signed in; where there is none, print a link that signs in once.",
+    ),
     "pause": Listed(
         "live.pause_resume_stop", "Let jobs save their state and leave their devices, until they are resumed."
     ),

@@ -22,6 +22,7 @@ from hocket.model.shortage import Shortages
 from hocket.service import rows
 from hocket.service.broadcast import Broadcast
 from hocket.service.engine import Engine, Unavailable
+from hocket.service.gpu_history import GpuHistory
 from hocket.service.intake import Intake
 from hocket.service.owners import Owners
 from hocket.service.record import Record
@@ -68,7 +69,8 @@ class Api:
         self.polls = CapacityLimiter(inf)
         self._shortages: Shortages | None = None  # of the last snapshot that a change was told of
         self.broadcast = Broadcast(self.change)
-        engine.changed.append(self.broadcast.say)
+        self.gpu_history = GpuHistory(lambda limit: engine.catalogue.listed(over=True, limit=limit))
+        engine.changed += [self.gpu_history.see, self.broadcast.say]
 
     def accepted(self, future: Future[Any], shown_by: str = "hocket jobs") -> Any:
         """Wait until something is in the journal; `shown_by` is the command that tells whether it came there late."""

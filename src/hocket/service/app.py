@@ -51,9 +51,11 @@ from hocket.service.node_reserve import (
 )  # fmt: skip
 from hocket.service.openapi_schema import body_of, schema_of, submission_schema
 from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, read_owner
+from hocket.service.page import add_page
+from hocket.service.page_sessions import PageSessions
 from hocket.service.permissions import Permissions
 from hocket.service.record import Record
-from hocket.service.request_guard import RequestGuard
+from hocket.service.request_guard import IS_VALID, RequestGuard
 from hocket.service.secret_store import KeyFile, SecretStore
 from hocket.service.tokens import Role, Token, TokenError, Tokens, TokenSpec, read_token_spec, token_row
 from hocket.service.visibility import sees_all_rows, visible_job, visible_row, visible_why
@@ -107,6 +109,7 @@ def make_app(
     api.is_ready = is_ready
 
     metrics = Metrics(engine) if metrics is None else metrics
+    sessions = PageSessions(tokens, engine.journal, engine.executor, token)
     direct: dict[tuple[str, str], ASGIApp] = {}
     permissions = Permissions(app.router.routes)
     app.add_middleware(
@@ -117,6 +120,7 @@ def make_app(
         direct=direct,
         hosts=hosts,
         count=metrics.count_request,
+        sessions=sessions,
     )
 
     @app.exception_handler(EndedJobsError)
@@ -143,6 +147,7 @@ def make_app(
     _add_metrics(app, metrics)
     add_history(app, history)
     _add_tokens(app, api)
+    add_page(app, api, sessions)
     add_agents(app, api)
     return app
 
@@ -410,6 +415,14 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         found = rows.nodes(api.engine.snapshot, api.engine.now_s())
         return answer({"nodes": [row | {"containment": contained.get(row["id"], "")} for row in found]})
 
+    @app.get("/v1/gpus")
+    def gpus(request: Request, since_s: float | None = None) -> Response:
+        """Which jobs held which GPUs since then, by attempts; since an hour ago if it is not said."""
+        now_s = api.engine.now_s()
+        since_s = now_s - 3600.0 if since_s is None else since_s
+        held = api.gpu_history.since(since_s, api.engine.catalogue.listed(), caller(request))
+        return answer({"now_s": now_s, "since_s": since_s, "held": held})
+
     @app.post("/v1/nodes/{node:text}/drain", openapi_extra=body_of(schema_of(DrainSpec)))
     async def drain_node(node: str, request: Request) -> Response:
         """Give a node no new jobs; answered once it is in the journal, with the jobs that are still on it."""
@@ -435,7 +448,8 @@ def _add_cluster(app: FastAPI, api: Api) -> None:
         """Changes of jobs as they come (server-sent events)."""
         token = caller(request)
         told = None if sees_all_rows(token) else lambda record: api.change(record, token)
-        found = api.broadcast.listen(told, lambda: api.tokens.is_valid(token))
+        is_valid = request.scope.get(IS_VALID, lambda: api.tokens.is_valid(token))
+        found = api.broadcast.listen(told, is_valid)
         return StreamingResponse(found, media_type="text/event-stream")
 
     @app.post("/v1/down", openapi_extra=body_of({"type": "object", "properties": {"grace_s": {"type": "number"}}}))

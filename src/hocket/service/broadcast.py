@@ -1,4 +1,4 @@
-"""What changed, for all that listen; a listener that is too slow misses some."""
+"""What changed, for all that listen; a listener that is too slow misses some, and is told so."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _AT_ONCE = 100  # jobs that are told of before the event loop serves others agai
 _WAITING = 10_000  # changes that a listener may be behind
 _SIGN_OF_LIFE_S = 15.0
 _STILL_HERE = b": still here\n\n"
+_MISSED = b"event: missed\ndata: {}\n\n"
 T = TypeVar("T")  # what changes
 
 
@@ -73,9 +74,12 @@ class _Listener(AsyncIterator[bytes], Generic[T]):
         self._may_go_on = may_go_on
         self._behind: deque[bytes] = deque()
         self._came = asyncio.Event()
+        self._has_missed = False
 
     def hear(self, said: list[bytes]) -> None:
-        self._behind.extend(said[: _WAITING - len(self._behind)])
+        room = _WAITING - len(self._behind)
+        self._behind.extend(said[:room])
+        self._has_missed |= len(said) > room
         self._came.set()
 
     async def __anext__(self) -> bytes:
@@ -88,6 +92,7 @@ class _Listener(AsyncIterator[bytes], Generic[T]):
                 pass
         if not self._may_go_on():
             raise StopAsyncIteration
-        said = b"".join(self._behind)
+        said = b"".join(self._behind) + (_MISSED if self._has_missed else b"")
         self._behind.clear()
+        self._has_missed = False
         return said or _STILL_HERE

@@ -124,6 +124,7 @@ class Catalogue:
                     placed.add(tenant.job)
                     if (record := self.records.get(tenant.job)) is not None:
                         record.nodes = [part.node for part in partition.slices]
+                        record.gpus = [f"{part.node}:{gpu}" for part in partition.slices for gpu in part.gpus]
                         record.size = sum(tenant.replicas)
                         changed[tenant.job] = None
             for job_id, reason in cycle.plan.reasons.items():
@@ -224,8 +225,9 @@ class Catalogue:
             case EpochEnded(_, _, epoch, metrics) | ProgressReported(_, _, epoch, metrics):
                 record.epoch = max(record.epoch, epoch)
                 record.metrics = {**record.metrics, **metrics}
-                if isinstance(event, ProgressReported):
-                    record.step = max(record.step, event.step)
+                step = event.step if isinstance(event, ProgressReported) else 0
+                record.step = max(record.step, step)
+                record.reports(event.at_s, epoch, step, metrics)
                 if record.unseen and _is_seen(record):
                     record.unseen = ""
                     record.note(at_s, "seen", "what its criterion is about is reported now")

@@ -70,6 +70,6 @@ def shortened(record: Record) -> Record:
     if job.launch is not None and any(job.launch.env.values()):
         job = replace(job, launch=replace(job.launch, env=dict.fromkeys(job.launch.env, "")))
     return replace(
-        record, job=job, observations=(), lines=record.lines[-_LINES:], warnings=record.warnings[-_WARNINGS:],
-        tries=record.tries[-_ATTEMPTS:],
+        record, job=job, observations=(), curve=None, lines=record.lines[-_LINES:],
+        warnings=record.warnings[-_WARNINGS:], tries=record.tries[-_ATTEMPTS:],
     )  # fmt: skip

@@ -22,7 +22,13 @@ _RULE: Roles = frozenset({Role.ADMIN})
 _NONE: Roles = frozenset()
 
 PERMISSIONS: Mapping[str, Roles] = {
+    "GET /": _ALL,  # files of the page: the same for all, without data
+    "GET /page/{name:path}": _ALL,
     "GET /v1/health": _ALL,
+    "POST /v1/page/session": _ALL,  # The body has a token, or a link that one was given.
+    "DELETE /v1/page/session": _SEE,
+    "POST /v1/page/links": _SEE,
+    "GET /v1/gpus": _SEE,
     "GET /openapi.json": _ANY_TOKEN,
     "GET /v1/token": _ANY_TOKEN,
     "GET /metrics": _SEE,

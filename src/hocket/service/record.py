@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 from hocket.control.held_time import HeldTime
 from hocket.model.job import Job
 from hocket.model.view import Observation
+from hocket.service.thinned_curve import CurvePoint, ThinnedCurve
 
 _LINES = 100  # about one job
 _ATTEMPTS = 100  # of one job
@@ -35,6 +36,7 @@ class AttemptRecord(Struct, gc=False):
     ended_s: float | None = None
     how: str = ""  # it ended
     code: int | None = None  # exit code of a process that failed, as a shell has it; None if not known
+    gpus: list[str] = []  # as `node:index`
 
 
 class Record(Struct, eq=False):
@@ -66,6 +68,8 @@ class Record(Struct, eq=False):
     run: int = 0  # number of the last run that began or broke
     held: HeldTime | None = None  # None: it never was
     observations: tuple[Observation, ...] = ()  # its last reports, once it is over; before that its view has them
+    gpus: list[str] = []  # that the plan last gave it, as `node:index`
+    curve: ThinnedCurve | None = None  # its reports over all its time; None: it made none
 
     def ran_at(self, now_s: float) -> float:
         """Seconds it has run."""
@@ -99,6 +103,12 @@ class Record(Struct, eq=False):
         if about not in self.warnings:
             self.warnings.append(about)
             del self.warnings[:-_WARNINGS]
+
+    def reports(self, at_s: float, epoch: int, step: int, metrics: dict[str, float]) -> None:
+        """It said how far it is."""
+        if self.curve is None:
+            self.curve = ThinnedCurve()
+        self.curve.add(CurvePoint(at_s, epoch, step, metrics))
 
     def runs(self, at_s: float, attempt: int) -> None:
         """It runs from now on, in this attempt; one that only goes on with another boundary has number 0."""
@@ -135,7 +145,7 @@ class Record(Struct, eq=False):
 
     def _try(self, started_s: float | None) -> None:
         self.attempts += 1
-        self.tries.append(AttemptRecord(self.attempts, self.run, self.nodes, self.size, started_s))
+        self.tries.append(AttemptRecord(self.attempts, self.run, self.nodes, self.size, started_s, gpus=self.gpus))
         del self.tries[:-_ATTEMPTS]
 
 

@@ -140,6 +140,10 @@ def shown(
         "observations": [
             {"at_s": o.at_s, "epoch": o.epoch, "step": o.step, "metrics": _finite(o.metrics)} for o in observations
         ],
+        "curve": [
+            {"at_s": p.at_s, "epoch": p.epoch, "step": p.step, "metrics": _finite(p.metrics)}
+            for p in (record.curve.points if record.curve is not None else ())
+        ],
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
         "use": executor.usage(record.job.id),
         "warnings": [

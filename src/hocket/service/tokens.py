@@ -129,7 +129,10 @@ class Tokens:
 
     def find(self, shown: bytes) -> Token | None:
         """The token of a call that shows this; None if it is none, was revoked, or has expired."""
-        digest = _digest(shown)
+        return self.of_digest(_digest(shown))
+
+    def of_digest(self, digest: str) -> Token | None:
+        """The token of this digest, if it is valid."""
         token = self._home if compare_digest(digest, self._home.digest) else self._by_digest.get(digest)
         if token is None or not compare_digest(digest, token.digest) or self._has_expired(token):
             return None

@@ -33,7 +33,7 @@ def test_a_listener_gets_all_that_comes_from_then_on_though_it_asks_later() -> N
     assert asyncio.run(listen()) == [b"<a><b>", b"<a><b>", b"<c>"]
 
 
-def test_a_listener_that_is_too_slow_misses_some_and_one_that_hears_nothing_is_told_that_all_is_well(
+def test_a_listener_that_is_too_slow_is_told_so_and_one_that_hears_nothing_that_all_is_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(broadcast_file, "_WAITING", 2)
@@ -47,7 +47,7 @@ def test_a_listener_that_is_too_slow_misses_some_and_one_that_hears_nothing_is_t
         await asyncio.sleep(0)
         return [await anext(listener), await anext(listener)]
 
-    assert asyncio.run(listen()) == [b"ab", b": still here\n\n"]
+    assert asyncio.run(listen()) == [b"abevent: missed\ndata: {}\n\n", b": still here\n\n"]
 
 
 def test_nothing_is_kept_for_a_listener_that_left_before_it_asked() -> None:

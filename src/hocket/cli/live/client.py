@@ -102,6 +102,11 @@ class Client:
             self._open.close()
             self._open = None
 
+    @property
+    def url(self) -> str:
+        """Where the controller listens that was called last."""
+        return self._url
+
     def get(self, path: str, **query: object) -> ControllerAnswer:
         """Ask for something; asked once more if the connection turned out to be stale."""
         from urllib.parse import urlencode

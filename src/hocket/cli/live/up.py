@@ -242,6 +242,8 @@ def up(
     if not log_json:  # Where stdout and stderr are one file, as with --detach, a program reads it.
         said = f"'{controller.engine.policy.policy.name}' decides at {controller.url}"
         print(f"hocket: {said}; `hocket submit -- COMMAND` submits, Ctrl-C ends", flush=True)
+        if controller.url.startswith("http"):
+            print(f"hocket: the page is at {controller.url}/; `hocket open` opens it, signed in", flush=True)
         if remembered:
             print(f"hocket: as at the last start: {remembered}", flush=True)
     raise typer.Exit(controller.run())
@@ -360,7 +362,10 @@ def _detached(home: Home, standby: bool) -> None:
     until = monotonic() + _PATIENCE_S
     while monotonic() < until:
         if _answers(home, child.pid):
-            print(f"hocket: a controller answers at {home.url_file.read_text().strip()} (process {child.pid})")
+            url = home.url_file.read_text().strip()
+            print(f"hocket: a controller answers at {url} (process {child.pid})")
+            if url.startswith("http"):
+                print("hocket: `hocket open` opens its page, signed in")
             return
         log_now = home.log.read_bytes() if standby or child.poll() is not None else b""
         said = log_now[began if began <= len(log_now) else 0 :].decode(errors="replace").strip().splitlines()

@@ -1,0 +1,218 @@
+"""The page in a real browser, on a real controller with real jobs."""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.live.browser import Tab, chromium
+from tests.live.controller import LiveController, awaited, running
+
+# It reports until it is told to end by a file, and saves nothing.
+TRAIN = """
+import os, sys, time
+epoch = 0
+while not os.path.exists(sys.argv[1]):
+    epoch += 1
+    print(f"\\x1b[32mepoch\\x1b[0m {epoch} loss={1 / epoch:.4f} acc={1 - 1 / (1 + epoch):.4f}", flush=True)
+    time.sleep(0.1)
+"""
+HOSTILE = "<img src=x onerror=document.title='owned'> * [a] %2F"
+LAST_EPOCH = (
+    "Math.max(...[...document.querySelectorAll('.line')].map(l => /epoch ([0-9]+)/.exec(l.textContent)?.[1] ?? 0))"
+)
+NAMES = "[...document.querySelectorAll('.virtual .cell.name')].map(cell => cell.textContent).sort()"
+PRINTS = r"""
+print("<script>document.title = 'owned'</script>\x1b]0;owned\x07\x1b[31mred\x1b[0m \u202eesrever\x00\x08 end")
+print("x" * 200_000)
+print("the last line")
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def controller(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveController]:
+    assert browser.is_connected()  # Without one, no controller is started.
+    root = tmp_path_factory.mktemp("page")
+    (root / "train.py").write_text(TRAIN)
+    (root / "prints.py").write_text(PRINTS)
+    with running(root, "--gpus", "2", "--name", "gpu-1") as found:
+        submit(found, id="net", until="acc >= 100%", command=train(found, "net"), gpus=1, owner="ana")
+        submit(found, id="other", command=train(found, "other"), gpus=1, owner="bob")
+        submit(found, id="queued", command=train(found, "queued"), gpus=2, owner="bob")
+        awaited(lambda: all(found.jobs()[name]["state"] == "running" for name in ("net", "other")), "both run")
+        yield found
+
+
+@pytest.fixture
+def tab(browser: Any, controller: LiveController) -> Iterator[Tab]:
+    found = Tab(browser, controller.url)
+    link = json.loads(controller.types("open", "--json").stdout)["url"]
+    found.page.goto(link)
+    found.page.wait_for_selector(".tile")
+    yield found
+    found.close()
+
+
+def train(controller: LiveController, name: str) -> list[str]:
+    return [sys.executable, str(controller.root / "train.py"), str(controller.root / f"{name}.end")]
+
+
+def submit(controller: LiveController, **job: Any) -> None:
+    (told,) = controller.call("POST", "/v1/jobs", {"jobs": [{"preempt": "never"} | job]})["jobs"]
+    assert not told["refused"], told
+
+
+@pytest.mark.slow
+def test_the_overview_shows_devices_queue_and_shares(tab: Tab) -> None:
+    page = tab.page
+    tab.awaits("document.querySelector('.tile strong').textContent === '2 of 2'")
+    assert "link=" not in page.url, "what signs in does not stay in the address"
+    assert page.locator(".queue li").all_inner_texts()[0].startswith("queued")
+    assert sorted(page.locator(".share a").all_inner_texts()) == ["ana", "bob"]
+    # The lanes are a drawing: what it was drawn from is asked where the pointer is.
+    box = page.locator(".lanes-canvas").bounding_box()
+    page.mouse.move(box["x"] + box["width"] - 9, box["y"] + 20 + 44 + 8 + 10)
+    page.wait_for_selector(".tip:not([hidden])")
+    assert page.locator(".tip strong").inner_text() == "net"
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_selector(".job h1")
+    assert page.locator(".job h1").inner_text() == "net"
+
+
+@pytest.mark.slow
+def test_a_job_shows_why_its_curve_its_story_and_its_log_as_it_grows(tab: Tab, controller: LiveController) -> None:
+    page = tab.page
+    tab.go("/jobs/net")
+    page.wait_for_selector(".story li")
+    assert page.locator(".why .lead").inner_text() == controller.call("GET", "/v1/jobs/net/why")["now"]
+    assert "started" in page.locator(".story").inner_text()
+    tab.awaits("/acc over time, at last .*goal >= 100%/.test(document.querySelector('.chart canvas').ariaLabel)")
+    page.wait_for_selector(".line .ansi-fg-2")
+    seen = page.evaluate(LAST_EPOCH)
+    tab.awaits(f"seen => {LAST_EPOCH} > seen", seen)
+    page.get_by_label("Search the log").fill("epoch 1")
+    tab.awaits("document.querySelector('.log .current mark')?.textContent === 'epoch'")
+    assert "of" in page.locator(".log [role=status]").inner_text()
+
+
+@pytest.mark.slow
+def test_jobs_are_filtered_sorted_paused_and_resumed(tab: Tab, controller: LiveController) -> None:
+    page = tab.page
+    tab.go("/jobs")
+    page.wait_for_selector(".virtual .row")
+    page.get_by_label("Filter jobs").fill("owner:bob")
+    tab.awaits("document.querySelectorAll('.virtual .row').length === 2")
+    page.get_by_role("button", name="Job", exact=True).click()
+    assert page.locator(".virtual .cell.name").all_inner_texts() == ["other", "queued"]
+    page.get_by_label("Select job queued").check()
+    page.get_by_role("button", name="Pause 1").click()
+    awaited(lambda: controller.jobs()["queued"]["state"] == "held", "it is held")
+    tab.awaits("[...document.querySelectorAll('.virtual .pill')].some(pill => pill.textContent.includes('held'))")
+    page.get_by_role("button", name="Undo").click()
+    awaited(lambda: controller.jobs()["queued"]["state"] == "waiting", "it waits again")
+
+
+@pytest.mark.slow
+def test_what_users_wrote_is_shown_as_text(tab: Tab, controller: LiveController) -> None:
+    page = tab.page
+    prints = [sys.executable, str(controller.root / "prints.py")]
+    submit(controller, id=HOSTILE, command=prints, gpus=0, cores=0.1, owner="<b>eve</b>")
+    awaited(lambda: controller.jobs()[HOSTILE]["state"] == "finished", "it has printed")
+    tab.go("/jobs")
+    page.get_by_role("link", name=HOSTILE).click()
+    page.wait_for_selector(".log .line")
+    tab.awaits("document.querySelector('.log-lines').textContent.includes('the last line')")
+    assert page.locator(".job h1").inner_text() == HOSTILE
+    lines = page.locator(".line").all_inner_texts()
+    assert lines[0] == "<script>document.title = 'owned'</script>red ‹U+202E›esrever␀␈ end"
+    assert lines[1].startswith("xxx")
+    assert "more characters" in lines[1]
+    assert page.title() == f"{HOSTILE} · Hocket"
+    assert page.locator("img:not([src='page/icon.svg'])").count() == 0
+
+
+@pytest.mark.slow
+def test_a_reader_sees_and_changes_nothing_and_signs_out(browser: Any, controller: LiveController) -> None:
+    token = controller.types("token", "create", "wall", "--role", "read").stdout.strip()
+    tab = Tab(browser, controller.url, color_scheme="dark")
+    page = tab.page
+    page.goto(f"{controller.url}/#/jobs/net")
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_selector(".story li")
+    assert page.locator(".title button").count() == 0
+    assert "owner and to admins" in page.locator(".log").inner_text()
+    tab.go("/jobs")
+    page.wait_for_selector(".virtual .row")
+    assert page.locator(".virtual input:enabled").count() == 0
+    cookies = tab.context.cookies()
+    assert [(cookie["httpOnly"], cookie["sameSite"]) for cookie in cookies] == [(True, "Strict")]
+    page.get_by_role("button", name="Sign out").click()
+    page.wait_for_selector(".sign-in")
+    assert tab.context.cookies() == []
+    tab.close()
+
+
+@pytest.mark.slow
+def test_the_page_catches_up_after_a_restart_and_doubles_nothing(tab: Tab, controller: LiveController) -> None:
+    page = tab.page
+    tab.go("/jobs")
+    page.wait_for_selector(".virtual .row")
+    controller.kill()
+    tab.awaits("document.querySelector('.connection').textContent === 'Reconnecting…'")
+    controller.begin()
+    submit(controller, id="after", command=train(controller, "after"), gpus=2, owner="bob")
+    (controller.root / "queued.end").touch()
+    tab.awaits("document.querySelector('.connection').textContent === ''")
+    names = sorted(controller.jobs())
+    assert "after" in names
+    tab.awaits(f"names => String({NAMES}) === String(names)", names)  # The ended ones come a moment later.
+    held = controller.call("GET", "/v1/gpus")["held"]
+    assert sorted(span["job"] for span in held) == ["net", "other"], "who held which GPU is known, and once"
+    tab.go("/jobs/net")
+    page.wait_for_selector(".story li")
+    page.wait_for_selector(".line")
+    story = page.locator(".story strong").all_inner_texts()
+    assert story.count("submitted") == 1
+    seen = page.evaluate(LAST_EPOCH)
+    tab.awaits(f"seen => {LAST_EPOCH} > seen", seen)
+    # That a call got no answer, or that the controller starts, is said by the browser itself.
+    tab.errors = [error for error in tab.errors if not error.startswith("Failed to load resource:")]
+
+
+ROW = "{id: 'X1', owner: 'Ana', state: 'running', reason: '', gpus: ['n:0']}"
+ROWS = """[{id: 'b', state: 'waiting', submitted_s: 1}, {id: 'a', state: 'finished', ended_s: 5},
+          {id: 'c', state: 'running', submitted_s: 2}]"""
+SPANS = "[{gpus: [1, 2], from_s: 0, until_s: 20}, {gpus: [3], from_s: 15, until_s: null}]"
+# Expressions of the page's own modules, and what they give.
+VALUES: list[tuple[str, str, Any]] = [
+    ("text.js", "[0.04, 59.7, 3720, 90000, null].map(m.duration)", ["0.0 s", "1 min", "1 h 2 min", "1 d 1 h", "–"]),
+    ("text.js", r"m.plain('a\u202eb\u0007\u2066')", "a‹U+202E›b␇‹U+2066›"),
+    ("text.js", "[1234567, 0.00012, 0.91234, NaN].map(m.number)", ["1,234,567", "1.20e-4", "0.9123", "–"]),
+    ("ansi.js", r"m.overwritten('10 %\r50 %\r')", "50 %"),
+    ("ansi.js", r"m.parsed('a\x1b[1;38;5;196mb\x1b[0m').parts.map(p => p[0] + p[1].fg)", ["anull", "brgb(255 0 0)"]),
+    ("ansi.js", r"m.parsed('\x1b[48;2;1;999;3mx').parts[0][1].bg", "rgb(1 255 3)"),
+    ("ansi.js", r"m.parsed('\x1b]8;;http://x\x07link\x1b[2K').parts.map(p => p[0])", ["link"]),
+    ("chart.js", "Object.values(m.goalOf('val acc >= 95% within 1h'))", ["val acc", ">=", 0.95, ">= 95%"]),
+    ("chart.js", "[m.goalOf('loss <= 1e-3').value, m.goalOf('loss <= -2').value]", [0.001, -2]),
+    ("chart.js", "[m.goalOf('acc changes < 0.1%'), m.goalOf('for 2h'), m.goalOf('')]", [None, None, None]),
+    ("chart.js", "m.niceSteps(0.13, 0.87, 3)", [0.5]),
+    ("lanes.js", f"m.heldOverTime({SPANS}, 10, 30, 25).steps", [[10, 2], [15, 3], [20, 1]]),
+    ("jobs.js", f"['owner:ana', 'owner:an', 'state:run node:n', 'x ana'].map(q => m.matcher(q)({ROW}))", [1, 0, 1, 1]),
+    ("jobs.js", f"m.sorted({ROWS}, 'state', false).map(r => r.id)", ["c", "b", "a"]),
+]
+
+
+@pytest.mark.slow
+def test_values_are_read_and_told_as_they_should_be(tab: Tab) -> None:
+    for module, expression, expected in VALUES:
+        found = tab.page.evaluate(f"import('/page/{module}').then(m => {expression})")
+        assert found == expected, expression
