@@ -168,13 +168,16 @@ def test_the_page_catches_up_after_a_restart_and_doubles_nothing(tab: Tab, contr
     page.wait_for_selector(".virtual .row")
     controller.kill()
     tab.awaits("document.querySelector('.connection').textContent === 'Reconnecting…'")
+    (controller.root / "other.end").touch()
     controller.begin()
+    awaited(lambda: controller.jobs()["other"]["state"] == "finished", "it has ended meanwhile")
     submit(controller, id="after", command=train(controller, "after"), gpus=2, owner="bob")
-    (controller.root / "queued.end").touch()
     tab.awaits("document.querySelector('.connection').textContent === ''")
     names = sorted(controller.jobs())
     assert "after" in names
     tab.awaits(f"names => String({NAMES}) === String(names)", names)  # The ended ones come a moment later.
+    row = "[...document.querySelectorAll('.virtual .row')].find(row => row.textContent.includes('other')).textContent"
+    tab.awaits(f"{row}.includes('finished')")
     held = controller.call("GET", "/v1/gpus")["held"]
     assert sorted(span["job"] for span in held) == ["net", "other"], "who held which GPU is known, and once"
     tab.go("/jobs/net")
