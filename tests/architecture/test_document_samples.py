@@ -136,6 +136,10 @@ def commands() -> dict[str, click.Command]:
 def parse(command: str, arguments: list[str]) -> None:
     assert command in commands(), f"there is no command '{command}'"
     found = commands()[command]
+    if (command, *arguments[:1]) == ("query", "prepare"):
+        from hocket.cli.query import prepare_command
+
+        found, arguments = prepare_command(), arguments[1:]
     context = click.Context(found, info_name=command, **found.context_settings)
     found.make_parser(context).parse_args(arguments)
 

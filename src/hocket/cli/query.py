@@ -27,13 +27,18 @@ class QueryCommand(LightCommand):
         """Read the command line."""
         if args[:1] != ["prepare"]:
             return super().make_context(info_name, args, parent, **extra)
-        from typer.main import get_command
+        return prepare_command().make_context(f"{info_name} prepare", args[1:], parent, **extra)
 
-        from hocket.cli.query_prepare import prepare
 
-        around = typer.Typer(add_completion=False, rich_markup_mode="rich")
-        around.command("prepare", cls=LightCommand)(prepare)
-        return get_command(around).make_context(f"{info_name} prepare", args[1:], parent, **extra)
+def prepare_command() -> Any:
+    """`hocket query prepare`, as a command of its own."""
+    from typer.main import get_command
+
+    from hocket.cli.query_prepare import prepare
+
+    around = typer.Typer(add_completion=False, rich_markup_mode="rich")
+    around.command("prepare", cls=LightCommand)(prepare)
+    return get_command(around)
 
 
 def query(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from asyncio import get_running_loop, wait_for
 from collections.abc import Awaitable, Callable
-from secrets import token_hex
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -20,7 +18,6 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hocket import __version__
-from hocket.agent.protocol import ReadAnswer, ReadLog
 from hocket.model.event import Event, JobAsked, Wish
 from hocket.model.job import Job, Kind
 from hocket.model.job_spec import SpecError
@@ -37,6 +34,7 @@ from hocket.service.host_names import HostNames
 from hocket.service.ignored_options import ignored_options
 from hocket.service.intake import call_parts, read_requests, refused_command
 from hocket.service.job_files import job_files
+from hocket.service.job_output import answered, printed
 from hocket.service.metrics import PATH as METRICS
 from hocket.service.metrics import Metrics
 from hocket.service.node_drain import DrainSpec, NodeError, UnknownNode, drain, drained_row, read_drain, undrain
@@ -54,7 +52,6 @@ from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, 
 from hocket.service.page import add_page
 from hocket.service.page_sessions import PageSessions
 from hocket.service.permissions import Permissions
-from hocket.service.record import Record
 from hocket.service.request_guard import IS_VALID, RequestGuard
 from hocket.service.secret_store import KeyFile, SecretStore
 from hocket.service.tokens import Role, Token, TokenError, Tokens, TokenSpec, read_token_spec, token_row
@@ -63,8 +60,6 @@ from hocket.service.wishes import WishError, WishSpec, in_parts, meant, read_wis
 
 _log = logging.getLogger("hocket.service")
 _SHORT = 8 << 10  # bytes of a body that the event loop reads itself; a longer one would delay other calls
-_LOG_PATIENCE_S = 10.0
-_LARGEST_LOG_PART = 4 << 20
 _COMMANDS_OF_USERS = "and users are not its admins"
 
 
@@ -222,9 +217,7 @@ def _add_jobs(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Response]
     ) -> Response:
         """A part of what a job printed."""
         record = await run_in_threadpool(api.owned, job_id, caller(request))
-        if (run := record.run_of(attempt)) == 0:
-            return _log_part(b"", 0, 0)
-        return await _printed(api, record, offset, min(limit, _LARGEST_LOG_PART), run)
+        return await printed(api, record, offset, limit, attempt)
 
     @app.get("/v1/jobs/{job_id:path}/answer")
     async def query_answer(job_id: str, request: Request) -> Response:
@@ -232,7 +225,7 @@ def _add_jobs(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Response]
         record = await run_in_threadpool(api.owned, job_id, caller(request))
         if record.job.kind is not Kind.QUERY:
             raise ApiError(409, f"job '{record.job.id}' must be a query, and is of kind '{record.job.kind}'")
-        return await _answered(api, record)
+        return await answered(api, record)
 
     for wish in Wish:
         _add_wish(app, api, wish)
@@ -322,50 +315,6 @@ def _wished(api: Api, spec: WishSpec) -> list[dict[str, str]]:
             states[job_id] = rows.state_of(record, now.get(job_id))
     told = [{"id": job_id, "state": states[job_id]} for job_id in to.jobs]
     return told + [{"id": job_id, "refused": why} for job_id, why in to.refused.items()]
-
-
-async def _printed(api: Api, record: Record, offset: int, limit: int, run: int) -> Response:
-    """Ask the agents for it. No thread waits for them, so that many readers keep no other call from being answered."""
-    for node in api.engine.executor.nodes(record.job.id):
-        request = token_hex(8)
-        body, headers = await _told_by(api, node, ReadLog(request, record.job.id, run, offset, limit))
-        if body or headers.get("x-attempt", "0") != "0":
-            return _log_part(body, headers.get("x-next-offset", 0), record.attempt_of(run))
-    return _log_part(b"", 0, 0)
-
-
-async def _answered(api: Api, record: Record) -> Response:
-    """Ask the agents of all nodes where it ran; the answer of the latest run counts."""
-    last, found = 0, b""
-    near = api.engine.executor.nodes(record.job.id)
-    for nodes in (near, [node for node in api.engine.sessions.addresses() if node not in near]):
-        for node in nodes if not found else ():
-            body, headers = await _told_by(api, node, ReadAnswer(token_hex(8), record.job.id))
-            run = headers.get("x-attempt", "0")
-            if body and run.isdecimal() and int(run) > last:
-                last, found = int(run), body
-    if not found:
-        raise ApiError(404, f"job '{record.job.id}' has no answer yet; it is {api.state(record)}")
-    said = {"X-Attempt": str(record.attempt_of(last)), "X-State": api.state(record)}
-    return Response(found, media_type="application/json", headers=said)
-
-
-async def _told_by(api: Api, node: str, order: ReadLog | ReadAnswer) -> tuple[bytes, dict[str, str]]:
-    """What a node's agent sends; nothing if it does not answer."""
-    came = get_running_loop().create_future()
-    api.logs[order.request] = came
-    api.engine.sessions.tell(node, [order])
-    try:
-        return await wait_for(came, _LOG_PATIENCE_S)
-    except TimeoutError:
-        return b"", {}
-    finally:
-        del api.logs[order.request]
-
-
-def _log_part(body: bytes, next_offset: object, attempt: int) -> Response:
-    headers = {"X-Next-Offset": str(next_offset), "X-Attempt": str(attempt)}
-    return Response(body, media_type="application/octet-stream", headers=headers)
 
 
 def _add_owners(app: FastAPI, api: Api) -> None:

@@ -246,7 +246,7 @@ def test_thousands_of_closed_connections_are_one_line_in_the_log(in_a_loop, capl
 
 
 def test_many_readers_of_one_log_keep_no_other_call_waiting(port, client, engine, monkeypatch):
-    monkeypatch.setattr("hocket.service.app._LOG_PATIENCE_S", 300.0)
+    monkeypatch.setattr("hocket.service.job_output._PATIENCE_S", 300.0)
     client.post("/v1/jobs", {"jobs": [{"id": "j", "command": ["true"], "cwd": "/"}]})
     started = Report(RunKey("j", 1), 1, time.time(), "started", {"pids": [1]})
     engine.executor.report([started], "here").result(PATIENCE_S)

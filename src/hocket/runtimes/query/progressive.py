@@ -167,7 +167,12 @@ class Query:
         return not isinstance(deadline, Duration) or answer.elapsed_s <= deadline.time_s
 
     def set_resources(self, threads: int, mem_mib: float = 0.0) -> None:
-        """Go on with so many threads, and so much memory if that is said, from the next batch on. Raises QueryError."""
+        """Go on with other resources from the next batch on. Raises QueryError.
+
+        Args:
+            threads: of DuckDB.
+            mem_mib: memory that DuckDB may use; 0 leaves it as it is.
+        """
         try:
             self.data.connection.execute(f"SET threads = {int(threads)}")
             if mem_mib:
@@ -192,7 +197,11 @@ class Query:
         return Tier.DISK
 
     def suspension(self, *, leaves: bool = False) -> Suspension:
-        """What there is to lose now, and what it takes to keep it."""
+        """What there is to lose now, and what it takes to keep it.
+
+        Args:
+            leaves: the process is about to end, so that what it has in memory is lost for certain.
+        """
         rows = sum(batch.rows for batch in self.ledger)
         state_mib = rows * len(self.columns) * _CELL_BYTES / _MIB
         if self._file_rows:
