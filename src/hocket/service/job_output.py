@@ -16,7 +16,7 @@ _LARGEST_LOG_PART = 4 << 20
 
 
 async def printed(api: Api, record: Record, offset: int, limit: int, attempt: int) -> Response:
-    """A part of what an attempt printed. No thread waits for agents: many readers keep no other call from its answer."""
+    """A part of what an attempt printed. No thread waits for agents, so that many readers delay no other call."""
     limit = min(limit, _LARGEST_LOG_PART)
     if (run := record.run_of(attempt)) == 0:
         return _log_part(b"", 0, 0)
