@@ -244,8 +244,9 @@ class Api:
     def __init__(self, executor: Any, token: str) -> None:
         journal = MemoryJournal(Header("none"))
         engine: Any = SimpleNamespace(
-            executor=executor, sessions=executor.sessions, changed=[], journal=journal, snapshot=empty_snapshot(())
-        )
+            executor=executor, sessions=executor.sessions, changed=[], seen=[], timed=[], journal=journal,
+            snapshot=empty_snapshot(()),
+        )  # fmt: skip
         no_key = KeyFile(Path("/nowhere"), lambda _path, _text: None)
         app = make_app(engine, token, lambda _grace_s: None, secrets_key=no_key)
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1)

@@ -80,7 +80,7 @@ def plain_lines(found: Iterable[ListedJob]) -> Iterable[str]:
                 row.id,
                 row.owner or "–",
                 row.state,
-                (devices(row) or "–") if row.size else "–",
+                devices(row) or "–",
                 format_duration(row.waited_s) if row.waited_s >= _SHORTEST_S else "–",
                 format_duration(row.ran_s) if row.ran_s >= _SHORTEST_S else "–",
                 _epoch(row) or "–",

@@ -30,14 +30,15 @@ def small_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_key, "MANY_GROUPS", 1000)
 
 
-def same_rows(first: Any, second: Any) -> bool:
+def same_rows(first: Any, second: Any, rel_tol: float = 1e-9) -> bool:
     """Equal, and of floats within rounding."""
     return len(first) == len(second) and all(
-        len(a) == len(b) and all(map(_same, a, b)) for a, b in zip(first, second, strict=True)
+        len(a) == len(b) and all(_same(x, y, rel_tol) for x, y in zip(a, b, strict=True))
+        for a, b in zip(first, second, strict=True)
     )
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: Any, b: Any, rel_tol: float) -> bool:
     if isinstance(a, float) and isinstance(b, float):
-        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(a) and math.isnan(b))
+        return math.isclose(a, b, rel_tol=rel_tol, abs_tol=1e-9) or (math.isnan(a) and math.isnan(b))
     return type(a) is type(b) and a == b

@@ -75,7 +75,8 @@ def test_a_query_that_is_ended_after_each_batch_gives_the_answers_of_one_that_is
     assert [a.fraction for a in answers] == [a.fraction for a in whole]
     for ended, plain in zip(answers, whole, strict=True):
         assert same_rows(ended.rows, plain.rows)
-        assert same_rows(ended.half_widths, plain.half_widths)
+        # Spreads are small differences of large numbers, which are added up in another order each time.
+        assert same_rows(ended.half_widths, plain.half_widths, rel_tol=1e-5)
     assert answers[-1].elapsed_s > answers[0].elapsed_s
 
 
