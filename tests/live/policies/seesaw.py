@@ -10,6 +10,9 @@ from hocket.policies import Draft, Params, policy
 
 class Seesaw(Params, frozen=True):
     every_s: Annotated[float, Meta(gt=0, description="between changes")] = 1.0
+    grows_once: Annotated[bool, Meta(description="jobs change once, after a report, to their largest")] = (
+        False
+    )
 
 
 def rank(view: JobView, _now_s: float, _params: Seesaw) -> tuple[float]:
@@ -24,8 +27,11 @@ def decide(snapshot: Snapshot, params: Seesaw) -> Plan:
     for entry in list(snapshot.placed):
         view = snapshot.jobs[entry[-1]]
         sizes = view.job.sizes
-        if view.size == draft.size_of(view) and len(sizes) > 1 and not snapshot.unsettled:
-            draft.resize(view, sizes[(sizes.index(view.size) + 1) % len(sizes)], "resized: it is time")
+        next_size = sizes[(sizes.index(view.size) + 1) % len(sizes)]
+        if params.grows_once:
+            next_size = sizes[-1] if view.observations else view.size
+        if view.size == draft.size_of(view) and next_size != view.size and not snapshot.unsettled:
+            draft.resize(view, next_size, "resized: it is time")
     for view in draft.candidates():
         draft.start(view, "starts: there is room", view.job.sizes[0])
     again_s = snapshot.now_s + params.every_s if snapshot.jobs else None
