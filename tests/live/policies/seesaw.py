@@ -10,9 +10,7 @@ from hocket.policies import Draft, Params, policy
 
 class Seesaw(Params, frozen=True):
     every_s: Annotated[float, Meta(gt=0, description="between changes")] = 1.0
-    grows_once: Annotated[bool, Meta(description="jobs change once, after a report, to their largest")] = (
-        False
-    )
+    grows_once: Annotated[bool, Meta(description="jobs change once, after a report, to their largest")] = False
 
 
 def rank(view: JobView, _now_s: float, _params: Seesaw) -> tuple[float]:
