@@ -24,13 +24,17 @@ def decide(snapshot: Snapshot, params: Seesaw) -> Plan:
     draft = Draft(snapshot)
     for entry in list(snapshot.placed):
         view = snapshot.jobs[entry[-1]]
-        sizes = view.job.sizes
-        next_size = sizes[(sizes.index(view.size) + 1) % len(sizes)]
-        if params.grows_once:
-            next_size = sizes[-1] if view.observations else view.size
-        if view.size == draft.size_of(view) and next_size != view.size and not snapshot.unsettled:
-            draft.resize(view, next_size, "resized: it is time")
+        if view.size == draft.size_of(view) and len(view.job.sizes) > 1 and not snapshot.unsettled:
+            if (size := _next_size(view, params)) != view.size:
+                draft.resize(view, size, "resized: it is time")
     for view in draft.candidates():
         draft.start(view, "starts: there is room", view.job.sizes[0])
     again_s = snapshot.now_s + params.every_s if snapshot.jobs else None
     return draft.plan(Wake(freed_gpus=1, epoch=False, at_s=again_s))
+
+
+def _next_size(view: JobView, params: Seesaw) -> int:
+    sizes = view.job.sizes
+    if params.grows_once:
+        return sizes[-1] if view.observations else view.size
+    return sizes[(sizes.index(view.size) + 1) % len(sizes)]
