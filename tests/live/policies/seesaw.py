@@ -24,9 +24,9 @@ def decide(snapshot: Snapshot, params: Seesaw) -> Plan:
     draft = Draft(snapshot)
     for entry in list(snapshot.placed):
         view = snapshot.jobs[entry[-1]]
-        if view.size == draft.size_of(view) and len(view.job.sizes) > 1 and not snapshot.unsettled:
-            if (size := _next_size(view, params)) != view.size:
-                draft.resize(view, size, "resized: it is time")
+        is_settled = view.size == draft.size_of(view) and not snapshot.unsettled
+        if is_settled and (size := _next_size(view, params)) != view.size:
+            draft.resize(view, size, "resized: it is time")
     for view in draft.candidates():
         draft.start(view, "starts: there is room", view.job.sizes[0])
     again_s = snapshot.now_s + params.every_s if snapshot.jobs else None
