@@ -18,7 +18,7 @@ from hocket.model.event import Event, JobFailed, JobPrepared
 from hocket.model.job import Job
 from hocket.model.partition import Holding
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import Doing, JobView
+from hocket.model.view import Doing, JobView, Tenancy
 
 
 def _no_secrets(_job: Job) -> Mapping[str, str]:
@@ -65,14 +65,25 @@ class Orders:
             tenancy = None if view is None else tenancy_of(view)
             if view is None or tenancy is None:
                 continue
-            if tenancy.doing is Doing.NOTHING and tenancy.holding is not None:
+            if tenancy.doing is Doing.NOTHING:
                 # A part of it runs since before this controller, and says so; others may not have had the order.
-                for node, order in self._start_orders(view, present(view), tenancy.holding).items():
-                    self._sessions.tell(node, [order])
-            elif tenancy.coming is not None and (
-                tenancy.doing is Doing.STARTING or (changes_place(tenancy) and self.has_left(view))
-            ):
+                self.run_parts(view, nodes_of(view))
+            elif tenancy.coming is not None and self._awaits_next_run(view, tenancy):
                 self.run(view, tenancy.coming)
+
+    def run_parts(self, view: JobView, nodes: Iterable[str]) -> None:
+        """Start the present run on some of its nodes, where it may stand prepared. What runs there already goes on."""
+        tenancy = tenancy_of(view)
+        if tenancy is None or tenancy.holding is None:
+            return
+        orders = self._start_orders(view, present(view), tenancy.holding)
+        for node in nodes:
+            if node in orders:
+                self._sessions.tell(node, [orders[node]])
+
+    def _awaits_next_run(self, view: JobView, tenancy: Tenancy) -> bool:
+        """Whether nothing runs of the job until its next run has started."""
+        return tenancy.doing is Doing.STARTING or (changes_place(tenancy) and self.has_left(view))
 
     def failures(self, now_s: float) -> list[Event]:
         """Jobs that could not be started since this was last asked: their secrets cannot be had. They are over."""
@@ -176,7 +187,7 @@ class Orders:
         tenancy = tenancy_of(view)
         if tenancy is None or gone.run != coming(view):
             return False
-        if tenancy.coming is not None and tenancy.doing is Doing.STARTING and was_let_go(gone):
+        if tenancy.coming is not None and self._awaits_next_run(view, tenancy) and was_let_go(gone):
             self.run(view, tenancy.coming)  # It stood by when its agent was told to leave, and begins again.
             return True
         if tenancy.holding is None or self.has_left(view):

@@ -128,8 +128,11 @@ class Reconciliation:
                 orders.begin_in_new_place(view)
         elif not old:
             return [JobFailed(now_s, job_id, "its agent has lost it", own=False)]
-        elif keeps_standby(view) and orders.prepares:
-            orders.prepare(view)  # If it stands, that is said again.
+        else:
+            if len(nodes_of(view)) > 1:  # It counts as started since one part is; this one may only stand prepared.
+                orders.run_parts(view, [self._hello.node.id])
+            if keeps_standby(view) and orders.prepares:
+                orders.prepare(view)  # If it stands, that is said again.
         return []
 
     def _is_gone(self, view: JobView, now_s: float) -> bool:

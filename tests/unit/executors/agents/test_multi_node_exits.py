@@ -228,6 +228,14 @@ def test_a_part_that_an_agent_has_lost_fails_the_attempt_and_counts_as_no_retry(
     assert StopRun(run, 0.0) in world.orders("left")
 
 
+def test_a_part_of_a_started_run_may_only_stand_prepared_and_is_told_again_to_start(world):
+    run = world.start()
+    world.hello(NODES[1], [run])
+    (order,) = world.orders("right")
+    assert (type(order), order.run) == (StartRun, run)
+    assert world.orders("left") == []
+
+
 # -- a change of place: the present run is on one node, the next will be on another ------------------------------
 
 

@@ -220,6 +220,20 @@ def test_a_run_that_was_let_go_as_it_stood_by_is_told_to_start_again(world):
     assert world.engine.snapshot.jobs["a"].failures == 0
 
 
+def test_a_next_run_that_is_let_go_after_the_present_one_left_is_told_to_start_again(world):
+    world.begin()
+    (spare,) = world.orders()
+    world.say(spare.run, READY)
+    world.submit(newcomer())
+    world.orders()
+    world.say(RunKey("a", 1), LEFT)
+    (run,) = world.orders()
+    assert run.run == spare.run
+    world.say(spare.run, ("exited", {"code": None, "signal": None, "asked": True}))
+    assert run in world.orders()
+    assert world.engine.snapshot.jobs["a"].failures == 0
+
+
 def test_by_termination_nothing_is_prepared(terminating):
     world = terminating
     (run,) = world.begin()
