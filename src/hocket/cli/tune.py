@@ -51,7 +51,12 @@ def tune(
     ] = False,
     unit_steps: Annotated[int | None, typer.Option(min=1, help="Steps that are one unit.")] = None,
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="Of those that evaluate gives.")] = None,
-    goal: Annotated[str | None, typer.Option(metavar="min|max", help="Whether less of it is better, or more.")] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="min|max", help="Whether less or more of it is better. By its name: max for acc, f1, reward, …"
+        ),
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option(
@@ -112,7 +117,7 @@ def tune(
         from hocket.cli.live.tune_command import CommandStudy, run_as_jobs
 
         said = CommandStudy(
-            command, said_job_options(ctx), space or [], table, metric or "loss", goal or "min", unit or "1 epoch",
+            command, said_job_options(ctx), space or [], table, metric or "loss", goal, unit or "1 epoch",
             from_env, sampler or "random", seed or 0, out, export or "", home,
         )  # fmt: skip
         outcome, folder = run_as_jobs(said)

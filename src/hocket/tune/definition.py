@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hocket.control.ports import Header
+from hocket.model.metric_name import more_is_better
 from hocket.model.resources import Node
 from hocket.policies.registry import BoundPolicy
 from hocket.tune.brackets import Search
@@ -27,6 +28,11 @@ def check_name(name: str) -> None:
     """Raise StudyError unless this can be a study's name: its folder has it, too."""
     if not (name.isprintable() and 0 < len(name) <= 200 and "/" not in name and name not in (".", "..")):
         raise StudyError(f"name is 1 to 200 printable characters without '/', and no '.' or '..', not {name!r}")
+
+
+def goal_of(metric: str) -> Literal["min", "max"]:
+    """What is better where no goal was given: more of an accuracy, a score or a reward, by its name; less of others."""
+    return "max" if more_is_better(metric) else "min"
 
 
 def check_search(search: Search, goal: str, seed: int) -> None:

@@ -28,6 +28,7 @@ from hocket.tune.definition import (
     check_name,
     check_search,
     definition_of,
+    goal_of,
     header_of,
 )
 from hocket.tune.outcome import CHECKPOINTS, JOURNAL, StudyOutcome, is_begun, read, set_aside
@@ -51,7 +52,7 @@ class Study:
         space: hyperparameters by name with their values, or a function that asks for them as in Optuna.
         evaluate: a function from module and configuration to a number, or to numbers by name; None: the loss counts.
         metric: which of these numbers counts.
-        goal: `min` if less of it is better, `max` if more.
+        goal: `min` if less of it is better, `max` if more; None: `max` for an accuracy or a score, by its name.
         search: how many trials are trained how far: a `Hyperband`, `SuccessiveHalving`, `Asha` or `RandomSearch`.
         unit_steps: steps that are one unit of the search.
         policy: which waiting trials are packed together: the name of a policy.
@@ -74,7 +75,7 @@ class Study:
         *,
         evaluate: Callable[..., Any] | None = None,
         metric: str = "",
-        goal: Literal["min", "max"] = "min",
+        goal: Literal["min", "max"] | None = None,
         search: Search | str = Hyperband(),
         unit_steps: int = 100,
         policy: str = "pack_gain",
@@ -95,6 +96,8 @@ class Study:
             if search not in SEARCHES:
                 raise StudyError(f"search '{search}' is not one of {', '.join(SEARCHES)}")
             search = SEARCHES[search]()
+        metric = metric or (UNNAMED if evaluate is not None else "loss")
+        goal = goal or goal_of(metric)
         check_search(search, goal, seed)
         if unit_steps < 1:
             raise StudyError(f"unit_steps is at least 1, not {unit_steps}")
@@ -104,9 +107,8 @@ class Study:
             raise StudyError(f"memory_mib is more than 0, not {memory_mib}")
         if exact and mode == "fused":
             raise StudyError("mode 'fused' is not bitwise as alone, and exact asks for that: leave out one of them")
-        if metric and metric != "loss" and evaluate is None:
+        if metric != "loss" and evaluate is None:
             raise StudyError(f"metric '{metric}' needs an evaluate function; without one there is the loss only")
-        metric = metric or (UNNAMED if evaluate is not None else "loss")
         self._training, self._evaluate, self._space = training, evaluate, space
         self._policy = find(policy).bound(dict(params or {}))
         self._folder = Path(folder) if folder is not None else None

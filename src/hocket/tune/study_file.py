@@ -28,7 +28,7 @@ class StudyFile(Struct, kw_only=True, forbid_unknown_fields=True):
     space: dict[str, Any] = {}
     search: dict[str, Any] = {}  # kind = "hyperband", and what that takes
     metric: str = ""
-    goal: str = "min"
+    goal: str | None = None  # by the metric's name
     unit_steps: int = 100
     policy: str = "pack_gain"
     params: dict[str, Any] = {}

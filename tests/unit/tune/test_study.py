@@ -456,6 +456,14 @@ def test_a_model_that_no_device_holds_fails_and_the_study_ends() -> None:
 
 
 @pytest.mark.parametrize(
+    ("metric", "goal", "taken"), [("accuracy", None, "max"), ("accuracy", "min", "min"), ("x", None, "min")]
+)
+def test_without_a_goal_the_name_of_the_metric_tells_whether_more_is_better(metric, goal, taken) -> None:
+    found = few(plain, evaluate=lambda _module, _config: {metric: 1.0}, metric=metric, goal=goal)
+    assert found.outcome.definition.goal == taken
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"search": "grid"}, "search 'grid' is not one of hyperband, halving, asha, random"),

@@ -31,7 +31,7 @@ class CommandStudy(NamedTuple):
     space: list[str]
     search: dict[str, Any]
     metric: str
-    goal: str
+    goal: str | None  # None: by the metric's name
     unit: str
     reads_environment: bool
     sampler: str
@@ -85,7 +85,7 @@ def _checked(said: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Do
     from hocket.cli.live.job_input import FieldProblem, read_job
     from hocket.cli.terminal.output_files import must_be_writable
     from hocket.tune.command_template import check_command
-    from hocket.tune.definition import Definition, JobTemplate, check_name, check_search
+    from hocket.tune.definition import Definition, JobTemplate, check_name, check_search, goal_of
     from hocket.tune.job_study import TrialCommand
     from hocket.tune.job_trials import unit_of
     from hocket.tune.optuna_support import storage_for
@@ -100,7 +100,8 @@ def _checked(said: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Do
     if len(said.name) > _NAME_LENGTH:
         raise ValueError(f"--name must have at most {_NAME_LENGTH} characters, as jobs are called after it")
     unit, search = unit_of(said.unit), search_of(said.search)
-    check_search(search, said.goal, said.seed)
+    goal = said.goal or goal_of(said.metric)
+    check_search(search, goal, said.seed)
     sampler = sampler_of(said.sampler, space, said.seed)
     if said.export:
         storage_for(said.name, said.export)
@@ -122,7 +123,7 @@ def _checked(said: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Do
         raise ValueError(f"--{option.replace('_', '-')} {problem.problem}" if option else str(problem)) from problem
     template = JobTemplate(tuple(said.command), str(unit), said.name, options)
     definition = Definition(
-        said.name, space, search, 1, said.metric, said.goal, said.seed, "", None, False, None, str(sampler), template
+        said.name, space, search, 1, said.metric, goal, said.seed, "", None, False, None, str(sampler), template
     )
     return definition, space, sampler, describe
 

@@ -6,7 +6,6 @@ epochs, so that an epoch brings c/k(k-1). Each report says what c was, and count
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -16,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from hocket.model.metric_name import less_is_better
 from hocket.model.plan import Plan, Wake
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import RECENT_OBSERVATIONS, JobView
@@ -25,11 +25,6 @@ from hocket.policies.registry import Params
 
 Gain = Callable[[JobView, int], float]  # job, size → what it gains
 _SLACK_S = 1e-3  # times that jobs ran are sums
-# Words in names of metrics of which less is better.
-_FALLING = frozenset((
-    "loss", "losses", "logloss", "err", "error", "errors", "wer", "cer", "perplexity", "rmse", "nrmse", "mae", "mse",
-))  # fmt: skip
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 class Trend(Struct, frozen=True, gc=False):
@@ -87,11 +82,6 @@ def _read(view: JobView, by_loss: bool) -> tuple[Trend, _Ever] | None:
         return Trend(last[0], 0.0, 0.0, 0.0), ever  # It has diverged.
     is_share = -1.0 <= low <= high <= 0.0 if falls else 0.0 <= low <= high <= 1.0
     return Trend(last[0], c / weight if weight else 0.0, largest, 1.0 if is_share else high - low), ever
-
-
-def less_is_better(metric: str) -> bool:
-    """By a word of its name: "valLoss" and "top5_err" tell of errors, "answer_acc" does not, though "wer" is in it."""
-    return any(word.lower() in _FALLING for word in _WORD.findall(metric))
 
 
 def _carried(view: JobView, metric: str) -> tuple[Trend, _Ever] | None:
