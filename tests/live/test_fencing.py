@@ -51,9 +51,15 @@ class Cluster:
         """The last one that told that it runs."""
         return max((line["attempt"] for line in self.lines()), default=0)
 
-    def node(self) -> str:
-        """Where the job runs."""
-        (node,) = self.controller.call("GET", "/v1/jobs/j")["attempt_list"][-1]["nodes"]
+    def node(self, attempt: int) -> str:
+        """Where an attempt of the job runs, which its agent may not have reported yet."""
+
+        def found() -> Any:
+            known = self.controller.call("GET", "/v1/jobs/j")["attempt_list"]
+            return [one["nodes"] for one in known if one["run"] == attempt]
+
+        awaited(found, f"the controller knows of attempt {attempt}")
+        ((node,),) = found()
         return str(node)
 
     def agent_pid(self, node: str) -> int:
@@ -119,10 +125,11 @@ def ran_twice(root: Path, lease_s: float, faults: list[str]) -> dict[str, float]
         cluster = Cluster(root, lease_s, within)
         for fault in faults:
             awaited(lambda: cluster.attempt() > 0, "the job runs")
-            before, node = cluster.attempt(), cluster.node()
+            before = cluster.attempt()
+            node = cluster.node(before)
             with FAULTS[fault](cluster, node):
                 awaited(lambda before=before: cluster.attempt() > before, f"{fault}: the job runs elsewhere")
-                assert cluster.node() != node
+                assert cluster.node(cluster.attempt()) != node
             awaited(lambda node=node: node_is_up(cluster, node), f"{fault}: the node is back")
             stale = lambda node=node: [f for f in below(root / node) if f.kind == "training"]  # noqa: E731
             awaited(lambda stale=stale: not stale(), f"{fault}: nothing is left of attempt {before}")

@@ -49,6 +49,17 @@ def test_a_controller_that_hangs_up_is_named_by_where_it_was(home: Path) -> None
     assert said.endswith("; start one with 'hocket up'\n")
 
 
+def test_how_long_a_command_waits_for_an_answer_can_be_set(home: Path, monkeypatch: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        (home / "url").write_text(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        (home / "token").write_text("t")
+        monkeypatch.setenv("HOCKET_TIMEOUT", "0.1")
+        assert "did not answer within 0.1 s (HOCKET_TIMEOUT sets it)" in refused("jobs")
+        for wrong in ("soon", "0", "-1", "nan", "1e9"):
+            monkeypatch.setenv("HOCKET_TIMEOUT", wrong)
+            assert f"HOCKET_TIMEOUT is a number of seconds, up to a day, not '{wrong}'" in refused("jobs")
+
+
 def test_the_home_is_an_option_a_variable_or_in_the_users_own(
     controller: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -20,10 +20,22 @@ if TYPE_CHECKING:
 HOME_VARIABLE = "HOCKET_HOME"
 CA_VARIABLE = "HOCKET_CA"
 URL_VARIABLE, TOKEN_VARIABLE = "HOCKET_URL", "HOCKET_TOKEN"
-_PATIENCE_S = 30.0  # for one answer
+TIMEOUT_VARIABLE = "HOCKET_TIMEOUT"  # seconds to wait for one answer
+_TIMEOUT_S = 120.0  # unless that is set
 _FRESH_S = 1.0  # after which a server may have closed a connection that was not used
 _MOST_SHOWN = 500  # characters of an answer that is no error of ours
 _THEN = {"POST": "see `hocket jobs`", "PUT": "say it again"}  # what to do if it is not known whether a change was made
+
+
+def _timeout_s() -> float:
+    given = os.environ.get(TIMEOUT_VARIABLE, "")
+    try:
+        seconds = float(given or _TIMEOUT_S)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds <= 86_400.0:
+        raise InputError(f"{TIMEOUT_VARIABLE} is a number of seconds, up to a day, not '{given}'")
+    return seconds
 
 
 class ControllerAway(InputError):
@@ -83,9 +95,9 @@ class Client:
     So a command that waits long finds a controller that was restarted, though it listens elsewhere now.
     """
 
-    def __init__(self, home: Path | None = None, patience_s: float = _PATIENCE_S) -> None:
+    def __init__(self, home: Path | None = None, patience_s: float | None = None) -> None:
         self.home = home_folder(home)
-        self._patience_s = patience_s
+        self._patience_s = patience_s if patience_s is not None else _timeout_s()
         self._open: HTTPConnection | None = None
         self._url = self._token = ""
         self._used_s = 0.0
@@ -154,9 +166,8 @@ class Client:
             )
         except TimeoutError as error:
             self.close()
-            raise ControllerAway(
-                f"the controller in {self.home} did not answer within {self._patience_s:g} s"
-            ) from error
+            within = f"{self._patience_s:g} s ({TIMEOUT_VARIABLE} sets it)"
+            raise ControllerAway(f"the controller in {self.home} did not answer within {within}") from error
         except (OSError, HTTPException) as error:
             self.close()
             if method in _THEN and sent:
