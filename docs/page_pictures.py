@@ -53,7 +53,7 @@ def run_jobs(home: str) -> None:
 
 
 def take_pictures(home: str) -> None:
-    """The overview and one job, as a user sees them."""
+    """The overview, one job and the past, as a user sees them."""
     link = json.loads(hocket(home, "open", "--json"))["url"]
     url = link.partition("/#")[0]
     with sync_playwright() as playwright:
@@ -70,6 +70,14 @@ def take_pictures(home: str) -> None:
         page.wait_for_selector(".line")
         page.wait_for_timeout(1500)
         page.screenshot(path=IMAGES / "page_job.png")
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size({"width": 1240, "height": 680})
+        page.goto(f"{url}/#/past")
+        page.wait_for_selector(".gpu.held")
+        for _ in range(4):
+            page.get_by_label("Previous decision").click()
+            page.wait_for_timeout(1500)
+        page.screenshot(path=IMAGES / "page_past.png")
         browser.close()
 
 

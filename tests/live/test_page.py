@@ -18,6 +18,7 @@ while not os.path.exists(sys.argv[1]):
     print(f"\\x1b[32mepoch\\x1b[0m {epoch} loss={1 / epoch:.4f} acc={1 - 1 / (1 + epoch):.4f}", flush=True)
     time.sleep(0.1)
 """
+VIEWS = {"/": ".queue li", "/jobs": ".virtual .row", "/jobs/net": ".story li", "/past": ".gpu.held"}
 HOSTILE = "<img src=x onerror=document.title='owned'> * [a] %2F"
 LAST_EPOCH = (
     "Math.max(...[...document.querySelectorAll('.line')].map(l => /epoch ([0-9]+)/.exec(l.textContent)?.[1] ?? 0))"
@@ -121,6 +122,53 @@ def test_jobs_are_filtered_sorted_paused_and_resumed(tab: Tab, controller: LiveC
 
 
 @pytest.mark.slow
+def test_the_past_is_shown_cycle_by_cycle_and_decision_by_decision(tab: Tab, controller: LiveController) -> None:
+    page = tab.page
+    tab.go("/past")
+    tab.awaits("/^#.past.[0-9]+$/.test(location.hash)")
+    assert page.locator(".gpu.held").all_inner_texts() == ["net", "other"]
+    assert page.locator(".past .queue a").all_inner_texts() == ["queued"]
+    page.get_by_label("First cycle").click()
+    tab.awaits("location.hash === '#/past/1'")
+    page.locator("h1").click()  # The keys are not the slider's.
+    decisions = []
+    while page.get_by_label("Next decision").is_enabled():
+        page.keyboard.press("ArrowRight")
+        tab.awaits("before => location.hash !== before", f"#/past/{decisions[-1]}" if decisions else "#/past/1")
+        decisions.append(int(page.url.rpartition("/")[2]))
+    first = controller.call("GET", f"/v1/at/{decisions[0]}")
+    (job, change), *_ = first["decision"]["changes"].items()
+    tab.go(f"/past/{decisions[0]}")
+    tab.awaits("document.querySelectorAll('.changes li').length > 0")
+    told = page.locator(".changes li").first.inner_text()
+    assert told.startswith(f"{job} {change}")
+    assert first["decision"]["reasons"][job] in told
+    assert page.locator(".gpu.held").count() < 2, "only one of the jobs was there"
+    page.get_by_label("Time", exact=True).fill("10000")
+    tab.awaits("last => Number(location.hash.split('/')[2]) >= last", decisions[-1])
+    tab.go("/past/99999999")
+    tab.awaits("document.querySelector('.trouble:not([hidden])')?.textContent.includes('nothing is kept of cycle')")
+    tab.errors = [error for error in tab.errors if "404" not in error]  # The browser's own word for that answer.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_no_view_breaks_a_rule_of_accessibility(browser: Any, controller: LiveController, colours: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.base", reason="pip install axe-playwright-python")
+    tab = Tab(browser, controller.url, color_scheme=colours)
+    tab.page.goto(json.loads(controller.types("open", "--json").stdout)["url"])
+    for view, ready in VIEWS.items():
+        tab.go(view)
+        tab.page.wait_for_selector(ready)
+        tab.page.evaluate(axe.AXE_SCRIPT)  # not as an element of the page, which would refuse it
+        found = tab.page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})")
+        assert len(found["passes"]) > 10, "it has looked"
+        broken = [(rule["id"], [node["html"][:200] for node in rule["nodes"]]) for rule in found["violations"]]
+        assert broken == [], f"{view}: {broken}"
+    tab.close()
+
+
+@pytest.mark.slow
 def test_what_users_wrote_is_shown_as_text(tab: Tab, controller: LiveController) -> None:
     page = tab.page
     prints = [sys.executable, str(controller.root / "prints.py")]
@@ -209,6 +257,10 @@ VALUES: list[tuple[str, str, Any]] = [
     ("chart.js", "[m.goalOf('acc changes < 0.1%'), m.goalOf('for 2h'), m.goalOf('')]", [None, None, None]),
     ("chart.js", "m.niceSteps(0.13, 0.87, 3)", [0.5]),
     ("lanes.js", f"m.heldOverTime({SPANS}, 10, 30, 25).steps", [[10, 2], [15, 3], [20, 1]]),
+    ("past.js", "[m.placeOf(15, [10, 20]), m.timeAt(5000, [10, 20])]", [5000, 15]),
+    ("past.js", "m.words('JobSubmitted')", "job submitted"),
+    ("past.js", "m.rangeOf([{from_s: 10}, {from_s: 12}], 13)", [10, 14]),
+    ("past.js", "m.holders([{id: 'a', gpus: ['n:0', 'n:1']}, {id: 'b', gpus: ['n:1']}]).get('n').get(1)", ["a", "b"]),
     ("jobs.js", f"['owner:ana', 'owner:an', 'state:run node:n', 'x ana'].map(q => m.matcher(q)({ROW}))", [1, 0, 1, 1]),
     ("jobs.js", f"m.sorted({ROWS}, 'state', false).map(r => r.id)", ["c", "b", "a"]),
 ]

@@ -5,6 +5,7 @@ import { fill, h, notice, setText } from "./dom.js";
 import { JobView } from "./job.js";
 import { Jobs } from "./jobs.js";
 import { Overview } from "./overview.js";
+import { Past } from "./past.js";
 import { SignIn } from "./sign_in.js";
 import { Store } from "./store.js";
 import { number, plain } from "./text.js";
@@ -12,8 +13,8 @@ import { number, plain } from "./text.js";
 const app = document.getElementById("app");
 const THEMES = ["auto", "light", "dark"];
 const KEYS = [
-  ["g o", "Overview"], ["g j", "Jobs"], ["/", "Filter jobs"], ["j k ↑ ↓", "Move in a list"], ["x", "Select a job"],
-  ["Enter", "Open a job"], ["← →", "Move in time, on the lanes"], ["t", "Light or dark"], ["?", "This list"],
+  ["g o", "Overview"], ["g j", "Jobs"], ["g p", "Back in time"], ["/", "Filter jobs"], ["j k ↑ ↓", "Move in a list"], ["x", "Select a job"],
+  ["Enter", "Open a job"], ["← →", "Move in time: on the lanes, and from decision to decision in the past"], ["t", "Light or dark"], ["?", "This list"],
 ];
 
 let store = null;
@@ -22,7 +23,7 @@ let frame = null;
 let before = ""; // the key that was pressed before
 
 function frameOf() {
-  const links = { overview: h("a", { href: "#/" }, "Overview"), jobs: h("a", { href: "#/jobs" }, "Jobs") };
+  const links = { overview: h("a", { href: "#/" }, "Overview"), jobs: h("a", { href: "#/jobs" }, "Jobs"), past: h("a", { href: "#/past" }, "Past") };
   const policy = h("span", { class: "muted small policy" });
   const caller = h("span", { class: "muted small caller" });
   const connection = h("span", { class: "connection", role: "status" });
@@ -35,7 +36,7 @@ function frameOf() {
       "header",
       { class: "top" },
       h("a", { class: "brand", href: "#/" }, h("img", { src: "page/icon.svg", alt: "", width: "24", height: "24" }), "Hocket"),
-      h("nav", { "aria-label": "Views" }, links.overview, links.jobs),
+      h("nav", { "aria-label": "Views" }, Object.values(links)),
       h("span", { class: "space" }),
       policy, connection, caller,
       h("button", { type: "button", class: "icon", "aria-label": "Light or dark", title: "Light or dark (t)", onclick: nextTheme }, "◐"),
@@ -53,6 +54,7 @@ function route() {
   const [first, ...rest] = path.split("/");
   if (first === "jobs" && rest.length) return ["jobs", () => new JobView(store, decoded(rest.join("/")))];
   if (first === "jobs") return ["jobs", () => new Jobs(store, new URLSearchParams(query))];
+  if (first === "past") return ["past", () => new Past(store, /^[0-9]+$/.test(rest[0] ?? "") ? Number(rest[0]) : null)];
   return ["overview", () => new Overview(store)];
 }
 
@@ -136,6 +138,7 @@ function onKey(event) {
   before = event.key;
   if (pair === "g o") location.hash = "#/";
   else if (pair === "g j") location.hash = "#/jobs";
+  else if (pair === "g p") location.hash = "#/past";
   else if (event.key === "/") {
     if (!(view instanceof Jobs)) {
       location.hash = "#/jobs";
