@@ -24,7 +24,7 @@ from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_at
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
-from hocket.executors.agents.run_numbers import changes_place, going, nodes_of, tenancy_of
+from hocket.executors.agents.run_numbers import changes_place, going, is_continuing, nodes_of, tenancy_of
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.executors.agents.unconfirmed_orders import Overdue, UnconfirmedOrders
@@ -164,9 +164,10 @@ class AgentExecutor:
         for view in self.snapshot.jobs.values():
             for run in going(view):
                 # Where a run that is only prepared stands is not known.
-                nodes = connected.intersection(nodes_of(view)) if view.tenancies else connected
+                has_place = view.tenancies or view.suspended is not None
+                nodes = connected.intersection(nodes_of(view)) if has_place else connected
                 last += [(node, StopRun(run, grace_s)) for node in sorted(nodes)]
-                awaited += [run] if view.tenancies and nodes else []
+                awaited += [run] if has_place and nodes else []
         self.sessions.hush(last)
 
         def left() -> list[str]:
@@ -234,10 +235,12 @@ class AgentExecutor:
                 continue  # It ended in this very cycle.
             self._unconfirmed.see(view)
             match action:
+                case Start(_, _, to, _) | Resume(_, _, to, _) if view.suspended is not None:
+                    orders.go_on(view, to)
                 case Start(_, _, to, _) | Resume(_, _, to, _):
                     orders.run(view, to)
                 case Pause():
-                    orders.stop(view)
+                    orders.pause(view)
                 case Resize() | Move() | End() | Prepare() if done := local_effect(view, orders.prepares, now_s):
                     self._ready.append(done)
                 case Resize() | Move():
@@ -251,8 +254,10 @@ class AgentExecutor:
                         orders.save(view)
                     else:
                         self._ready.append(JobCheckpointed(now_s, job_id))  # It saves when it pleases.
-                case Store(_, tier):
-                    self._ready.append(StateStored(now_s, job_id, tier))
+                case Store(_, tier) if view.suspended is not None and tier is not Tier.MEMORY:
+                    orders.store(view)
+                case Store():
+                    self._ready.append(StateStored(now_s, job_id, view.tier))  # There is no process to bring it to.
                 case _:
                     assert_never(action)
         self._ready += orders.failures(now_s)  # `wait` would find them too, but not at once.
@@ -267,6 +272,8 @@ class AgentExecutor:
                 self._forget(event.job)
             elif isinstance(event, JobStarted | JobResized | JobMoved | JobFailed):
                 self._orders.renew_standby(event.job, isinstance(event, JobFailed))
+            elif isinstance(event, StateStored):
+                self._orders.start_after_store(event.job)
             elif isinstance(event, NodeLost | NodeJoined):
                 self._ready += self._orders.prepare_again()
             if isinstance(event, NodeLost):
@@ -436,7 +443,7 @@ class AgentExecutor:
         lost &= up
         events: list[Event] = [NodeLost(now_s, node, "its agent is silent") for node in sorted(lost)]
         for view in self.snapshot.jobs.values() if lost else ():
-            if view.run_began_s is not None and not lost.isdisjoint(nodes_of(view)):
+            if (view.run_began_s is not None or view.suspended is not None) and not lost.isdisjoint(nodes_of(view)):
                 events += lost_work(view, now_s, "its node was lost")
         return events
 
@@ -456,7 +463,9 @@ class AgentExecutor:
             self._orders.broken.forget(view.job.id)  # Whatever it waits for, it has waited for longer than any lease.
             if how is Overdue.ASK_AGAIN:
                 found += self._warn(view, f"{about}: asked again", now_s)
-                if tenancy.doing is Doing.STARTING and tenancy.coming is not None:
+                if is_continuing(view) and tenancy.coming is not None:
+                    self._orders.go_on(view, tenancy.coming)
+                elif tenancy.doing is Doing.STARTING and tenancy.coming is not None:
                     self._orders.run(view, tenancy.coming)
                 elif changes_place(tenancy) and self._orders.has_left(view):
                     self._orders.begin_in_new_place(view)
