@@ -96,9 +96,8 @@ class QueryJob:
             self._has_stopped.set()
         keep = self._read_resources().keep
         kept = query.leave(Tier(keep) if keep in (Tier.DISK, Tier.NONE) else None)
-        print(
-            "leaves: its state is on disk" if kept is Tier.DISK else "leaves: it is cheaper to begin again", flush=True
-        )
+        redone = "it is cheaper to begin again" if not keep else "its state is dropped, as it was told"
+        print(f"leaves: {'its state is on disk' if kept is Tier.DISK else redone}", flush=True)
         return _LEFT
 
     def _heed_signals(self, query: Query) -> None:
@@ -114,8 +113,8 @@ class QueryJob:
     def _heed(self, query: Query, signals: int) -> None:
         leave_s = suspend_s = inf  # when to give the batch up, and when to stop amid it
         while not self._has_stopped.is_set():
-            wait_s = min(leave_s, suspend_s) - monotonic()
-            ready = select.select([signals], [], [], max(wait_s, 0.0) if wait_s < inf else None)[0]
+            due_s = min(leave_s, suspend_s)
+            ready = select.select([signals], [], [], max(due_s - monotonic(), 0.0) if due_s < inf else None)[0]
             for number in os.read(signals, 64) if ready else b"":
                 if number == signal.SIGTERM:
                     self._asked_to_leave.set()
@@ -126,10 +125,10 @@ class QueryJob:
                 elif number == signal.SIGCONT:
                     self._asked_to_suspend.clear()
                     suspend_s = inf
-            if monotonic() >= suspend_s:
+            if suspend_s < inf and monotonic() >= suspend_s:
                 self._stop_process(query)
                 suspend_s = inf
-            if monotonic() >= leave_s:
+            if leave_s < inf and monotonic() >= leave_s:
                 with self._interrupts:
                     if not self._has_stopped.is_set():
                         query.interrupt()
@@ -147,7 +146,7 @@ class QueryJob:
         with self._suspending:
             if self._asked_to_suspend.is_set() and not self._asked_to_leave.is_set():
                 began_s = monotonic()
-                os.kill(os.getpid(), signal.SIGSTOP)
+                _stop()
                 query.was_suspended(monotonic() - began_s)
             self._asked_to_suspend.clear()
 
@@ -211,6 +210,11 @@ class QueryJob:
         }  # fmt: skip
         found |= {"half_width": sum(widths) / len(widths)} if widths else {}
         return found | ({"acc": answer.accuracy} if answer.accuracy is not None else {})
+
+
+def _stop() -> None:
+    """Returns when it is told to go on."""
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def _resident_mib() -> float:
