@@ -30,6 +30,7 @@ from hocket.model.rebuild import from_document
 from hocket.model.resources import Demand, Node, Slice
 from hocket.model.snapshot import empty_snapshot
 from hocket.model.view import JobState, SuspendedProcess, Tier
+from hocket.policies import Draft
 from hocket.testing.invariants import broken_indices, broken_invariants
 
 REPORT = {"state_mib": 10.0, "redo_s": 20.0, "write_s": 0.5, "read_s": 0.2, "process_mib": 300.0}
@@ -223,3 +224,13 @@ def test_a_document_has_its_suspended_processes() -> None:
     again = from_document(decode(encode(to_document(before))))
     assert again.jobs["a"].suspended == before.jobs["a"].suspended
     assert again.leaving.data() == before.leaving.data()
+
+
+def test_a_draft_places_it_on_its_node_though_another_is_fuller() -> None:
+    state = suspended("a")
+    planned(state, on("c", "n1"))
+    draft = Draft(state.snapshot())
+    assert draft.start(state.jobs.live["a"], "starts")
+    (partition,) = draft.plan().put
+    assert [part.node for part in partition.slices] == ["n0"]
+    assert partition.size_of("a") == 2
