@@ -195,7 +195,7 @@ class _Diff:
 
     def _prepares_first(self, view: JobView) -> bool:
         """Does a warm job prepare before it starts? Not if one of its tasks runs already, or can start now."""
-        if not view.job.warm or view.prepared or view.tenancies:
+        if not view.job.warm or view.prepared or view.tenancies or view.suspended is not None:
             return False
         if view.job.tasks is None or view.preparing:
             return True

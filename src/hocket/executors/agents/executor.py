@@ -24,7 +24,7 @@ from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_at
 from hocket.executors.agents.orders import Orders
 from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
-from hocket.executors.agents.run_numbers import changes_place, going, is_continuing, nodes_of, tenancy_of
+from hocket.executors.agents.run_numbers import changes_place, going, nodes_of, tenancy_of
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import ResizeBy
 from hocket.executors.agents.unconfirmed_orders import Overdue, UnconfirmedOrders
@@ -164,10 +164,9 @@ class AgentExecutor:
         for view in self.snapshot.jobs.values():
             for run in going(view):
                 # Where a run that is only prepared stands is not known.
-                has_place = view.tenancies or view.suspended is not None
-                nodes = connected.intersection(nodes_of(view)) if has_place else connected
+                nodes = connected.intersection(there) if (there := nodes_of(view)) else connected
                 last += [(node, StopRun(run, grace_s)) for node in sorted(nodes)]
-                awaited += [run] if has_place and nodes else []
+                awaited += [run] if there and nodes else []
         self.sessions.hush(last)
 
         def left() -> list[str]:
@@ -235,18 +234,14 @@ class AgentExecutor:
                 continue  # It ended in this very cycle.
             self._unconfirmed.see(view)
             match action:
-                case Start(_, _, to, _) | Resume(_, _, to, _) if view.suspended is not None:
-                    orders.go_on(view, to)
                 case Start(_, _, to, _) | Resume(_, _, to, _):
                     orders.run(view, to)
-                case Pause():
-                    orders.pause(view)
                 case Resize() | Move() | End() | Prepare() if done := local_effect(view, orders.prepares, now_s):
                     self._ready.append(done)
                 case Resize() | Move():
                     orders.resize(view)
-                case End():
-                    orders.stop(view)
+                case Pause() | End():
+                    orders.pause_or_end(view)
                 case Prepare():
                     orders.prepare(view)
                 case Checkpoint():
@@ -254,10 +249,9 @@ class AgentExecutor:
                         orders.save(view)
                     else:
                         self._ready.append(JobCheckpointed(now_s, job_id))  # It saves when it pleases.
-                case Store(_, tier) if view.suspended is not None and tier is not Tier.MEMORY:
-                    orders.store(view)
                 case Store():
-                    self._ready.append(StateStored(now_s, job_id, view.tier))  # There is no process to bring it to.
+                    if not orders.store(view):
+                        self._ready.append(StateStored(now_s, job_id, view.tier))  # It stays where it is.
                 case _:
                     assert_never(action)
         self._ready += orders.failures(now_s)  # `wait` would find them too, but not at once.
@@ -272,12 +266,12 @@ class AgentExecutor:
                 self._forget(event.job)
             elif isinstance(event, JobStarted | JobResized | JobMoved | JobFailed):
                 self._orders.renew_standby(event.job, isinstance(event, JobFailed))
-            elif isinstance(event, StateStored):
-                self._orders.start_after_store(event.job)
             elif isinstance(event, NodeLost | NodeJoined):
                 self._ready += self._orders.prepare_again()
             if isinstance(event, NodeLost):
                 self._orders.broken.lost(event.node)
+            elif isinstance(event, StateStored):
+                self._orders.start_after_store(event.job)
         for node, stop in self._left_alone:
             self.sessions.tell(node, [stop])
         self._left_alone = []
@@ -463,9 +457,7 @@ class AgentExecutor:
             self._orders.broken.forget(view.job.id)  # Whatever it waits for, it has waited for longer than any lease.
             if how is Overdue.ASK_AGAIN:
                 found += self._warn(view, f"{about}: asked again", now_s)
-                if is_continuing(view) and tenancy.coming is not None:
-                    self._orders.go_on(view, tenancy.coming)
-                elif tenancy.doing is Doing.STARTING and tenancy.coming is not None:
+                if tenancy.doing is Doing.STARTING and tenancy.coming is not None:
                     self._orders.run(view, tenancy.coming)
                 elif changes_place(tenancy) and self._orders.has_left(view):
                     self._orders.begin_in_new_place(view)

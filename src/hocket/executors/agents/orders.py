@@ -46,7 +46,13 @@ class Orders:
         self._failed: list[tuple[str, str]] = []  # jobs that cannot be started, and why
 
     def run(self, view: JobView, to: Holding) -> None:
-        """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
+        """Start the next run, or let its suspended process go on.
+
+        One that can be prepared is, if need be at this moment: its workers become of one.
+        """
+        if view.suspended is not None:
+            self._tell([view.suspended.node], continue_order(view.job, present(view), to))
+            return
         if self.broken.must_wait(view.job):
             return
         orders = self._start_orders(view, coming(view), to)
@@ -105,11 +111,12 @@ class Orders:
 
     # -- a pause in memory ------------------------------------------------------------------------------------
 
-    def pause(self, view: JobView) -> None:
+    def pause_or_end(self, view: JobView) -> None:
         """Have the job leave what it holds: its process is suspended if its state is to be kept in memory."""
         tenancy = tenancy_of(view)
         held = tenancy.holding if tenancy is not None else None
-        if view.storing is Tier.MEMORY and held is not None and can_be_suspended(view.job, held):
+        stays = view.storing is Tier.MEMORY and not view.verdict
+        if stays and held is not None and can_be_suspended(view.job, held):
             self._suspend(view)
         else:
             self.stop(view)
@@ -120,16 +127,16 @@ class Orders:
         grace_s = _SUSPEND_S if view.job.kind is Kind.QUERY else 0.0
         self._tell(nodes_of_attempt(view, present(view)), SuspendRun(present(view), grace_s))
 
-    def store(self, view: JobView) -> None:
-        """Have a suspended process write its state and end; or only end, if its state is not wanted."""
-        if view.suspended is not None and view.storing is not None:
-            grace_s = 0.0 if view.storing is Tier.NONE else grace_of(view)
-            self._tell([view.suspended.node], StopRun(present(view), grace_s, str(view.storing)))
+    def store(self, view: JobView) -> bool:
+        """Have a suspended process write its state and end; or only end, if its state is not wanted.
 
-    def go_on(self, view: JobView, to: Holding) -> None:
-        """Let a suspended process go on."""
-        if view.suspended is not None:
-            self._tell([view.suspended.node], continue_order(view.job, present(view), to))
+        False if there is nothing to do: it is to stay, or there is no process that could be told.
+        """
+        if view.suspended is None or view.storing not in (Tier.DISK, Tier.NONE):
+            return False
+        grace_s = 0.0 if view.storing is Tier.NONE else grace_of(view)
+        self._tell([view.suspended.node], StopRun(present(view), grace_s, str(view.storing)))
+        return True
 
     def start_after_store(self, job_id: str) -> None:
         """A suspended process has ended. If its job was told to go on in it, a new run begins."""

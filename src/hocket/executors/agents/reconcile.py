@@ -124,7 +124,7 @@ class Reconciliation:
         elif doing is Doing.PAUSING:
             if not old:
                 return [JobPaused(now_s, job_id)] if self._is_gone(view, now_s) else []
-            orders.pause(view)
+            orders.pause_or_end(view)
         elif changes_place(tenancy) and (resizes_in_place(view) or not stays(tenancy)):
             if old:
                 orders.resize(view)
@@ -142,7 +142,7 @@ class Reconciliation:
         if present(view) not in self._hello.runs:
             return process_lost(view, now_s, "its agent has lost it")
         if tenancy is not None and tenancy.coming is not None:
-            self._orders.go_on(view, tenancy.coming)
+            self._orders.run(view, tenancy.coming)
         else:
             self._orders.store(view)
         return []
