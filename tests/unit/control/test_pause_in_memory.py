@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.control.test_diff import planned, told
 
-from hocket.control.commit import commit
+from hocket.control.commit import commit, next_actions
 from hocket.control.fold import fold
 from hocket.control.state import State
 from hocket.model.action import Action, Pause, Resume, Start, Store
@@ -106,6 +106,11 @@ def test_a_job_that_never_said_what_its_state_takes_is_not_suspended_unless_the_
     assert pause_of(planned(running("a", reports=False), drop=("a",), tiers={"a": Tier.MEMORY})) is Tier.MEMORY
 
 
+def test_also_a_plan_keeps_no_more_in_memory_than_there_is() -> None:
+    put = on("c", mem_mib=701.0)
+    assert pause_of(planned(running("a"), put, drop=("a",), tiers={"a": Tier.MEMORY})) is Tier.DISK
+
+
 @pytest.mark.parametrize("tier", [Tier.DISK, Tier.NONE])
 def test_the_plan_overrides_the_cost_model(tier: Tier) -> None:
     assert pause_of(planned(running("a"), drop=("a",), tiers={"a": tier})) is tier
@@ -184,7 +189,26 @@ def test_a_plan_moves_it_to_disk_or_drops_it() -> None:
 def test_it_leaves_a_node_that_is_drained() -> None:
     state = suspended("a")
     fold(state, [NodeDrained(10.0, "n0")])
-    assert told(state) == [Store("a", Tier.DISK)]
+    assert next_actions(state) == [Store("a", Tier.DISK)]
+
+
+def test_a_job_that_is_suspended_when_its_node_has_been_drained_goes_to_disk() -> None:
+    state = running("a")
+    assert pause_of(planned(state, drop=("a",))) is Tier.MEMORY
+    fold(state, [NodeDrained(8.0, "n0")])
+    assert next_actions(state) == []
+    fold(state, [JobPaused(9.0, "a", tier=Tier.MEMORY, node="n0", mem_mib=300.0)])
+    assert next_actions(state) == [Store("a", Tier.DISK)]
+
+
+def test_a_job_that_is_being_stored_goes_on_when_that_is_done_and_is_told_once() -> None:
+    state = suspended("a")
+    assert planned(state, tiers={"a": Tier.DISK}) == [Store("a", Tier.DISK)]
+    assert planned(state, tiers={"a": Tier.DISK}) == []
+    assert planned(state, on("a")) == []  # Its process is about to end.
+    fold(state, [StateStored(10.0, "a", Tier.DISK)])
+    (resume,) = told(state)
+    assert isinstance(resume, Resume)
 
 
 def test_where_room_was_given_away_while_it_was_being_suspended_it_goes_to_disk() -> None:
@@ -230,7 +254,6 @@ def test_a_draft_places_it_on_its_node_though_another_is_fuller() -> None:
     state = suspended("a")
     planned(state, on("c", "n1"))
     draft = Draft(state.snapshot())
-    assert draft.start(state.jobs.live["a"], "starts")
+    assert draft.start(state.jobs.live["a"], "starts", 1)
     (partition,) = draft.plan().put
     assert [part.node for part in partition.slices] == ["n0"]
-    assert partition.size_of("a") == 2

@@ -13,7 +13,7 @@ from hocket.executors.agents.reconcile import Reconciliation
 from hocket.executors.agents.reports_to_events import facts
 from hocket.executors.agents.run_numbers import going, nodes_of
 from hocket.executors.agents.sessions import Sessions
-from hocket.model.action import Action, Pause, Resume, Store
+from hocket.model.action import Action, End, Pause, Resume, Store
 from hocket.model.event import (
     Event,
     JobEnded,
@@ -84,6 +84,12 @@ def said(event: str, **fields: object) -> Report:
 def test_a_process_is_suspended_where_its_state_is_to_stay_in_memory() -> None:
     assert orders_for(SUSPENDING, Pause("q", tier=Tier.MEMORY)) == [SuspendRun(RUN, 10.0)]
     assert orders_for(PAUSING, Pause("q", tier=Tier.DISK)) == [StopRun(RUN, 7.0)]
+
+
+def test_a_job_that_ends_while_it_is_being_suspended_leaves() -> None:
+    tenancies = (Tenancy("", holding(), Doing.ENDING),)
+    ending = replace(SUSPENDING, tenancies=tenancies, verdict="stopped")
+    assert orders_for(ending, End("q", "stopped")) == [StopRun(RUN, 7.0)]
 
 
 def test_a_job_with_gpus_or_on_two_nodes_leaves() -> None:
