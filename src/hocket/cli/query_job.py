@@ -126,7 +126,7 @@ class QueryJob:
                     self._asked_to_suspend.clear()
                     suspend_s = inf
             if suspend_s < inf and monotonic() >= suspend_s:
-                self._stop_process(query)
+                self._stop_process(query, "amid a batch")
                 suspend_s = inf
             if leave_s < inf and monotonic() >= leave_s:
                 with self._interrupts:
@@ -137,17 +137,17 @@ class QueryJob:
     def _suspend_after_batch(self, query: Query) -> None:
         """Stop here, where a batch has just been counted."""
         written = ", and on disk" if query.save_before_suspension() else ""
-        print(f"suspended: its state is in memory{written}", flush=True)
-        self._stop_process(query)
-        print("goes on from memory", flush=True)
+        self._stop_process(query, f"after a batch{written}")
 
-    def _stop_process(self, query: Query) -> None:
+    def _stop_process(self, query: Query, how: str) -> None:
         """Stop all threads of this process, until it is told to go on; unless that came meanwhile."""
         with self._suspending:
             if self._asked_to_suspend.is_set() and not self._asked_to_leave.is_set():
+                print(f"suspended: its state is in memory, {how}", flush=True)
                 began_s = monotonic()
                 _stop()
                 query.was_suspended(monotonic() - began_s)
+                print("goes on from memory", flush=True)
             self._asked_to_suspend.clear()
 
     def _read_resources(self) -> QueryResources:

@@ -33,6 +33,7 @@ from hocket.model.view import Doing, JobView, SuspendedProcess, Tier
 _MOST_METRICS = 64
 _LEAST_LOST_S = 1.0
 _REFUSED = 2  # exit code of `hocket`: bad input
+_NOT_WRITTEN = "its process left memory without writing them"
 GONE = ("exited", "lost", "cannot-start")
 
 
@@ -125,7 +126,7 @@ def _suspended_gone(view: JobView, report: Report, process: SuspendedProcess, no
         return process_lost(view, now_s, _ended_as(report))
     if report.fields.get("saved_when_asked"):
         return [StateStored(now_s, view.job.id, Tier.DISK)]
-    return [StateStored(now_s, view.job.id, process.on_disk), *lost_work(view, now_s, "it was not written")]
+    return [StateStored(now_s, view.job.id, process.on_disk), *lost_work(view, now_s, _NOT_WRITTEN)]
 
 
 def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:

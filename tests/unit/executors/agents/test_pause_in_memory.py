@@ -138,7 +138,7 @@ def test_a_process_that_left_as_it_was_told_has_its_state_on_disk() -> None:
 
 def test_one_that_did_not_write_falls_back_to_what_was_there() -> None:
     unwritten = said("exited", asked=True, saved_when_asked=False)
-    lost = WorkLost(5.0, "q", 40.0, 0, "it was not written", 3)
+    lost = WorkLost(5.0, "q", 40.0, 0, "its process left memory without writing them", 3)
     assert facts(STORING, unwritten, 5.0) == [StateStored(5.0, "q", Tier.NONE), lost]
     before = replace(STORING, suspended=replace(PROCESS, on_disk=Tier.DISK))
     assert facts(before, unwritten, 5.0) == [StateStored(5.0, "q", Tier.DISK), lost]
