@@ -28,7 +28,7 @@ import duckdb
 from msgspec import structs
 
 from benchmarks.machine import machine, table
-from hocket.model.suspension import Suspension, chance_of_interruption, costs_of_keeping, where_to_keep
+from hocket.model.suspension import Suspension, chance_of_interruption, costs_of_keeping, is_written_too, where_to_keep
 from hocket.model.view import Tier
 from hocket.query import Query
 from hocket.runtimes.query.data_sources import open_data
@@ -312,18 +312,19 @@ def pause_regrets(queries: dict[int, list[Boundary]], slower: float, seed: int) 
                         boundary.state_mib, redo_s, boundary.write_s, boundary.read_s, START_S, risk, leaves=True,
                         memory_mib=budget_mib,
                     )  # fmt: skip
-                    fits = boundary.state_mib <= budget_mib
+                    fits = 0 < budget_mib >= boundary.state_mib
                     chosen = {
                         "cost model": where_to_keep(state), "disk": Tier.DISK, "drop": Tier.NONE,
                         "memory, or disk if it is full": Tier.MEMORY if fits else Tier.DISK,
                     }  # fmt: skip
                     for _draw in range(20):
-                        happens = Suspension(
-                            state.state_mib, redo_s, state.write_s, state.read_s, START_S,
-                            float(dice.random() < risk), leaves=True, memory_mib=budget_mib,
-                        )  # fmt: skip
+                        happens = structs.replace(state, interruption=float(dice.random() < risk))
                         costs = costs_of_keeping(happens)
                         best_s = min(costs.values())
+                        if fits and is_written_too(state) != is_written_too(happens):  # It did not know.
+                            again_s = state.read_s if is_written_too(state) else redo_s
+                            written_s = state.write_s if is_written_too(state) else 0.0
+                            costs[Tier.MEMORY] = written_s + happens.interruption * (START_S + again_s)
                         for name, tier in chosen.items():
                             found[name].append(costs[tier] - best_s)
     return found

@@ -25,6 +25,7 @@ ONE_IDEA = {
     "model/job.py": "One struct: each field of a job with its type, name, help and rule, said once.",
     "agent/node/runs.py": "One table of the runs on this machine, and what orders and events change in it.",
     "reports/account.py": "One pass over a journal: all of it folds the same few tables, event by event.",
+    "testing/executor_laws.py": "One list of laws for all executors: each is a short story, in the same form.",
     "policies/kit/draft.py": "One plan being written: every method edits the same few fields.",
     "policies/harmony/search_kernel.py": "One local search, compiled as one module by numba.",
 }

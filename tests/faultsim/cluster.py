@@ -256,7 +256,7 @@ class Cluster:
             (f"{node}.agent", "GpuUsage"): lambda _state: SimpleNamespace(added=lambda report: report),
             (f"{node}.controller_link", "connection"): lambda _url, s, _ca: Connection(self.network, s),
             (f"{node}.runs", "kill_orphans"): kill_orphans,
-            (f"{sidecar}.lease_watch", "orphans"): orphans,
+            (f"{sidecar}.process_suspension", "orphans"): orphans,
             ("hocket.executors.agents.executor", "UnconfirmedOrders"): lambda: UnconfirmedOrders(clock),
             ("hocket.service.agent_calls", "run_sync"): run_sync,
             ("hocket.service.engine", "open_to_append"): open_to_append,

@@ -38,6 +38,7 @@ PREFIXES = (
     "hocket.agent.sidecar.attempt_file",
     "hocket.agent.sidecar.events_writer",
     "hocket.agent.sidecar.lease_watch",
+    "hocket.agent.sidecar.process_suspension",
     "hocket.agent.sidecar.spec",
     "hocket.executors.agents.",
     "hocket.service.agent_calls",

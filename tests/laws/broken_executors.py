@@ -34,6 +34,7 @@ from hocket.model.event import (
     NodeLost,
     StateStored,
 )
+from hocket.model.view import Tier
 from hocket.testing.executor_harness import ExecutorUnderTest
 
 Moment = tuple[float, Sequence[Event]] | None
@@ -227,6 +228,36 @@ class loses_a_state_that_it_stores(Wrapped):
 class does_not_answer_a_store(Wrapped):
     def tell(self, event: Event) -> Iterable[Event]:
         return [] if isinstance(event, StateStored) else [event]
+
+
+@breaks("a_job_paused_in_memory_goes_on_in_its_process", "runs in all: 1")
+class begins_another_run_instead_of_going_on(Wrapped):
+    def tell(self, event: Event) -> Iterable[Event]:
+        return [replace(event, in_place=False) if isinstance(event, JobStarted) else event]
+
+
+@breaks("a_job_paused_in_memory_goes_on_in_its_process", "step 3 after [1, 2]")
+class loses_what_is_in_memory(Wrapped):
+    def act(self, action: Action) -> None:
+        if isinstance(action, Resume):
+            run = self._runs[action.job]
+            run.done_s, run.epoch = 0.0, 0
+        super().act(action)
+
+
+@breaks("a_job_paused_in_memory_goes_on_in_its_process", "last save: (<Tier.MEMORY: 'memory'>, 0)")
+class writes_what_is_to_stay_in_memory(Wrapped):
+    def act(self, action: Action) -> None:
+        super().act(replace(action, tier=Tier.DISK) if isinstance(action, Pause) else action)
+
+
+@breaks("a_job_paused_in_memory_goes_on_in_its_process", "last save: (<Tier.DISK: 'disk'>, 4)")
+class ends_a_suspended_process_without_saving(Wrapped):
+    def act(self, action: Action) -> None:
+        saved_s = self._runs[action.job].saved_s
+        super().act(action)
+        if isinstance(action, Store):
+            self._runs[action.job].saved_s = saved_s
 
 
 # -- nodes --------------------------------------------------------------------------------------------------------

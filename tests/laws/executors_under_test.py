@@ -92,6 +92,7 @@ class InProcess(ExecutorUnderTest):
     late_s = patience_s = 10_000.0  # by a clock that goes fifty times as fast, so that a burst of training is short
     exempt: Mapping[str, str] = {
         "a_job_that_was_prepared_starts_warm": "it prepares nothing: a model is made at the moment it starts",
+        "a_job_paused_in_memory_goes_on_in_its_process": "its jobs are models, which have no process of their own",
         "a_lost_node_costs_its_own_jobs_one_run": ONE_PROCESS,
         "a_node_that_returns_runs_nothing_twice": ONE_PROCESS,
         "a_node_that_was_away_for_a_moment_goes_on": ONE_PROCESS,
@@ -129,6 +130,7 @@ class Agents(ExecutorUnderTest):
     name = "agents"
     is_live = True
     late_s = 60.0
+    loads_into_memory = False  # Only a process that is suspended has its state in memory.
     patience_s = lease_s = 300.0  # The machine may stand still for a while.
     warm = False
     exempt: Mapping[str, str] = {}

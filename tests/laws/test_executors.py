@@ -12,7 +12,8 @@ from hocket.testing.executor_harness import ExecutorHarness, ExecutorUnderTest
 AWAY = "a_node_that_was_away_for_a_moment_goes_on"
 NODES = {"a_lost_node_costs_its_own_jobs_one_run", "a_node_that_returns_runs_nothing_twice", AWAY}
 NODES |= {"a_lost_node_costs_a_job_over_two_nodes_one_run"}
-EXEMPT = {"simulated": {AWAY}, "inprocess": NODES | {"a_job_that_was_prepared_starts_warm"}, "agents": set()}
+ONE_PROCESS = {"a_job_that_was_prepared_starts_warm", "a_job_paused_in_memory_goes_on_in_its_process"}
+EXEMPT = {"simulated": {AWAY}, "inprocess": NODES | ONE_PROCESS, "agents": set()}
 
 
 def tried(name):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.live.controller import LiveController, awaited
+from tests.live.processes import Found, below, stands_still
 
 duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'hocket[query]'")
 
@@ -46,6 +47,11 @@ def printed(controller: LiveController, name: str) -> str:
     return str(controller.types("logs", name).stdout)
 
 
+def process(controller: LiveController, kind: str) -> Found:
+    (found,) = [f for f in below(controller.root) if f.kind == kind]
+    return found
+
+
 @pytest.mark.slow
 def test_a_query_is_resized_in_place_paused_resumed_and_asked_for_its_answer(controller: LiveController) -> None:
     data = str(controller.root / "data")
@@ -59,10 +65,31 @@ def test_a_query_is_resized_in_place_paused_resumed_and_asked_for_its_answer(con
     before = json.loads(controller.types("answer", "slow", "--json").stdout)
     assert 0 < before["fraction"] < 1
     controller.types("pause", "slow")
-    awaited(lambda: shown(controller, "slow")["state"] == "held", "it has left")
+    awaited(lambda: shown(controller, "slow")["kept"].startswith("in memory"), "its process is suspended")
+    assert "held, in memory (" in str(controller.types("jobs").stdout)
+    assert "held, in memory (" in str(controller.types("show", "slow").stdout)
+    assert "its process is suspended, with" in str(controller.types("why", "slow").stdout)
+    suspended = process(controller, "training")
+    assert stands_still(suspended.pid)
+    controller.kill()
+    process(controller, "agent").kill()
+    controller.begin()
+    assert shown(controller, "slow")["kept"].startswith("in memory")
+    controller.types("resume", "slow")
+    awaited(lambda: shown(controller, "slow")["state"] == "running", "it goes on")
+    assert process(controller, "training") == suspended
+    assert not stands_still(suspended.pid)
+    assert shown(controller, "slow")["attempts"] == 1
+
+    controller.types("pause", "slow")
+    awaited(lambda: shown(controller, "slow")["kept"].startswith("in memory"), "its process is suspended again")
+    (node,) = controller.call("GET", "/v1/nodes")["nodes"]
+    large = f"{int(node['mem_mib']) - 50}M"
+    controller.types("submit", "--query", QUICK, "--data", data, "--mem", large, "-n", "large", "--wait")
+    assert shown(controller, "slow")["kept"] == "on disk"  # It made room.
     assert "leaves: its state is on disk" in printed(controller, "slow")
     controller.types("resume", "slow")
-    awaited(lambda: shown(controller, "slow")["attempts"] > 1, "it goes on")
+    awaited(lambda: shown(controller, "slow")["attempts"] > 1, "it goes on from there")
     awaited(
         lambda: printed(controller, "slow").count(f"batch {before['batches']}:") > 1, "what was known is said again"
     )

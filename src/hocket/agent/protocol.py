@@ -100,7 +100,7 @@ class Report(Struct, frozen=True):
     n: RunNumber
     at_s: float
     # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost, let-go,
-    # frozen, thawed, resized
+    # frozen, thawed, resized, suspended, continued
     event: str
     fields: dict[str, Any] = {}
 
@@ -144,11 +144,27 @@ class ResizeRun(Struct, frozen=True, tag_field="order", tag="resize"):
     limits: RunLimits = RunLimits()
 
 
+class SuspendRun(Struct, frozen=True, tag_field="order", tag="suspend"):
+    """Stop its processes, which keep their memory and use no cores; within the grace they may choose when."""
+
+    run: RunKey
+    grace_s: float
+
+
+class ContinueRun(Struct, frozen=True, tag_field="order", tag="continue"):
+    """Let a suspended run go on with these resources, in the same process."""
+
+    run: RunKey
+    env: dict[str, str]  # sizes, as in `StartRun`
+    limits: RunLimits = RunLimits()
+
+
 class StopRun(Struct, frozen=True, tag_field="order", tag="stop"):
     """Ask it to save its state and leave; kill it when the grace is over."""
 
     run: RunKey
     grace_s: float
+    keep: str = ""  # what a query does with its state: `disk` or `none`; it chooses itself if nothing is said
 
 
 class SaveRun(Struct, frozen=True, tag_field="order", tag="save"):
@@ -180,7 +196,9 @@ class ReadAnswer(Struct, frozen=True, tag_field="order", tag="read-answer"):
     job: str
 
 
-Order = PrepareRun | StartRun | ResizeRun | StopRun | SaveRun | ForgetJob | ReadLog | ReadAnswer
+# What an agent does with runs, and with the logs and answers of them.
+RunOrder = PrepareRun | StartRun | ResizeRun | SuspendRun | ContinueRun | StopRun | SaveRun | ForgetJob
+Order = RunOrder | ReadLog | ReadAnswer
 
 
 class Numbered(Struct, frozen=True):

@@ -1,4 +1,6 @@
-"""A query that runs as a job: it reports each batch, writes its answer, takes other resources, and leaves when told.
+"""A query that runs as a job: it reports each batch, writes its answer, takes other resources, and is paused when told.
+
+SIGTERM asks it to leave; SIGTSTP to stop where it is, with all in memory, until SIGCONT.
 
 Its agent says by variables where: `HOCKET_ANSWER` is the file of the present answer, `HOCKET_RESOURCES` that of the
 threads and the memory that it has now, and `HOCKET_CHECKPOINT_DIR` the folder of its state.
@@ -7,21 +9,24 @@ threads and the memory that it has now, and `HOCKET_CHECKPOINT_DIR` the folder o
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from hocket.model.suspension import INTERRUPTED_EVERY_S
+
 if TYPE_CHECKING:
     from hocket.query import Answer, Query
 
 _FINISHING_S = 5.0  # for the batch under way, when asked to leave; then it is given up
 _AGAIN_S = 0.1
-_HOUR_S = 3600.0
 _OF_DUCKDB = 0.8  # of the job's memory; the rest is for Python, and for what DuckDB does not count
 _LEFT = 128 + signal.SIGTERM
 
@@ -33,6 +38,7 @@ class QueryResources(Struct, frozen=True):
     mem_mib: float = 0.0  # 0: not limited
     epoch_batches: int = 0  # length of a running epoch; 0: not counted in batches
     epoch_s: float = 0.0  # length of a running epoch; 0: not counted in seconds
+    keep: str = ""  # where its state is to be when it leaves, `disk` or `none`; empty: it chooses
 
 
 class QueryJob:
@@ -41,9 +47,11 @@ class QueryJob:
     def __init__(self, answer: Path, resources: Path | None, state: Path | None, attempt: int) -> None:
         self.state = state
         # One an hour, until it is known better.
-        self.interrupted_every_s = _HOUR_S / attempt
+        self.interrupted_every_s = INTERRUPTED_EVERY_S / attempt
         self._answer_file, self._resources_file = answer, resources
         self._asked_to_leave = threading.Event()
+        self._asked_to_suspend = threading.Event()
+        self._suspending = threading.Lock()
         self._has_stopped = threading.Event()  # no batch is under way any more
         self._interrupts = threading.Lock()
         self._resources: QueryResources | None = None  # None: what DuckDB takes by itself
@@ -73,6 +81,8 @@ class QueryJob:
             for answer in query:
                 self._tell(query, answer)
                 if not query.meets_goal(answer):
+                    if not self._asked_to_leave.is_set() and self._asked_to_suspend.is_set():
+                        self._suspend_after_batch(query)
                     if self._asked_to_leave.is_set():
                         break
                     self._take_resources(query)
@@ -84,43 +94,78 @@ class QueryJob:
             print("the batch under way is given up", flush=True)
         with self._interrupts:  # The state must not be interrupted.
             self._has_stopped.set()
-        kept = query.leave()
-        print(
-            "leaves: its state is on disk" if kept is Tier.DISK else "leaves: it is cheaper to begin again", flush=True
-        )
+        keep = self._read_resources().keep
+        kept = query.leave(Tier(keep) if keep in (Tier.DISK, Tier.NONE) else None)
+        redone = "it is cheaper to begin again" if not keep else "its state is dropped, as it was told"
+        print(f"leaves: {'its state is on disk' if kept is Tier.DISK else redone}", flush=True)
         return _LEFT
 
     def _heed_signals(self, query: Query) -> None:
-        """Note SIGTERM at once, though DuckDB is at work, and interrupt it when the batch takes too long."""
+        """Note signals at once, though DuckDB is at work, and act when the batch takes too long."""
         read_end, write_end = os.pipe()
         os.set_blocking(write_end, False)
-        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self._asked_to_leave.set())
+        for number in (signal.SIGTSTP, signal.SIGCONT):
+            signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+        threading.Thread(target=self._heed, args=(query, read_end), daemon=True).start()
 
-        def wait() -> None:
-            while signal.SIGTERM not in os.read(read_end, 64):
-                pass
-            self._asked_to_leave.set()
-            wait_s = _FINISHING_S
-            while not self._has_stopped.wait(wait_s):
+    def _heed(self, query: Query, signals: int) -> None:
+        leave_s = suspend_s = inf  # when to give the batch up, and when to stop amid it
+        while not self._has_stopped.is_set():
+            due_s = min(leave_s, suspend_s)
+            ready = select.select([signals], [], [], max(due_s - monotonic(), 0.0) if due_s < inf else None)[0]
+            for number in os.read(signals, 64) if ready else b"":
+                if number == signal.SIGTERM:
+                    self._asked_to_leave.set()
+                    leave_s, suspend_s = min(leave_s, monotonic() + _FINISHING_S), inf
+                elif number == signal.SIGTSTP and not self._asked_to_leave.is_set():
+                    self._asked_to_suspend.set()
+                    suspend_s = monotonic() + _FINISHING_S
+                elif number == signal.SIGCONT:
+                    self._asked_to_suspend.clear()
+                    suspend_s = inf
+            if suspend_s < inf and monotonic() >= suspend_s:
+                self._stop_process(query, "amid a batch")
+                suspend_s = inf
+            if leave_s < inf and monotonic() >= leave_s:
                 with self._interrupts:
                     if not self._has_stopped.is_set():
                         query.interrupt()
-                wait_s = _AGAIN_S  # Between two statements it is not heeded.
+                leave_s = monotonic() + _AGAIN_S  # Between two statements it is not heeded.
 
-        threading.Thread(target=wait, daemon=True).start()
+    def _suspend_after_batch(self, query: Query) -> None:
+        """Stop here, where a batch has just been counted."""
+        written = ", and on disk" if query.save_before_suspension() else ""
+        self._stop_process(query, f"after a batch{written}")
 
-    def _take_resources(self, query: Query) -> None:
-        """Go on with what the agent says that the job has now."""
+    def _stop_process(self, query: Query, how: str) -> None:
+        """Stop all threads of this process, until it is told to go on; unless that came meanwhile."""
+        with self._suspending:
+            if self._asked_to_suspend.is_set() and not self._asked_to_leave.is_set():
+                print(f"suspended: its state is in memory, {how}", flush=True)
+                began_s = monotonic()
+                _stop()
+                query.was_suspended(monotonic() - began_s)
+                print("goes on from memory", flush=True)
+            self._asked_to_suspend.clear()
+
+    def _read_resources(self) -> QueryResources:
+        """What the agent says that the job has now."""
         import msgspec
 
+        before = self._resources or QueryResources()
         if self._resources_file is None:
-            return
+            return before
         try:
-            now = msgspec.json.decode(self._resources_file.read_bytes(), type=QueryResources)
+            return msgspec.json.decode(self._resources_file.read_bytes(), type=QueryResources)
         except (OSError, msgspec.MsgspecError):
-            return  # It is being replaced, or the disk is full: the next batch sees it.
-        if now == self._resources:
+            return before  # It is being replaced, or the disk is full: the next batch sees it.
+
+    def _take_resources(self, query: Query) -> None:
+        """Go on with what the job has now."""
+        now = self._read_resources()
+        if self._resources_file is None or now == self._resources:
             return
         self._resources = now
         query.set_resources(now.size, now.mem_mib * _OF_DUCKDB)
@@ -161,10 +206,21 @@ class QueryJob:
         found = {
             "fraction": answer.fraction, "rows_read": round(query.rows * answer.fraction),
             "state_mib": at_risk.state_mib, "redo_s": at_risk.redo_s, "write_s": at_risk.write_s,
-            "read_s": at_risk.read_s,
+            "read_s": at_risk.read_s, "process_mib": _resident_mib(),
         }  # fmt: skip
         found |= {"half_width": sum(widths) / len(widths)} if widths else {}
         return found | ({"acc": answer.accuracy} if answer.accuracy is not None else {})
+
+
+def _stop() -> None:
+    """Returns when it is told to go on."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _resident_mib() -> float:
+    """Memory of this process, in MiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -15,6 +15,7 @@ from hocket.control.diff import diff
 from hocket.control.state import Order, State
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
 from hocket.model.capacity import Capacity
+from hocket.model.job import Kind
 from hocket.model.partition import Holding, Partition, Sharing
 from hocket.model.plan import Plan
 from hocket.model.snapshot import LeavingTenants, Snapshot
@@ -22,6 +23,7 @@ from hocket.model.view import Doing, JobState, JobView, Tenancy, Tier
 
 # Enum members cost a look-up each time; these are used on hot paths.
 _RUNNING, _STARTING, _PAUSING = JobState.RUNNING, JobState.STARTING, JobState.PAUSING
+_QUERY = Kind.QUERY
 _NOTHING, _IS_STARTING, _IS_PAUSING, _NONE = Doing.NOTHING, Doing.STARTING, Doing.PAUSING, Tier.NONE
 _ALONE = Sharing.ALONE
 
@@ -104,6 +106,8 @@ def _jobs_to_pause(state: State, plan: Plan) -> list[tuple[Partition, JobView]] 
         held = tenancy.holding
         if tenancy.doing is not _NOTHING or tenancy.task or held is None or held.slices != old.slices:
             return None
+        if view.keep is not None or view.job.kind is _QUERY:
+            return None  # Where its state is kept is to be decided.
         found.append((old, view))
     return found
 
@@ -118,6 +122,8 @@ def _jobs_to_start(state: State, plan: Plan, others_pause: bool) -> list[tuple[P
         tenant = new.tenants[0]
         view = jobs[tenant.job]
         if view.partitions or view.tenancies or view.preparing or tenant.task or (others_pause and view.job.warm):
+            return None
+        if view.suspended is not None or view.storing is not None:
             return None
         found.append((new, view))
     return found
@@ -136,7 +142,7 @@ def _pause(state: State, plan: Plan, view: JobView) -> Pause:
         if part.gpus or part.cores or part.mem_mib or part.net_mbps:  # Some jobs request no resources.
             state.leaving.put(f"{job_id}/", holding.slices)
             break
-    return Pause(job_id, "", view.keep, holding.boundary)
+    return Pause(job_id, "", Tier.DISK, holding.boundary)
 
 
 def _start(state: State, plan: Plan, view: JobView, new: Partition, waits: bool) -> Start | Resume | None:
@@ -224,8 +230,8 @@ def _place_jobs(state: State, plan: Plan, places: dict[str, list[str]]) -> None:
             touched = touched or {*plan.drop, *(p.id for p in plan.put)}
             pids = list(dict.fromkeys([*(p for p in view.partitions if p not in touched), *pids]))
         state.put_view(view, replace(view, partitions=tuple(pids), **_notes(plan, job_id)))
-        if view.tenancies:
-            state.update_leaving(view)
+        if view.tenancies or view.suspended is not None:
+            state.update_leaving(state.jobs.live[job_id])
 
 
 def _note_others(state: State, plan: Plan, done: Container[str]) -> None:
@@ -285,8 +291,10 @@ def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, 
             done.add((action.job, task))
             continue
         match action:
-            case Pause(_, task, _, _):
+            case Pause(_, task, tier, _):
                 _begin_change(state, view, task, Doing.PAUSING, None, _PAUSING)
+                if tier is Tier.MEMORY:  # A controller that is restored tells its executor again.
+                    state.jobs.put(action.job, replace(state.jobs.live[action.job], storing=tier))
                 done.add((action.job, task))
             case End():
                 for tenancy in view.tenancies:
@@ -300,7 +308,9 @@ def issue(state: State, actions: Iterable[Action], settled: Iterable[tuple[str, 
                 done.add((action.job, task))
             case Prepare():
                 state.jobs.put(action.job, replace(view, preparing=True))
-            case Checkpoint() | Store():
+            case Store(_, tier):
+                state.jobs.put(action.job, replace(view, storing=tier))
+            case Checkpoint():
                 pass
             case _:
                 assert_never(action)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hocket.model.action import Action, Checkpoint, End, Move, Pause, Prepare, Resize, Resume, Start, Store
+from hocket.model.job import Kind
 from hocket.model.partition import NOW, Boundary, Holding, Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
 from hocket.model.snapshot import LeavingTenants, Snapshot, Standing
+from hocket.model.suspension import goes_on_in_place, memory_if_suspended, tier_of_pause
 from hocket.model.view import Doing, JobView, Tenancy, Tier
 
 _NOTHING = Doing.NOTHING
@@ -25,6 +27,7 @@ def diff(standing: Standing, plan: Plan | None = None) -> tuple[list[Action], li
     for job_id, task in standing.unsettled:
         found.look_at(job_id, task)
     found.break_deadlock()
+    found.make_room()
     if plan is not None:
         for job_id, tier in plan.checkpoints.items():
             found.frees.insert(0, Checkpoint(job_id, tier, _boundary(standing, standing.jobs[job_id])))
@@ -44,6 +47,8 @@ class _Diff:
         self._leaving = LeavingTenants(standing)
         self._blocked: dict[str, tuple[str, ...]] = {}  # running tenant → tenants in its way
         self._successors: list[tuple[str, tuple[Slice, ...]]] | None = None  # jobs that prepare, and their partitions
+        self._suspended_by_node: dict[str, list[tuple[JobView, float]]] | None = None
+        self._suspending: dict[str, float] = {}  # node → memory of processes that these actions suspend there
 
     def look_at(self, job_id: str, task: str) -> None:
         """What can be done now for one tenant."""
@@ -74,16 +79,21 @@ class _Diff:
         job_id = view.job.id
         if wanted is None:
             self.settled.append((job_id, task))
-            if not view.tenancies and view.tier is not _NONE and view.tier is not view.keep:
-                self.frees.append(Store(job_id, view.keep))
+            if not view.tenancies and view.tier is not _NONE and view.keep not in (None, view.tier):
+                self._store(view, view.keep)
             return
+        if view.suspended is not None and view.storing is not None:
+            return  # It starts when its process has ended.
         partition, tenant = wanted
+        to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
+        if view.suspended is not None and not goes_on_in_place(view, to):
+            self._store(view, Tier.DISK)  # What it goes on with elsewhere is a state on disk.
+            return
         if self._leaving.in_the_way(f"{job_id}/{task}", partition.slices):
             may_prepare = view.job.warm and not view.preparing and Prepare(job_id) not in self.prepares
             if may_prepare and self._prepares_first(view):
                 self.prepares.append(Prepare(job_id))
         elif not view.preparing:
-            to = Holding(partition.id, partition.slices, tenant.replicas, tenant.boundary)
             self.takes.append((Start if view.tier is _NONE else Resume)(job_id, task, to, partition))
 
     def _change(self, view: JobView, tenancy: Tenancy, wanted: tuple[Partition, Tenant] | None) -> None:
@@ -92,7 +102,7 @@ class _Diff:
         assert held is not None
         if wanted is None:
             if not self._waits_for_successor(view, task):
-                self.frees.append(Pause(job_id, task, view.keep, held.boundary))
+                self._pause(view, task, held)
             return
         partition, tenant = wanted
         same_place = partition.slices == held.slices and partition.id == held.partition
@@ -120,7 +130,49 @@ class _Diff:
             view = self.standing.jobs[job_id]
             held = next(t.holding for t in view.tenancies if t.task == task)
             assert held is not None
-            self.frees.append(Pause(job_id, task, view.keep, held.boundary))
+            self._pause(view, task, held)
+
+    def _pause(self, view: JobView, task: str, held: Holding) -> None:
+        node, tier = held.slices[0].node, view.keep or Tier.DISK
+        if not task and (view.keep is Tier.MEMORY or view.job.kind is Kind.QUERY):
+            tier = tier_of_pause(view, held, self._room_mib(node), self.standing.now_s)
+        if tier is Tier.MEMORY:
+            self._suspending[node] = self._suspending.get(node, 0.0) + memory_if_suspended(view, held)
+        self.frees.append(Pause(view.job.id, task, tier, held.boundary))
+
+    def _room_mib(self, node: str) -> float:
+        """Memory of a node that neither the plan nor suspended processes have; negative if these must make room."""
+        free = self.standing.capacity[node].mem_mib - self._suspending.get(node, 0.0)
+        return free - sum(mem_mib for _view, mem_mib in self._suspended().get(node, ()))
+
+    def _suspended(self) -> dict[str, list[tuple[JobView, float]]]:
+        """Node → the jobs suspended there, and the memory that each keeps beyond what the plan gives it."""
+        if self._suspended_by_node is None:
+            self._suspended_by_node = {}
+            for tenant, parts in self.standing.leaving.data().items():
+                view = self.standing.jobs.get(tenant.removesuffix("/"))
+                if view is not None and view.suspended is not None and view.storing is None:
+                    there = self._suspended_by_node.setdefault(view.suspended.node, [])
+                    there.append((view, sum(part.mem_mib for part in parts)))
+        return self._suspended_by_node
+
+    def make_room(self) -> None:
+        """Bring suspended processes to disk where the plan needs their memory: the largest first, and no more of them.
+
+        So it is on nodes that are drained, which have nothing free.
+        """
+        for node, there in self._suspended().items():
+            short_mib = -self._room_mib(node)
+            for view, mem_mib in sorted(there, key=lambda found: (-found[1], found[0].number)):
+                if short_mib <= 0:
+                    break
+                self._store(view, Tier.DISK)
+                short_mib -= mem_mib
+
+    def _store(self, view: JobView, tier: Tier) -> None:
+        action = Store(view.job.id, tier)
+        if view.storing is None and not any(type(a) is Store and a.job == view.job.id for a in self.frees):
+            self.frees.append(action)
 
     def _waits_for_successor(self, view: JobView, task: str) -> bool:
         """True while the job that will get this tenant's resources still prepares: the tenant continues until then."""
@@ -143,7 +195,7 @@ class _Diff:
 
     def _prepares_first(self, view: JobView) -> bool:
         """Does a warm job prepare before it starts? Not if one of its tasks runs already, or can start now."""
-        if not view.job.warm or view.prepared or view.tenancies:
+        if not view.job.warm or view.prepared or view.tenancies or view.suspended is not None:
             return False
         if view.job.tasks is None or view.preparing:
             return True

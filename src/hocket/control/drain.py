@@ -18,6 +18,9 @@ def node_drained(state: State, event: NodeDrained) -> None:
         state.capacity = state.capacity.close(event.node)
     state.nodes.put(event.node, replace(known, drained=True, cleared=event.clear))
     state.notes.alarm = True
+    for view in state.jobs.values():
+        if view.suspended is not None and view.suspended.node == event.node:
+            state.unsettle((view.job.id, ""))  # There is no memory for it any more.
     if event.clear:
         here = [v for v in state.jobs.values() if event.node in _planned_nodes(state, v)]
         for view in sorted(here, key=lambda v: v.number):

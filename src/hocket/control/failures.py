@@ -63,8 +63,12 @@ def _fail(state: State, job_id: str, reason: str) -> None:
     state.notes.alarm = state.notes.freed = True
     state.vacate(view)
     forget_tenants(state, view)
+    tier = view.tier if view.suspended is None else view.suspended.on_disk
     now = replace(
-        state.accounted(view, (), JobState.WAITING if view.tier is Tier.NONE else JobState.PAUSED),
+        state.accounted(view, (), JobState.WAITING if tier is Tier.NONE else JobState.PAUSED),
+        tier=tier,
+        suspended=None,
+        storing=None,
         failures=view.failures + 1,
         partitions=(),
         prepared=False,
@@ -83,6 +87,8 @@ def forget_tenants(state: State, view: JobView) -> None:
     if state.leaving.live:
         for tenancy in view.tenancies:
             state.leaving.drop(f"{job_id}/{tenancy.task}")
+        if view.suspended is not None:
+            state.leaving.drop(f"{job_id}/")
     if state.unsettled:
         tasks = view.job.tasks
         for task in ("", *(t.id for t in tasks.tasks)) if tasks is not None else ("",):
@@ -114,6 +120,11 @@ def _evict_from(state: State, node: str, jobs: set[str], why: str) -> None:
         for t in v.tenancies
         for h in (t.holding, t.coming)
         if h is not None and any(s.node == node for s in h.slices)
+    }
+    there |= {
+        (v.job.id, "")
+        for v in state.jobs.values()
+        if v.suspended is not None and v.suspended.node == node and v.job.id in jobs
     }
     for job_id, task in sorted(there):
         _evict(state, job_id, task, why)

@@ -59,6 +59,7 @@ from hocket.model.view import (
     JobState,
     JobView,
     Observation,
+    SuspendedProcess,
     Tenancy,
     Tier,
 )
@@ -167,7 +168,9 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
     settled = state.accounted(view, tenancies, _RUNNING)  # It is in no snapshot yet, so it may be changed.
     if view.started_s is None:
         force_setattr(settled, "started_s", state.now_s)
-    in_place = type(event) is JobResized and event.in_place
+    in_place = (type(event) is JobStarted or type(event) is JobResized) and event.in_place
+    if view.suspended is not None:
+        _continue_process(state, settled, view.suspended)
     if not in_place and _is_another_run(tenancy):
         force_setattr(settled, "starts", view.starts + 1)
         if event.attempt or view.job.is_protectable:
@@ -183,6 +186,15 @@ def _settled(state: State, event: JobStarted | JobResized | JobMoved) -> None:
         state.notes.judged.append(job_id)
     if not _as_planned(state, job_id, task, holding):
         state.unsettle((job_id, task))
+
+
+def _continue_process(state: State, settled: JobView, process: SuspendedProcess) -> None:
+    """A suspended process goes on, with the work that it had not saved."""
+    force_setattr(settled, "suspended", None)
+    force_setattr(settled, "tier", process.on_disk)
+    if process.unsaved_s is not None:
+        _run_begins(state, settled)
+        force_setattr(settled, "run_began_s", state.now_s - process.unsaved_s)
 
 
 def _run_begins(state: State, settled: JobView) -> None:
@@ -231,9 +243,19 @@ def _left(state: State, event: JobPaused) -> None:
     state.leaving.drop(f"{job_id}/{task}")
     left = state.accounted(view, tenancies, view.state if tenancies else _PAUSED)
     force_setattr(left, "tier", event.tier)  # It is in no snapshot yet.
+    if view.storing is not None:
+        force_setattr(left, "storing", None)
+    if event.node:
+        on_disk = Tier.NONE if view.tier is Tier.MEMORY else view.tier
+        unsaved_s = view.unsaved_at(state.now_s)[0] if view.run_began_s is not None else None
+        process = SuspendedProcess(event.node, event.mem_mib, max(view.size, 1), on_disk, unsaved_s)
+        force_setattr(left, "suspended", process)
+        state.unsettle((job_id, task))  # There may be no room for it any more.
     if view.run_began_s is not None:
         force_setattr(left, "run_began_s", None)
     state.put_view(view, left)
+    if event.node:
+        state.update_leaving(left)
     if any(state.is_tenant(job_id, pid, task) for pid in view.partitions):
         state.unsettle((job_id, task))
 
@@ -363,9 +385,24 @@ def _prepared(state: State, event: JobPrepared) -> None:
         state.put_view(view, replace(view, prepared=True, preparing=False))
 
 
-def _saved(state: State, event: JobCheckpointed | StateStored) -> None:
+def _saved(state: State, event: JobCheckpointed) -> None:
     if (view := state.jobs.live.get(event.job)) is not None:
         state.put_view(view, replace(view, tier=event.tier))
+
+
+def _stored(state: State, event: StateStored) -> None:
+    """A paused job's state is elsewhere now: a process that was suspended has ended, unless it is still in memory."""
+    view = state.jobs.live.get(event.job)
+    if view is None:
+        return
+    if view.suspended is None or event.tier is Tier.MEMORY:
+        state.put_view(view, replace(view, tier=event.tier, storing=None))
+        return
+    idle = _WAITING if event.tier is Tier.NONE else _PAUSED
+    becomes = view.state if view.tenancies else idle
+    state.put_view(view, replace(view, tier=event.tier, storing=None, suspended=None, state=becomes))
+    state.leaving.drop(f"{event.job}/")
+    state.notes.freed = True
 
 
 def _seen_saved(state: State, event: JobSaved) -> None:
@@ -376,7 +413,12 @@ def _seen_saved(state: State, event: JobSaved) -> None:
         _may_be_preempted(state, event.job)
     last = view.observations[-1] if view.observations else None
     epoch, step = (last.epoch, last.step) if last is not None else (0, 0)
-    state.put_view(view, replace(view, saved_s=event.at_s, saved_epoch=epoch, saved_step=step, tier=Tier.DISK))
+    saved = replace(view, saved_s=event.at_s, saved_epoch=epoch, saved_step=step)
+    if view.suspended is not None:  # Its state is in memory and on disk.
+        saved = replace(saved, suspended=replace(view.suspended, on_disk=Tier.DISK, unsaved_s=0.0))
+    else:
+        saved = replace(saved, tier=Tier.DISK)
+    state.put_view(view, saved)
     leave_cleared_node(state, event.job)
 
 
@@ -434,7 +476,7 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     JobSaved: _seen_saved,
     WorkLost: _work_lost,
     JobPaused: _left,
-    StateStored: _saved,
+    StateStored: _stored,
     ProgressReported: _observed,
     EpochEnded: _observed,
     PhasesObserved: _phases_observed,

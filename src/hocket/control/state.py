@@ -22,7 +22,7 @@ from hocket.model.reservation import NodeReservation, excluded_nodes, holding_at
 from hocket.model.resources import Slice, gpu_ids, gpu_mask
 from hocket.model.snapshot import NO_USE, History, Snapshot, Usage, demand_of, queues_of
 from hocket.model.versioned import OpenMap, OpenQueue
-from hocket.model.view import JobState, JobView, NodeView, Tenancy
+from hocket.model.view import JobState, JobView, NodeView, SuspendedProcess, Tenancy
 
 # A policy's order: (view, now) → what to sort by. Jobs of equal rank are in the order of submission.
 Order = Callable[[JobView, float], tuple[Any, ...]]
@@ -418,6 +418,20 @@ class State(Indices):
                 self.leaving.put(key, left)
             elif self.leaving.live:
                 self.leaving.drop(key)
+        if view.suspended is not None and not view.tenancies:
+            self._update_suspended(view, view.suspended)
+
+    def _update_suspended(self, view: JobView, process: SuspendedProcess) -> None:
+        """A suspended process keeps its memory, but for what the plan gives its job on that node."""
+        key, mem_mib = f"{view.job.id}/", process.mem_mib
+        for pid in view.partitions:
+            if self.is_tenant(view.job.id, pid):
+                planned = (part for part in self.partitions.live[pid].slices if part.node == process.node)
+                mem_mib -= sum(part.mem_mib for part in planned)
+        if mem_mib > 0:
+            self.leaving.put(key, (Slice(process.node, mem_mib=mem_mib),))
+        else:
+            self.leaving.drop(key)
 
     def update_leaving_of(self, pids: Set[str]) -> None:
         """Shared partitions were dropped, moved or are not shared now: update `leaving` of all jobs that hold them."""

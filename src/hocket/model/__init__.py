@@ -10,7 +10,18 @@ from hocket.model.partition import EPOCH, NOW, STEP, Boundary, Holding, Partitio
 from hocket.model.plan import ALWAYS, Plan, Verdict, Wake
 from hocket.model.resources import Demand, Node, Slice
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import Costs, Doing, JobState, JobView, NodeView, Observation, Tenancy, Tier, Use
+from hocket.model.view import (
+    Costs,
+    Doing,
+    JobState,
+    JobView,
+    NodeView,
+    Observation,
+    SuspendedProcess,
+    Tenancy,
+    Tier,
+    Use,
+)
 
 __all__ = [
     "ALWAYS",
@@ -53,6 +64,7 @@ __all__ = [
     "Snapshot",
     "Start",
     "Store",
+    "SuspendedProcess",
     "Task",
     "TaskGraph",
     "Tenancy",

@@ -315,6 +315,12 @@ class Capacity(Struct, eq=False):
             return self._beside_gpus_last(demand, size, eligible, job.max_nodes)
         return self._search(demand, size, eligible, job.max_nodes)
 
+    def place_on(self, node: str, job: Job, size: int) -> Places | None:
+        """That node, if `size` replicas of the `job` fit there and it may have it; None otherwise."""
+        i = self.layout.index_of(node)
+        may_have = self.up & self.layout.eligible(job) & (1 << i)
+        return ((i, size),) if may_have and self._at(i).room(job.demand) >= size else None
+
     def _beside_gpus_last(self, demand: Demand, size: int, eligible: int, max_nodes: int) -> Places | None:
         """As many replicas as possible on nodes without GPUs, the rest beside GPUs."""
         without = eligible & self.layout.without_gpus

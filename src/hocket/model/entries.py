@@ -13,7 +13,7 @@ from hocket.model.partition import Partition
 from hocket.model.plan import ALWAYS, Wake
 from hocket.model.reservation import NodeReservation
 from hocket.model.resources import MAX_GPUS, Slice
-from hocket.model.view import NO_COSTS, Costs, Hold, JobState, Tenancy, Tier, Use
+from hocket.model.view import NO_COSTS, Costs, Hold, JobState, SuspendedProcess, Tenancy, Tier, Use
 
 FORMAT = 1
 
@@ -114,7 +114,13 @@ class JobEntry(Struct, frozen=True, forbid_unknown_fields=True):
     prepared: bool = False
     preparing: bool = False
     tier: Annotated[Tier, Meta(description="where its saved state is")] = Tier.NONE
-    keep: Annotated[Tier, Meta(description="where the plan wants it while the job is paused")] = Tier.DISK
+    keep: Annotated[
+        Tier | None, Meta(description="where the plan wants it while the job is paused; where it costs least, if null")
+    ] = None
+    suspended: Annotated[
+        SuspendedProcess | None, Meta(description="its process, while the job is paused in memory")
+    ] = None
+    storing: Annotated[Tier | None, Meta(description="where its state is being brought")] = None
     epoch: Count = 0
     observations: Annotated[tuple[ObservationEntry, ...], Meta(description="the most recent, oldest first")] = ()
     use: Use | None = None

@@ -116,7 +116,8 @@ class JobStarted(_Event, frozen=True, gc=False, tag=True):
 
     job: str  # id of the job
     task: str = ""  # which task of it; empty for a job without tasks
-    attempt: int = 0  # number of this attempt to run it; 0 where there are no processes
+    attempt: int = 0  # number of this attempt to run it; 0 where there are no processes, or it goes on in the same one
+    in_place: bool = False  # it goes on in its suspended process: it is no new run
 
 
 class JobResized(_Event, frozen=True, gc=False, tag=True):
@@ -178,6 +179,8 @@ class JobPaused(_Event, frozen=True, gc=False, tag=True):
     job: str  # id of the job
     task: str = ""  # which task of it; empty for a job without tasks
     tier: Tier = Tier.DISK  # where its state is kept
+    node: str = ""  # where its process is suspended; empty: it has ended
+    mem_mib: float = 0.0  # memory that the suspended process keeps
 
 
 class StateStored(_Event, frozen=True, gc=False, tag=True):

@@ -33,7 +33,7 @@ class DocumentError(ValueError):
 # Fields of a view that a document has as they are.
 SAME = (
     "submitted_s", "waited_s", "ran_s", "attained_gpu_s", "done_s", "pace", "started_s", "starts", "failures",
-    "prepared", "preparing", "crashes", "held", "held_until_s", "tier", "keep", "epoch", "use",
+    "prepared", "preparing", "crashes", "held", "held_until_s", "tier", "keep", "suspended", "storing", "epoch", "use",
     "beliefs", "costs", "memo", "review_s", "verdict", "reason", "saved_s", "saved_epoch", "step",
     "saved_step",
 )  # fmt: skip

@@ -59,6 +59,16 @@ class Tenancy(Struct, frozen=True, gc=False):
     coming: Holding | None = None  # what it will hold once the change is done; None if there is no change
 
 
+class SuspendedProcess(Struct, frozen=True, gc=False):
+    """The process of a paused job: it is stopped, keeps its memory, and uses no cores. The job can go on in it."""
+
+    node: str  # where it is
+    mem_mib: float  # memory that it keeps there, until its state is stored elsewhere
+    size: int  # replicas that it ran with
+    on_disk: Tier = Tier.NONE  # where there is a state to go on from if the process is lost
+    unsaved_s: float | None = None  # seconds of work that would be lost with it; None: saving is not tracked
+
+
 class Observation(Struct, frozen=True, gc=False):
     """What a job reported at one moment of its training or query."""
 
@@ -121,7 +131,9 @@ class JobView(Struct, frozen=True, gc=False, omit_defaults=True):
     prepared: bool = False  # it is up to the point before its main, and needs only resources
     preparing: bool = False  # it is being brought there
     tier: Tier = Tier.NONE  # where its saved state is
-    keep: Tier = Tier.DISK  # where the plan wants it while the job is paused
+    keep: Tier | None = (
+        None  # where the plan wants it while the job is paused; None: where it is expected to cost least
+    )
     done_s: float = 0.0  # work done, in seconds at the believed reference size
     epoch: int = 0  # epochs done, as it reported last
     observations: tuple[Observation, ...] = ()  # the most recent, oldest first
@@ -138,6 +150,8 @@ class JobView(Struct, frozen=True, gc=False, omit_defaults=True):
     saved_epoch: int = 0  # epochs done in the state that it saved last
     step: int = 0  # steps done, as it reported last; 0: it has named none
     saved_step: int = 0  # steps done in the state that it saved last
+    suspended: SuspendedProcess | None = None  # its process, while it is paused in memory
+    storing: Tier | None = None  # where its state is being brought while it is paused; None: it stays where it is
     skipped: int = 0  # numbers of runs that are passed over: another controller, or a later journal, gave them before
 
     @property

@@ -32,11 +32,12 @@ from hocket.model.event import (
     MetricUnseen,
     NodeLost,
     ProgressReported,
+    StateStored,
     Wish,
     WorkLost,
 )
 from hocket.model.job import Job
-from hocket.model.view import RECENT_OBSERVATIONS, JobView
+from hocket.model.view import RECENT_OBSERVATIONS, JobView, Tier
 from hocket.service.ended_jobs import EndedJobs, EndedJobsError, Mark, checksum
 from hocket.service.kept_jobs import KeptJobs, decode_block, decode_jobs
 from hocket.service.names import Names
@@ -185,12 +186,24 @@ class Catalogue:
             return
         changed[record.job.id] = None
         match event:
+            case JobStarted(in_place=True):
+                record.goes_on(at_s)
+                record.note(at_s, "continued", "in its process, which was kept in memory")
             case JobStarted() | JobResized() | JobMoved():
                 record.runs(at_s, event.attempt)
                 record.note(at_s, type(event).__name__.removeprefix("Job").lower())
             case JobPaused():
-                record.rests(at_s, "paused")
-                record.note(at_s, "paused")
+                if event.node:
+                    record.suspends(at_s)
+                else:
+                    record.rests(at_s, "paused")
+                kept = f"in memory: its process is suspended, with {event.mem_mib:,.0f} MiB" if event.node else ""
+                record.note(at_s, "paused", kept)
+            case StateStored():
+                if record.is_suspended and event.tier is not Tier.MEMORY:
+                    record.rests(at_s, "paused")
+                where = {Tier.DISK: "on disk", Tier.MEMORY: "in memory", Tier.NONE: "dropped: it will be done again"}
+                record.note(at_s, "state stored", where[event.tier])
             case JobFailed(_, _, reason, final):
                 record.breaks(at_s, f"failed: {reason}", event.code)
                 record.reason = reason
@@ -253,7 +266,7 @@ class Catalogue:
     def _lose(self, node: str, at_s: float, changed: dict[str, None]) -> None:
         """Jobs that ran there run no more."""
         for record in self.records.values():
-            if record.runs_since_s is not None and node in record.nodes:
+            if (record.runs_since_s is not None or record.is_suspended) and node in record.nodes:
                 record.rests(at_s, f"lost its node '{node}'")
                 record.note(at_s, "lost its node", f"'{node}'")
                 changed[record.job.id] = None

@@ -121,6 +121,23 @@ class Record(Struct, eq=False):
         self._try(at_s)
         self.hold_changed(at_s)
 
+    def suspends(self, at_s: float) -> None:
+        """It does not run any more, but its attempt is not over: its process is suspended."""
+        if self.runs_since_s is not None:
+            self.ran_s += at_s - self.runs_since_s
+            self.runs_since_s = None
+        self.hold_changed(at_s)
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether its last attempt does not run and is not over."""
+        return self.runs_since_s is None and bool(self.tries) and self.tries[-1].ended_s is None
+
+    def goes_on(self, at_s: float) -> None:
+        """Its process runs again."""
+        self.runs_since_s = at_s
+        self.hold_changed(at_s)
+
     def rests(self, at_s: float, how: str) -> None:
         """It does not run any more, if it did."""
         if self.runs_since_s is not None:

@@ -13,7 +13,7 @@ from hocket.control.ports import LiveExecutor
 from hocket.model.job_spec import shown_spec
 from hocket.model.shortage import Shortages, Wait, wait_of
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import Hold, JobView
+from hocket.model.view import Hold, JobView, Tier
 from hocket.policies.registry import BoundPolicy
 from hocket.service.ignored_options import ignored_options
 from hocket.service.node_reserve import reservation_rows
@@ -44,6 +44,7 @@ class JobRow(Struct, frozen=True, gc=False):
     step: int
     lost_steps: int
     kind: str
+    kept: str  # where the state of a job is that is paused; empty if it runs, has none or is over
 
 
 def row(
@@ -69,8 +70,17 @@ def row(
         record.attempts,
         record.reason if over else _short_reason(record, view, snapshot, queue_reason, shortages),
         record.saved_s, round(record.lost_s, 3), record.lost_epochs, record.step, record.lost_steps,
-        str(job.kind),
+        str(job.kind), kept_words(view),
     )  # fmt: skip
+
+
+def kept_words(view: JobView | None) -> str:
+    """Where the state of a job is that is paused, in words; empty if it runs, has none or is over."""
+    if view is None or view.tenancies:
+        return ""
+    if view.suspended is not None:
+        return f"in memory ({view.suspended.mem_mib:,.0f} MiB)"
+    return "on disk" if view.tier is Tier.DISK else ""
 
 
 def _short_reason(
@@ -164,6 +174,7 @@ def why(record: Record, view: JobView | None, snapshot: Snapshot, now_s: float, 
     return {
         "id": record.job.id,
         "state": state_of(record, view),
+        "kept": kept_words(view),
         "now": _reason(record, view, snapshot, queue_reason),
         "waits_for": wait.words,
         "short_of": wait.short_of,

@@ -40,7 +40,7 @@ from hocket.model.event import (
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan, Wake
-from hocket.model.resources import Node, Slice
+from hocket.model.resources import Demand, Node, Slice
 from hocket.model.snapshot import Snapshot, empty_snapshot
 from hocket.model.view import JobState, JobView, Tier
 from hocket.testing.harness import in_submission_order
@@ -57,6 +57,7 @@ _MOST_WAITS = 20_000  # for one condition: time may stand still
 _TOLD = 5  # of the last events, in a failure
 
 
+_NO_GPU = Demand(gpus=0, cores=1.0, mem_mib=64.0)
 __tracebackhide__ = True  # pytest shows the test and what was found, not the frames in here.
 
 
@@ -86,6 +87,7 @@ class ExecutorUnderTest:
     is_live = False  # it is a `LiveExecutor`, so that it gets `observe` and `settle` after each cycle
     exempt: Mapping[str, str] = {}  # law → why it cannot be tried on this executor
     late_s = 0.0  # how much later than it was asked to may `wait` return; on a real clock, be generous
+    loads_into_memory = True  # a state that is on disk can be brought into memory while its job is paused
     patience_s = 60.0  # by the executor's clock, for anything that must happen
 
     deliver: Deliver = staticmethod(_as_reported)  # live: what is handed over for reports; laws keep and reorder them
@@ -155,14 +157,22 @@ class ExecutorHarness:
     known jobs, and no job starts, pauses, is resized or moved unless an action asked for it.
     """
 
-    def __init__(self, under: ExecutorUnderTest, *jobs: str, nodes: int = 1, warm: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        under: ExecutorUnderTest,
+        *jobs: str,
+        nodes: int = 1,
+        warm: Sequence[str] = (),
+        without_gpus: Sequence[str] = (),
+    ) -> None:
         """The `jobs` of these names are submitted, and wait; so many `nodes` are n0, n1, … with two GPUs each.
 
-        Those in `warm` may be prepared.
+        Those in `warm` may be prepared; those `without_gpus` need a core and some memory instead.
         """
         self.under = under
-        self._nodes = [Node(f"n{i}", 2) for i in range(nodes)]
+        self._nodes = [Node(f"n{i}", 2, cores=4.0, mem_mib=4096.0) for i in range(nodes)]
         made = {name: under.job(name) for name in jobs}
+        made |= {name: replace(made[name], demand=_NO_GPU) for name in without_gpus}
         self._jobs = [replace(job, warm=True) if name in warm else job for name, job in made.items()]
         self.events: list[Event] = []  # all that the executor reported, in order
         self.actions: list[Action] = []  # all that it was told to do, in order
@@ -212,11 +222,15 @@ class ExecutorHarness:
     # -- what the law says --------------------------------------------------------------------------------------
 
     def give(self, job: str, node: str, *gpus: int, place: str = "") -> None:
-        """From the next cycle on, the plan has the job alone on these `gpus` of a node.
+        """From the next cycle on, the plan has the job alone on these `gpus` of a node; without any, on what it needs.
 
         Jobs that are given others in the same `place` are resized, in another one moved; the first is named as the job.
         """
-        self.spread(job, *((node, gpu) for gpu in gpus), place=place)
+        if gpus:
+            self.spread(job, *((node, gpu) for gpu in gpus), place=place)
+            return
+        part = Slice(node, cores=_NO_GPU.cores, mem_mib=_NO_GPU.mem_mib)
+        self._wanted[job] = Partition(place or job, (part,), (Tenant(job, (1,)),))
 
     def spread(self, job: str, *gpus: Gpu, place: str = "") -> None:
         """The same with `gpus` of several nodes, those of one node in succession, and `place` as there."""

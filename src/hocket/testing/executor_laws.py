@@ -191,21 +191,55 @@ def a_job_that_was_prepared_starts_warm(under: ExecutorUnderTest) -> None:
 
 
 def a_state_that_is_stored_elsewhere_is_kept(under: ExecutorUnderTest) -> None:
-    """A paused job's state is told to be in another tier once, the job stays paused, and then goes on from it."""
+    """Where a paused job's state is after a store is told once, the job stays paused, and then goes on from it.
+
+    It is on disk if it is to be; in memory if the executor can bring it there.
+    """
     with ExecutorHarness(under, "a") as harness:
         harness.give("a", "n0", 0)
         harness.until_steps("a", 2)
         made = harness.pause("a")
-        for n, tier in enumerate((Tier.MEMORY, Tier.DISK), 1):
+        stores = 0
+        for tier in (Tier.MEMORY, Tier.DISK):
+            stores += harness.view("a").tier is not tier  # What is there already is not brought there.
             harness.store("a", tier)
-            harness.until_told("a", StateStored, n)
-            harness.expect(tier, harness.view("a").tier, "its state is in", "a")
+            harness.until_told("a", StateStored, stores)
+            there = tier if under.loads_into_memory else Tier.DISK
+            harness.expect(there, harness.view("a").tier, "its state is in", "a")
         _all_are_answered(harness, "a")
         harness.expect([], harness.runs("a"), "runs of a paused job:", "a")
         harness.give("a", "n0", 0)
         harness.until_steps("a", made + 2)
         _no_step_is_lost_or_repeated(harness, "a")
-        harness.expect(2, len(harness.of("a", StateStored)), "stored events:", "a")
+        harness.expect(stores, len(harness.of("a", StateStored)), "stored events:", "a")
+
+
+def a_job_paused_in_memory_goes_on_in_its_process(under: ExecutorUnderTest) -> None:
+    """A process that is suspended saves nothing, makes no step and goes on as the same run; or saves all, and ends."""
+    with ExecutorHarness(under, "a", without_gpus=["a"]) as harness:
+        harness.give("a", "n0")
+        harness.until_steps("a", 2)
+        harness.store("a", Tier.MEMORY)  # from its next pause on
+        made = harness.pause("a")
+        harness.expect(
+            (Tier.MEMORY, 0), (harness.view("a").tier, under.saved("a")), "its state, and its last save:", "a"
+        )
+        harness.expect(made, len(harness.steps("a")), "steps while it is paused:", "a")
+        harness.give("a", "n0")
+        harness.until_steps("a", made + 2)
+        _no_step_is_lost_or_repeated(harness, "a")
+        harness.expect(1, harness.view("a").starts, "runs in all:", "a")
+        made = harness.pause("a")
+        harness.store("a", Tier.DISK)
+        harness.until_told("a", StateStored, 1)
+        harness.expect(
+            (Tier.DISK, made), (harness.view("a").tier, under.saved("a")), "its state, and its last save:", "a"
+        )
+        harness.give("a", "n0")
+        harness.until_steps("a", made + 2)
+        harness.expect(2, harness.view("a").starts, "runs in all:", "a")
+        _no_step_is_lost_or_repeated(harness, "a")
+        _all_are_answered(harness, "a")
 
 
 # -- nodes --------------------------------------------------------------------------------------------------------
@@ -473,6 +507,7 @@ LAWS: dict[str, Law] = {
         an_ended_job_is_gone,
         a_job_that_was_prepared_starts_warm,
         a_state_that_is_stored_elsewhere_is_kept,
+        a_job_paused_in_memory_goes_on_in_its_process,
         a_lost_node_costs_its_own_jobs_one_run,
         a_node_that_returns_runs_nothing_twice,
         a_node_that_was_away_for_a_moment_goes_on,

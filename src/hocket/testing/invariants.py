@@ -177,6 +177,8 @@ def _views(snapshot: Snapshot) -> Iterator[str]:
             yield f"job '{view.job.id}' says size {view.size} on {view.gpus} GPUs, and holds {held}"
         if (view.state in _IDLE) == bool(tenancies):
             yield f"job '{view.job.id}' is {view.state} with tenancies {tenancies}"
+        if view.suspended is not None and not snapshot.nodes[view.suspended.node].up:
+            yield f"job '{view.job.id}' is suspended on node '{view.suspended.node}', which is lost"
         if view.preparing and tenancies:
             yield f"job '{view.job.id}' prepares, and runs or starts already"
         if len(tenancies) > 1 and len({t.task for t in tenancies}) < len(tenancies):
@@ -198,6 +200,12 @@ def _leaving(snapshot: Snapshot) -> Iterator[str]:
                 yield f"tenant '{tenant}' holds {more} beyond its plan and is not leaving"
             if not more and tenant in leaving and not _shares(partitions, tenancy):
                 yield f"tenant '{tenant}' is leaving and holds no GPU beyond its plan"
+            leaving.discard(tenant)
+        if view.suspended is not None and not view.tenancies:
+            tenant, parts = f"{view.job.id}/", [p for pid in view.partitions for p in partitions[pid].slices]
+            planned = sum(part.mem_mib for part in parts if part.node == view.suspended.node)
+            if (view.suspended.mem_mib > planned) != (tenant in leaving):
+                yield f"'{tenant}' is suspended with {view.suspended.mem_mib} MiB, and leaving does not say so"
             leaving.discard(tenant)
     if leaving:
         yield f"leaving names tenants that hold nothing: {sorted(leaving)}"

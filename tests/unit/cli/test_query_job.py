@@ -43,10 +43,11 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.fixture(autouse=True)
 def signals() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGTSTP, signal.SIGCONT)}
     yield
     signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class Place:
@@ -148,6 +149,112 @@ def test_a_job_that_is_asked_to_leave_keeps_its_state_and_the_next_attempt_goes_
     again = Query(SQL, sold, state=place.state)
     assert place.job(attempt=2).run(again) == 0
     assert [r["step"] for r in reports] == [1, 2, 3, 3, 4, 5, 6]
+
+
+@pytest.fixture
+def stops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Called instead of stopping this process: how many batches each stop found counted."""
+    found: list[int] = []
+    monkeypatch.setattr(query_job, "_stop", lambda: found.append(-1))
+    return found
+
+
+def asks(number: signal.Signals, after: int, event: threading.Event, reports: list[dict[str, Any]]) -> Any:
+    """A stand-in for `hocket.report` that signals this process once, after so many batches."""
+
+    def report(epoch: Any, **said: Any) -> None:
+        reports.append({"epoch": epoch, **said})
+        if said["step"] == after and len(reports) == after:
+            os.kill(os.getpid(), number)
+            assert event.wait(60)
+
+    return report
+
+
+def test_a_job_that_is_asked_to_suspend_stops_after_its_batch_and_goes_on_in_the_same_process(
+    place: Place, sold: Path, reports: list[dict[str, Any]], stops: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, query = place.job(), Query(SQL, sold, state=place.state, interrupted_every_s=1e9)
+
+    def stop() -> None:
+        stops.append(len(query.ledger))
+        place.has(size=2)  # as its agent says when it goes on
+
+    monkeypatch.setattr(query_job, "_stop", stop)
+    monkeypatch.setattr(hocket, "report", asks(signal.SIGTSTP, 3, job._asked_to_suspend, reports), raising=False)
+    assert job.run(query) == 0
+    assert stops == [3]
+    assert [r["step"] for r in reports] == [1, 2, 3, 4, 5, 6]
+    assert reports[-1]["process_mib"] > 10
+    threads = query.data.connection.execute("SELECT current_setting('threads')").fetchone()
+    assert threads == (2,)
+    assert not os.listdir(place.state)  # Nothing was worth writing.
+
+
+def test_what_may_be_lost_while_it_is_suspended_is_written_first(
+    place: Place, sold: Path, reports: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, query = place.job(), Query(SQL, sold, state=place.state, interrupted_every_s=1e9)
+    files: list[list[str]] = []
+    monkeypatch.setattr(query_job, "_stop", lambda: files.append(os.listdir(place.state)))
+    monkeypatch.setattr(hocket, "report", asks(signal.SIGTSTP, 3, job._asked_to_suspend, reports), raising=False)
+    query._interrupted_every_s = 1e-3  # It is certain to be lost.
+    monkeypatch.setattr(query, "_is_kept", lambda _done: False)
+    monkeypatch.setattr("hocket.runtimes.query.progressive._SYNC_S", 0.0)
+    assert job.run(query) == 0
+    assert files == [[FILE]]
+
+
+def test_the_time_in_which_it_is_suspended_is_none_of_the_query(sold: Path) -> None:
+    query = Query(SQL, sold)
+    answers = iter(query)
+    first = next(answers).elapsed_s
+    query.was_suspended(-1000.0)  # as if the clock had gone on by so much
+    assert next(answers).elapsed_s >= first + 1000.0
+    query.was_suspended(1000.0)
+    assert next(answers).elapsed_s < first + 1000.0
+
+
+def test_a_job_stops_amid_a_batch_that_takes_too_long_and_loses_nothing(
+    place: Place, sold: Path, reports: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_job, "_FINISHING_S", 0.0)
+    query, job = Query(SQL, sold, state=place.state), place.job()
+    add, stopped = query._answers.add, threading.Event()  # type: ignore[union-attr]
+
+    def slow(lo: int, hi: int) -> None:
+        if len(reports) == 1:
+            os.kill(os.getpid(), signal.SIGTSTP)
+            assert stopped.wait(60)  # It takes until the process was stopped.
+        add(lo, hi)
+
+    monkeypatch.setattr(query_job, "_stop", stopped.set)
+    monkeypatch.setattr(query._answers, "add", slow)
+    assert job.run(query) == 0
+    assert [r["step"] for r in reports] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_job_that_is_asked_to_leave_while_it_is_suspended_leaves(
+    place: Place, sold: Path, reports: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, query = place.job(), Query(SQL, sold, state=place.state, interrupted_every_s=1e9)
+    monkeypatch.setattr(query_job, "_stop", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(hocket, "report", asks(signal.SIGTSTP, 2, job._asked_to_suspend, reports), raising=False)
+    place.has(size=1, keep="disk")
+    assert job.run(query) == 143
+    assert [r["step"] for r in reports] == [1, 2]
+    assert os.listdir(place.state) == [FILE]
+
+
+@pytest.mark.parametrize(("keep", "files"), [("disk", [FILE]), ("none", [])])
+def test_where_its_state_is_kept_may_be_told(
+    place: Place, sold: Path, reports: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, keep: str, files: Any
+) -> None:
+    job, query = place.job(), Query(SQL, sold, state=place.state, interrupted_every_s=1e9)
+    place.has(size=1, keep=keep)
+    monkeypatch.setattr(hocket, "report", asks(signal.SIGTERM, 2, job._asked_to_leave, reports), raising=False)
+    assert job.run(query) == 143
+    assert os.listdir(place.state) == files
 
 
 class LateEvent(threading.Event):

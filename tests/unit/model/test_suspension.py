@@ -33,7 +33,7 @@ LEAVING = replace(RUNNING, leaves=True, memory_mib=0.0)
         (replace(LEAVING, redo_s=1.0), Tier.NONE),  # It is done again sooner than it is written and read.
         (replace(LEAVING, memory_mib=100.0), Tier.MEMORY),
         (replace(LEAVING, memory_mib=99.0), Tier.DISK),
-        (replace(LEAVING, memory_mib=100.0, interruption=0.9), Tier.DISK),  # The process would not last.
+        (replace(LEAVING, memory_mib=100.0, interruption=0.9), Tier.MEMORY),  # It is written too, and may last.
     ],
 )
 def test_the_cheapest_place_is_taken(suspension: Suspension, tier: Tier) -> None:
@@ -43,6 +43,7 @@ def test_the_cheapest_place_is_taken(suspension: Suspension, tier: Tier) -> None
 def test_a_state_that_is_larger_than_the_memory_set_aside_is_not_kept_there() -> None:
     assert costs_of_keeping(replace(LEAVING, memory_mib=99.9))[Tier.MEMORY] == inf
     assert costs_of_keeping(replace(LEAVING, memory_mib=100.0))[Tier.MEMORY] < inf
+    assert costs_of_keeping(replace(LEAVING, memory_mib=100.0, process_mib=101.0))[Tier.MEMORY] == inf
 
 
 def test_interruptions_come_by_a_rate() -> None:

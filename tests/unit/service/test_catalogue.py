@@ -16,13 +16,14 @@ from hocket.model.event import (
     JobSubmitted,
     JobWarned,
     NodeLost,
+    StateStored,
     Wish,
 )
 from hocket.model.job import Job
 from hocket.model.partition import Partition, Tenant
 from hocket.model.plan import Plan
 from hocket.model.resources import Slice
-from hocket.model.view import RECENT_OBSERVATIONS, JobView, Observation
+from hocket.model.view import RECENT_OBSERVATIONS, JobView, Observation, Tier
 from hocket.service.catalogue import Catalogue, reports_by_job
 from hocket.service.ended_jobs import EndedJobs
 
@@ -126,6 +127,30 @@ def test_every_attempt_is_told_with_where_when_and_how_it_ended():
     assert {(*t.nodes, t.size) for t in record.tries} == {("n0", 2)}
     assert record.attempts == 5
     assert record.ran_s == 4.0 + 4.0 + 1.0
+
+
+def test_an_attempt_that_is_suspended_goes_on_and_is_over_when_its_state_is_stored():
+    catalogue = Catalogue()
+    paused = {"tier": Tier.MEMORY, "node": "n0", "mem_mib": 312.4}
+    for cycle in [
+        Cycle(0.0, (JobSubmitted(0.0, Job("a")),)),
+        Cycle(1.0, (JobStarted(1.0, "a", attempt=1),)),
+        Cycle(5.0, (JobPaused(5.0, "a", **paused),)),
+        Cycle(9.0, (JobStarted(9.0, "a", in_place=True),)),
+        Cycle(11.0, (JobPaused(11.0, "a", **paused),)),
+    ]:
+        catalogue.see(cycle)
+    record = catalogue.records["a"]
+    assert (record.attempts, record.ran_at(20.0), record.is_suspended) == (1, 6.0, True)
+    assert record.lines[-1].reason == "in memory: its process is suspended, with 312 MiB"
+    catalogue.see(Cycle(12.0, (StateStored(12.0, "a", Tier.DISK),)))
+    assert not record.is_suspended
+    assert (record.tries[-1].ended_s, record.tries[-1].how) == (12.0, "paused")
+    catalogue.see(Cycle(20.0, (JobStarted(20.0, "a", attempt=2),)))
+    assert record.attempts == 2
+    catalogue.see(Cycle(21.0, (JobPaused(21.0, "a", **paused),)))
+    catalogue.see(Cycle(22.0, (JobFailed(22.0, "a", "its sidecar was lost", own=False),)))
+    assert (record.attempts, record.tries[-1].how) == (2, "failed: its sidecar was lost")  # It was that attempt.
 
 
 def test_a_warning_is_kept_once_and_after_the_end():

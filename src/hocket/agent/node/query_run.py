@@ -35,6 +35,23 @@ def write_resources(folder: str, env: dict[str, str], limits: RunLimits) -> None
         "size": int(env.get("HOCKET_SIZE", "1")), "mem_mib": limits.mem_mib,
         "epoch_batches": int(env.get("HOCKET_EPOCH_BATCHES", "0")), "epoch_s": float(env.get("HOCKET_EPOCH_S", "0")),
     }  # fmt: skip
+    _replace(folder, said)
+
+
+def has_resources(folder: str) -> bool:
+    """Whether the run is that of a query, which was told what it has."""
+    return os.path.exists(os.path.join(folder, run_folder.RESOURCES))
+
+
+def write_keep(folder: str, keep: str) -> None:
+    """Tell a query that is asked to leave where its state is to be kept. Raises OSError."""
+    if has_resources(folder):
+        with open(os.path.join(folder, run_folder.RESOURCES), encoding="utf-8") as file:
+            said = json.load(file)
+        _replace(folder, {**said, "keep": keep})
+
+
+def _replace(folder: str, said: dict[str, Any]) -> None:
     path = os.path.join(folder, run_folder.RESOURCES)
     fd = os.open(f"{path}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(fd, "w", encoding="utf-8") as file:

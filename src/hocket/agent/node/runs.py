@@ -18,7 +18,7 @@ from hocket.agent.node.containment import Containment
 from hocket.agent.node.events_reader import facts, story
 from hocket.agent.node.known_run import KnownRun, cgroup_of, read_run
 from hocket.agent.node.poller import Poller
-from hocket.agent.node.query_run import is_query, write_resources
+from hocket.agent.node.query_run import has_resources, is_query, write_keep, write_resources
 from hocket.agent.node.report_outbox import ReportBatch, ReportOutbox
 from hocket.agent.node.run_log import log_fact, log_run
 from hocket.agent.node.run_spec import ShowDevices, sidecar_spec
@@ -26,15 +26,18 @@ from hocket.agent.node.sidecar_process import SidecarProcess, found, launched
 from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, remove
 from hocket.agent.orphan_cleanup import kill_orphans
 from hocket.agent.protocol import (
+    ContinueRun,
     ForgetJob,
     PrepareRun,
     Report,
     ResizeRun,
     RunKey,
     RunLimits,
+    RunOrder,
     SaveRun,
     StartRun,
     StopRun,
+    SuspendRun,
 )
 
 _log = logging.getLogger("hocket.agent")
@@ -78,7 +81,7 @@ class Runs:
 
     # -- orders -------------------------------------------------------------------------------------------------
 
-    def carry_out(self, order: PrepareRun | StartRun | ResizeRun | StopRun | SaveRun | ForgetJob) -> None:
+    def carry_out(self, order: RunOrder) -> None:
         """Do what the controller says; it may have said so before."""
         with self._changed:
             try:
@@ -94,7 +97,7 @@ class Runs:
             self._changed.notify_all()
         self._poller.ring()
 
-    def _carry_out(self, order: PrepareRun | StartRun | ResizeRun | StopRun | SaveRun | ForgetJob) -> None:
+    def _carry_out(self, order: RunOrder) -> None:
         match order:
             case PrepareRun() | StartRun():
                 self._begin_or_go_on(order)
@@ -102,6 +105,10 @@ class Runs:
                 self._stop(order)
             case ResizeRun():
                 self._resize(order)
+            case SuspendRun():
+                self._suspend(order)
+            case ContinueRun():
+                self._continue(order)
             case SaveRun():
                 run = self._known(order.run)
                 if run is not None and run.sidecar is not None:
@@ -224,6 +231,8 @@ class Runs:
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "is asked to save and leave, within %g s", order.grace_s)
             run.is_stopping = True
+            if order.keep:
+                write_keep(run.folder, order.keep)
             self._tell(run, {"do": "stop", "grace_s": order.grace_s})
             self._await_delivery([run])
             by_s = time.monotonic() + order.grace_s + _STUCK_S
@@ -237,20 +246,34 @@ class Runs:
 
     def _resize(self, order: ResizeRun) -> None:
         """Other resources for a run that goes on; if it has ended, that is said instead."""
-        run = self._known(order.run)
+        run = self._living(order.run)
         if run is None:
             return
-        if run.sidecar is None:
-            if run.ended:
-                self._say_again(run)
-            return
         write_resources(run.folder, order.env, order.limits)
-        # What it holds of its memory it gives back with its next batch; it must not be killed before.
-        held_mib = run.cgroup.limit_mib() if run.cgroup is not None else 0.0
-        mem_mib = max(order.limits.mem_mib, held_mib) if order.limits.mem_mib else 0.0
-        self._containment.change_limits(run.key, run.cgroup, RunLimits(mem_mib, order.limits.cores))
+        self._change_limits(run, order.limits)
         log_run(logging.INFO, run.key, "goes on with size %s, in the same process", order.env.get("HOCKET_SIZE", "1"))
         self._outbox.say(Report(run.key, 0, time.time(), "resized", {"size": order.env.get("HOCKET_SIZE", "1")}))
+
+    def _change_limits(self, run: KnownRun, limits: RunLimits) -> None:
+        # What it holds of its memory it gives back with its next batch; it must not be killed before.
+        held_mib = run.cgroup.limit_mib() if run.cgroup is not None else 0.0
+        mem_mib = max(limits.mem_mib, held_mib) if limits.mem_mib else 0.0
+        self._containment.change_limits(run.key, run.cgroup, RunLimits(mem_mib, limits.cores))
+
+    def _suspend(self, order: SuspendRun) -> None:
+        run = self._living(order.run)
+        if run is not None:
+            log_run(logging.INFO, run.key, "is suspended, within %g s", order.grace_s)
+            self._tell(run, {"do": "suspend", "grace_s": order.grace_s})
+
+    def _continue(self, order: ContinueRun) -> None:
+        run = self._living(order.run)
+        if run is not None:
+            if has_resources(run.folder):
+                write_resources(run.folder, order.env, order.limits)
+            self._change_limits(run, order.limits)
+            log_run(logging.INFO, run.key, "goes on, in the same process")
+            self._tell(run, {"do": "continue"})
 
     def _forget(self, job: str) -> None:
         self._forgetting.add(job)
@@ -291,6 +314,13 @@ class Runs:
             self._outbox.say(self._refused.get(key) or _lost(key, "it is not known here"))
             return None
         return run
+
+    def _living(self, key: RunKey) -> KnownRun | None:
+        """A run whose sidecar lives; if it has ended, or is not known, that is said."""
+        run = self._known(key)
+        if run is not None and run.sidecar is None and run.ended:
+            self._say_again(run)
+        return run if run is not None and run.sidecar is not None else None
 
     def _await_delivery(self, runs: list[KnownRun]) -> None:
         """An order to end is carried out when its sidecar has it: the lease may be renewed then, and it would start."""

@@ -13,6 +13,7 @@ from hocket.agent.sidecar.checkpoint_watch import CheckpointWatch
 from hocket.agent.sidecar.command import environments, understood
 from hocket.agent.sidecar.lease_watch import FROZEN_S, LeaseWatch
 from hocket.agent.sidecar.preparation import Cold, Preparation
+from hocket.agent.sidecar.process_suspension import ProcessSuspension
 from hocket.agent.sidecar.progress_events import Reporting
 from hocket.agent.sidecar.spec import signal_number
 from hocket.agent.sidecar.unseen_metric import UnseenMetric
@@ -52,6 +53,7 @@ class Attempt:
         self._watch: CheckpointWatch | None = None  # of its saves, while it runs
         self._unseen = UnseenMetric(spec.awaited, spec.unseen_limit_s)
         self._lease = LeaseWatch(spec.lease, spec.mark, self._cgroup)
+        self._suspension = ProcessSuspension(spec.mark, self._cgroup)
         self._number = AttemptFile(spec.attempt_file, spec.job, spec.attempt)
         self._number_s: float | None = None  # when to look whether a later attempt has its checkpoints
         self._fenced_by = 0  # the number of that one
@@ -261,8 +263,9 @@ class Attempt:
         if self._preparation is not None or self._start_later is not None:
             times.append(self._look_s)
         elif self._workers is not None:
-            times += [self._usage.next_s, self._reporting.next_s, self._hangs_s(), self._unseen.due_s]
-            times += [self._lease.next_s, self._number_s]
+            times += [self._usage.next_s, self._reporting.next_s, self._hangs_s()]
+            times += [self._unseen.due_s] if not self._suspension.is_suspended else []
+            times += [self._lease.next_s, self._suspension.next_s, self._number_s]
             times += [self._watch.next_s] if self._watch is not None else []
             if not self._workers.alive:
                 times.append(time.monotonic() + _COMPANY_S)
@@ -298,6 +301,8 @@ class Attempt:
             return
         if self._lease.next_s is not None and now_s >= self._lease.next_s:
             self._look_at_lease(workers, now_s)
+        if self._suspension.next_s is not None and now_s >= self._suspension.next_s:
+            self._look_at_suspension(workers, now_s)
         if now_s >= self._usage.next_s:
             if (use := self._usage.look(now_s)) is not None:
                 self._events.add("use", **use)
@@ -308,14 +313,18 @@ class Attempt:
             self._reporting.poll(now_s)
         if self._watch is not None and now_s >= self._watch.next_s and self._watch.look(now_s):
             self._events.add("saved")
-        if (unseen := self._unseen.look(now_s, self._reporting.reader)) is not None:
-            self._events.add("metric-unseen", **unseen)
+        if not self._suspension.is_suspended:
+            self._look_for_metric(now_s)
         if (hangs_s := self._hangs_s()) is not None and now_s >= hangs_s:
             self._hung = True
             self._events.add("hung", silent_s=round(self._spec.hang_limit_s, 3))
             self._stop(signal_number(self._spec.stop_signal), self._spec.grace_s)
         if not workers.alive:
             self._see_whether_it_is_over(now_s)
+
+    def _look_for_metric(self, now_s: float) -> None:
+        if (unseen := self._unseen.look(now_s, self._reporting.reader)) is not None:
+            self._events.add("metric-unseen", **unseen)
 
     def _look_at_lease(self, workers: Workers, now_s: float) -> None:
         if (found := self._lease.look(now_s, workers.pids)) is None:
@@ -326,9 +335,45 @@ class Attempt:
 
     def _hangs_s(self) -> float | None:
         """When it will have been silent for too long. Where no progress is read, anything printed is a sign of life."""
-        if not self._spec.hang_limit_s or self._kill_s is not None or self._lease.is_frozen:
+        if not self._spec.hang_limit_s or self._kill_s is not None:
+            return None
+        if self._lease.is_frozen or self._suspension.is_suspended:
             return None
         return (self._reporting.last_s if self._reporting.is_on else self._heard_s) + self._spec.hang_limit_s
+
+    # -- suspending -----------------------------------------------------------------------------------------------
+
+    def suspend(self, grace_s: float) -> None:
+        """The order to stop all processes, which keep their memory; within the grace they may choose when."""
+        if self._workers is None or self._kill_s is not None:
+            self.warn("order 'suspend' is ignored: it is being stopped or does not run")
+        elif self._suspension.is_suspended:
+            self._say_suspended(time.monotonic())
+        else:
+            self._suspension.ask(self._workers, grace_s, time.monotonic())
+
+    def go_on(self) -> None:
+        """The order to let it go on."""
+        if self._workers is None or self._kill_s is not None:
+            self.warn("order 'continue' is ignored: it is being stopped or does not run")
+            return
+        self._end_suspension(self._workers)
+        self._events.add("continued")
+
+    def _look_at_suspension(self, workers: Workers, now_s: float) -> None:
+        if self._suspension.look(workers, now_s, self._lease.is_frozen):
+            self._lease.is_suspended = True
+            self._say_suspended(now_s)
+
+    def _say_suspended(self, now_s: float) -> None:
+        self._reporting.poll(now_s)  # What it said before comes first.
+        self._events.add("suspended", mem_mib=round(self._usage.mem_mib(), 1))
+
+    def _end_suspension(self, workers: Workers) -> None:
+        now_s = time.monotonic()
+        if self._suspension.end(workers, now_s, self._lease.is_frozen):
+            self._lease.is_suspended, self._lease.goes_on_later = False, self._lease.is_frozen
+            self._heard_s = self._reporting.last_s = now_s  # It could not say anything meanwhile.
 
     # -- ending ---------------------------------------------------------------------------------------------------
 
@@ -360,6 +405,7 @@ class Attempt:
         assert self._workers is not None
         self._kill_s = time.monotonic() + grace_s
         self._workers.signal(number)
+        self._end_suspension(self._workers)  # It must run to save its state.
 
     def kill(self, asked: bool = False) -> None:
         """End it now, with all it ever started."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 from hocket.agent.lease_file import boot_s, read_lease
-from hocket.agent.orphan_cleanup import orphans
+from hocket.agent.sidecar.process_suspension import signal_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ class LeaseWatch:
         self._path, self._mark, self._cgroup = path, mark, cgroup
         self._by_signal = False  # It was stopped by SIGSTOP, and needs SIGCONT to go on.
         self._since_s: float | None = None  # since when the job stands still, by `boot_s`
+        self.is_suspended = False  # The job stays stopped when the lease is renewed.
+        self.goes_on_later = False  # It was suspended, and goes on when the lease is renewed.
         self._goes_on = False  # the lease is renewed: orders that came before are carried out first
         self.next_s: float | None = None  # when to look
 
@@ -74,22 +75,15 @@ class LeaseWatch:
     def _freeze(self, sessions: Iterable[int]) -> None:
         if self._cgroup is None or not self._cgroup.freeze():
             self._by_signal = True
-            self._signal(signal.SIGSTOP, sessions)
+            signal_job(signal.SIGSTOP, self._mark, sessions, self._cgroup)
 
     def _thaw(self, sessions: Iterable[int]) -> None:
         if self._cgroup is not None:
             self._cgroup.thaw()
         if self._by_signal:
             self._by_signal = False
-            self._signal(signal.SIGCONT, sessions)
-
-    def _signal(self, number: signal.Signals, sessions: Iterable[int]) -> None:
-        """To all that is of the job; a process that starts another meanwhile is found the second time."""
-        known: set[int] = set()
-        while new := set(orphans(self._mark, sessions, os.getpid(), self._cgroup)) - known:
-            for pid in new:
-                try:
-                    os.kill(pid, number)
-                except OSError:  # It ends just now, or runs as another user: what can be done is done.
-                    continue
-            known |= new
+        elif not self.goes_on_later:
+            return
+        self.goes_on_later = False
+        if not self.is_suspended:
+            signal_job(signal.SIGCONT, self._mark, sessions, self._cgroup)

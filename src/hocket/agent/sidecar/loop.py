@@ -104,6 +104,13 @@ class Sidecar:
                 if not is_duration(grace_s):
                     return f"order 'stop': grace_s must be a number of seconds, not {grace_s!r}"
                 self._attempt.stop(grace_s)
+            case "suspend":
+                grace_s = order.get("grace_s", 0.0)
+                if not is_duration(grace_s):
+                    return f"order 'suspend': grace_s must be a number of seconds, not {grace_s!r}"
+                self._attempt.suspend(grace_s)
+            case "continue":
+                self._attempt.go_on()
             case "kill":
                 self._attempt.kill(asked=True)
             case other:

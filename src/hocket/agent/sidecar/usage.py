@@ -39,6 +39,10 @@ class JobUsage:
         counted = self._cgroup.cpu_s() if self._cgroup is not None else None
         return self._ended_cpu_s if counted is None else counted
 
+    def mem_mib(self) -> float:
+        """Memory that it has now, in MiB."""
+        return self._measured()[1]
+
     def _measured(self) -> tuple[float, float]:
         """CPU time up to now, and memory in MiB."""
         cpu_s, mem_mib = (None, None) if self._cgroup is None else (self._cgroup.cpu_s(), self._cgroup.mem_mib())

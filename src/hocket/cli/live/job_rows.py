@@ -49,6 +49,7 @@ class ListedJob(Struct, frozen=True):
     step: int = 0
     lost_steps: int = 0
     kind: str = "training"
+    kept: str = ""
 
     @property
     def is_over(self) -> bool:

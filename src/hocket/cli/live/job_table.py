@@ -22,11 +22,16 @@ _LONGEST = 32  # of a name
 _SHORTEST_S = 0.05  # that is shown of a time
 
 
-def styled_state(state: str) -> Any:
-    """A state in its colour."""
+def styled_state(state: str, kept: str = "") -> Any:
+    """A state in its colour, and where the state of a paused job is kept if that is in memory."""
     from rich.text import Text
 
-    return Text(state, style=_STYLES.get(state, "dim" if state in WELL else "yellow"))
+    return Text(state_words(state, kept), style=_STYLES.get(state, "dim" if state in WELL else "yellow"))
+
+
+def state_words(state: str, kept: str) -> str:
+    """As `paused, in memory (312 MiB)`: what is on disk takes nothing that others could have, and is not said."""
+    return f"{state}, {kept}" if kept.startswith("in memory") else state
 
 
 def job_table(found: Sequence[ListedJob], *, brief: bool = False) -> Any:
@@ -45,7 +50,7 @@ def job_table(found: Sequence[ListedJob], *, brief: bool = False) -> Any:
     for row in found:
         name = Text(row.id if len(row.id) <= _LONGEST else f"{row.id[: _LONGEST - 1]}…")
         cells = [name] if brief else [name, Text(row.owner)]
-        cells += [styled_state(row.state), Text(devices(row))]
+        cells += [styled_state(row.state, row.kept), Text(devices(row))]
         cells += [] if brief else [Text(_time(row.waited_s))]
         cells += [Text(_time(row.ran_s)), Text(_epoch(row))]
         bar, metric = bar_of(row), metric_shown(row)
@@ -79,7 +84,7 @@ def plain_lines(found: Iterable[ListedJob]) -> Iterable[str]:
             (
                 row.id,
                 row.owner or "–",
-                row.state,
+                state_words(row.state, row.kept),
                 devices(row) or "–",
                 format_duration(row.waited_s) if row.waited_s >= _SHORTEST_S else "–",
                 format_duration(row.ran_s) if row.ran_s >= _SHORTEST_S else "–",

@@ -55,7 +55,7 @@ def _print(found: dict[str, Any]) -> None:
         if value not in _NOT_SAID:
             page.print(Text(f"{name:11} ", style="dim") + Text(one_line(str(value)), style=style), soft_wrap=True)
 
-    page.print(Text(row.id, style="bold") + Text("  ") + styled_state(row.state), soft_wrap=True)
+    page.print(Text(row.id, style="bold") + Text("  ") + styled_state(row.state, row.kept), soft_wrap=True)
     say("owner", row.owner)
     say("reason", row.reason)
     say("waits for", found.get("waits_for"))
@@ -67,6 +67,7 @@ def _print(found: dict[str, Any]) -> None:
     say("ran", format_duration(row.ran_s) if row.ran_s else "")
     say("attempts", row.attempts)
     say("failures", found.get("failures"))
+    say("kept", row.kept)
     say("saved", _saved(row))
     say("protected", f"from preemption: {found['protected']}" if found.get("protected") else "")
     say("lost", _lost(row), "yellow")

@@ -33,7 +33,10 @@ def _print(job: str, told: dict[str, Any]) -> None:
         page.print(text, soft_wrap=True)
 
     state = told.get("state")
-    say(Text(job, style="bold") + (Text("  ") + styled_state(str(state)) if state else Text()))
+    say(
+        Text(job, style="bold")
+        + (Text("  ") + styled_state(str(state), str(told.get("kept") or "")) if state else Text())
+    )
     say(Text(f"now        {one_line(str(told.get('now') or 'nothing has been decided yet'))}"))
     if told.get("waits_for"):
         say(Text(f"waits for  {one_line(str(told['waits_for']))}"))

@@ -164,9 +164,9 @@ class AgentExecutor:
         for view in self.snapshot.jobs.values():
             for run in going(view):
                 # Where a run that is only prepared stands is not known.
-                nodes = connected.intersection(nodes_of(view)) if view.tenancies else connected
+                nodes = connected.intersection(there) if (there := nodes_of(view)) else connected
                 last += [(node, StopRun(run, grace_s)) for node in sorted(nodes)]
-                awaited += [run] if view.tenancies and nodes else []
+                awaited += [run] if there and nodes else []
         self.sessions.hush(last)
 
         def left() -> list[str]:
@@ -236,14 +236,12 @@ class AgentExecutor:
             match action:
                 case Start(_, _, to, _) | Resume(_, _, to, _):
                     orders.run(view, to)
-                case Pause():
-                    orders.stop(view)
                 case Resize() | Move() | End() | Prepare() if done := local_effect(view, orders.prepares, now_s):
                     self._ready.append(done)
                 case Resize() | Move():
                     orders.resize(view)
-                case End():
-                    orders.stop(view)
+                case Pause() | End():
+                    orders.pause_or_end(view)
                 case Prepare():
                     orders.prepare(view)
                 case Checkpoint():
@@ -251,8 +249,9 @@ class AgentExecutor:
                         orders.save(view)
                     else:
                         self._ready.append(JobCheckpointed(now_s, job_id))  # It saves when it pleases.
-                case Store(_, tier):
-                    self._ready.append(StateStored(now_s, job_id, tier))
+                case Store():
+                    if not orders.store(view):
+                        self._ready.append(StateStored(now_s, job_id, view.tier))  # It stays where it is.
                 case _:
                     assert_never(action)
         self._ready += orders.failures(now_s)  # `wait` would find them too, but not at once.
@@ -271,6 +270,8 @@ class AgentExecutor:
                 self._ready += self._orders.prepare_again()
             if isinstance(event, NodeLost):
                 self._orders.broken.lost(event.node)
+            elif isinstance(event, StateStored):
+                self._orders.start_after_store(event.job)
         for node, stop in self._left_alone:
             self.sessions.tell(node, [stop])
         self._left_alone = []
@@ -436,7 +437,7 @@ class AgentExecutor:
         lost &= up
         events: list[Event] = [NodeLost(now_s, node, "its agent is silent") for node in sorted(lost)]
         for view in self.snapshot.jobs.values() if lost else ():
-            if view.run_began_s is not None and not lost.isdisjoint(nodes_of(view)):
+            if (view.run_began_s is not None or view.suspended is not None) and not lost.isdisjoint(nodes_of(view)):
                 events += lost_work(view, now_s, "its node was lost")
         return events
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
-from hocket.agent.protocol import PrepareRun, ResizeRun, RunKey, RunLimits, StartRun
+from hocket.agent.protocol import ContinueRun, PrepareRun, ResizeRun, RunKey, RunLimits, StartRun
 from hocket.model.criterion import Epochs, Limit, RunTime, Steps, limit_of
 from hocket.model.job import Job, Kind, Launch
 from hocket.model.partition import Boundary, Holding
@@ -62,6 +62,12 @@ def resize_orders(job: Job, run: RunKey, to: Holding) -> dict[str, ResizeRun]:
         env = {"HOCKET_SIZE": str(sum(to.replicas)), **_running_epoch(to.boundary)}
         orders[part.node] = ResizeRun(run, env, limits_of(job, replicas))
     return orders
+
+
+def continue_order(job: Job, run: RunKey, to: Holding) -> ContinueRun:
+    """The order by which a suspended run goes on, on its one node."""
+    order = next(iter(resize_orders(job, run, to).values()))
+    return ContinueRun(run, order.env, order.limits)
 
 
 def _running_epoch(boundary: Boundary) -> dict[str, str]:

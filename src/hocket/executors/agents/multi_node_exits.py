@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hocket.agent.protocol import Report, RunKey
 from hocket.executors.agents.reports_to_events import is_finish
-from hocket.executors.agents.run_numbers import changes_place, coming, tenancy_of
+from hocket.executors.agents.run_numbers import changes_place, coming, present, tenancy_of
 from hocket.model.view import Doing, JobView
 
 
@@ -45,6 +45,8 @@ class MultiNodeExits:
 def nodes_of_attempt(view: JobView, run: RunKey) -> list[str]:
     """Where an attempt has its parts: the one that goes on, or the one that comes."""
     tenancy = tenancy_of(view)
+    if view.suspended is not None and run == present(view):
+        return [view.suspended.node]
     if tenancy is None:
         return []
     held = tenancy.coming if run == coming(view) else tenancy.holding

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from hocket.agent.protocol import ForgetJob, Order, Report, RunKey, SaveRun, StartRun, StopRun
+from hocket.agent.protocol import ForgetJob, Order, Report, RunKey, SaveRun, StartRun, StopRun, SuspendRun
 from hocket.control.ports import SecretsLost, SecretsOf
 from hocket.executors.agents.broken_parts import BrokenParts
-from hocket.executors.agents.launching import prepare_order, resize_orders, run_orders
+from hocket.executors.agents.launching import continue_order, prepare_order, resize_orders, run_orders
 from hocket.executors.agents.local_effects import resizes_in_place
 from hocket.executors.agents.multi_node_exits import nodes_of_attempt
 from hocket.executors.agents.reports_to_events import is_finish
@@ -15,14 +15,22 @@ from hocket.executors.agents.run_numbers import changes_place, coming, going, no
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import StandbyRuns, keeps_standby, was_let_go
 from hocket.model.event import Event, JobFailed, JobPrepared
-from hocket.model.job import Job
+from hocket.model.job import Job, Kind
 from hocket.model.partition import Holding
 from hocket.model.snapshot import Snapshot
-from hocket.model.view import Doing, JobView, Tenancy
+from hocket.model.suspension import can_be_suspended
+from hocket.model.view import Doing, JobView, Tenancy, Tier
+
+_SUSPEND_S = 10.0  # for a query to stop itself: after its batch, or after half of that
 
 
 def _no_secrets(_job: Job) -> Mapping[str, str]:
     raise SecretsLost("its secrets are not kept here")
+
+
+def grace_of(view: JobView) -> float:
+    """Seconds that the job has to save its state and leave."""
+    return view.job.launch.grace_s if view.job.launch is not None else 30.0
 
 
 class Orders:
@@ -38,7 +46,13 @@ class Orders:
         self._failed: list[tuple[str, str]] = []  # jobs that cannot be started, and why
 
     def run(self, view: JobView, to: Holding) -> None:
-        """Start the next run. One that can be prepared is, if need be at this moment: its workers become of one."""
+        """Start the next run, or let its suspended process go on.
+
+        One that can be prepared is, if need be at this moment: its workers become of one.
+        """
+        if view.suspended is not None:
+            self._tell([view.suspended.node], continue_order(view.job, present(view), to))
+            return
         if self.broken.must_wait(view.job):
             return
         orders = self._start_orders(view, coming(view), to)
@@ -97,13 +111,51 @@ class Orders:
     def stop(self, view: JobView) -> None:
         """Stop what of the job has processes; of one that changes its place, the old run."""
         self._standby.awaited.discard(view.job.id)
-        grace_s = view.job.launch.grace_s if view.job.launch is not None else 30.0
+        grace_s = grace_of(view)
         tenancy = tenancy_of(view)
+        keep = str(view.keep) if view.keep in (Tier.DISK, Tier.NONE) and not view.verdict else ""
         runs = going(view)
         if tenancy is not None and changes_place(tenancy):
             runs = [present(view)]
         for run in runs:
-            self._tell(nodes_of_attempt(view, run), StopRun(run, grace_s))
+            self._tell(nodes_of_attempt(view, run), StopRun(run, grace_s, keep))
+
+    # -- a pause in memory ------------------------------------------------------------------------------------
+
+    def pause_or_end(self, view: JobView) -> None:
+        """Have the job leave what it holds: its process is suspended if its state is to be kept in memory."""
+        tenancy = tenancy_of(view)
+        held = tenancy.holding if tenancy is not None else None
+        stays = view.storing is Tier.MEMORY and not view.verdict
+        if stays and held is not None and can_be_suspended(view.job, held):
+            self._suspend(view)
+        else:
+            self.stop(view)
+
+    def _suspend(self, view: JobView) -> None:
+        """Stop the job's process, which keeps its memory. A query may finish its batch before."""
+        self._standby.awaited.discard(view.job.id)
+        grace_s = _SUSPEND_S if view.job.kind is Kind.QUERY else 0.0
+        self._tell(nodes_of_attempt(view, present(view)), SuspendRun(present(view), grace_s))
+
+    def store(self, view: JobView) -> bool:
+        """Have a suspended process write its state and end; or only end, if its state is not wanted.
+
+        False if there is nothing to do: it is to stay, or there is no process that could be told.
+        """
+        if view.suspended is None or view.storing not in (Tier.DISK, Tier.NONE):
+            return False
+        grace_s = 0.0 if view.storing is Tier.NONE else grace_of(view)
+        self._tell([view.suspended.node], StopRun(present(view), grace_s, str(view.storing)))
+        return True
+
+    def start_after_store(self, job_id: str) -> None:
+        """A suspended process has ended. If its job was told to go on in it, a new run begins."""
+        view = self.snapshot.jobs.get(job_id)
+        tenancy = None if view is None else tenancy_of(view)
+        if view is not None and tenancy is not None and tenancy.doing is Doing.STARTING and view.suspended is None:
+            assert tenancy.coming is not None
+            self.run(view, tenancy.coming)
 
     def forget(self, job_id: str) -> None:
         """The job is over: nothing of it is needed any more."""

@@ -13,10 +13,12 @@ from hocket.control.node_change import jobs_that_must_leave
 from hocket.executors.agents.local_effects import resizes_in_place, stays
 from hocket.executors.agents.multi_node_exits import MultiNodeExits
 from hocket.executors.agents.orders import Orders
+from hocket.executors.agents.reports_to_events import process_lost
 from hocket.executors.agents.run_numbers import (
     changes_place,
     coming,
     going,
+    is_continuing,
     last_given,
     nodes_of,
     present,
@@ -102,6 +104,8 @@ class Reconciliation:
         """Set a job going again from what its agent has of it, however much of its orders had come through."""
         orders, job_id, tenancy = self._orders, view.job.id, tenancy_of(view)
         old, new = present(view) in self._hello.runs, coming(view) in self._hello.runs
+        if view.suspended is not None and (tenancy is None or is_continuing(view)):
+            return self._compare_suspended(view, now_s)
         if tenancy is None:
             if view.preparing and not view.partitions:
                 return [JobPrepared(now_s, job_id)]  # It has no place any more, and starts cold when it has one.
@@ -120,7 +124,7 @@ class Reconciliation:
         elif doing is Doing.PAUSING:
             if not old:
                 return [JobPaused(now_s, job_id)] if self._is_gone(view, now_s) else []
-            orders.stop(view)
+            orders.pause_or_end(view)
         elif changes_place(tenancy) and (resizes_in_place(view) or not stays(tenancy)):
             if old:
                 orders.resize(view)
@@ -133,6 +137,17 @@ class Reconciliation:
                 orders.run_parts(view, [self._hello.node.id])
             if keeps_standby(view) and orders.prepares:
                 orders.prepare(view)  # If it stands, that is said again.
+        return []
+
+    def _compare_suspended(self, view: JobView, now_s: float) -> list[Event]:
+        """A process that is suspended stays, unless it was told to go on, or to write its state and end."""
+        tenancy = tenancy_of(view)
+        if present(view) not in self._hello.runs:
+            return process_lost(view, now_s, "its agent has lost it")
+        if tenancy is not None and tenancy.coming is not None:
+            self._orders.run(view, tenancy.coming)
+        else:
+            self._orders.store(view)
         return []
 
     def _is_gone(self, view: JobView, now_s: float) -> bool:

@@ -8,7 +8,7 @@ from signal import Signals
 from typing import Any
 
 from hocket.agent.protocol import Report
-from hocket.executors.agents.run_numbers import changes_place, coming, present, tenancy_of
+from hocket.executors.agents.run_numbers import changes_place, coming, is_continuing, present, tenancy_of
 from hocket.model.event import (
     EpochEnded,
     Event,
@@ -24,14 +24,16 @@ from hocket.model.event import (
     MetricUnseen,
     ProgressReported,
     RunsPassed,
+    StateStored,
     WorkLost,
 )
 from hocket.model.job import Job, Kind
-from hocket.model.view import Doing, JobView, Tier
+from hocket.model.view import Doing, JobView, SuspendedProcess, Tier
 
 _MOST_METRICS = 64
 _LEAST_LOST_S = 1.0
 _REFUSED = 2  # exit code of `hocket`: bad input
+_NOT_WRITTEN = "its process left memory without writing them"
 GONE = ("exited", "lost", "cannot-start")
 
 
@@ -51,13 +53,17 @@ def facts(view: JobView, report: Report, now_s: float) -> list[Event]:
                 return [JobMoved(now_s, job_id, attempt=run.number)]
         case "resized" if tenancy is not None and tenancy.doing is Doing.RESIZING and run == present(view):
             return [JobResized(now_s, job_id, in_place=True)]
+        case "suspended" if tenancy is not None and tenancy.doing is Doing.PAUSING and run == present(view):
+            return _suspended(view, report, now_s)
+        case "continued" if is_continuing(view) and run == present(view):
+            return [JobStarted(now_s, job_id, in_place=True)]
         case "progress" if tenancy is not None and run == present(view):
             return _progress(view, report, now_s)
         case "checkpoint-asked" if tenancy is not None and run == present(view):
             return [JobCheckpointed(now_s, job_id)]
         case "metric-unseen" if tenancy is not None and run == present(view):
             return _unseen(view, report, now_s)
-        case "saved" if tenancy is not None and run == present(view):
+        case "saved" if (tenancy is not None or view.suspended is not None) and run == present(view):
             return [JobSaved(now_s, job_id)]
         case "exited" | "lost" | "cannot-start":
             return _gone(view, report, now_s)
@@ -99,10 +105,36 @@ def is_finish(report: Report) -> bool:
     return report.event == "exited" and report.fields.get("code") == 0 and not report.fields.get("asked")
 
 
+def _suspended(view: JobView, report: Report, now_s: float) -> list[Event]:
+    """It is paused: its process is stopped, and keeps its memory."""
+    tenancy = tenancy_of(view)
+    if tenancy is None or tenancy.holding is None:
+        return []
+    node, mem_mib = tenancy.holding.slices[0].node, float(report.fields.get("mem_mib") or 0.0)
+    return [JobPaused(now_s, view.job.id, tier=Tier.MEMORY, node=node, mem_mib=mem_mib)]
+
+
+def process_lost(view: JobView, now_s: float, why: str) -> list[Event]:
+    """The suspended process of a paused job is lost; it goes on from what is on disk."""
+    reason = f"{why} while it was paused in memory"
+    return [JobFailed(now_s, view.job.id, reason, own=False), *lost_work(view, now_s, reason)]
+
+
+def _suspended_gone(view: JobView, report: Report, process: SuspendedProcess, now_s: float) -> list[Event]:
+    """A suspended process is no more: it left as it was told, or is lost."""
+    if report.event != "exited" or not report.fields.get("asked"):
+        return process_lost(view, now_s, _ended_as(report))
+    if report.fields.get("saved_when_asked"):
+        return [StateStored(now_s, view.job.id, Tier.DISK)]
+    return [StateStored(now_s, view.job.id, process.on_disk), *lost_work(view, now_s, _NOT_WRITTEN)]
+
+
 def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
     """A run is no more: it finished, left as it was asked to, or broke."""
     job_id, run = view.job.id, report.run
     tenancy = tenancy_of(view)
+    if view.suspended is not None and run == present(view) and (tenancy is None or is_continuing(view)):
+        return _suspended_gone(view, report, view.suspended, now_s)
     if tenancy is None:
         # It starts cold when its turn comes: a job in its place must not wait for what cannot be prepared.
         return [JobPrepared(now_s, job_id)] if view.preparing and run == coming(view) else []
@@ -134,6 +166,9 @@ def _gone(view: JobView, report: Report, now_s: float) -> list[Event]:
 def lost_work(view: JobView, now_s: float, why: str) -> list[Event]:
     """What is lost of the job's work if its present run has ended now; nothing if it saved in the last second."""
     lost_s, epochs, steps = view.unsaved_at(now_s)
+    if view.suspended is not None:
+        lost_s = view.suspended.unsaved_s or 0.0
+        steps = max(0, view.step - view.saved_step) if lost_s else 0
     if lost_s < _LEAST_LOST_S:
         return []
     return [WorkLost(now_s, view.job.id, round(lost_s, 3), epochs, why, steps)]

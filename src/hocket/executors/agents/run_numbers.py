@@ -20,6 +20,12 @@ def coming(view: JobView) -> RunKey:
     return RunKey(view.job.id, view.starts + view.failures + view.skipped + 1)
 
 
+def is_continuing(view: JobView) -> bool:
+    """Is a job told to go on in its suspended process? It has its present number then, not another."""
+    tenancy = tenancy_of(view)
+    return view.suspended is not None and tenancy is not None and tenancy.doing is Doing.STARTING
+
+
 def last_given(view: JobView) -> int:
     """The largest number that a run of the job may have by now: the next one may stand prepared, or be starting."""
     may_come = view.tenancies or view.preparing or view.prepared
@@ -40,16 +46,17 @@ def going(view: JobView) -> list[RunKey]:
     """The runs that should have processes now, the older first."""
     tenancy = tenancy_of(view)
     if tenancy is None:
-        return [coming(view)] if view.preparing or view.prepared else []
-    found = [present(view)] if tenancy.holding is not None else []
-    if tenancy.coming is not None:
+        found = [present(view)] if view.suspended is not None else []
+        return [*found, coming(view)] if view.preparing or view.prepared else found
+    found = [present(view)] if tenancy.holding is not None or view.suspended is not None else []
+    if tenancy.coming is not None and not is_continuing(view):
         found.append(coming(view))
     return found
 
 
 def nodes_of(view: JobView) -> list[str]:
-    """The nodes that its tenancies reach."""
-    found: dict[str, None] = {}
+    """The nodes that its tenancies reach, and the one where its process is suspended."""
+    found: dict[str, None] = {} if view.suspended is None else {view.suspended.node: None}
     for tenancy in view.tenancies:
         for held in (tenancy.holding, tenancy.coming):
             if held is not None:

@@ -37,6 +37,8 @@ from hocket.model.event import (
 from hocket.model.job import Kind, Preempt
 from hocket.model.partition import NOW, Partition, Sharing
 from hocket.model.resources import Node
+from hocket.model.suspension import can_be_suspended
+from hocket.model.view import Tier
 from hocket.workloads.truth import Workload
 
 _INTERLEAVED = Sharing.INTERLEAVED
@@ -256,6 +258,10 @@ class SimulatedExecutor:
 
     def _lose_node(self, run: SimulatedJob, node: str) -> None:
         """Its tenants there are gone. Others stay, and with them the work if they are all that it takes."""
+        if run.suspended_on == node:
+            run.suspended_on = ""
+            run.lose_work()
+            return
         hit = run.tenants_on(node)
         if not hit:
             return
@@ -359,16 +365,19 @@ class SimulatedExecutor:
             if type(action) is Start or type(action) is Resume:  # A pattern is slow, and these come often.
                 is_ready = run.prepared is not None and run.prepared.at_s <= self.now_s
                 takes_s = costs.start_s + (0.0 if is_ready else costs.prepare_s)
-                run.prepared = None
                 job, task = action.job, action.task
-                if self._noise and not run.tenancies:
+                if in_place := run.suspended_on != "":
+                    takes_s, run.suspended_on = 0.0, ""
+                else:
+                    run.prepared = None
+                if self._noise and not run.tenancies and not in_place:
                     run.noise = exp(Random(f"{self._seed}/{job}/{run.generation}").gauss(0.0, self._noise))
                 self._advance(run)
-                started = JobStarted(self.now_s + takes_s, job, task)
+                started = JobStarted(self.now_s + takes_s, job, task, in_place=in_place)
                 self._change(run, task, started, (action.to, action.partition), takes_s)
                 continue
             if type(action) is Pause:
-                if not self._deferred(run, action.task, action):
+                if not self._deferred(run, action.task, action) and not self._suspended(run, action):
                     self._save(run)
                     takes_s = costs.checkpoint_s + costs.stop_s
                     left = JobPaused(self.now_s + takes_s, action.job, action.task, action.tier)
@@ -402,10 +411,38 @@ class SimulatedExecutor:
                 case Prepare(job):
                     run.prepared = JobPrepared(self.now_s + costs.prepare_s, job)
                     self._later(run.prepared)
-                case Store(job, tier):
-                    self._later(StateStored(self.now_s + costs.checkpoint_s, job, tier))
+                case Store():
+                    self._store(run, action)
                 case _:
                     assert_never(action)
+
+    def _suspended(self, run: SimulatedJob, action: Pause) -> bool:
+        """Pause a job in memory: its process stops at once, and nothing is saved. False if it cannot be so."""
+        held = run.tenancies[action.task][0]
+        if action.tier is not Tier.MEMORY or not can_be_suspended(run.job, held):
+            return False
+        part = held.slices[0]
+        run.suspended_on = part.node
+        left = JobPaused(self.now_s, action.job, tier=action.tier, node=part.node, mem_mib=part.mem_mib)
+        self._advance(run)
+        self._change(run, action.task, left, None, 0.0)
+        return True
+
+    def _store(self, run: SimulatedJob, action: Store) -> None:
+        """A suspended process writes its state and ends, or only ends; what is on disk already is where it is."""
+        costs, is_suspended, tier = run.truth.costs, run.suspended_on != "", action.tier
+        takes_s = costs.checkpoint_s
+        if is_suspended and tier is not Tier.MEMORY:
+            run.suspended_on = ""
+            takes_s = costs.stop_s + (costs.checkpoint_s if tier is Tier.DISK else 0.0)
+            if tier is Tier.DISK:
+                self._save(run)
+            else:
+                run.lose_work()
+                tier = Tier.DISK if run.saved_s else Tier.NONE
+        elif not is_suspended and tier is Tier.MEMORY and run.job.kind is Kind.QUERY:
+            tier = Tier.DISK if run.saved_s else Tier.NONE
+        self._later(StateStored(self.now_s + takes_s, action.job, tier))
 
     def _checkpoint(self, run: SimulatedJob, event: JobCheckpointed) -> None:
         """Save its state. The job stands still until that is done, and nothing is saved before."""

@@ -26,7 +26,7 @@ class SimulatedJob:
     __slots__ = (
         "crashes", "deferred", "done_s", "entry", "entry_s", "epoch", "generation", "iteration", "job", "length",
         "next", "next_s", "noise", "observed_s", "pending", "prepared", "rate", "saved_s", "saving", "since_s",
-        "tenancies", "truth", "turn_done_s", "turn_s",
+        "suspended_on", "tenancies", "truth", "turn_done_s", "turn_s",
     )  # fmt: skip
 
     def __init__(self, job: Job, truth: Truth) -> None:
@@ -50,6 +50,7 @@ class SimulatedJob:
         self.turn_done_s = 0.0  # … and what had been done then
         self.prepared: JobPrepared | None = None  # said, or to be said
         self.saving: JobCheckpointed | None = None  # to be said when its state is saved; it stands still until then
+        self.suspended_on = ""  # the node where its process is, while it is paused in memory
         self.noise = 1.0
         self.crashes = 0
         self.observed_s = inf  # work at which its phases have been measured

@@ -213,7 +213,10 @@ class Draft:
             if self.has_quotas and not self.within_quota(job, wanted):
                 continue
             smallest = wanted == job.sizes[0]
-            places = capacity.place(job, wanted, spare_gpus)
+            places = None
+            if view.suspended is not None:  # There it goes on in its process.
+                places = capacity.place_on(view.suspended.node, job, wanted)
+            places = places or capacity.place(job, wanted, spare_gpus)
             if places is not None:
                 break
         else:

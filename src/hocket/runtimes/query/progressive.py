@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlglot import exp
 
 from hocket.model.criterion import Duration, Goal, parse
-from hocket.model.suspension import Suspension, chance_of_interruption, where_to_keep
+from hocket.model.suspension import Suspension, chance_of_interruption, is_written_too, where_to_keep
 from hocket.model.view import Tier
 from hocket.runtimes.query.accuracy import ColumnAccuracy, EnvelopeAccuracy, IntervalAccuracy
 from hocket.runtimes.query.answer_columns import to_arrow, to_pandas
@@ -110,7 +112,8 @@ class Query:
         self._interrupted_every_s = interrupted_every_s
         self._saved = 0  # batches that are in the file
         self._spent_s = 0.0  # by this query before this process
-        self._began_s = monotonic()
+        self._stood_s = 0.0  # that the process was suspended
+        self._began_s = self._now_s()
         self._write_mib_s, self._read_mib_s, self._file_mib, self._file_rows = _WRITE_MIB_S, _READ_MIB_S, 0.0, 0
         statement, unresolved = _read(sql, self.data)
         described = _described(sql, self.data, unresolved)
@@ -148,7 +151,7 @@ class Query:
         self._folder = QueryStateFolder(state) if state is not None else None  # Last: it is locked.
 
     def __iter__(self) -> Iterator[Answer]:
-        self._began_s, self._spent_s, self.ledger, self._saved = monotonic(), 0.0, (), 0
+        self._began_s, self._spent_s, self.ledger, self._saved = self._now_s(), 0.0, (), 0
         try:
             yield from self._progress()
         except duckdb.Error as error:
@@ -184,17 +187,38 @@ class Query:
         """End the batch under way, from another thread; nothing of it is counted."""
         self.data.connection.interrupt()
 
-    def leave(self) -> Tier:
+    def leave(self, keep: Tier | None = None) -> Tier:
         """The process is about to end: write the state, unless it is cheaper to do its batches again.
 
         Says where the state is: on disk, or nowhere beyond what was written before. Raises QueryError.
+
+        Args:
+            keep: `Tier.DISK` or `Tier.NONE` if that is not for the query to choose.
         """
         if self._folder is None or len(self.ledger) == self._saved:
             return Tier.DISK if self._saved else Tier.NONE
-        if self._interrupted_every_s is not None and where_to_keep(self.suspension(leaves=True)) is not Tier.DISK:
+        if keep is None and self._interrupted_every_s is not None:
+            keep = where_to_keep(self.suspension(leaves=True))
+        if keep is Tier.NONE:
             return Tier.NONE
         self.save()
         return Tier.DISK
+
+    def save_before_suspension(self) -> bool:
+        """The process is about to be suspended: write the state if it may be lost; whether it was. Raises QueryError.
+
+        It is believed to be suspended for as long as it has run.
+        """
+        every_s = self._interrupted_every_s
+        if self._folder is None or len(self.ledger) == self._saved or not every_s:
+            return False
+        at_risk = replace(
+            self.suspension(), leaves=True, interruption=chance_of_interruption(1.0 / every_s, self._elapsed_s())
+        )
+        if not is_written_too(at_risk):
+            return False
+        self.save()
+        return True
 
     def suspension(self, *, leaves: bool = False) -> Suspension:
         """What there is to lose now, and what it takes to keep it.
@@ -213,7 +237,7 @@ class Query:
         chance = 1.0 if leaves else chance_of_interruption(1.0 / every_s, 2.0 * next_s) if every_s else 0.0
         return Suspension(
             state_mib, unsaved_s, state_mib / self._write_mib_s + _SYNC_S, state_mib / self._read_mib_s,
-            interruption=chance, leaves=leaves,
+            interruption=chance, leaves=leaves, memory_mib=0.0 if leaves else inf,
         )  # fmt: skip
 
     def _progress(self) -> Iterator[Answer]:
@@ -234,13 +258,13 @@ class Query:
             if self._is_enough(found):
                 return
         for end in (e for e in ENDS if e > done):
-            began_s = monotonic()
+            began_s = self._now_s()
             answers.add(done, end - 1)
             self.data.check_files()
             counted = db.execute(f"SELECT count(*) FROM {STATE}").fetchone()
             assert counted is not None
             rows_before = sum(batch.rows for batch in self.ledger)
-            self.ledger += (CountedBatch(done, end - 1, counted[0] - rows_before, monotonic() - began_s),)
+            self.ledger += (CountedBatch(done, end - 1, counted[0] - rows_before, self._now_s() - began_s),)
             done = end
             if done == UNITS:
                 check_ledger(db, self.ledger, UNITS)
@@ -287,17 +311,24 @@ class Query:
     def save(self) -> None:
         """Write the state now. Raises QueryError, and the state before is still there."""
         assert self._folder is not None
-        began_s = monotonic()
+        began_s = self._now_s()
         size = self._folder.save(self.data.connection, self.identity(), self.ledger, self._elapsed_s())
         self._saved = len(self.ledger)
         self._measure(size)
-        self._write_mib_s = max(self._file_mib / max(monotonic() - began_s - _SYNC_S, 1e-3), 1e-3)
+        self._write_mib_s = max(self._file_mib / max(self._now_s() - began_s - _SYNC_S, 1e-3), 1e-3)
 
     def _measure(self, size: int) -> None:
         self._file_mib, self._file_rows = size / _MIB, sum(batch.rows for batch in self.ledger)
 
     def _elapsed_s(self) -> float:
-        return self._spent_s + monotonic() - self._began_s
+        return self._spent_s + self._now_s() - self._began_s
+
+    def _now_s(self) -> float:
+        return monotonic() - self._stood_s
+
+    def was_suspended(self, stood_s: float) -> None:
+        """The process stood still for so long, which is no time of the query."""
+        self._stood_s += stood_s
 
     def close(self) -> None:
         """Let go of the data, unless they were handed in, and of the state's folder."""

@@ -14,7 +14,7 @@ from tests.unit.agent.node.test_runs import FOR_EVER, Node
 from hocket.agent import run_folder
 from hocket.agent.node.query_run import as_query, is_query, last_answer, write_resources
 from hocket.agent.node.state_folder import StateFolder
-from hocket.agent.protocol import ResizeRun, RunKey, RunLimits
+from hocket.agent.protocol import ContinueRun, ResizeRun, RunKey, RunLimits, StopRun, SuspendRun
 
 
 @pytest.fixture
@@ -58,6 +58,39 @@ def test_a_run_that_is_not_here_cannot_be_resized(node: Node) -> None:
     key = RunKey("q", 3)
     node.runs.carry_out(ResizeRun(key, {"HOCKET_SIZE": "4"}))
     assert node.hear(key, "lost").fields["reason"] == "it is not known here"
+
+
+def test_a_run_is_suspended_and_goes_on_with_what_it_is_given(node: Node) -> None:
+    key = node.run("q", 1, *FOR_EVER)
+    (pid,) = node.hear(key, "started").fields["pids"]
+    folder = node.state.run("q", 1)
+    write_resources(folder, {"HOCKET_SIZE": "1"}, RunLimits())
+    node.runs.carry_out(SuspendRun(key, 0.0))
+    assert node.hear(key, "suspended").fields["mem_mib"] > 0
+    node.runs.carry_out(ContinueRun(key, {"HOCKET_SIZE": "3"}, RunLimits(2048.0, 3.0)))
+    node.hear(key, "continued")
+    said = json.loads((Path(folder) / run_folder.RESOURCES).read_text())
+    assert (said["size"], said["mem_mib"]) == (3, 2048.0)
+    assert os.path.exists(f"/proc/{pid}")
+
+
+def test_a_suspended_run_that_is_to_leave_is_told_where_its_state_goes(node: Node) -> None:
+    key = node.run("q", 1, *FOR_EVER)
+    node.hear(key, "started")
+    folder = node.state.run("q", 1)
+    write_resources(folder, {"HOCKET_SIZE": "2"}, RunLimits())
+    node.runs.carry_out(SuspendRun(key, 0.0))
+    node.hear(key, "suspended")
+    node.runs.carry_out(StopRun(key, 60.0, "disk"))
+    assert node.hear(key, "exited").fields["asked"]
+    said = json.loads((Path(folder) / run_folder.RESOURCES).read_text())
+    assert (said["size"], said["keep"]) == (2, "disk")
+
+
+@pytest.mark.parametrize("order", [SuspendRun(RunKey("q", 3), 0.0), ContinueRun(RunKey("q", 3), {})])
+def test_a_run_that_is_not_here_is_told_as_lost(node: Node, order: SuspendRun | ContinueRun) -> None:
+    node.runs.carry_out(order)
+    assert node.hear(order.run, "lost").fields["reason"] == "it is not known here"
 
 
 def test_the_answer_of_the_last_run_that_gave_one_is_kept_when_the_job_is_forgotten(tmp_path: Path) -> None:

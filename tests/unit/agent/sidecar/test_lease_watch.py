@@ -101,7 +101,7 @@ def test_a_job_that_stands_still_does_not_hang(run_python: Any, until: Any, tmp_
 
 
 def test_before_a_job_goes_on_its_orders_are_read_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hocket.agent.sidecar.lease_watch.orphans", lambda *_: [])
+    monkeypatch.setattr("hocket.agent.sidecar.process_suspension.orphans", lambda *_: [])
     lease = str(tmp_path / "lease")
     watch = LeaseWatch(lease, "mark")
     watch.begin(10.0)
