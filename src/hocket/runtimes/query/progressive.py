@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +20,8 @@ from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledA
 from hocket.runtimes.query.batch_sql import Rewriting, SampledSql
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
 from hocket.runtimes.query.data_sources import open_data
-from hocket.runtimes.query.duckdb_data import DuckdbData
 from hocket.runtimes.query.duckdb_errors import explained
+from hocket.runtimes.query.engine import QueryEngine
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS
 from hocket.runtimes.query.query_state import STATE, CountedBatch, QueryStateFolder, check_ledger
 from hocket.runtimes.query.split_key import Mode, find_split
@@ -74,7 +73,7 @@ class Query:
     def __init__(
         self,
         sql: str,
-        data: str | Path | DuckdbData,
+        data: str | Path | QueryEngine,
         *,
         until: str = "",
         confidence: float = 0.95,
@@ -103,8 +102,8 @@ class Query:
         if not 0.5 <= confidence < 1:
             raise QueryError(f"confidence must be from 0.5 to below 1, not {confidence:g}")
         allowed = None if state is None else Path(state).expanduser().absolute()
-        self._owns_data = not isinstance(data, DuckdbData)
-        self.data = data if isinstance(data, DuckdbData) else open_data(data, state=allowed)
+        self._owns_data = isinstance(data, str | Path)
+        self.data: QueryEngine = open_data(data, state=allowed) if isinstance(data, str | Path) else data
         self.confidence = confidence
         self.ledger: tuple[CountedBatch, ...] = ()  # the batches that are in the present answer
         self._interrupted_every_s = interrupted_every_s
@@ -131,9 +130,9 @@ class Query:
             self._once = rewriting.once
             if split.mode is Mode.SAMPLED:
                 sampled = _bounded_numbers(rewriting.sampled(REPLICATES), [kind for _name, kind in described])
-                self._answers = SampledAnswers(self.data.connection, sampled)
+                self._answers = SampledAnswers(self.data, sampled)
             else:
-                self._answers = CollectedAnswers(self.data.connection, rewriting.collected())
+                self._answers = CollectedAnswers(self.data, rewriting.collected())
             self.mode, self.how = split.mode, f"{split}; {self.data.how_read(split)}"
             self.rows = sum(self.data.rows(table) for table in {use.table for use in split.columns})
         except NotSplit as reason:
@@ -182,7 +181,7 @@ class Query:
 
     def interrupt(self) -> None:
         """End the batch under way, from another thread; nothing of it is counted."""
-        self.data.connection.interrupt()
+        self.data.interrupt()
 
     def leave(self) -> Tier:
         """The process is about to end: write the state, unless it is cheaper to do its batches again.
@@ -219,13 +218,13 @@ class Query:
     def _progress(self) -> Iterator[Answer]:
         db, answers = self.data.connection, self._answers
         if answers is None:
-            rows = db.execute(self._plain).fetchall()
+            rows = self.data.rows_of(self._plain)
             nothing = (None,) * len(self.columns)
             yield self._answer(rows, [nothing] * len(rows), 1.0, 1.0)
             return
         self._load()
         for name, sql in self._once.items():
-            db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+            self.data.keep_once(name, sql, for_answers=answers.reads(name))
         self._rule = self._accuracy()
         done = self.ledger[-1].hi + 1 if self.ledger else 0
         if done:  # What was known is said at once.
@@ -302,8 +301,7 @@ class Query:
     def close(self) -> None:
         """Let go of the data, unless they were handed in, and of the state's folder."""
         if self._owns_data:
-            with suppress(duckdb.Error):
-                self.data.connection.close()
+            self.data.close()
         if self._folder is not None:
             self._folder.close()
 
@@ -348,7 +346,7 @@ class Query:
         return goal
 
 
-def _read(sql: str, data: DuckdbData) -> tuple[exp.Select | None, NotResolved | None]:
+def _read(sql: str, data: QueryEngine) -> tuple[exp.Select | None, NotResolved | None]:
     """The query, or which of its columns are not known."""
     try:
         return read_statement(sql, data.schema), None
@@ -356,7 +354,7 @@ def _read(sql: str, data: DuckdbData) -> tuple[exp.Select | None, NotResolved | 
         return None, error
 
 
-def _described(sql: str, data: DuckdbData, unresolved: NotResolved | None) -> list[tuple[str, str]]:
+def _described(sql: str, data: QueryEngine, unresolved: NotResolved | None) -> list[tuple[str, str]]:
     """The columns of the answer and their types, as DuckDB has them, which checks types and functions on the way."""
     try:
         return [(row[0], row[1]) for row in data.connection.execute(f"DESCRIBE {sql}").fetchall()]
