@@ -12,6 +12,7 @@ from hocket.runtimes.query.split_key import Split, Statistics
 
 if TYPE_CHECKING:
     import duckdb
+    from sqlglot import exp
 
     from hocket.runtimes.query.batch_sql import UnitRows
     from hocket.runtimes.query.statement import Schema
@@ -42,6 +43,9 @@ class QueryEngine(Statistics, Protocol):
 
     def check_files(self) -> None:
         """Notice files that changed since they were opened. Raises QueryError."""
+
+    def check_statement(self, statement: exp.Expr) -> None:
+        """Refuse what this engine may compute otherwise than DuckDB. Raises QueryError."""
 
     def keep_once(self, name: str, sql: str, *, for_answers: bool) -> None:
         """Compute a table that batches read, and answers too if it is said so: these are asked of the connection."""

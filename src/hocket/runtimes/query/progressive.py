@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 from msgspec import Struct
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from hocket.model.criterion import Duration, Goal, parse
 from hocket.model.suspension import Suspension, chance_of_interruption, where_to_keep
@@ -19,9 +19,9 @@ from hocket.runtimes.query.answer_columns import to_arrow, to_pandas
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
 from hocket.runtimes.query.batch_sql import Rewriting, SampledSql
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
-from hocket.runtimes.query.data_sources import open_data
 from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.engine import QueryEngine
+from hocket.runtimes.query.engines import open_engine
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS
 from hocket.runtimes.query.query_state import STATE, CountedBatch, QueryStateFolder, check_ledger
 from hocket.runtimes.query.split_key import Mode, find_split
@@ -83,6 +83,9 @@ class Query:
         exact: bool = False,
         state: str | Path | None = None,
         interrupted_every_s: float | None = None,
+        engine: Literal["duckdb", "spark"] = "duckdb",
+        master: str = "",
+        spark_conf: Mapping[str, str] | None = None,
     ) -> None:
         """Read the query and find how it can be split. Raises QueryError.
 
@@ -98,12 +101,17 @@ class Query:
             state: a folder in which the query keeps what it has after each batch, and from which it goes on.
             interrupted_every_s: write the state only where that costs less than what would have to be done again,
                 if the process is killed so often; by default after every batch.
+            engine: what computes the batches; `spark` for data that one machine does not hold.
+            master: of Spark, as `spark://HOST:7077` or `local[4]`.
+            spark_conf: further settings of Spark, as `{"spark.executor.memory": "4g"}`.
         """
         if not 0.5 <= confidence < 1:
             raise QueryError(f"confidence must be from 0.5 to below 1, not {confidence:g}")
         allowed = None if state is None else Path(state).expanduser().absolute()
         self._owns_data = isinstance(data, str | Path)
-        self.data: QueryEngine = open_data(data, state=allowed) if isinstance(data, str | Path) else data
+        self.data = (
+            open_engine(data, engine, master, spark_conf, state=allowed) if isinstance(data, str | Path) else data
+        )
         self.confidence = confidence
         self.ledger: tuple[CountedBatch, ...] = ()  # the batches that are in the present answer
         self._interrupted_every_s = interrupted_every_s
@@ -113,6 +121,7 @@ class Query:
         self._write_mib_s, self._read_mib_s, self._file_mib, self._file_rows = _WRITE_MIB_S, _READ_MIB_S, 0.0, 0
         statement, unresolved = _read(sql, self.data)
         described = _described(sql, self.data, unresolved)
+        self.data.check_statement(statement if statement is not None else parse_one(sql, dialect=DIALECT))
         self.columns = tuple(name for name, _kind in described)
         self._plain = statement.sql(DIALECT) if statement is not None else sql
         self._answers: Answers | None = None
