@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 from sqlglot import exp
@@ -27,6 +27,9 @@ from hocket.runtimes.query.spark_session import SparkConnection
 from hocket.runtimes.query.spark_sql import UNIT_OF_HASH, refuse_what_differs, spark_sql
 from hocket.runtimes.query.split_key import Split
 from hocket.runtimes.query.statement import QueryError, Schema
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _SAMPLE = 1_000_000  # rows that are looked at for the most frequent value
 _ARRIVED, _ANSWER = "hocket_arrived", "hocket_answer"
@@ -61,7 +64,7 @@ class SparkData:
     def _add(self, name: str, table: SparkTable) -> None:
         rows = table.read(self._spark)
         with self._spark.errors(f"table '{name}' cannot be read"):
-            kinds = {**_kinds(self.connection, rows), **table.kinds}
+            kinds = {**_kinds(self.connection, self._spark.arrow_schema(rows)), **table.kinds}
             self._spark.name(self._spark_name("", name), rows)
             if table.format == "parquet":
                 numbered = rows.selectExpr(
@@ -261,12 +264,9 @@ _NUMBER_FIELDS = dict(zip(("row_index", "file_path"), NUMBERS, strict=True))
 _NUMBER_KINDS = dict(zip(NUMBERS, ("BIGINT", "VARCHAR"), strict=True))
 
 
-def _kinds(connection: duckdb.DuckDBPyConnection, rows: Any) -> dict[str, str]:
-    """Columns of a DataFrame, with DuckDB's types of them."""
-    import pyarrow
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    connection.register(_ARRIVED, pyarrow.Table.from_batches([], to_arrow_schema(rows.schema)))
+def _kinds(connection: duckdb.DuckDBPyConnection, columns: pyarrow.Schema) -> dict[str, str]:
+    """Columns, with DuckDB's types of them."""
+    connection.register(_ARRIVED, columns.empty_table())
     try:
         return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {_ARRIVED}").fetchall()}
     finally:

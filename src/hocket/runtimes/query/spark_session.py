@@ -53,17 +53,17 @@ class SparkConnection:
         if SparkContext._active_spark_context is not None:
             raise QueryError("Spark: this process has a session of Spark already, and can have one only")
         _require_master(master)
-        java_home = _java_home()
+        home = java_home()
         self._log = Path(tempfile.mkstemp(prefix="hocket-spark-", suffix=".log")[1])
         self._process: Any = None
         try:
-            self.session = self._started(master, dict(conf or {}), java_home)
+            self.session = self._started(master, dict(conf or {}), home)
             self._wait_for_worker()
         except BaseException:
             self.close()
             raise
 
-    def _started(self, master: str, conf: dict[str, str], java_home: str) -> SparkSession:
+    def _started(self, master: str, conf: dict[str, str], home: str) -> SparkSession:
         from py4j.protocol import Py4JError
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
@@ -76,7 +76,7 @@ class SparkConnection:
         try:
             # A session of its own: a signal to our process group is ours to heed. It ends when our end of its
             # standard input is closed, by whatever.
-            with self._log.open("wb") as log, _environment(JAVA_HOME=java_home), _same_interrupt():
+            with self._log.open("wb") as log, _environment(JAVA_HOME=home), _same_interrupt():
                 options = {"stdout": log, "stderr": log, "start_new_session": True}
                 gateway = launch_gateway(settings, options)
                 self._process = gateway.proc
@@ -115,6 +115,14 @@ class SparkConnection:
         with self.errors("the query failed"), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than pyspark knows
             return self.session.sql(sql).toArrow()
+
+    def arrow_schema(self, rows: DataFrame) -> pyarrow.Schema:
+        """The columns and types that rows will have. Raises QueryError."""
+        with self.errors("the data cannot be read"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            from pyspark.sql.pandas.types import to_arrow_schema
+
+            return to_arrow_schema(rows.schema)
 
     def row(self, sql: str) -> tuple[Any, ...]:
         """Its only row. Raises QueryError."""
@@ -210,7 +218,7 @@ def _require_pyspark() -> None:
         raise QueryError("the engine Spark needs pyarrow: pip install 'hocket[spark]'")
 
 
-def _java_home() -> str:
+def java_home() -> str:
     """Where a Java is that runs Spark: JAVA_HOME, that on the PATH, or one from PyPI. Raises QueryError."""
     home = os.environ.get("JAVA_HOME", "")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
