@@ -52,7 +52,7 @@ class SparkConnection:
 
         if SparkContext._active_spark_context is not None:
             raise QueryError("Spark: this process has a session of Spark already, and can have one only")
-        _require_master(master)
+        require_master(master)
         home = java_home()
         self._log = Path(tempfile.mkstemp(prefix="hocket-spark-", suffix=".log")[1])
         self._process: Any = None
@@ -246,7 +246,7 @@ def _is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def _require_master(master: str) -> None:
+def require_master(master: str) -> None:
     """Something must listen where a master is said to be: Spark itself tries for a minute. Raises QueryError."""
     if re.fullmatch(r"local(\[(\*|\d+)(,\d+)?\]|-cluster\[\d+,\d+,\d+\])?|yarn|k8s://\S+", master):
         return
