@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,10 @@ from hocket.runtimes.query.statement import QueryError, Schema
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyspark.sql import DataFrame
 
 _SAMPLE = 1_000_000  # rows that are looked at for the most frequent value
+_NUMBERS_OF_DATA = count()  # Data of one session have names of their own.
 _ARRIVED, _ANSWER = "hocket_arrived", "hocket_answer"
 
 
@@ -50,7 +53,9 @@ class SparkData:
         """Read the columns of all tables; the folder `temporary` is removed at the end. Raises QueryError."""
         self.connection, self._spark, self._temporary, self._owns_spark = connection, spark, temporary, owns_spark
         self._stamps = {file: stamp_of(spark, file) for table in tables.values() for file in table.files}
+        self._number = next(_NUMBERS_OF_DATA)
         self._names: dict[tuple[str, str], str] = {}  # schema and table → what Spark calls it
+        self._once: dict[str, DataFrame] = {}  # tables that were computed once, and are kept by the workers
         self._rows: dict[str, float] = {}
         self._distinct: dict[tuple[str, str], float] = {}
         self._largest: dict[tuple[str, str], float] = {}
@@ -150,8 +155,10 @@ class SparkData:
         """Compute a table that batches read, and answers too if it is said so."""
         self._create(name, sql)
         with self._spark.errors("the query cannot be run"):
-            rows = self._spark.session.sql(self._translated(sql)).persist()  # What a lost worker had is computed again.
-            self._spark.name(self._spark_name("", name), rows)
+            self._forget(name)
+            # What a lost worker had of it is computed again.
+            self._once[name] = self._spark.session.sql(self._translated(sql)).persist()
+            self._spark.name(self._spark_name("", name), self._once[name])
         if for_answers:
             self._insert(name, f"SELECT * FROM {name}")
 
@@ -188,7 +195,11 @@ class SparkData:
     def _spark_name(self, schema: str, table: str) -> str:
         """Any name that a file may have is one in DuckDB, but not in Spark."""
         key = schema.lower(), table.lower()
-        return self._names.setdefault(key, f"hocket_table_{len(self._names)}")
+        return self._names.setdefault(key, f"hocket_{self._number}_{len(self._names)}")
+
+    def _forget(self, name: str) -> None:
+        if (rows := self._once.pop(name, None)) is not None:
+            rows.unpersist()
 
     def interrupt(self) -> None:
         """End what is under way, from another thread."""
@@ -201,8 +212,19 @@ class SparkData:
             self.connection.close()
         if self._owns_spark:
             self._spark.close()
+        else:
+            self._leave()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _leave(self) -> None:
+        """A session that was handed in goes on without these tables."""
+        with suppress(QueryError), self._spark.errors("tables cannot be removed"):
+            for name in list(self._once):
+                self._forget(name)
+            for view in self._names.values():
+                self._spark.session.catalog.dropTempView(view)
+            self._names.clear()
 
 
 def open_spark_data(

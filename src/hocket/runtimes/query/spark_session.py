@@ -112,14 +112,12 @@ class SparkConnection:
 
     def arrow(self, sql: str) -> pyarrow.Table:
         """The rows of a SELECT. Raises QueryError."""
-        with self.errors("the query failed"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than pyspark knows
+        with self.errors("the query failed"):
             return self.session.sql(sql).toArrow()
 
     def arrow_schema(self, rows: DataFrame) -> pyarrow.Schema:
         """The columns and types that rows will have. Raises QueryError."""
-        with self.errors("the data cannot be read"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
+        with self.errors("the data cannot be read"):
             from pyspark.sql.pandas.types import to_arrow_schema
 
             return to_arrow_schema(rows.schema)
@@ -142,7 +140,9 @@ class SparkConnection:
         from pyspark.errors import PySparkException
 
         try:
-            yield
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than pyspark knows
+                yield
         except (PySparkException, Py4JJavaError) as error:
             raise QueryError(f"{what}: {explained(error, self.master)}") from error
         except (Py4JError, OSError) as error:
@@ -202,7 +202,9 @@ def one_line(error: Exception) -> str:
     """The first line of a message that says what happened."""
     lines = [" ".join(line.split()) for line in str(error).splitlines()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    kept = [line for line in lines if line and not line.startswith(("An error occurred while calling", ":"))]
+    kept = [
+        line.removeprefix(": ") for line in lines if line and not line.startswith("An error occurred while calling")
+    ]
     said = causes[-1] if causes else (kept[0] if kept else " ".join(lines))
     return re.sub(r"^(?:[\w$]+\.)+[\w$]+(?:Exception|Error): ", "", said)[:_LONGEST] or type(error).__name__
 
