@@ -59,6 +59,9 @@ class SparkData:
         self._rows: dict[str, float] = {}
         self._distinct: dict[tuple[str, str], float] = {}
         self._largest: dict[tuple[str, str], float] = {}
+        with spark.errors("Spark cannot be set up"):  # Both have the same days and hours of points in time.
+            (zone,) = connection.execute("SELECT current_setting('TimeZone')").fetchone() or ("UTC",)
+            spark.session.conf.set("spark.sql.session.timeZone", zone)
         connection.execute(f"CREATE SCHEMA {NUMBERED_SCHEMA}")
         connection.execute(f"CREATE MACRO {UNIT_OF_HASH}(hashed, seed) AS (hashed % {UNITS})::INTEGER")
         for name, table in tables.items():

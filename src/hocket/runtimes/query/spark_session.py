@@ -90,6 +90,10 @@ class SparkConnection:
         with suppress(OSError, ValueError):
             size = os.fstat(self._log.fileno()).st_size
             last = os.pread(self._log.fileno(), _READ_BYTES, max(0, size - _READ_BYTES)).decode(errors="replace")
+            if "All masters are unresponsive" in last:
+                from pyspark import __version__
+
+                return f"what listens there is no master of Spark {__version__}, or of another version"
             causes = [line for line in last.splitlines() if re.search(r"Exception|Error\b|ERROR|error:", line)]
             if causes:
                 return " ".join(causes[-1].split())[:_LONGEST]
@@ -192,8 +196,7 @@ def explained(error: Exception, master: str) -> str:
     file = re.search(r"(?:reading file |File )(\S+?)[.,]?(?:\s|$)", said)
     if missing and file is not None:
         path = re.sub(r"^file:/+", "/", file[1])
-        where = f"the workers of '{master}' do not see it" if Path(path).exists() else "it is not there any more"
-        return f"file '{path}' cannot be read: {where}"
+        return f"the workers of '{master}' do not see '{path}'" if Path(path).exists() else f"'{path}' is gone"
     if "SparkOutOfMemoryError" in said or "OutOfMemoryError" in said:
         return f"a worker has too little memory ({one_line(error)[:200]}): give it more (--spark-conf)"
     return one_line(error)

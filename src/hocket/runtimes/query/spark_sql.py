@@ -31,12 +31,13 @@ _SAME: tuple[type[exp.Expr], ...] = (
     exp.Greatest, exp.Least,
     # texts and times
     exp.Lower, exp.Upper, exp.Trim, exp.Length, exp.Substring, exp.DPipe, exp.StartsWith, exp.Extract, exp.Year,
-    exp.Month, exp.Day,
+    exp.Month, exp.Day, exp.DateTrunc, exp.TimestampTrunc,
     # aggregates and windows
     exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max, exp.CountIf, exp.Variance, exp.VariancePop, exp.Stddev,
     exp.StddevPop, exp.StddevSamp, exp.Filter, exp.Window, exp.WindowSpec, exp.RowNumber, exp.Rank, exp.DenseRank,
 )  # fmt: skip
 _PARTS_OF_TIME = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE")
+_TRUNCATED_TO = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
 _NO_ESCAPE = "\x01"  # in no pattern; a backslash is none in DuckDB
 
 NameOf = Callable[[str, str], str]  # of a table, by its schema and name: what Spark calls it
@@ -56,6 +57,10 @@ def _is_same(node: exp.Expr) -> bool:
     if isinstance(node, exp.Substring):  # What is before the first letter is counted otherwise.
         start = node.args.get("start")
         return isinstance(start, exp.Literal) and start.is_int and int(start.name) > 0
+    if isinstance(node, exp.DateTrunc | exp.TimestampTrunc):
+        return _unit_of(node) in _TRUNCATED_TO
+    if isinstance(node, exp.Qualify):  # sqlglot does not translate it with aggregates.
+        return node.parent is None or node.parent.args.get("group") is None
     if isinstance(node, exp.Round):
         return not node.args.get("truncate")
     return not isinstance(node, exp.Trim) or node.expression is None
@@ -93,6 +98,10 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
         pattern = node.expression
         has_none = isinstance(pattern, exp.Literal) and "\\" not in pattern.name
         return node if has_none else exp.Escape(this=node.copy(), expression=exp.Literal.string(_NO_ESCAPE))
+    if isinstance(node, exp.DateTrunc | exp.TimestampTrunc):  # by dates, which no time zone changes
+        day = f"CAST({_text(node.this)} AS DATE)"
+        start = day if _unit_of(node) == "DAY" else f"trunc({day}, '{_unit_of(node)}')"
+        return _parsed(f"CAST({start} AS TIMESTAMP_NTZ)")
     if isinstance(node, exp.Cast) and node.to.is_type(*exp.DataType.INTEGER_TYPES):
         return node if _is_condition(node.this) or _is_hashed(node) else _as_integer(node)
     if isinstance(node, exp.Cast) and node.to.is_type(*exp.DataType.TEXT_TYPES):
@@ -114,8 +123,8 @@ def _quotient(node: exp.Div) -> exp.Expr:
 
 def _mean(node: exp.Avg, condition: str) -> exp.Expr:
     """From an exact sum: Spark's mean of decimals has four digits more than they have."""
-    if is_window_function(node):
-        return _parsed(f"avg(CAST({_text(node.this)} AS DOUBLE)){condition}")
+    if is_window_function(node):  # OVER stands behind it.
+        return exp.maybe_parse(f"avg(CAST({_text(node.this)} AS DOUBLE)){condition}", dialect=_SPARK)
     value = _text(node.this)
     return _parsed(f"CAST(sum({value}){condition} AS DOUBLE) / nullif(count({value}){condition}, 0)")
 
@@ -137,6 +146,11 @@ def _as_text(node: exp.Cast) -> exp.Expr:
         return node
     refused = "raise_error('a floating-point number as text is not run by Spark, which writes it otherwise')"
     return _parsed(f"CASE WHEN typeof({value}) IN ('float', 'double') THEN {refused} ELSE {_text(node)} END")
+
+
+def _unit_of(node: exp.Expr) -> str:
+    unit = node.args.get("unit")
+    return unit.name.upper() if isinstance(unit, exp.Var | exp.Literal) else ""
 
 
 def _is_condition(value: exp.Expr) -> bool:

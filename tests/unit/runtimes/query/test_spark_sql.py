@@ -30,8 +30,10 @@ def translated(sql: str) -> str:
         ("a % 7", "((`a`) % 7)"),
         ("a % b", "((`a`) % NULLIF(`b`, 0))"),
         ("avg(a)", "(CAST(SUM(`a`) AS DOUBLE) / NULLIF(COUNT(`a`), 0))"),
-        ("avg(a) OVER (PARTITION BY b)", "(AVG(CAST(`a` AS DOUBLE))) OVER (PARTITION BY `b`)"),
+        ("avg(a) OVER (PARTITION BY b)", "AVG(CAST(`a` AS DOUBLE)) OVER (PARTITION BY `b`)"),
         ("a LIKE 'x%'", "`a` LIKE 'x%'"),
+        ("date_trunc('month', d)", "(CAST(TRUNC(CAST(`d` AS DATE), 'MONTH') AS TIMESTAMP_NTZ))"),
+        ("date_trunc('day', d)", "(CAST(CAST(`d` AS DATE) AS TIMESTAMP_NTZ))"),
         ("(a > b)::INT", "CAST((`a` > `b`) AS INT)"),
         (
             "hocket_unit_of_hash(hash(k::BIGINT), 0)",
@@ -59,7 +61,16 @@ def test_tables_have_the_names_that_spark_has_for_them() -> None:
 
 @pytest.mark.parametrize(
     "sql",
-    ["median(a)", "now()", "strftime(d, '%Y')", "hash(a)", "random()", "substring(a, 0, 2)", "extract(dow FROM d)"],
+    [
+        "median(a)",
+        "now()",
+        "strftime(d, '%Y')",
+        "hash(a)",
+        "random()",
+        "substring(a, 0, 2)",
+        "extract(dow FROM d)",
+        "date_trunc('hour', d)",
+    ],
 )
 def test_what_may_mean_something_else_is_refused(sql: str) -> None:
     with pytest.raises(QueryError, match=r"is not run by Spark.*use DuckDB") as refused:
@@ -126,10 +137,10 @@ def test_errors_of_spark_are_told_in_one_line(tmp_path: Path) -> None:
         "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file://{}. File does not exist.\n at x"
     )
     gone = explained(RuntimeError(said.format(there)), "spark://hub:7077")
-    assert gone == f"file '{there}' cannot be read: it is not there any more"
+    assert gone == f"'{there}' is gone"
     there.write_bytes(b"")
     unseen = explained(RuntimeError(said.format(there)), "spark://hub:7077")
-    assert unseen == f"file '{there}' cannot be read: the workers of 'spark://hub:7077' do not see it"
+    assert unseen == f"the workers of 'spark://hub:7077' do not see '{there}'"
     lines = (
         "An error occurred while calling o1.x\n: org.x.Y: z\nCaused by: java.lang.ArithmeticException: overflow\n at q"
     )
