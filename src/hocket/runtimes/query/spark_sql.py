@@ -35,6 +35,7 @@ _SAME: tuple[type[exp.Expr], ...] = (
     # aggregates and windows
     exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max, exp.CountIf, exp.Variance, exp.VariancePop, exp.Stddev,
     exp.StddevPop, exp.StddevSamp, exp.Filter, exp.Window, exp.WindowSpec, exp.RowNumber, exp.Rank, exp.DenseRank,
+    exp.Lag, exp.Lead,
 )  # fmt: skip
 _PARTS_OF_TIME = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE")
 _TRUNCATED_TO = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
