@@ -87,7 +87,8 @@ def test_what_the_engines_compute_otherwise_gives_the_same(shop: SparkData, plai
         word ILIKE 'a%', upper(word), length(word), substring(word, 2, 1), word || 'x', coalesce(price, 0),
         nullif(n, 0), is_new, code, CASE WHEN price > 10 THEN 'high' WHEN price IS NULL THEN NULL ELSE 'low' END,
         price IN (1, NULL), sold_at, day, greatest(n, 1, NULL), n IS DISTINCT FROM NULL,
-        avg(price) OVER (PARTITION BY n), lag(price) OVER (ORDER BY id), date_trunc('week', sold_at), date_trunc('day', sold_at)
+        avg(price) OVER (PARTITION BY n), lag(price) OVER (ORDER BY id),
+        date_trunc('week', sold_at), date_trunc('day', sold_at)
         FROM "sold [1]" WHERE day >= '2024-03-01' AND id < 700 ORDER BY word DESC, id"""
     query = Query(sql, shop, exact=True)
     (answer,) = query
