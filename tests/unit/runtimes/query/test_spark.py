@@ -88,7 +88,7 @@ def test_what_the_engines_compute_otherwise_gives_the_same(shop: SparkData, plai
         nullif(n, 0), is_new, code, CASE WHEN price > 10 THEN 'high' WHEN price IS NULL THEN NULL ELSE 'low' END,
         price IN (1, NULL), sold_at, day, greatest(n, 1, NULL), n IS DISTINCT FROM NULL,
         avg(price) OVER (PARTITION BY n), lag(price) OVER (ORDER BY id),
-        date_trunc('week', sold_at), date_trunc('day', sold_at)
+        date_trunc('week', sold_at), date_trunc('day', sold_at), (SELECT avg(price) FROM "sold [1]")
         FROM "sold [1]" WHERE day >= '2024-03-01' AND id < 700 ORDER BY word DESC, id"""
     query = Query(sql, shop, exact=True)
     (answer,) = query
