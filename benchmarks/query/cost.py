@@ -88,7 +88,7 @@ def run_plain(file: str, sql: str, threads: int, rounds: int) -> Run:
         began_s, began_cpu_s = time.perf_counter(), _cpu_s()
         rows = data.connection.execute(sql).fetchall()
         found.append((_cpu_s() - began_cpu_s, time.perf_counter() - began_s))
-    return Run(min(f[0] for f in found), min(f[1] for f in found), _peak_mib(), rows=_texts(rows))
+    return Run(min(f[0] for f in found), min(f[1] for f in found), _peak_mib(), rows=texts_of(rows))
 
 
 def run_progressive(file: str, sql: str, threads: int, rounds: int) -> Run:
@@ -106,7 +106,7 @@ def run_progressive(file: str, sql: str, threads: int, rounds: int) -> Run:
     plain = data.connection.execute(sql).fetchall()
     return Run(
         *(min(f[k] for f in found) for k in (0, 1)), peak_mib, *(min(f[k] for f in found) for k in (2, 3)), query.how,
-        query.mode.value if query.mode is not None else "", _same_rows(last, plain), _texts(last),
+        query.mode.value if query.mode is not None else "", same_rows(last, plain), texts_of(last),
     )  # fmt: skip
 
 
@@ -154,11 +154,11 @@ def _peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
 
 
-def _texts(rows: Any) -> list[list[str]]:
+def texts_of(rows: Any) -> list[list[str]]:
     return [["" if value is None else str(value) for value in row] for row in rows]
 
 
-def _same_rows(first: Any, second: Any) -> bool:
+def same_rows(first: Any, second: Any) -> bool:
     return len(first) == len(second) and all(
         _same(a, b) for one, other in zip(first, second, strict=True) for a, b in zip(one, other, strict=True)
     )

@@ -63,7 +63,7 @@ class Orders:
         data.connection.execute(f"CREATE OR REPLACE TEMP TABLE {_BY_KEY} AS {keyed.batch.of(0, _ALL)}")
         self._groups = [f"g{n}" for n in range(keyed.groups)]
         self._parts = _summed(keyed)
-        self._answers = SampledAnswers(data.connection, keyed._replace(batch=self._batch()))
+        self._answers = SampledAnswers(data, keyed._replace(batch=self._batch()))
         self.bounded = self._answers.bounded
         # Which group a row is of: the one that has the same values in columns that are no estimates.
         self._names = [n for n, o in enumerate(keyed.outputs) if not o.is_estimate]
@@ -76,7 +76,7 @@ class Orders:
 
     def _all_groups(self, keyed: SampledSql) -> list[tuple[Any, ...]]:
         """The exact answer with the groups that HAVING or LIMIT leave out: an estimate may be shown of any."""
-        groups = SampledAnswers(self.data.connection, keyed._replace(batch=self._batch(), having="", tail=""))
+        groups = SampledAnswers(self.data, keyed._replace(batch=self._batch(), having="", tail=""))
         self._group_by_unit(0, UNITS)
         groups.add(0, UNITS - 1)
         return groups.answer(UNITS, 0.95).rows

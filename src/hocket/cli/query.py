@@ -64,6 +64,16 @@ def query(
     exact: Annotated[bool, typer.Option("--exact", help="Read all data at once.")] = False,
     threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Of DuckDB; all cores by default.")] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="That DuckDB may use, as 4GB.")] = "",
+    engine: Annotated[
+        Literal["duckdb", "spark"], typer.Option(help="What computes the batches; spark for data of many machines.")
+    ] = "duckdb",
+    master: Annotated[
+        str, typer.Option(metavar="URL", help="Of Spark: spark://HOST:PORT, local[N], yarn or k8s://…")
+    ] = "",
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A setting of Spark, as spark.executor.memory=4g. Repeatable."),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw how the estimates went, with their intervals: .png or .svg."),
@@ -86,7 +96,7 @@ def query(
     """
     try:
         from hocket.query import Query, QueryError
-        from hocket.runtimes.query.data_sources import open_data
+        from hocket.runtimes.query.engines import open_engine
     except ImportError as error:
         raise InputError(f"queries need DuckDB and sqlglot ({error}): pip install 'hocket[query]'") from error
 
@@ -95,7 +105,7 @@ def query(
 
     from hocket.cli.query_job import QueryJob
 
-    weights = _weights(weight or [])
+    weights, conf = _weights(weight or []), _settings(spark_conf or [])
     if plot is not None:
         _must_be_a_figure(plot)
     answers: list[Answer] | None = None if plot is None else []
@@ -105,12 +115,20 @@ def query(
         state, every_s = job.state, every_s or job.interrupted_every_s
     try:
         text = sys.stdin.read() if sql == "-" else sql
-        found = Query(
-            text, open_data(data, threads, memory, None if state is None else state.expanduser().absolute()),
-            until=until, confidence=confidence, accuracy=accuracy, weights=weights, accuracy_rule=accuracy_rule,
-            exact=exact, state=state, interrupted_every_s=every_s,
+        opened = open_engine(
+            data, engine, master, conf, threads=threads, memory=memory,
+            state=None if state is None else state.expanduser().absolute(),
         )  # fmt: skip
-        with closing(found):
+        with ExitStack() as within:
+            within.callback(opened.close)
+            found = within.enter_context(
+                closing(
+                    Query(
+                        text, opened, until=until, confidence=confidence, accuracy=accuracy, weights=weights,
+                        accuracy_rule=accuracy_rule, exact=exact, state=state, interrupted_every_s=every_s,
+                    )
+                )
+            )  # fmt: skip
             if job is not None:
                 code = job.run(found)
             else:
@@ -163,6 +181,13 @@ def _weights(given: list[str]) -> dict[str, float]:
         if not equals or not name:
             raise InputError(f"--weight must be COLUMN=NUMBER, not '{text}'")
     return weights
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    for text in given:
+        if not text.partition("=")[0].startswith("spark.") or "=" not in text:
+            raise InputError(f"--spark-conf must be spark.KEY=VALUE, not '{text}'")
+    return {name: value for name, _, value in (text.partition("=") for text in given)}
 
 
 def _show(found: Query, answers: list[Answer] | None) -> int:

@@ -137,6 +137,20 @@ _OF_SUBMISSIONS = (
             default="1", more="The size of a query; it changes between two batches, without a restart.",
         ),
     ),
+    SpecField(
+        "shell", "engine", str, "",
+        JobField(
+            "What computes its batches: duckdb or spark.", Panel.QUERY, metavar="ENGINE", reads="sql",
+            default="duckdb", more="The job merges what the workers of Spark compute.",
+        ),
+    ),
+    SpecField(
+        "shell", "master", str, "",
+        JobField(
+            "Of Spark: spark://HOST:PORT, local[N], yarn or k8s://…", Panel.QUERY, metavar="URL", reads="sql",
+            default="none",
+        ),
+    ),
 )  # fmt: skip
 
 

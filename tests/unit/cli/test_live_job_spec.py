@@ -61,7 +61,7 @@ def test_every_field_of_the_api_can_be_said() -> None:
     assert set(_EXAMPLES) | {"env", "export_all", "replica_gpus", "gpus", "cwd", *_OF_QUERIES} == set(NAMES)
 
 
-_OF_QUERIES = ("query", "data", "threads")
+_OF_QUERIES = ("query", "data", "threads", "engine", "master")
 _EXAMPLES: dict[str, Any] = {
     "kind": "training",
     "secret": ["SECRET"],
@@ -215,6 +215,10 @@ def test_a_query_is_a_job_whose_size_is_threads() -> None:
     assert (found["preempt"], found["max_nodes"], found["progress"]) == ("always", 1, {"kind": "report"})
     assert "query" not in found
     assert query_spec()["sizes"] == [1]
+    by_spark = query_spec(engine="spark", master="spark://hub:7077")
+    assert by_spark["command"] == [
+        "hocket", "query", SQL, "--data", "sales/", "--engine", "spark", "--master", "spark://hub:7077",
+    ]  # fmt: skip
     assert query_spec(preempt="never", cpus=2)["preempt"] == "never"
 
 
@@ -231,6 +235,10 @@ def test_the_command_of_a_query_makes_the_job_one() -> None:
     [
         ({"query": SQL}, "data must say where the tables of the query are, and is missing"),
         ({"data": "d"}, "data must stand with query"),
+        ({"engine": "spark", "command": ["true"]}, "engine must stand with query"),
+        ({"query": SQL, "data": "d", "engine": "flink"}, "engine must be duckdb or spark, not 'flink'"),
+        ({"query": SQL, "data": "d", "engine": "spark"}, "master must say where Spark is, and is missing"),
+        ({"query": SQL, "data": "d", "master": "local[2]"}, "master must stand with engine spark"),
         ({"query": SQL, "data": "d", "command": ["true"]}, "query must stand without a command, and there is one"),
         ({"query": SQL, "data": "d", "gpus": 1}, "gpus must not be said of a query: its size is threads"),
         ({"query": SQL, "data": "d", "threads": 0}, "threads must be counts from 1 up, not 0"),

@@ -76,7 +76,7 @@ def read_job(said: Mapping[str, object], folder: str, shell: Mapping[str, str]) 
 
 def _with_query(said: Mapping[str, object]) -> Mapping[str, object]:
     try:
-        checked = {name: _read(name, said[name]) for name in ("query", "data") if name in said}
+        checked = {name: _read(name, said[name]) for name in ("query", "data", "engine", "master") if name in said}
         return with_query({**said, **checked}, _read("command", said["command"]) if said.get("command") else [])
     except QueryProblem as problem:
         raise FieldProblem(problem.field, str(problem)) from None

@@ -13,6 +13,8 @@ from hocket.model.job import QUERY_COMMAND, Kind, Preempt
 # It can be preempted at any time, for it keeps its state, or begins again where that is cheaper.
 _NEEDS: dict[str, Any] = {"cpus": 1, "preempt": str(Preempt.ALWAYS), "max_nodes": 1, "progress": "none"}
 
+_ENGINES = ("duckdb", "spark")
+
 
 class QueryProblem(ValueError):
     """What is wrong with a field; `field` is its name."""
@@ -26,14 +28,17 @@ def with_query(said: Mapping[str, object], words: list[str]) -> dict[str, Any]:
     """What was said of a job whose command has these words, with all that a query means. Raises QueryProblem."""
     found = dict(said)
     sql, data = found.pop("query", ""), found.pop("data", "")
+    engine, master = found.pop("engine", ""), found.pop("master", "")
     if sql:
         if words:
             raise QueryProblem("query", "must stand without a command, and there is one")
         if not data:
             raise QueryProblem("data", "must say where the tables of the query are, and is missing")
-        words = [*QUERY_COMMAND, str(sql), "--data", str(data), *_until(found.get("until"))]
-    elif data:
-        raise QueryProblem("data", "must stand with query")
+        words = [*QUERY_COMMAND, str(sql), "--data", str(data), *_until(found.get("until")), *_engine(engine, master)]
+    else:
+        for name, value in (("data", data), ("engine", engine), ("master", master)):
+            if value:
+                raise QueryProblem(name, "must stand with query")
     if words and os.path.basename(words[0]) == QUERY_COMMAND[0] and words[1:2] == [QUERY_COMMAND[1]]:
         words = [*QUERY_COMMAND, *words[2:]]
         if "gpus" in found or "replica_gpus" in found:
@@ -42,6 +47,16 @@ def with_query(said: Mapping[str, object], words: list[str]) -> dict[str, Any]:
     elif "threads" in found:
         raise QueryProblem("threads", "must be said of a query only")
     return found
+
+
+def _engine(engine: object, master: object) -> list[str]:
+    if engine not in ("", *_ENGINES):
+        raise QueryProblem("engine", f"must be {' or '.join(_ENGINES)}, not '{engine}'")
+    if engine == "spark" and not master:
+        raise QueryProblem("master", "must say where Spark is, and is missing")
+    if engine != "spark" and master:
+        raise QueryProblem("master", "must stand with engine spark")
+    return ["--engine", str(engine), *(["--master", str(master)] if master else [])] if engine else []
 
 
 def _until(until: object) -> list[str]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any, NamedTuple
 
-import duckdb
-
 from hocket.runtimes.query.batch_sql import CollectedSql, SampledSql, part_names
+from hocket.runtimes.query.engine import QueryEngine
 from hocket.runtimes.query.intervals import half_width
 from hocket.runtimes.query.prepared_layout import UNITS
 from hocket.runtimes.query.query_state import STATE
@@ -32,8 +31,8 @@ class AnswerTable(NamedTuple):
 class SampledAnswers:
     """Of groups that are estimated from part of their rows."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, sql: SampledSql) -> None:
-        self._db, self._sql = connection, sql
+    def __init__(self, engine: QueryEngine, sql: SampledSql) -> None:
+        self._engine, self._db, self._sql = engine, engine.connection, sql
         self._names = part_names(sql.aggregates)
         self._groups = [f"g{n}" for n in range(sql.groups)]
 
@@ -49,7 +48,11 @@ class SampledAnswers:
 
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and merge it."""
-        _keep(self._db, self._sql.batch.of(lo, hi), is_first=lo == 0)
+        self._engine.keep_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
+
+    def reads(self, table: str) -> bool:
+        """Whether answers need a table that was computed once; batches may need it in any case."""
+        return any(table in sql for sql in (self._sql.having, self._sql.tail, *(o.sql for o in self._sql.outputs)))
 
     def answer(self, done: int, confidence: float) -> AnswerTable:
         """The answer after so many units."""
@@ -126,12 +129,16 @@ class CollectedAnswers:
 
     bounded: tuple[int, ...] = ()
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, sql: CollectedSql) -> None:
-        self._db, self._sql = connection, sql
+    def __init__(self, engine: QueryEngine, sql: CollectedSql) -> None:
+        self._engine, self._db, self._sql = engine, engine.connection, sql
 
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and keep its rows."""
-        _keep(self._db, self._sql.batch.of(lo, hi), is_first=lo == 0)
+        self._engine.keep_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
+
+    def reads(self, table: str) -> bool:
+        """Whether answers need a table that was computed once; batches may need it in any case."""
+        return table in self._sql.tail
 
     def answer(self, done: int, confidence: float) -> AnswerTable:  # noqa: ARG002 - they have no interval
         """The rows so far."""
@@ -144,8 +151,3 @@ class CollectedAnswers:
 def _finite(sql: str) -> str:
     """SQL of a value as a number, or NULL."""
     return f"CASE WHEN isfinite(({sql})::DOUBLE) THEN ({sql})::DOUBLE END"
-
-
-def _keep(db: duckdb.DuckDBPyConnection, batch: str, *, is_first: bool) -> None:
-    """Compute a batch, and keep it with those before."""
-    db.execute(f"CREATE OR REPLACE TEMP TABLE {STATE} AS {batch}" if is_first else f"INSERT INTO {STATE} {batch}")

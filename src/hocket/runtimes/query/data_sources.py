@@ -13,7 +13,7 @@ from hocket.runtimes.query.duckdb_errors import explained
 from hocket.runtimes.query.prepared_layout import read_layout
 from hocket.runtimes.query.statement import QueryError
 
-_TPCH = "tpch:"
+TPCH = "tpch:"
 DATABASES = (".duckdb", ".ddb", ".db")
 
 
@@ -29,21 +29,13 @@ def open_data(
 
     Raises QueryError.
     """
-    settings: dict[str, str | bool | int | float | list[str]] = {"allow_unsigned_extensions": "true"}
-    if threads is not None:
-        settings["threads"] = threads
-    if memory:
-        settings["memory_limit"] = memory
-    try:
-        connection = duckdb.connect(config=settings)
-    except duckdb.Error as error:
-        raise QueryError(f"DuckDB cannot be started: {' '.join(str(error).split())[:300]}") from error
+    connection = connected(threads, memory)
     try:
         data, folders = _opened(connection, str(source))
         if not data.schema:
             raise QueryError(f"data '{source}' has no tables: it must have .parquet or .csv files, or folders of them")
         if not may_write:
-            _lock(connection, [*folders, *([str(state)] if state is not None else [])])
+            lock(connection, [*folders, *([str(state)] if state is not None else [])])
         return data
     except duckdb.Error as error:
         connection.close()
@@ -53,10 +45,23 @@ def open_data(
         raise
 
 
+def connected(threads: int | None = None, memory: str = "") -> duckdb.DuckDBPyConnection:
+    """A database in memory. Raises QueryError."""
+    settings: dict[str, str | bool | int | float | list[str]] = {"allow_unsigned_extensions": "true"}
+    if threads is not None:
+        settings["threads"] = threads
+    if memory:
+        settings["memory_limit"] = memory
+    try:
+        return duckdb.connect(config=settings)
+    except duckdb.Error as error:
+        raise QueryError(f"DuckDB cannot be started: {' '.join(str(error).split())[:300]}") from error
+
+
 def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> tuple[DuckdbData, list[str]]:
     """The tables, and the folders that are read when they are queried."""
-    if source.startswith(_TPCH):
-        _generate_tpch(connection, source.removeprefix(_TPCH))
+    if source.startswith(TPCH):
+        generate_tpch(connection, source.removeprefix(TPCH))
         return DuckdbData(connection), []
     path = Path(source).expanduser()
     if not path.exists():
@@ -65,7 +70,7 @@ def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> tuple[DuckdbD
         connection.execute(f"ATTACH '{_escaped(path)}' AS data (READ_ONLY)")
         connection.execute("USE data")
         return DuckdbData(connection, [path], "data", read_layout(connection, path)), []
-    files = _tables_of(path)
+    files = tables_of(path)
     for table, parts in files.items():
         listed = ", ".join(f"'{_escaped(part)}'" for part in parts)
         if parts[0].suffix == ".parquet":
@@ -80,7 +85,7 @@ def _opened(connection: duckdb.DuckDBPyConnection, source: str) -> tuple[DuckdbD
     return DuckdbData(connection, [part for parts in files.values() for part in parts]), folders
 
 
-def _tables_of(path: Path) -> dict[str, list[Path]]:
+def tables_of(path: Path) -> dict[str, list[Path]]:
     """Table → its files: a file is a table, and so is a folder of files."""
     if path.is_file():
         return {path.stem: [path]}
@@ -97,7 +102,8 @@ def _tables_of(path: Path) -> dict[str, list[Path]]:
     return found
 
 
-def _generate_tpch(connection: duckdb.DuckDBPyConnection, scale: str) -> None:
+def generate_tpch(connection: duckdb.DuckDBPyConnection, scale: str) -> None:
+    """Make the tables of TPC-H. Raises QueryError."""
     try:
         factor = float(scale)
     except ValueError:
@@ -112,7 +118,7 @@ def _generate_tpch(connection: duckdb.DuckDBPyConnection, scale: str) -> None:
     connection.execute(f"CALL dbgen(sf = {factor!r})")
 
 
-def _lock(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
+def lock(connection: duckdb.DuckDBPyConnection, folders: list[str]) -> None:
     """A query reads its data and nothing else, whatever functions DuckDB has.
 
     Neither setting can be taken back; threads and memory may change between batches.

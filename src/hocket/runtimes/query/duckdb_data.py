@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import duckdb
+from sqlglot import exp
 
 from hocket.runtimes.query.batch_sql import UnitRows
 from hocket.runtimes.query.prepared_layout import (
@@ -145,6 +148,32 @@ class DuckdbData:
         for file, before in self.files.items():
             if file_stamp(file) != before:
                 raise QueryError(f"file '{file}' was changed while the query read it: its batches do not fit together")
+
+    def check_statement(self, statement: exp.Expr) -> None:
+        """Nothing is computed otherwise."""
+
+    def keep_once(self, name: str, sql: str, *, for_answers: bool) -> None:  # noqa: ARG002 - they read the same table
+        """Compute a table that batches and answers read."""
+        self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+
+    def keep_batch(self, name: str, sql: str, *, is_first: bool) -> None:
+        """Add the rows of a SELECT to a table, which the first one creates."""
+        self.connection.execute(
+            f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}" if is_first else f"INSERT INTO {name} {sql}"
+        )
+
+    def rows_of(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a SELECT, in its order."""
+        return self.connection.execute(sql).fetchall()
+
+    def interrupt(self) -> None:
+        """End what is under way, from another thread."""
+        self.connection.interrupt()
+
+    def close(self) -> None:
+        """Let go of the data."""
+        with suppress(duckdb.Error):
+            self.connection.close()
 
 
 def quoted(name: str) -> str:

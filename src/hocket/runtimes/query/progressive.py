@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import duckdb
 from msgspec import Struct
 from msgspec.structs import replace
-from sqlglot import exp
+from sqlglot import exp, parse_one
 
 from hocket.model.criterion import Duration, Goal, parse
 from hocket.model.suspension import Suspension, chance_of_interruption, is_written_too, where_to_keep
@@ -22,9 +21,9 @@ from hocket.runtimes.query.answer_columns import to_arrow, to_pandas
 from hocket.runtimes.query.answers import REPLICATES, CollectedAnswers, SampledAnswers
 from hocket.runtimes.query.batch_sql import Rewriting, SampledSql
 from hocket.runtimes.query.blocks import NotSplit, blocks_of
-from hocket.runtimes.query.data_sources import open_data
-from hocket.runtimes.query.duckdb_data import DuckdbData
 from hocket.runtimes.query.duckdb_errors import explained
+from hocket.runtimes.query.engine import QueryEngine
+from hocket.runtimes.query.engines import open_engine
 from hocket.runtimes.query.prepared_layout import ENDS, UNITS
 from hocket.runtimes.query.query_state import STATE, CountedBatch, QueryStateFolder, check_ledger
 from hocket.runtimes.query.split_key import Mode, find_split
@@ -76,7 +75,7 @@ class Query:
     def __init__(
         self,
         sql: str,
-        data: str | Path | DuckdbData,
+        data: str | Path | QueryEngine,
         *,
         until: str = "",
         confidence: float = 0.95,
@@ -86,6 +85,9 @@ class Query:
         exact: bool = False,
         state: str | Path | None = None,
         interrupted_every_s: float | None = None,
+        engine: Literal["duckdb", "spark"] = "duckdb",
+        master: str = "",
+        spark_conf: Mapping[str, str] | None = None,
     ) -> None:
         """Read the query and find how it can be split. Raises QueryError.
 
@@ -101,12 +103,17 @@ class Query:
             state: a folder in which the query keeps what it has after each batch, and from which it goes on.
             interrupted_every_s: write the state only where that costs less than what would have to be done again,
                 if the process is killed so often; by default after every batch.
+            engine: what computes the batches; `spark` for data that one machine does not hold.
+            master: of Spark, as `spark://HOST:7077` or `local[4]`.
+            spark_conf: further settings of Spark, as `{"spark.executor.memory": "4g"}`.
         """
         if not 0.5 <= confidence < 1:
             raise QueryError(f"confidence must be from 0.5 to below 1, not {confidence:g}")
         allowed = None if state is None else Path(state).expanduser().absolute()
-        self._owns_data = not isinstance(data, DuckdbData)
-        self.data = data if isinstance(data, DuckdbData) else open_data(data, state=allowed)
+        self._owns_data = isinstance(data, str | Path)
+        self.data = (
+            open_engine(data, engine, master, spark_conf, state=allowed) if isinstance(data, str | Path) else data
+        )
         self.confidence = confidence
         self.ledger: tuple[CountedBatch, ...] = ()  # the batches that are in the present answer
         self._interrupted_every_s = interrupted_every_s
@@ -117,6 +124,7 @@ class Query:
         self._write_mib_s, self._read_mib_s, self._file_mib, self._file_rows = _WRITE_MIB_S, _READ_MIB_S, 0.0, 0
         statement, unresolved = _read(sql, self.data)
         described = _described(sql, self.data, unresolved)
+        self.data.check_statement(statement if statement is not None else parse_one(sql, dialect=DIALECT))
         self.columns = tuple(name for name, _kind in described)
         self._plain = statement.sql(DIALECT) if statement is not None else sql
         self._answers: Answers | None = None
@@ -134,9 +142,9 @@ class Query:
             self._once = rewriting.once
             if split.mode is Mode.SAMPLED:
                 sampled = _bounded_numbers(rewriting.sampled(REPLICATES), [kind for _name, kind in described])
-                self._answers = SampledAnswers(self.data.connection, sampled)
+                self._answers = SampledAnswers(self.data, sampled)
             else:
-                self._answers = CollectedAnswers(self.data.connection, rewriting.collected())
+                self._answers = CollectedAnswers(self.data, rewriting.collected())
             self.mode, self.how = split.mode, f"{split}; {self.data.how_read(split)}"
             self.rows = sum(self.data.rows(table) for table in {use.table for use in split.columns})
         except NotSplit as reason:
@@ -185,7 +193,7 @@ class Query:
 
     def interrupt(self) -> None:
         """End the batch under way, from another thread; nothing of it is counted."""
-        self.data.connection.interrupt()
+        self.data.interrupt()
 
     def leave(self, keep: Tier | None = None) -> Tier:
         """The process is about to end: write the state, unless it is cheaper to do its batches again.
@@ -243,13 +251,13 @@ class Query:
     def _progress(self) -> Iterator[Answer]:
         db, answers = self.data.connection, self._answers
         if answers is None:
-            rows = db.execute(self._plain).fetchall()
+            rows = self.data.rows_of(self._plain)
             nothing = (None,) * len(self.columns)
             yield self._answer(rows, [nothing] * len(rows), 1.0, 1.0)
             return
         self._load()
         for name, sql in self._once.items():
-            db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+            self.data.keep_once(name, sql, for_answers=answers.reads(name))
         self._rule = self._accuracy()
         done = self.ledger[-1].hi + 1 if self.ledger else 0
         if done:  # What was known is said at once.
@@ -333,8 +341,7 @@ class Query:
     def close(self) -> None:
         """Let go of the data, unless they were handed in, and of the state's folder."""
         if self._owns_data:
-            with suppress(duckdb.Error):
-                self.data.connection.close()
+            self.data.close()
         if self._folder is not None:
             self._folder.close()
 
@@ -379,7 +386,7 @@ class Query:
         return goal
 
 
-def _read(sql: str, data: DuckdbData) -> tuple[exp.Select | None, NotResolved | None]:
+def _read(sql: str, data: QueryEngine) -> tuple[exp.Select | None, NotResolved | None]:
     """The query, or which of its columns are not known."""
     try:
         return read_statement(sql, data.schema), None
@@ -387,7 +394,7 @@ def _read(sql: str, data: DuckdbData) -> tuple[exp.Select | None, NotResolved | 
         return None, error
 
 
-def _described(sql: str, data: DuckdbData, unresolved: NotResolved | None) -> list[tuple[str, str]]:
+def _described(sql: str, data: QueryEngine, unresolved: NotResolved | None) -> list[tuple[str, str]]:
     """The columns of the answer and their types, as DuckDB has them, which checks types and functions on the way."""
     try:
         return [(row[0], row[1]) for row in data.connection.execute(f"DESCRIBE {sql}").fetchall()]
