@@ -209,7 +209,7 @@ class Query:
         unsaved_s = sum(batch.took_s for batch in self.ledger[self._saved :])
         next_s = self.ledger[-1].took_s if self.ledger else 0.0
         every_s = self._interrupted_every_s
-        # The next batch is as long as all before, if there is one; the process is certain to leave when it is told so.
+        # The next batch is about twice as long, if there is one; the process is certain to leave when it is told so.
         chance = 1.0 if leaves else chance_of_interruption(1.0 / every_s, 2.0 * next_s) if every_s else 0.0
         return Suspension(
             state_mib, unsaved_s, state_mib / self._write_mib_s + _SYNC_S, state_mib / self._read_mib_s,

@@ -214,8 +214,8 @@ def test_memory_that_is_too_small_is_told_in_one_line(sales: Path) -> None:
     [
         ([(0, 15, 2), (32, 63, 1)], "units from 16 on were lost"),
         ([(0, 15, 2), (0, 15, 1)], "units from 0 on were counted twice"),
-        ([(0, 15, 3), (16, 510, 0)], "it ends at unit 511 of 512"),
-        ([(0, 15, 2), (16, 511, 2)], "the state has 3 rows, and the ledger of batches 4"),
+        ([(0, 15, 3), (16, 510, 0)], "it ends at unit 511 of 1024"),
+        ([(0, 15, 2), (16, 1023, 2)], "the state has 3 rows, and the ledger of batches 4"),
     ],
 )
 def test_the_ledger_shows_a_batch_that_is_lost_or_counted_twice(ledger: list[tuple[int, int, int]], said: str) -> None:
@@ -223,7 +223,7 @@ def test_the_ledger_shows_a_batch_that_is_lost_or_counted_twice(ledger: list[tup
     db.execute(f"CREATE TEMP TABLE {query_state.STATE} AS SELECT 1 FROM range(3)")
     with pytest.raises(QueryError, match=said):
         check_ledger(db, [CountedBatch(lo, hi, rows, 0.1) for lo, hi, rows in ledger], UNITS)
-    check_ledger(db, [CountedBatch(0, 255, 2, 0.1), CountedBatch(256, 511, 1, 0.1)], UNITS)
+    check_ledger(db, [CountedBatch(0, 255, 2, 0.1), CountedBatch(256, 1023, 1, 0.1)], UNITS)
 
 
 def test_a_state_that_is_cheap_to_redo_is_not_written_unless_every_batch_is_to_be(
