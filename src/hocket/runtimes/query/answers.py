@@ -48,6 +48,11 @@ class SampledAnswers:
         """Columns that are estimated without an interval, by number."""
         return tuple(n for n, o in enumerate(self._sql.outputs) if o.is_estimate and not o.has_interval)
 
+    @property
+    def pays(self) -> bool:
+        """Whether it pays to go on in batches: not if parts keep all values for what has no interval in the end."""
+        return bool(self.bounded) or not any(aggregate.keeps_values for aggregate in self._sql.aggregates)
+
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and merge it."""
         _keep(self._db, self._sql.batch.of(lo, hi), is_first=lo == 0)
@@ -122,6 +127,7 @@ class CollectedAnswers:
     """Of rows that are final once they are there."""
 
     bounded: tuple[int, ...] = ()
+    pays = True
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, sql: CollectedSql) -> None:
         self._db, self._sql = connection, sql
