@@ -1,6 +1,6 @@
 """How generous are riders, by borough? An answer from part of the trips, with its error, before all are read.
 
-    python examples/query_taxi.py [--data taxi-data] [--trips N] [--until "acc >= 97%"]
+    python examples/query_taxi.py [--data taxi-data] [--trips N] [--until "acc >= 96%"]
 
 The trips are made up, as a city's records look: fares are skewed, cash tips are not known (NULL), some trips were
 charged back (negative fares), and zones have names in a table of their own. They are written to a folder, as Parquet
@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("taxi-data"), help="the folder of the trips")
     parser.add_argument("--trips", type=int, default=300_000)
-    parser.add_argument("--until", default="acc >= 97%")
+    parser.add_argument("--until", default="acc >= 96%")
     chosen = parser.parse_args()
     if not chosen.data.exists():
         write_data(chosen.data, chosen.trips)

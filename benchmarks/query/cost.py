@@ -81,8 +81,8 @@ class Cost(Struct, frozen=True):
 # -- in the process of one run ------------------------------------------------------------------------------------
 
 
-def run_plain(file: str, sql: str, threads: int, rounds: int) -> Run:
-    data = open_data(file, threads)
+def run_plain(file: str, sql: str, threads: int, rounds: int, memory: str) -> Run:
+    data = open_data(file, threads, memory)
     found = []
     for _ in range(rounds):
         began_s, began_cpu_s = time.perf_counter(), _cpu_s()
@@ -91,8 +91,8 @@ def run_plain(file: str, sql: str, threads: int, rounds: int) -> Run:
     return Run(min(f[0] for f in found), min(f[1] for f in found), _peak_mib(), rows=texts_of(rows))
 
 
-def run_progressive(file: str, sql: str, threads: int, rounds: int) -> Run:
-    data = open_data(file, threads)
+def run_progressive(file: str, sql: str, threads: int, rounds: int, memory: str) -> Run:
+    data = open_data(file, threads, memory)
     found = []
     for _ in range(rounds):
         began_s, began_cpu_s = time.perf_counter(), _cpu_s()
@@ -256,7 +256,7 @@ def costs(options: argparse.Namespace, native: Path, prepared: Path) -> list[Cos
     base = prepared if options.base == "prepared" else native
     for number in options.queries:
         said(f"q{number}")
-        more = (texts[number], str(options.threads), str(options.rounds))
+        more = (texts[number], str(options.threads), str(options.rounds), options.memory)
         plain = msgspec.convert(measured("plain", str(base), *more), Run)
         ours = prepared if options.layout == "prepared" else native
         progressive = msgspec.convert(measured("progressive", str(ours), *more), Run)
@@ -309,14 +309,15 @@ def main(argv: list[str]) -> None:
             native, prepared, number, sql, threads = arguments
             print(json.dumps(run_samples(native, prepared, int(number), sql, int(threads))))
             return
-        file, sql, threads, rounds = arguments
-        run = (run_plain if kind == "plain" else run_progressive)(file, sql, int(threads), int(rounds))
+        file, sql, threads, rounds, memory = arguments
+        run = (run_plain if kind == "plain" else run_progressive)(file, sql, int(threads), int(rounds), memory)
         print(msgspec.json.encode(run).decode())
         return
     parser = argparse.ArgumentParser(prog="python -m benchmarks.query.cost", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--scale", type=float, default=1.0, help="of TPC-H")
     parser.add_argument("--queries", type=_numbers, default=list(QUERIES), help="as q1,q6; all by default")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--memory", default="", help="of DuckDB, as 6GB")
     parser.add_argument("--rounds", type=int, default=3, help="the least of so many counts")
     parser.add_argument("--base", choices=("native", "prepared"), default="native", help="what the plain run reads")
     parser.add_argument("--layout", choices=("native", "prepared"), default="prepared", help="what ours reads")

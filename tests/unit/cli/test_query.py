@@ -28,7 +28,7 @@ def test_the_last_answer_is_printed_with_what_it_is() -> None:
 def test_json_has_one_object_for_each_answer() -> None:
     done = hocket("query", SQL, *DATA, "--json")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [answer["fraction"] for answer in answers] == [16 / 512, 32 / 512, 64 / 512, 0.25, 0.5, 1.0]
+    assert [answer["fraction"] for answer in answers] == [1 / 64, 1 / 16, 1 / 8, 0.25, 0.5, 1.0]
     assert answers[0]["columns"] == ["l_returnflag", "n", "top"]
     assert answers[-1]["exact"]
     assert answers[-1]["rows"][0][:2] == ["A", 14876]

@@ -87,7 +87,7 @@ def test_every_batch_is_reported_and_the_answer_is_written(
     assert answer["exact"]
     assert [row[0] for row in answer["rows"]] == [0, 1, 2]
     assert [(r["epoch"], r["step"]) for r in reports] == [(n, n) for n in range(1, 7)]
-    assert [r["fraction"] for r in reports] == [16 / 512, 32 / 512, 64 / 512, 0.25, 0.5, 1.0]
+    assert [r["fraction"] for r in reports] == [1 / 64, 1 / 16, 1 / 8, 0.25, 0.5, 1.0]
     assert reports[-1]["acc"] == 1.0
     assert reports[-1]["rows_read"] == 20000
     assert reports[0]["half_width"] > 0

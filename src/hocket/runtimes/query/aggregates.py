@@ -23,6 +23,7 @@ class Parts(NamedTuple):
     merge: str  # SQL over rows of parts: {0}, {1}, … are their columns, {w} the weight
     exact: str  # the same when all rows are there
     has_interval: bool = True
+    keeps_values: bool = False  # a part is about as large as what it was computed from
 
 
 def in_parts(node: exp.Expr, block: Block, key: tuple[UsedColumn, ...]) -> Parts:
@@ -52,7 +53,7 @@ def _of(node: exp.Expr, block: Block, key: tuple[UsedColumn, ...]) -> Parts:
         if len(values) == 1 and not isinstance(values[0], exp.Tuple | exp.Anonymous):  # Rows are not kept in lists.
             part = f"list({sql}) FILTER ({values[0].sql(DIALECT)} IS NOT NULL)"
             merge = "coalesce(len(list_distinct(flatten(list({0})))), 0)"
-            return Parts((part,), merge, f"{merge}::BIGINT", has_interval=False)
+            return Parts((part,), merge, f"{merge}::BIGINT", has_interval=False, keeps_values=True)
     elif isinstance(node, exp.CountIf) and not is_distinct:
         return Parts((f"count_if({sql})",), "sum({0}) * {w}", "sum({0})")
     elif isinstance(node, exp.Sum) and not is_distinct:

@@ -7,6 +7,7 @@ Skewed replicates widen an interval.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -46,6 +47,11 @@ class SampledAnswers:
         """Columns that are estimated without an interval, by number."""
         return tuple(n for n, o in enumerate(self._sql.outputs) if o.is_estimate and not o.has_interval)
 
+    @property
+    def pays(self) -> bool:
+        """Whether it pays to go on in batches: not if parts keep all values for what has no interval in the end."""
+        return bool(self.bounded) or not any(aggregate.keeps_values for aggregate in self._sql.aggregates)
+
     def add(self, lo: int, hi: int) -> None:
         """Compute the batch of these units, and merge it."""
         self._engine.keep_batch(STATE, self._sql.batch.of(lo, hi), is_first=lo == 0)
@@ -60,9 +66,9 @@ class SampledAnswers:
         count = len(sql.outputs)
         outputs = [f"{o.sql} AS c{n}" for n, o in enumerate(sql.outputs)]
         having = f" WHERE {sql.having}" if sql.having else ""
-        estimates = self._merged("", UNITS / done, done == UNITS)
-        with_interval = [n for n, o in enumerate(sql.outputs) if o.has_interval]
-        if done == UNITS or not with_interval:
+        with_interval = self.bounded if done < UNITS else ()
+        estimates = self._merged("", UNITS / done, done == UNITS, self._support() if with_interval else ())
+        if not with_interval:
             plain = f"WITH e AS ({estimates}) SELECT {', '.join(outputs)} FROM e{having} {sql.tail}"
             found = self._db.execute(plain).fetchall()
             return AnswerTable(found, [(None,) * count] * len(found))
@@ -75,16 +81,13 @@ class SampledAnswers:
             for n in with_interval
         )
         group_by = f" GROUP BY {', '.join(self._groups)}" if self._groups else ""
-        on = " AND ".join(
-            f"e.{g} IS NOT DISTINCT FROM w.{g} AND e.{g} IS NOT DISTINCT FROM s.{g}" for g in self._groups
-        )
+        on = " AND ".join(f"e.{g} IS NOT DISTINCT FROM w.{g}" for g in self._groups)
         bounded = ", ".join(f"CASE WHEN {self._is_supported(n)} THEN w.h{n} END AS h{n}, k{n}" for n in with_interval)
         shown = ", ".join([*outputs, *(f"h{n}, k{n}" for n in with_interval)])
         rows = self._db.execute(
             f"WITH e AS ({estimates}), j AS ({left_out}), v AS (SELECT {by}{values} FROM j), "
             f"w AS (SELECT {by}{spreads} FROM v{group_by}), "
-            f"s AS (SELECT {by}{self._support()} FROM {STATE}{group_by}), "
-            f"x AS (SELECT e.*, {bounded} FROM e, w, s{f' WHERE {on}' if on else ''}) "
+            f"x AS (SELECT e.*, {bounded} FROM e, w{f' WHERE {on}' if on else ''}) "
             f"SELECT {shown} FROM x{having} {sql.tail}"
         ).fetchall()
         t = quantile((1 + confidence) / 2, REPLICATES - 1)
@@ -99,20 +102,19 @@ class SampledAnswers:
         half_widths = [tuple(width(row, n) for n in range(count)) for row in rows]
         return AnswerTable([row[:count] for row in rows], half_widths)
 
-    def _support(self) -> str:
-        """SQL of how many replicates each aggregate has something in."""
-        return ", ".join(
+    def _support(self) -> list[str]:
+        """SQL of how many replicates each aggregate with intervals has something in."""
+        return [
             # A bit for each replicate: DuckDB plans a join for every count(DISTINCT …).
             f"bit_count(bit_or(1::BIGINT << rep) FILTER ({names[0]} IS NOT NULL AND {names[0]}::DOUBLE <> 0)) AS s{n}"
-            if a.has_interval
-            else f"0 AS s{n}"
             for n, (a, names) in enumerate(zip(self._sql.aggregates, self._names, strict=True))
-        )
+            if a.has_interval
+        ]
 
     def _is_supported(self, output: int) -> str:
-        return " AND ".join(f"s.s{n} >= {_SUPPORT}" for n in self._sql.outputs[output].aggregates)
+        return " AND ".join(f"e.s{n} >= {_SUPPORT}" for n in self._sql.outputs[output].aggregates)
 
-    def _merged(self, replicate: str, weight: float, is_exact: bool) -> str:
+    def _merged(self, replicate: str, weight: float, is_exact: bool, more: Sequence[str] = ()) -> str:
         """SQL of all groups with their aggregates; with a name for it, of those without each replicate."""
         columns = [*self._groups, *([replicate] if replicate else [])]
         merged = [
@@ -121,13 +123,14 @@ class SampledAnswers:
         ]
         others = f", (SELECT unnest(range({REPLICATES})) AS {replicate}) WHERE rep <> {replicate}" if replicate else ""
         group_by = f" GROUP BY {', '.join(columns)}" if columns else ""
-        return f"SELECT {', '.join([*columns, *merged])} FROM {STATE}{others}{group_by}"
+        return f"SELECT {', '.join([*columns, *merged, *more])} FROM {STATE}{others}{group_by}"
 
 
 class CollectedAnswers:
     """Of rows that are final once they are there."""
 
     bounded: tuple[int, ...] = ()
+    pays = True
 
     def __init__(self, engine: QueryEngine, sql: CollectedSql) -> None:
         self._engine, self._db, self._sql = engine, engine.connection, sql

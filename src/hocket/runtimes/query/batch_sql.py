@@ -293,11 +293,24 @@ def _unsplit(block: Block, columns: Collection[TableUse]) -> Iterator[Block]:
 
 
 def _require_other_blocks(top: Block, once: list[Block], columns: Collection[TableUse]) -> None:
-    """A CTE that is needed in full before the first batch is not computed again in batches: DuckDB does it once."""
-    whole = {inner.select.sql(DIALECT) for block in once for inner in block.all_blocks() if inner.tables}
-    for block in top.all_blocks():
-        if any(use in columns for use in block.tables.values()) and block.select.sql(DIALECT) in whole:
+    """Rows that are needed in full before the first batch are not computed again in batches: DuckDB does it once.
+
+    They are those of a CTE, or of a join that a block in an expression repeats.
+    """
+    within = [inner for block in once for inner in block.all_blocks()]
+    whole = {inner.select.sql(DIALECT) for inner in within if inner.tables}
+    joined = {_rows_sql(inner) for inner in within if len(inner.tables) > 1}
+    for block in top.all_blocks() if within else ():
+        is_split = any(use in columns for use in block.tables.values())
+        if is_split and (block.select.sql(DIALECT) in whole or _rows_sql(block) in joined):
             raise NotSplit("a block that is split is needed in full before the first batch")
+
+
+def _rows_sql(block: Block) -> str:
+    """The FROM and WHERE of a block, whatever it shows of them."""
+    clauses = (block.select.args.get(kind) for kind in ("from_", "where"))
+    joins = block.select.args.get("joins") or ()
+    return " ".join(clause.sql(DIALECT) for clause in (*clauses, *joins) if clause is not None)
 
 
 def _derived_uses(block: Block) -> list[TableUse]:

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     import duckdb
 
 FORMAT = 1
-UNITS = 512  # hash classes of a key; batches are whole ones
-ENDS = (16, 32, 64, 128, 256, 512)  # units after each batch: the first answer comes soon, and few batches follow
+UNITS = 1024  # hash classes of a key; batches are whole ones
+# Units after each batch. The first has one for each replicate, and is small: its answer comes soon, and few follow.
+ENDS = (16, 64, 128, 256, 512, 1024)
 assert ENDS[-1] == UNITS
 UNIT = "hocket_unit"  # the column of the hash class
 LAYOUT_SCHEMA = "hocket_layout"  # of the prepared file; queries cannot name its tables

@@ -28,7 +28,7 @@ from hocket.runtimes.query.blocks import (
 
 LEAST_VALUES = 5_000  # of a key, so that buckets are about equal
 MANY_GROUPS = 20_000
-LARGEST_SHARE = 1 / 512  # of the rows that one value of a key may have: as many as an average bucket
+LARGEST_SHARE = 1 / 512  # of the rows that one value of a key may have: as many as two average units
 LEAST_SPLIT = 0.1  # of the rows that another key splits: with less, batches of complete groups are no smaller than all
 ROWS = "rowid"  # the key of a table that is split by its rows, whatever they are
 

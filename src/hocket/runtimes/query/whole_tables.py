@@ -24,9 +24,10 @@ class UsedRows(NamedTuple):
 def used_rows(top: Block, split: Collection[TableUse], rows: Callable[[str], float]) -> dict[TableUse, UsedRows]:
     """Of each use of a table that is not split and has conditions; `rows` says how many a table has."""
     found: dict[TableUse, UsedRows] = {}
+    names: dict[str, str] = {}  # by SQL: two blocks may use the same rows
     for block in top.all_blocks():
         if any(use in split for use in block.uses()) and _joins_are_inner(block):
-            found |= _of_block(block, split, rows, _columns_by_alias(top.select))
+            found |= _of_block(block, split, rows, _columns_by_alias(top.select), names)
     return found
 
 
@@ -37,7 +38,11 @@ def _joins_are_inner(block: Block) -> bool:
 
 
 def _of_block(
-    block: Block, split: Collection[TableUse], rows: Callable[[str], float], columns: dict[str, set[str]]
+    block: Block,
+    split: Collection[TableUse],
+    rows: Callable[[str], float],
+    columns: dict[str, set[str]],
+    names: dict[str, str],
 ) -> dict[TableUse, UsedRows]:
     uses = block.tables.values()
     own = {use: list(_own_conditions(block, use)) for use in uses}
@@ -55,7 +60,7 @@ def _of_block(
             conditions.append(f"{_quoted(use.alias)}.{_quoted(column)} IN ({among})")
         if conditions:
             sql = _select(use, columns.get(use.alias, set()), conditions)
-            found[use] = UsedRows(f"hocket_used_{block.number}_{len(found)}", sql)
+            found[use] = UsedRows(names.setdefault(sql, f"hocket_used_{block.number}_{len(found)}"), sql)
     return found
 
 

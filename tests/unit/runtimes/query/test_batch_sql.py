@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import duckdb
 import pytest
 from tests.unit.runtimes.query.conftest import same_rows
@@ -113,3 +115,63 @@ def test_a_table_is_reduced_to_what_smaller_ones_are_joined_to(tables: DuckdbDat
     kept = Query(outer, data)
     assert kept._once == {}  # Of an outer join, rows without a partner count too.
     assert same_rows(list(kept)[-1].rows, db.execute(outer).fetchall())
+
+
+SHOPS = "SELECT s.r, sum(v) AS v FROM sold JOIN shop AS s ON sold.s = s.s WHERE s.r < 3 {} GROUP BY s.r {} ORDER BY s.r"
+
+
+@pytest.fixture
+def shops(tables: DuckdbData) -> DuckdbData:
+    db = tables.connection
+    db.execute("CREATE OR REPLACE TABLE shop AS SELECT i AS s, i % 5 AS r FROM range(60) r(i)")
+    db.execute("CREATE OR REPLACE TABLE sold AS SELECT i % 60 AS s, i AS v FROM range(9000) r(i)")
+    return DuckdbData(db)
+
+
+def test_two_blocks_that_use_the_same_rows_of_a_table_find_them_once(shops: DuckdbData) -> None:
+    of_value = "SELECT max(v) FROM sold AS o JOIN shop AS s ON o.s = s.s WHERE s.r < 3 AND o.v = sold.v"
+    sql = SHOPS.format(f"AND sold.v = ({of_value})", "")
+    query = Query(sql, shops)
+    assert "sold" in query.how.split(";")[0], query.how
+    assert list(query._once) == ["hocket_used_0_0"]
+    assert same_rows(list(query)[-1].rows, shops.connection.execute(sql).fetchall())
+
+
+@pytest.mark.parametrize(
+    ("having", "is_split"),
+    [
+        ("SELECT sum(v) * 0.1 FROM sold JOIN shop AS s ON sold.s = s.s WHERE s.r < 3", False),
+        ("SELECT sum(v) * 0.1 FROM sold JOIN shop AS s ON sold.s = s.s WHERE s.r < 2", True),  # other rows
+        ("SELECT avg(v) FROM sold", True),
+    ],
+)
+def test_a_join_that_is_needed_in_full_before_the_first_batch_is_not_made_again_in_batches(
+    shops: DuckdbData, having: str, is_split: bool
+) -> None:
+    sql = SHOPS.format("", f"HAVING sum(v) > ({having})")
+    query = Query(sql, shops)
+    assert (query.mode is not None) == is_split, query.how
+    assert ("needed in full before the first batch" in query.how) != is_split
+    assert same_rows(list(query)[-1].rows, shops.connection.execute(sql).fetchall())
+
+
+@pytest.mark.parametrize(
+    ("shown", "rule", "answers"),
+    [
+        ("count(DISTINCT v % 700) AS n", "intervals", 2),  # from all its values, and never with an interval
+        ("count(DISTINCT v % 700) AS n", "envelope", 6),
+        ("count(DISTINCT v % 700) AS n, sum(v) AS v", "intervals", 6),
+        ("max(v) AS v", "intervals", 6),
+    ],
+)
+def test_values_that_are_kept_for_no_interval_are_not_merged_again_and_again(
+    shops: DuckdbData, shown: str, rule: Literal["intervals", "envelope"], answers: int
+) -> None:
+    sql = f"SELECT s, {shown} FROM sold GROUP BY s ORDER BY s"
+    query = Query(sql, shops, accuracy_rule=rule)
+    found = list(query)
+    assert len(found) == answers
+    assert ("after one answer all at once" in query.how) == (answers == 2)
+    assert found[0].fraction == 1 / 64
+    assert found[-1].is_exact
+    assert same_rows(found[-1].rows, shops.connection.execute(sql).fetchall())
