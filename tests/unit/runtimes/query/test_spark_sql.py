@@ -37,9 +37,9 @@ def translated(sql: str) -> str:
         ("(a > b)::INT", "CAST((`a` > `b`) AS INT)"),
         (
             "hocket_unit_of_hash(hash(k::BIGINT), 0)",
-            "(CAST(PMOD(XXHASH64(CAST(`k` AS BIGINT)), 512) AS INT))",
+            "(CAST(PMOD(XXHASH64(CAST(`k` AS BIGINT)), 1024) AS INT))",
         ),
-        ("hocket_unit_of_hash(hash(a, b), 7)", "(CAST(PMOD(XXHASH64(`a`, `b`, 7), 512) AS INT))"),
+        ("hocket_unit_of_hash(hash(a, b), 7)", "(CAST(PMOD(XXHASH64(`a`, `b`, 7), 1024) AS INT))"),
     ],
 )
 def test_what_spark_computes_otherwise_is_written_otherwise(duckdb: str, spark: str) -> None:
