@@ -17,6 +17,7 @@ from tests.unit.runtimes.query.conftest import same_rows
 from hocket.query import Query, QueryError
 from hocket.runtimes.query.data_sources import open_data
 from hocket.runtimes.query.duckdb_data import DuckdbData
+from hocket.runtimes.query.prepared_layout import ENDS, UNITS
 from hocket.runtimes.query.spark_data import SparkData, open_spark_data
 from hocket.runtimes.query.spark_files import remote_tables
 from hocket.runtimes.query.spark_session import SparkConnection, java_home
@@ -129,7 +130,7 @@ def test_batches_by_spark_end_with_the_answer_of_duckdb(shop: SparkData, plain: 
     assert how in query.how
     assert "computed by Spark at local[1]" in query.how
     answers = list(query)
-    assert [answer.fraction for answer in answers] == [1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1]
+    assert [answer.fraction for answer in answers] == [end / UNITS for end in ENDS]
     assert same_rows(answers[-1].rows, plain.connection.execute(sql).fetchall())
 
 
