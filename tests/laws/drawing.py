@@ -63,7 +63,8 @@ def over(strategy: SearchStrategy[Any]) -> Callable[[Callable[..., None]], Calla
 
         @wraps(test)
         def every(name: str, knobs: dict[str, Any]) -> None:
-            for n, example in enumerate(drawn(strategy)):
+            # With knobs turned, a policy is the same but for a few lines: half of the examples do.
+            for n, example in list(enumerate(drawn(strategy)))[:: 2 if knobs else 1]:
                 try:
                     test(name, knobs, example)
                 except BaseException as error:
