@@ -184,7 +184,7 @@ def query_coverage(file: Path) -> Coverage:
 
 def _answers(order: Sequence[Batch]) -> list[tuple[float, float]]:
     return [
-        (b.fraction, 1.0 - p) for b in order if (p := b.promised) is not None and 0 < p < 1
+        (b.fraction, 1.0 - p) for b in order if (p := b.promised) is not None and 0 <= p < 1
     ]  # fmt: skip
 
 

@@ -108,8 +108,8 @@ def _training_foretold(job: Job, criterion: Goal | Convergence, past: PastJobs, 
     completes = training_epochs.chances(points, curves, criterion, last)
     if completes is not None:
         completes = corrected(completes, past.correction)
-    needs = None if printed is None else min(printed, NEVER)
-    return replace(beliefs, needs_units=needs, completes=completes)
+    needs = beliefs.needs_units if printed is None else min(printed, NEVER)
+    return replace(beliefs, needs_units=needs, completes=completes or beliefs.completes)
 
 
 def _query_foretold(job: Job, goal: Goal, past: PastJobs, beliefs: Beliefs, units: float) -> Beliefs:

@@ -22,9 +22,9 @@ _UNKNOWN = Estimate(log(0.3), 1.5)  # a query of which nothing is known: at half
 def constant(answers: Sequence[tuple[float, float]], past: Estimate | None = None) -> Estimate:
     """log c and its uncertainty, from (share of the data read, error) of answers, and of past queries as `past`.
 
-    An answer that has read all, or has no error, says nothing about c.
+    An answer that has read all, or has no error, says nothing about c. An error of 1 says that c is at least so large.
     """
-    known = [(f, e) for f, e in answers if 0 < f < 1 and isfinite(e) and 0 < e < 1]
+    known = [(f, e) for f, e in answers if 0 < f < 1 and isfinite(e) and 0 < e <= 1]
     prior = past or _UNKNOWN
     if not known:
         return prior

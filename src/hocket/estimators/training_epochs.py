@@ -86,6 +86,8 @@ def _chances(points: Points, past: Past, criterion: Goal | Convergence, last: in
     if now >= last:
         return None
     ahead = _epochs_ahead(now, last, isinstance(criterion, Convergence))
+    if isinstance(criterion, Convergence) and len(ahead) < 2:
+        return Curve((Point(float(last), 0.0),))  # A change takes two epochs.
     falls = isinstance(criterion, Goal) and criterion.relation == "<="
     sign = -1.0 if falls else 1.0
     epochs, values = [k for k, _v in points], np.array([sign * v for _k, v in points])

@@ -88,6 +88,12 @@ def test_small_changes_are_foretold_later_than_large_ones():
     assert coarse < fine
 
 
+def test_a_metric_cannot_settle_within_one_epoch():
+    found = chances((), ((1.0, curve(0.95, 3)),), Convergence("acc", 0.5), 1)
+    assert found is not None
+    assert [p.mean for p in found.points] == [0.0]
+
+
 def test_the_printed_regression_weighs_all_past_values_as_one_of_the_jobs_own():
     own = tuple((float(k), 0.95 - 0.5 / k) for k in range(1, 40))
     slow = tuple((float(k), 0.3) for k in range(1, 40))
