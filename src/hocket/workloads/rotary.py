@@ -155,7 +155,7 @@ def rotary_workload(
     given: list[PastJob] = []
     if past:
         given += _past_queries(load, rule) if queries else []
-        given += _past_trainings(seed) if trainings else []
+        given += _past_trainings() if trainings else []
     changes = (PastJobsGiven(0.0, tuple(given)),) if given else ()
     submissions = sorted([*queries, *trainings], key=lambda s: s.at_s)
     return Workload(f"rotary-{which}", tuple(submissions), machine(which), changes=changes)
@@ -186,8 +186,8 @@ def _queries(seed: int, load: float, only: str, rule: str) -> list[Submission]:
         order = 0 if len(orders) < 3 else rng.choice((0, 2))  # Past queries have the other one.
         truth = query_truth(query, order, load, rule)
         job = Job(
-            f"{name}-{n + 1}-{query}", kind=Kind.QUERY, demand=Demand(cores=1.0), sizes=tuple(range(1, CORES + 1)),
-            criterion=parse(f"acc >= {accuracy}% within {deadline_s}s"), model=query,
+            f"{name}-{n + 1}-{query}.{order}", kind=Kind.QUERY, demand=Demand(cores=1.0),
+            sizes=tuple(range(1, CORES + 1)), criterion=parse(f"acc >= {accuracy}% within {deadline_s}s"), model=query,
         )  # fmt: skip
         found.append(Submission(round(at_s, 1), job, truth))
         at_s += rng.expovariate(1 / GAP_S)
@@ -302,8 +302,9 @@ def _epoch_s(model: str, traits: dict[str, Any]) -> float:
     return MODELS[model][2] * (usual / float(traits["batch_size"])) ** 0.5
 
 
-def _past_trainings(seed: int) -> list[PastJob]:
-    rng = Random(f"{seed}/rotary/past")
+@lru_cache(maxsize=1)
+def _past_trainings() -> tuple[PastJob, ...]:
+    rng = Random("rotary/past")
     found = []
     for _ in range(_PAST):
         model, traits = _drawn(rng)
@@ -311,4 +312,4 @@ def _past_trainings(seed: int) -> list[PastJob]:
         points = tuple((float(k), v) for k, v in enumerate(values, 1))
         mem_mib = 600.0 + 16.0 * MODELS[model][3] + 20.0 * float(traits["batch_size"])
         found.append(PastJob(Kind.TRAINING, model, traits, "acc", points, _epoch_s(model, traits), mem_mib))
-    return found
+    return tuple(found)

@@ -195,7 +195,7 @@ def granted_at(view: JobView) -> tuple[int, float]:
 
 
 def turn_key(view: JobView, now_s: float) -> tuple[float]:
-    """For round robin: the job that has waited longest since its last turn first; one whose turn ends now comes last."""
+    """For round robin: the job that has waited longest since its last turn; one whose turn ends now comes last."""
     return (now_s if view.partitions else view.since_s,)
 
 
