@@ -6,7 +6,8 @@ the correction of its probabilities. An 80 % interval is from 10 to 90 % probabi
 the truth lies between two probabilities, and counts as inside by the share of these that is. Models are those of the
 files, and drawn ones of the parametric families. Query error: each order of each query in the table of measured
 batches, asked after each batch how much it must read. TME: networks whose memory is computed from their layers, each
-model held out whole. Query memory: each query held out, by the law fitted to the others. `--json` prints one object.
+model held out whole. Query memory: each query held out, by the law fitted to the others. `--json` prints one object,
+`--decisions` measures one decision of each policy with 1,000 live jobs instead.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from collections.abc import Sequence
 from math import exp, log
 from pathlib import Path
 from random import Random
+from time import process_time
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from benchmarks.convergence import read, wilson
 from benchmarks.machine import Machine, machine, table
@@ -29,9 +32,14 @@ from hocket.estimators.completion import between, corrected, with_past
 from hocket.estimators.query_memory import fitted
 from hocket.estimators.training_memory import memory_mib, sufficient
 from hocket.model.criterion import Goal
+from hocket.model.event import EpochEnded, JobSubmitted, PastJobsGiven
 from hocket.model.job import Job
 from hocket.model.past_job import PastJob, PastJobs, most_similar
+from hocket.policies import find
+from hocket.testing.harness import Harness
 from hocket.workloads.learning_curves import FAMILIES, Learner, learning
+from hocket.workloads.rotary import machine as machine_of
+from hocket.workloads.rotary import rotary_workload
 
 SEEN = (0, 1, 2, 3, 5, 8, 12)
 GOALS = (0.5, 0.8, 0.95, 1.1)
@@ -239,6 +247,42 @@ def _sufficient(what: str, ratios: Sequence[float], models: int) -> Sufficient:
     return Sufficient(what, below, exp(sorted(map(log, ratios))[len(ratios) // 2]), len(ratios), models)
 
 
+# -- decisions ----------------------------------------------------------------------------------------------------
+
+
+class Decision(Struct, frozen=True):
+    """How long one decision takes, in milliseconds of CPU time."""
+
+    policy: str
+    median_ms: float
+    worst_ms: float
+
+
+def decisions(jobs: int = 1000, times: int = 20) -> list[Decision]:
+    """One machine of Rotary's, and half training, half queries on it and waiting: an epoch has just ended."""
+    found = []
+    for name in ("rotary", "rotary_dlt", "rotary_aqp", "relaqs", "laf", "srf", "bcf"):
+        bound = find(name).bound()
+        harness = Harness.of(bound, machine_of("mixed"))
+        workload = rotary_workload("mixed")
+        harness.tell(*(replace(change, at_s=0.0) for change in workload.changes if isinstance(change, PastJobsGiven)))
+        submissions = workload.submissions
+        made = [submissions[n % len(submissions)].job for n in range(jobs)]
+        harness.tell(*(JobSubmitted(0.0, replace(job, id=f"{job.id}-{n}")) for n, job in enumerate(made)))
+        harness.settle()
+        placed = [entry[-1] for entry in harness.snapshot.placed]
+        harness.tell(EpochEnded(60.0, placed[0], 1, {"acc": 0.4, "fraction": 0.1}))
+        snapshot = harness.asked[-1][0]
+        assert len(snapshot.jobs) == jobs
+        took = []
+        for _ in range(times):
+            began_s = process_time()
+            bound.decide(snapshot)
+            took.append(1000.0 * (process_time() - began_s))
+        found.append(Decision(name, sorted(took)[times // 2], max(took)))
+    return found
+
+
 # -- all of it --------------------------------------------------------------------------------------------------
 
 
@@ -280,8 +324,13 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rotary", description=(__doc__ or "").split(":")[0])
     parser.add_argument("curves", nargs="*", help="a CSV with the columns app, batch_size and metric, a row an epoch")
     parser.add_argument("--batches", type=Path, help="the table of `python -m benchmarks.query batches`")
+    parser.add_argument("--decisions", action="store_true", help="how long a decision takes with 1,000 jobs, instead")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     chosen = parser.parse_args(arguments)
+    if chosen.decisions:
+        rows = [(d.policy, f"{d.median_ms:.1f}", f"{d.worst_ms:.1f}") for d in decisions()]
+        print("\n".join(table(("policy", "median, CPU ms", "worst"), rows)))
+        return
     named = [*(Path(c).name for c in chosen.curves), *(["--batches", chosen.batches.name] if chosen.batches else [])]
     found = measured(chosen.curves, chosen.batches, " ".join(["python -m benchmarks.rotary", *named]))
     print(msgspec.json.encode(found).decode() if chosen.json else text(found))

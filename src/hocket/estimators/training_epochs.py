@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import inf, isfinite, log
+from math import inf, isfinite, log, sqrt
 from typing import TYPE_CHECKING, Any
 
 from hocket.estimators.convergence import PRIOR, log_weights, shapes
@@ -58,7 +58,7 @@ def as_printed(points: Points, past: Past, criterion: Goal | Convergence) -> flo
     limit = v_mean - slope * x_mean  # value = limit + slope / epoch
     if isinstance(criterion, Convergence):
         # The change from one epoch to the next is |slope| / (k (k - 1)).
-        return 0.5 + (0.25 + abs(slope) / criterion.change) ** 0.5
+        return 0.5 + sqrt(0.25 + abs(slope) / criterion.change)
     missing = (limit - criterion.target) * (1.0 if criterion.relation == ">=" else -1.0)
     step = slope if criterion.relation == ">=" else -slope
     if step >= 0:  # It does not improve: the criterion holds already, or never.

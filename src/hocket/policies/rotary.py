@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from math import inf
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from hocket.model.criterion import RunTime
+from hocket.model.criterion import Duration, RunTime
+from hocket.model.curve import NEVER, Point
 from hocket.model.job import Kind
 from hocket.model.partition import EPOCH, Boundary
 from hocket.model.plan import Plan
+from hocket.model.resources import Demand
 from hocket.model.snapshot import Snapshot
 from hocket.model.view import JobView
 from hocket.policies.kit.completion_progress import (
-    chance,
     estimate_in_words,
     likely_units,
     progress,
@@ -25,7 +27,8 @@ from hocket.policies.kit.completion_progress import (
 from hocket.policies.kit.epoch_turns import EpochParams, EpochTurns, with_memory
 from hocket.policies.registry import policy
 
-_SIZES = 6  # of a job that are looked at, of many some
+_SIZES = 4  # of a job that are looked at, of many some
+_SURE_ENOUGH = 0.95  # a chance that more cores hardly raise
 _SURE = 1.645  # standard deviations: 95 % of a normal distribution lie below
 _SHORTEST, _LONGEST = 0.25, 4.0  # of a running epoch, relative to that of a query of usual memory
 
@@ -68,7 +71,13 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
     now_s = snapshot.now_s
     views = snapshot.jobs.data().values()
     totals, usual_mib = _totals(snapshot), _usual_mib(views)
-    outlooks = {v.number: _outlook(v, now_s, params, _share(v, totals)) for v in views}
+    shares: dict[tuple[Demand, int], float] = {}
+    outlooks = {}
+    for view in views:
+        shape = view.job.demand, view.job.sizes[0]
+        if (share := shares.get(shape)) is None:
+            share = shares[shape] = _share(view, totals)
+        outlooks[view.number] = _outlook(view, now_s, params, share)
     worths = {number: found.worth for number, found in outlooks.items()}
     if params.variant == "paper":
         worths = _printed(snapshot, params)
@@ -116,52 +125,73 @@ def _outlook(view: JobView, now_s: float, params: Rotary, share: float) -> _Outl
     """Over its sizes: the chance to attain in time, over the time left and the share of the machine."""
     start_s = 0.0
     if params.switching and not view.size:
-        start_s = view.costs.prepare_s + view.costs.start_s + view.costs.checkpoint_s + view.costs.stop_s
-    least = view.job.sizes[0]
+        costs = view.costs
+        start_s = costs.prepare_s + costs.start_s + costs.checkpoint_s + costs.stop_s
+    job, beliefs = view.job, view.beliefs
+    least = job.sizes[0]
+    completes, unit_s = beliefs.completes, beliefs.unit_s
+    if completes is None or unit_s is None or unit_s.mean <= 0:
+        taken_s = (_unknown_left_s(view, now_s) + start_s) * share
+        # Nothing is known of when it attains: even chances, until an epoch tells. A stated run time is attained.
+        return _Outlook((1.0 if isinstance(job.criterion, RunTime) else 0.5) / taken_s, least)
+    done, at, points = units_done(view), likely_units(view), completes.points
+    at = done + 1.0 if at is None else at
+    limit = getattr(job.criterion, "deadline", None)
+    in_time = type(limit) is Duration
+    time_s = max(0.0, view.submitted_s + limit.time_s - now_s) if in_time else 0.0
+    allowed = units_allowed(view, now_s)
     best, most = _Outlook(-inf, least), 0.0
-    for size in _some(view.job.sizes):
-        sure = chance(view, now_s, size)
-        taken_s = (_left_s(view, now_s, size) + start_s) * share * size / least
-        if sure is None:
-            return _Outlook(0.5 / taken_s, least)  # Nothing is known: an epoch tells. Even chances until then.
+    for size in _some(job.sizes) if in_time else (least,):  # Epochs that are allowed are the same at any size.
+        speed = beliefs.speed_at(size) or 1.0
+        if in_time:
+            allowed = done + time_s * speed / unit_s.mean
+        sure = _interpolated(points, allowed)
+        left_s = max(1.0, (min(at, allowed) - done) * unit_s.mean / speed)
+        worth = sure * least / ((left_s + start_s) * share * size)
         most = max(most, sure)
-        if sure / taken_s > best.worth:
-            best = _Outlook(sure / taken_s, size)
-    if most < params.hopeless and not isinstance(view.job.criterion, RunTime):
-        return _Outlook(most - 1.0, least)
-    return best
+        if worth > best.worth:
+            best = _Outlook(worth, size)
+        elif sure >= _SURE_ENOUGH:
+            break  # More can only take more.
+    return best if most >= params.hopeless else _Outlook(most - 1.0, least)
 
 
-def _some(sizes: tuple[int, ...]) -> Iterable[int]:
-    """Each of a few sizes; of many, about each half as large again as the one before, and the largest."""
+def _interpolated(points: tuple[Point, ...], units: float) -> float:
+    """As `chance_by`, for few points and many calls."""
+    before = None
+    for point in points:
+        if point.x > units:
+            if before is None:
+                return 0.0
+            return before.mean + (units - before.x) / (point.x - before.x) * (point.mean - before.mean)
+        before = point
+    return points[-1].mean
+
+
+@lru_cache(maxsize=256)
+def _some(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Each of a few sizes; of many, each about three times as large as the one before, and the largest."""
     if len(sizes) <= _SIZES:
         return sizes
     found, last = [], 0.0
     for size in sizes:
-        if size >= 1.5 * last or size == sizes[-1]:
+        if size >= 3.0 * last or size == sizes[-1]:
             found.append(size)
             last = float(size)
-    return found
+    return tuple(found)
 
 
-def _left_s(view: JobView, now_s: float, size: int) -> float:
-    """Seconds that it still needs at a size, as is likely; about an epoch's time if nothing is known."""
-    unit_s = view.beliefs.unit_s
-    speed = view.beliefs.speed_at(size) or 1.0
-    criterion = view.job.criterion
-    if isinstance(criterion, RunTime) or criterion is None:
-        done = progress(view, now_s)
-        ran_s = max(view.ran_at(now_s), 1.0)
-        if unit_s is not None and view.beliefs.needs_units is not None:
-            return max(1.0, (view.beliefs.needs_units - units_done(view)) * unit_s.mean / speed)
-        return max(1.0, view.remaining_s(now_s, size) or (ran_s / done - ran_s if done else ran_s))
-    if unit_s is None or unit_s.mean <= 0:
-        return max(60.0, view.ran_at(now_s))
-    allowed = units_allowed(view, now_s, size)
-    at = likely_units(view)
-    if at is None:
-        at = units_done(view) + 1.0
-    return max(1.0, (min(at, allowed) - units_done(view)) * unit_s.mean / speed)
+def _unknown_left_s(view: JobView, now_s: float) -> float:
+    """Seconds that a job still needs at its smallest size of which it is not known when it attains."""
+    size, beliefs = view.job.sizes[0], view.beliefs
+    if beliefs.unit_s is not None and beliefs.needs_units is not None and beliefs.needs_units < NEVER:
+        return max(
+            1.0, (beliefs.needs_units - units_done(view)) * beliefs.unit_s.mean / (beliefs.speed_at(size) or 1.0)
+        )
+    ran_s = max(view.ran_at(now_s), 60.0)
+    if isinstance(view.job.criterion, RunTime) and (done := progress(view, now_s)):
+        return max(1.0, ran_s / done - ran_s)
+    return max(1.0, view.remaining_s(now_s, size) or ran_s)
 
 
 def _totals(snapshot: Snapshot) -> tuple[float, float, float]:

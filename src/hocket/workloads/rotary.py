@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from importlib import resources
-from math import log10
+from math import log10, sqrt
 from random import Random
 from typing import Any
 
@@ -299,7 +299,7 @@ def _learned(model: str, traits: dict[str, Any], epochs: int, rng: Random) -> li
 def _epoch_s(model: str, traits: dict[str, Any]) -> float:
     """Small batches keep a GPU half busy: an epoch takes longer by the root of how much smaller they are."""
     usual = 256.0 if model in LANGUAGE else 32.0
-    return MODELS[model][2] * (usual / float(traits["batch_size"])) ** 0.5
+    return MODELS[model][2] * sqrt(usual / float(traits["batch_size"]))
 
 
 @lru_cache(maxsize=1)

@@ -36,12 +36,6 @@ def units_allowed(view: JobView, now_s: float, size: int = 0) -> float:
     return min(most, units_done(view) + left_s * speed / unit_s.mean)
 
 
-def units_needed(view: JobView) -> float | None:
-    """As Rotary estimates it; None if it cannot, infinite if never."""
-    needs = view.beliefs.needs_units
-    return inf if needs is not None and needs >= NEVER else needs
-
-
 def progress(view: JobView, now_s: float) -> float | None:
     """Algorithm 6 of Rotary, from 0 to 1: units done over those needed, or over those allowed if these are fewer.
 
@@ -50,23 +44,22 @@ def progress(view: JobView, now_s: float) -> float | None:
     job; of one without, its run time.
     """
     criterion = view.job.criterion
-    if isinstance(criterion, RunTime):
-        match criterion.limit:
-            case Epochs(count=count):
-                return min(1.0, view.epoch / count)
-            case Steps(count=count):
-                return min(1.0, view.step / count)
-            case Duration(time_s=time_s):
-                return min(1.0, view.ran_at(now_s) / time_s)
+    if type(criterion) is RunTime:  # This is asked of all jobs in each decision: no patterns, which are slow.
+        limit = criterion.limit
+        if type(limit) is Duration:
+            return min(1.0, view.ran_at(now_s) / limit.time_s)
+        return min(1.0, (view.step if type(limit) is Steps else view.epoch) / limit.count)  # type: ignore[union-attr]
     if criterion is None:
         run_s = view.beliefs.run_s
         return None if run_s is None or run_s.mean <= 0 else min(1.0, view.done_at(now_s) / run_s.mean)
-    needed = units_needed(view)
+    needed = view.beliefs.needs_units
     if needed is None:
         return None
-    allowed = units_allowed(view, now_s)
-    of = min(needed, allowed)
-    return min(1.0, units_done(view) / of) if 0 < of < inf else 0.0
+    done = units_done(view)
+    if not done:
+        return 0.0
+    of = min(needed, units_allowed(view, now_s))
+    return min(1.0, done / of) if 0 < of < NEVER else 0.0
 
 
 def chance(view: JobView, now_s: float, size: int = 0) -> float | None:

@@ -93,12 +93,17 @@ class EpochTurns:
         draft = self.draft
         line = [(self._order(view), view) for view in self.waiting]  # sorted, so it is a heap
         behind, over_quota = list(self.due), False
+        last_of_all, last_with_gpus = self._last(behind), self._last([v for v in behind if v.gpus])
         while line or not over_quota:
             if not line:  # At last, jobs that may take the place of jobs of their own owner.
                 over_quota = True
                 line = sorted((self._order(view), view) for view in draft.waiting_over_quota())
                 continue
-            _order, view = heappop(line)
+            order, view = heappop(line)
+            # Most jobs that wait neither fit nor come before one that is due and has what they need.
+            last = last_with_gpus if view.job.demand.gpus else last_of_all
+            if not draft.has_quotas and not self._room.for_(view.job) and (last is None or last < order):
+                continue
             asked = self._needs(view)
             if draft.is_passed_over(asked) or not (over_quota or draft.admits(view)):
                 continue
@@ -111,6 +116,7 @@ class EpochTurns:
             if going:
                 self._room.changed()
                 behind = [v for v in behind if v not in going]
+                last_of_all, last_with_gpus = self._last(behind), self._last([v for v in behind if v.gpus])
                 self.granted = [v for v in self.granted if v not in going]
                 self.granted.append(view)
                 for victim in going:
@@ -119,6 +125,10 @@ class EpochTurns:
                 draft.reasons[view.id] = _too_large(asked.job)
         self.due = behind
         self.granted = sorted([*self.granted, *behind], key=self._order)
+
+    def _last(self, views: list[JobView]) -> tuple[Any, ...] | None:
+        """The order of the last of them; None if there are none."""
+        return self._order(views[-1]) if views else None
 
     def _displace(self, view: JobView, asked: JobView, behind: list[JobView]) -> list[JobView]:
         order = self._order(view)
