@@ -104,7 +104,9 @@ def run_case(case: Case, began: Callable[[int], None], progressed: Callable[[int
     accounted = account(ran.journal.header, ran.journal)
     progressed(1)
     reports, ends = _told(ran.journal)
-    attained, jobs, false = {}, {}, 0
+    attained: dict[str, int] = {}
+    jobs: dict[str, int] = {}
+    false = 0
     for record in accounted.jobs:
         kind = record.job.id.partition("-")[0]
         jobs[kind] = jobs.get(kind, 0) + 1
@@ -139,7 +141,7 @@ def _told(cycles: Iterable[Any]) -> tuple[Reports, dict[str, tuple[float, str]]]
 def _is_false(job_id: str, goal: Any, reports: list[tuple[float, int, dict[str, float]]]) -> bool:
     """Was its answer less accurate than it said when it was stopped?"""
     query, _, order = job_id.rpartition("-")[-1].partition(".")
-    return true_accuracy(query, int(order), reports[-1][-1]["fraction"]) < goal.target
+    return bool(true_accuracy(query, int(order), reports[-1][-1]["fraction"]) < goal.target)
 
 
 def _rates(workload: Workload, reports: Reports, ends: dict[str, tuple[float, str]], at_s: float) -> list[float]:
@@ -269,11 +271,11 @@ def _training(
             ("T = 0 %, jobs at 100 % after 120 min", efficient, lambda r: float(sum(x >= 1.0 for x in r.rates["120"]))),
             ("T = 100 %, least attainment rate after 120 min, in %", fair, lambda r: 100.0 * min(r.rates["120"])),
         ):
-            found = mean_interval([value(a) - value(b) for a, b in zip(ours, of[other], strict=True)])
+            gain = mean_interval([value(a) - value(b) for a, b in zip(ours, of[other], strict=True)])
             group = "Figure 3.9, differences by seed"
-            findings.append(Finding(f"{what}, over {other}", "above 0", found, "", "", group))
-            if found is not None and found.mean - (found.half_width or 0.0) <= 0:
-                remarks.append(f"{group}: {what}, over {other}: {found.mean:.1f} ± {found.half_width or 0.0:.1f}.")
+            findings.append(Finding(f"{what}, over {other}", "above 0", gain, "", "", group))
+            if gain is not None and gain.mean - (gain.half_width or 0.0) <= 0:
+                remarks.append(f"{group}: {what}, over {other}: {gain.mean:.1f} ± {gain.half_width or 0.0:.1f}.")
     remarks.append(
         "Deadlines of training are in epochs, so in the end every policy attains the same jobs: they differ in when."
     )

@@ -137,8 +137,8 @@ def _outlook(view: JobView, now_s: float, params: Rotary, share: float) -> _Outl
     done, at, points = units_done(view), likely_units(view), completes.points
     at = done + 1.0 if at is None else at
     limit = getattr(job.criterion, "deadline", None)
-    in_time = type(limit) is Duration
-    time_s = max(0.0, view.submitted_s + limit.time_s - now_s) if in_time else 0.0
+    in_time = isinstance(limit, Duration)
+    time_s = max(0.0, view.submitted_s + limit.time_s - now_s) if isinstance(limit, Duration) else 0.0
     allowed = units_allowed(view, now_s)
     best, most = _Outlook(-inf, least), 0.0
     for size in _some(job.sizes) if in_time else (least,):  # Epochs that are allowed are the same at any size.
