@@ -17,6 +17,7 @@ from hocket.workloads.truth import Workload
 LENDING = [name for name, found in policies().items() if "lend" in found.params.__struct_fields__]
 # All others that do not grow a job, and why. A new policy lends, or says here why not.
 KEEPS_SIZES = {
+    "bcf": "a device for an epoch at a time, as Rotary has it",
     "borg_fair": "a job keeps the size at which its share let it start",
     "drf": "a job keeps the size at which its owner's share let it start",
     "gandiva": "jobs of one size are packed and moved; sizes are not changed",
@@ -31,7 +32,9 @@ KEEPS_SIZES = {
     "pack_knn": "trials of one size are packed",
     "pack_none": "trials of one size are packed",
     "pack_random": "trials of one size are packed",
+    "rotary_dlt": "a device for an epoch at a time, as Rotary has it",
     "round_robin": "jobs keep their size for a turn",
+    "srf": "a device for an epoch at a time, as Rotary has it",
     "static": "a baseline of fixed sizes",
 }
 COSTS = Costs(prepare_s=20.0, start_s=10.0, checkpoint_s=5.0, stop_s=2.0)

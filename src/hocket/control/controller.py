@@ -61,10 +61,11 @@ class Controller:
         learns: bool = True,
         shifts: Shifts | None = None,
         counts: bool = True,
+        recalls: bool = False,
         on_policy_error: OnPolicyError | None = None,
         bind: Bind | None = None,
     ) -> None:
-        self.state = State(snapshot, order, learns, shifts, counts)
+        self.state = State(snapshot, order, learns, shifts, counts, recalls)
         self.decide = decide
         self.journal = journal
         # With it (live), an exception of the policy wastes a cycle; without it, the exception ends the run.

@@ -24,6 +24,7 @@ from hocket.model.event import (
     MetricUnseen,
     NodeLost,
     OwnerSet,
+    PastJobsGiven,
     PhasesObserved,
     ProgressReported,
     StateStored,
@@ -119,6 +120,8 @@ def _detail(event: Event) -> str:
         case OwnerSet(_, owner):
             limits = {name: value for name, value in asdict(owner).items() if name.startswith("max_") and value}
             return ", ".join(f"{name} {value:g}" for name, value in {"weight": owner.weight, **limits}.items())
+        case PastJobsGiven(_, jobs):
+            return f"{len(jobs)} jobs"
         case JobAsked(_, _, wish, by):
             return f"{wish} by {by}" if by else str(wish)
         case JobEnded(_, _, verdict, reason):

@@ -11,7 +11,7 @@ from hocket.control.commit import end_job
 from hocket.control.drain import leave_cleared_node, node_drained, node_undrained
 from hocket.control.failures import forget_tenants, node_joined, node_lost, run_lost, runs_passed
 from hocket.control.state import State
-from hocket.estimators import convergence, phases, quality, run_time
+from hocket.estimators import completion, convergence, phases, quality, run_time
 from hocket.model.capacity import shape_of
 from hocket.model.curve import Beliefs
 from hocket.model.event import (
@@ -38,6 +38,7 @@ from hocket.model.event import (
     NodeUndrained,
     NodeUnreserved,
     OwnerSet,
+    PastJobsGiven,
     PhasesObserved,
     PolicySet,
     ProgressReported,
@@ -84,6 +85,8 @@ def _submitted(state: State, event: JobSubmitted) -> None:
         job = replace(job, excluded_nodes=excluded)
     if state.learns and beliefs.run_s is None:
         beliefs = run_time.believe(state.history, job, beliefs)
+    if state.recalls:
+        beliefs = completion.at_submission(job, state.past_jobs, beliefs)
     view = JobView(job, state.submissions, at_s, _WAITING, at_s, beliefs=beliefs, costs=event.costs)
     state.submissions += 1
     if (job.after or job.after_any) and (first := _live_predecessors(state, job)):
@@ -286,6 +289,8 @@ def _over(state: State, event: JobEnded | JobFailed) -> None:
         state.due = tuple(j for j in state.due if j != job_id)
     if view.size and state.learns:
         run_time.learn(state.history, view.job, view.ran_at(state.now_s))
+    if state.recalls and view.starts:
+        state.past_jobs = completion.with_ended(state.past_jobs, view)
     state.notes.freed = True
 
 
@@ -340,6 +345,9 @@ def _observed(state: State, event: EpochEnded | ProgressReported) -> None:
     recent = (*view.observations, seen)[-RECENT_OBSERVATIONS:]
     use = event.use if isinstance(event, ProgressReported) and event.use is not None else view.use
     beliefs = _learned(view, event, state.now_s) if state.learns else view.beliefs
+    if state.recalls:
+        done_s = view.done_at(state.now_s)
+        beliefs = completion.after_report(view, state.past_jobs, beliefs, seen.epoch, seen.metrics, done_s)
     epoch = max(view.epoch, seen.epoch)
     state.put_view(view, replace(view, epoch=epoch, step=step, observations=recent, use=use, beliefs=beliefs))
     state.notes.epoch_ended = True
@@ -453,6 +461,10 @@ def _node_unreserved(state: State, event: NodeUnreserved) -> None:
     state.apply_reservations()
 
 
+def _past_jobs_given(state: State, event: PastJobsGiven) -> None:
+    state.past_jobs = completion.with_past(state.past_jobs, event.jobs)
+
+
 def _policy_set(state: State, event: PolicySet) -> None:
     state.new_policy = event
     state.notes.alarm = True
@@ -490,6 +502,7 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     NodeReserved: _node_reserved,
     NodeUnreserved: _node_unreserved,
     OwnerSet: _owner_set,
+    PastJobsGiven: _past_jobs_given,
     PolicySet: _policy_set,
     TimePassed: _time_passed,
 }

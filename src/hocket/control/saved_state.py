@@ -25,6 +25,7 @@ from hocket.model.capacity import Capacity, Free
 from hocket.model.event import PolicySet
 from hocket.model.job import Owner
 from hocket.model.partition import Holding, Partition
+from hocket.model.past_job import NO_PAST_JOBS, PastJobs
 from hocket.model.plan import Wake
 from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Slice
@@ -77,6 +78,7 @@ class SavedState(Struct, frozen=True):
     followers: dict[str, list[str]]
     refused_plans: int
     cycles: int
+    past_jobs: PastJobs = NO_PAST_JOBS
 
 
 class _Sealed(Struct, frozen=True, array_like=True):
@@ -123,6 +125,7 @@ def encode(controller: Controller, policy: BoundPolicy) -> bytes:
         state.followers,
         controller.refused_plans,
         controller.cycles,
+        state.past_jobs,
     )
     state_bytes = compress(_ENCODER.encode(saved), _FASTEST)
     return _ENCODER.encode(_Sealed(form(), policy.policy.name, _params(policy), state_bytes, controller.policy_set))
@@ -198,6 +201,7 @@ def _snapshot(saved: SavedState) -> Snapshot:
         saved.arrived,
         saved.due,
         saved.reservations,
+        saved.past_jobs,
     )
 
 

@@ -17,6 +17,7 @@ from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.event import PolicySet
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Holding, Partition, Sharing, Tenant
+from hocket.model.past_job import PastJobs
 from hocket.model.plan import ALWAYS, Wake
 from hocket.model.reservation import NodeReservation, excluded_nodes, holding_at, next_change_s
 from hocket.model.resources import Slice, gpu_ids, gpu_mask
@@ -52,6 +53,7 @@ class Facts:
     ]  # live jobs whose review came, whose rank changed by time or whose protection ended since the last decision
     new_policy: PolicySet | None  # set by an event; makes the next decision
     reservations: tuple[NodeReservation, ...]  # that are not over, in the order in which they were made
+    past_jobs: PastJobs  # what ended jobs have shown, if the policy asks for it, and what was given
 
     __slots__ = tuple(__annotations__)
 
@@ -105,6 +107,7 @@ class State(Indices):
 
     order: Order  # of the policy that decides
     learns: bool  # keep a history of run times, and estimate from it
+    recalls: bool  # keep what ended jobs have shown, and estimate from it when jobs will complete
     counts_usage: bool  # keep owners' usage: the policy reads it, or an owner has a quota
     shifts: RankShifts | None  # None if ranks do not change with time
     # Partition → jobs that hold it or will, by their tenancies; None until it is first needed.
@@ -120,6 +123,7 @@ class State(Indices):
         learns: bool = True,
         shifts: Shifts | None = None,
         counts: bool = True,
+        recalls: bool = False,
     ) -> None:
         self.now_s = base.now_s
         self.nodes = OpenMap.of(base.nodes)
@@ -137,6 +141,7 @@ class State(Indices):
         self.due = base.due
         self.new_policy = None
         self.reservations = base.reservations
+        self.past_jobs = base.past_jobs
 
         self.waiting = OpenQueue.of(base.waiting)
         self.placed = OpenQueue.of(base.placed)
@@ -150,6 +155,7 @@ class State(Indices):
 
         self.order = order
         self.learns = learns
+        self.recalls = recalls
         self.counts_usage = counts or bool(base.owners.data())
         self.shifts = RankShifts(shifts) if shifts is not None else None
         self.jobs_by_partition = None
@@ -188,7 +194,7 @@ class State(Indices):
             tuple(self.unsettled), self.capacity,
             history.seal() if history.undo else history.sealed,
             self.memo, self.wake, self.seed, self.decision, self.submissions, tuple(self.arrived), self.due,
-            self.reservations,
+            self.reservations, self.past_jobs,
         )  # fmt: skip
 
     # -- views and ranks ------------------------------------------------------------------------------------
@@ -259,12 +265,14 @@ class State(Indices):
         if view.partitions and (notes.fell_to is None or rank > notes.fell_to):
             notes.fell_to = rank
 
-    def switch_policy(self, order: Order, learns: bool, shifts: Shifts | None, counts: bool) -> None:
+    def switch_policy(
+        self, order: Order, learns: bool, shifts: Shifts | None, counts: bool, recalls: bool = False
+    ) -> None:
         """Another policy decides from now on: all jobs get ranks by its order, and memos of the last one are dropped.
 
         Every waiting job counts as just submitted. Running jobs continue until the policy decides otherwise.
         """
-        self.order, self.learns = order, learns
+        self.order, self.learns, self.recalls = order, learns, recalls
         self.shifts = RankShifts(shifts) if shifts is not None else None
         self.memo, self.wake, self.due, self.notes.fell_to = None, ALWAYS, (), None
         for job_id, old in self.jobs.items():

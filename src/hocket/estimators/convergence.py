@@ -101,7 +101,7 @@ def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) ->
     w = np.maximum(epochs, 0.5) ** _LATE
     w /= w.sum()
     n = 1.0 / float(w @ w)  # the effective number of points
-    phi = _shapes(tuple(epochs.tolist()), float(last))
+    phi = shapes(tuple(epochs.tolist()), float(last))
     x_mean, z_mean = phi @ w, float(z @ w)
     x, y = phi - x_mean[:, None], z - z_mean
     xx, xy, yy = (x * x) @ w, (x * y) @ w, float(y * y @ w)
@@ -113,7 +113,7 @@ def outlook(points: Points, last: float, rises: bool, prior: Weights = PRIOR) ->
     sds = np.sqrt(noise * n / max(n - 2.0, 1.0) * (1.0 + 1.0 / n + ahead * ahead / (n * xx)))
     left = float(np.maximum(yy - slope * xy, 0.0).min()) / yy if yy > 0 else 1.0
     way = np.maximum(np.abs(slope), _NOISE)
-    evidence = _start(prior) - 0.5 * (n - 2.0) * np.log(noise) - 0.5 * np.log(xx) - np.log(way)
+    evidence = log_weights(prior) - 0.5 * (n - 2.0) * np.log(noise) - 0.5 * np.log(xx) - np.log(way)
     evidence = np.where(has_begun, evidence, -np.inf)
     weights = np.exp(evidence - evidence.max())
     means = values[0] + span * (z_mean + slope * ahead)
@@ -183,7 +183,7 @@ def _reach(
 
 
 @lru_cache(maxsize=64)
-def _start(prior: Weights) -> Numbers:
+def log_weights(prior: Weights) -> Numbers:
     """The logarithm of each shape's prior weight: the shapes of a family share its weight."""
     import numpy as np
 
@@ -193,7 +193,7 @@ def _start(prior: Weights) -> Numbers:
 
 
 @lru_cache(maxsize=1024)
-def _shapes(epochs: tuple[float, ...], last: float) -> Numbers:
+def shapes(epochs: tuple[float, ...], last: float) -> Numbers:
     """The value of each shape at each epoch: 0 at the first, 1 at `last`."""
     import numpy as np
 

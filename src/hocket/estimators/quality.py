@@ -105,7 +105,7 @@ def noted(beliefs: Beliefs, epoch: int, value: float, is_step: bool = False) -> 
         return beliefs
     seen = {p.x: p for p in (beliefs.quality.points if beliefs.quality is not None else ()) if p.seen}
     seen[float(epoch)] = Point(float(epoch), value, 0.0, 1)
-    return replace(beliefs, quality=Curve(tuple(_spread([seen[x] for x in sorted(seen)], 4 * _MOST))))
+    return replace(beliefs, quality=Curve(tuple(spread_out([seen[x] for x in sorted(seen)], 4 * _MOST))))
 
 
 def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: float, is_step: bool = False) -> Beliefs:
@@ -120,7 +120,7 @@ def refitted(beliefs: Beliefs, goal: Goal, epoch: int, value: float, done_s: flo
     points = list(noticed.quality.points)
     rises = goal.relation == ">="
     best = _best_conceivable(goal, points)
-    missing = tuple((p.x, best - p.mean if rises else p.mean - best) for p in _spread(points, _MOST))
+    missing = tuple((p.x, best - p.mean if rises else p.mean - best) for p in spread_out(points, _MOST))
     found = _fit_of(missing) if len(points) >= _ENOUGH else None
     if found is None:
         return noticed
@@ -149,7 +149,7 @@ def _best_conceivable(goal: Goal, points: Sequence[Point]) -> float:
     return 0.0 if min(values) > 0 else min(values) - (max(values) - min(values)) - 1e-9
 
 
-def _spread(points: list[Point], most: int) -> list[Point]:
+def spread_out(points: list[Point], most: int) -> list[Point]:
     """At most so many of them, evenly spread, including the last."""
     if len(points) <= most:
         return points

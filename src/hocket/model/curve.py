@@ -29,6 +29,17 @@ class Curve(Struct, frozen=True, gc=False):
 
     points: tuple[Point, ...]  # what is known, by ascending x; at least one
 
+    def first_at_least(self, level: float) -> float | None:
+        """The least x at which a curve that rises is at this level; None if it never is."""
+        before = None
+        for point in self.points:
+            if point.mean >= level:
+                if before is None or point.mean <= before.mean:
+                    return point.x
+                return before.x + (level - before.mean) / (point.mean - before.mean) * (point.x - before.x)
+            before = point
+        return None
+
     def at(self, x: float) -> Estimate:
         """The belief at x: a point, or between two of them; beyond the ends nothing is known but the end."""
         points = self.points
@@ -40,6 +51,9 @@ class Curve(Struct, frozen=True, gc=False):
         low, high = points[i - 1], points[i]
         share = (x - low.x) / (high.x - low.x)
         return Estimate(low.mean + share * (high.mean - low.mean), max(low.sd, high.sd))
+
+
+NEVER = 1e12  # units: JSON has no infinity
 
 
 class Beliefs(Struct, frozen=True, gc=False):
@@ -57,8 +71,14 @@ class Beliefs(Struct, frozen=True, gc=False):
     slowdown: Curve | None = None  # number of jobs beside it → by what factor it is slower
     quality: Curve | None = None  # epochs → value of its metric
     reach: Curve | None = None  # value of its metric → how likely it gets there by its last epoch
-    memory_mib: Curve | None = None  # batch size → memory in MiB
-    error: Curve | None = None  # rows read by a query → error of its estimate
+    memory_mib: Curve | None = None  # batch size → memory in MiB; of a query, at 0
+    error: Curve | None = None  # share of its data that a query has read → error of its answer
+    # A unit of work is an epoch of training, or all data of a query. These are kept for policies that read past jobs.
+    times: Curve | None = None  # units done → seconds of work by then, at the reference size
+    unit_s: Estimate | None = None  # seconds of work of a unit
+    completes: Curve | None = None  # units → probability that its criterion holds by then
+    needs_units: float | None = None  # units until its criterion holds, as Rotary computes it; NEVER if it never does
+    progress: Curve | None = None  # seconds of work → accuracy of a query, as Rotary computes it
 
     def speed_at(self, size: int) -> float:
         """Speed at a `size` (number of replicas), relative to the reference size; proportional where it is unknown."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hocket.model.curve import NO_BELIEFS, Beliefs
 from hocket.model.job import Job, Owner
+from hocket.model.past_job import PastJob
 from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs, Tier, Use
@@ -73,6 +74,12 @@ class OwnerSet(_Event, frozen=True, gc=False, tag=True):
     """An owner's weight or quota was set."""
 
     owner: Owner  # with its weight and quota from now on
+
+
+class PastJobsGiven(_Event, frozen=True, gc=False, tag=True):
+    """What other jobs have shown before, elsewhere: estimates rest on it as on jobs that ended here."""
+
+    jobs: tuple[PastJob, ...]  # the oldest first
 
 
 class PolicySet(_Event, frozen=True, gc=False, tag=True):
@@ -294,6 +301,7 @@ Event = (
     | NodeReserved
     | NodeUnreserved
     | OwnerSet
+    | PastJobsGiven
     | PolicySet
     | JobSubmitted
     | JobRefused

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hocket.model.capacity import Capacity, Shape, shape_of
 from hocket.model.job import Job, Owner
 from hocket.model.partition import Partition
+from hocket.model.past_job import NO_PAST_JOBS, PastJobs
 from hocket.model.plan import ALWAYS, Plan, Wake
 from hocket.model.reservation import NodeReservation
 from hocket.model.resources import Demand, Node, Slice, Vector, gpu_mask
@@ -84,6 +85,7 @@ class Snapshot(Struct, frozen=True):
     arrived: tuple[str, ...] = ()  # jobs submitted since the last decision
     due: tuple[str, ...] = ()  # jobs whose review came, or that may be preempted, since the last decision
     reservations: tuple[NodeReservation, ...] = ()  # not over yet; by those that hold, jobs have `excluded_nodes`
+    past_jobs: PastJobs = NO_PAST_JOBS  # ended jobs that beliefs rest on; kept for policies that ask for it
 
     def rng(self, view: JobView | None = None) -> Random:
         """The only random numbers a policy may use: the same whenever this decision is made again with the same seed.

@@ -82,6 +82,7 @@ class Policy(Struct, frozen=True):
     shifts: Shifts | None = None
     reads_usage: bool = True
     reads: tuple[str, ...] | None = None  # those of OPTIONAL_FIELDS that it goes by; None: its author does not say
+    reads_past_jobs: bool = False  # beliefs about when jobs complete, which rest on past jobs
 
     @property
     def is_layer(self) -> bool:
@@ -120,10 +121,16 @@ class BoundPolicy(Struct, frozen=True):
     @property
     def needs(self) -> dict[str, Any]:
         """What it wants the state to keep for it, as a controller takes it."""
-        own = {"learns": self.policy.reads_beliefs, "counts": self.policy.reads_usage, "shifts": self.shifts}
+        of = self.policy
+        own = {
+            "learns": of.reads_beliefs,
+            "counts": of.reads_usage,
+            "shifts": self.shifts,
+            "recalls": of.reads_past_jobs,
+        }
         if self.inner is not None:
             theirs = self.inner.needs
-            return own | {name: own[name] or theirs[name] for name in ("learns", "counts")}
+            return own | {name: own[name] or theirs[name] for name in ("learns", "counts", "recalls")}
         return own
 
     @property
@@ -173,15 +180,17 @@ def policy(
     reads_beliefs: bool = True,
     reads_usage: bool = True,
     reads: tuple[str, ...] | None = None,
+    reads_past_jobs: bool = False,
 ) -> Callable[[D], D]:
     """Register a policy where it is defined.
 
     `order` ranks jobs: both queues of the snapshot are kept in it, and re-sorted only where an event touched. `shifts`
     says when a running job's rank changes next if it goes on as it does; then it is re-sorted too, without a decision.
     For a policy that reads no beliefs none are learned; for one that reads no owners' usage it is not summed up, but
-    where quotas need it. `reads` are the fields among priority, urgency, deadline_s and weight that it goes by; users
-    who set another are told that it has no effect, unless `reads` is not given. One whose `params` are LayerParams is a
-    layer: it gets the policy that it is put around, with its parameters bound, as an argument before its own.
+    where quotas need it. For one that reads past jobs, beliefs say when jobs will have met their criteria. `reads` are
+    the fields among priority, urgency, deadline_s and weight that it goes by; users who set another are told that it
+    has no effect, unless `reads` is not given. One whose `params` are LayerParams is a layer: it gets the policy that
+    it is put around, with its parameters bound, as an argument before its own.
     """
     if unknown := [field for field in reads or () if field not in OPTIONAL_FIELDS]:
         raise PolicyError(f"policy '{name}': reads must name some of {', '.join(OPTIONAL_FIELDS)}, not '{unknown[0]}'")
@@ -194,7 +203,18 @@ def policy(
         doc = (decide.__doc__ or "").strip().split("\n\n")[0].replace("\n", " ")
         summary = " ".join(doc.split())
         _REGISTRY[name] = Policy(
-            name, decide, params, order, paper, summary, source, reads_beliefs, shifts, reads_usage, reads
+            name,
+            decide,
+            params,
+            order,
+            paper,
+            summary,
+            source,
+            reads_beliefs,
+            shifts,
+            reads_usage,
+            reads,
+            reads_past_jobs,
         )
         return decide
 

@@ -23,6 +23,7 @@ from hocket.model.event import (
     NodeLost,
     NodeReserved,
     OwnerSet,
+    PastJobsGiven,
     PolicySet,
     Wish,
 )
@@ -58,6 +59,8 @@ def opening_cycles(controller: Controller) -> list[Cycle]:
             events.append(NodeDrained(now_s, node.node.id, node.cleared))
     events += [OwnerSet(now_s, owner) for owner in snapshot.owners.values()]
     events += [NodeReserved(now_s, reservation) for reservation in snapshot.reservations]
+    if snapshot.past_jobs.jobs:
+        events.append(PastJobsGiven(now_s, snapshot.past_jobs.jobs))
     if (now := controller.policy_set) is not None:
         events.append(PolicySet(now_s, now.policy, now.params))
     views = sorted(snapshot.jobs.values(), key=lambda view: view.number)

@@ -37,6 +37,7 @@ from hocket.model.event import (
     NodeUndrained,
     NodeUnreserved,
     OwnerSet,
+    PastJobsGiven,
     PhasesObserved,
     PolicySet,
     ProgressReported,
@@ -119,6 +120,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle], begun: Controller | None
     told: dict[str, _Told] = {}
     owners: list[OwnerSet] = []
     policies: list[PolicySet] = []
+    past_jobs: list[PastJobsGiven] = []
     of_nodes: list[NodeDrained | NodeUndrained | NodeReserved | NodeUnreserved] = []
     faults: list[Fault] = []
     losses: list[NodeLost] = []
@@ -152,6 +154,8 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle], begun: Controller | None
                     owners.append(event)
                 case PolicySet():
                     policies.append(event)
+                case PastJobsGiven():
+                    past_jobs.append(event)
                 case NodeDrained() | NodeUndrained() | NodeReserved() | NodeUnreserved():
                     of_nodes.append(event)
                 case NodeLost():
@@ -195,6 +199,7 @@ def rebuild(recorded: Account, cycles: Iterable[Cycle], begun: Controller | None
         tuple(_after(fault, zero_s) for fault in faults if fault.at_s >= zero_s),
         (
             *(replace(event, at_s=event.at_s - zero_s) for event in owners if event.at_s > zero_s),
+            *(_since(event, zero_s) for event in past_jobs),
             *(_since(event, zero_s) for event in policies),
             *(_since(event, zero_s) for event in of_nodes),
         ),

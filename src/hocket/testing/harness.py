@@ -86,6 +86,7 @@ class Harness:
         seed: of `snapshot.rng()`.
         may_be_refused: whether a plan may break a rule; else that raises `Unsound`.
         shifts: `shifts(view, now_s)` gives the moment at which a running job's rank changes; None: it never does.
+        recalls: whether beliefs say when jobs will have met their criteria, from what ended jobs have shown.
     """
 
     def __init__(
@@ -97,19 +98,23 @@ class Harness:
         seed: int = 0,
         may_be_refused: bool = False,
         shifts: Shifts | None = None,
+        recalls: bool = False,
     ) -> None:
         self.asked: list[tuple[Snapshot, Plan]] = []
         self.log: list[Action] = []
         self.pending: list[Action] = []
         self.journal = MemoryJournal(Header("test", nodes=tuple(nodes), seed=seed))
         self._decide, self._may_be_refused = decide, may_be_refused
-        self.controller = Controller(empty_snapshot(nodes, seed), self._ask, order, self.journal, shifts=shifts)
+        self.controller = Controller(
+            empty_snapshot(nodes, seed), self._ask, order, self.journal, shifts=shifts, recalls=recalls
+        )
         self.now_s = 0.0
 
     @staticmethod
     def of(bound: BoundPolicy, nodes: Sequence[Node], *, seed: int = 0) -> Harness:
         """A harness for a registered policy, `bound` to its parameters, on these `nodes`."""
-        return Harness(bound.decide, nodes, bound.order, seed=seed, shifts=bound.shifts)
+        recalls = bound.needs["recalls"]
+        return Harness(bound.decide, nodes, bound.order, seed=seed, shifts=bound.shifts, recalls=recalls)
 
     def _ask(self, snapshot: Snapshot) -> Plan:
         plan = self._decide(snapshot)
@@ -219,7 +224,8 @@ def simulated(
         journal = MemoryJournal(Header(bound.policy.name, bound.settings, tuple(nodes), seed))
     start = empty_snapshot(nodes, seed)
     kind = _Eager if eager else Controller
-    controller = kind(start, bound.decide, bound.order, journal, shifts=bound.shifts)
+    recalls = bound.needs["recalls"]
+    controller = kind(start, bound.decide, bound.order, journal, shifts=bound.shifts, recalls=recalls)
     executor = SimulatedExecutor(workload, nodes, seed=seed, beliefs=beliefs, noise=noise)
     ended: dict[str, tuple[float, str]] = {}
     cycles, now_s, since = 0, -1.0, 0
@@ -255,9 +261,15 @@ class _Eager(Controller):
     """Asks in every cycle. The moment a policy asked for still comes."""
 
     def __init__(
-        self, snapshot: Snapshot, decide: Decide, order: Order, journal: Journal, shifts: Shifts | None = None
+        self,
+        snapshot: Snapshot,
+        decide: Decide,
+        order: Order,
+        journal: Journal,
+        shifts: Shifts | None = None,
+        recalls: bool = False,
     ) -> None:
-        super().__init__(snapshot, self._always, order, journal, shifts=shifts)
+        super().__init__(snapshot, self._always, order, journal, shifts=shifts, recalls=recalls)
         self._lazy = decide
         self._at_s: float | None = None
 

@@ -29,6 +29,8 @@ from hocket.workloads.pollux import pollux_option, read_pollux
 from hocket.workloads.reshape import READINGS as RESHAPE_READINGS
 from hocket.workloads.reshape import WORKLOADS as RESHAPE
 from hocket.workloads.reshape import reshape_workload
+from hocket.workloads.rotary import CLASSES, CRITERIA, RULES, rotary_workload
+from hocket.workloads.rotary import WORKLOADS as ROTARY
 from hocket.workloads.selection import read_selection
 from hocket.workloads.toml_file import read_workload_toml
 from hocket.workloads.truth import Workload
@@ -144,6 +146,15 @@ def _dorm(_path: str, options: Fields, seed: int) -> Workload:
     return dorm_workload(seed, reading=reading)
 
 
+def _rotary(_path: str, options: Fields, seed: int) -> Workload:
+    which, rule = options.choice("which", ROTARY, "aqp"), options.choice("rule", RULES, "intervals")
+    load = options.read("load", Number(low=0.01, high=100.0), 1.0)
+    only = options.choice("only", ("all", *CLASSES, *CRITERIA), "all")
+    past = options.choice("past", ("yes", "no"), "yes") == "yes"
+    options.finish()
+    return rotary_workload(which, seed, load, "" if only == "all" else only, rule, past)
+
+
 def _harmony(_path: str, options: Fields, seed: int) -> Workload:
     which, gap_s = options.choice("which", SUBSETS, "all"), options.read("gap", Seconds(), 0.0)
     reading = options.choice("reading", HARMONY_READINGS, "epochs")
@@ -245,6 +256,14 @@ _SOURCES = (
         "which, gap, reading",
         False,
         _harmony,
+    ),
+    Source(
+        "rotary",
+        "rotary?which=dlt",
+        "Rotary's queries (Table 3.1), its training jobs (Table 3.2), or both on one machine, with past jobs",
+        "which, load, only, rule, past",
+        False,
+        _rotary,
     ),
     Source(
         "reshape",

@@ -5,7 +5,15 @@ from __future__ import annotations
 from msgspec import Struct
 
 from hocket.model.curve import Beliefs, Curve
-from hocket.model.event import NodeDrained, NodeReserved, NodeUndrained, NodeUnreserved, OwnerSet, PolicySet
+from hocket.model.event import (
+    NodeDrained,
+    NodeReserved,
+    NodeUndrained,
+    NodeUnreserved,
+    OwnerSet,
+    PastJobsGiven,
+    PolicySet,
+)
 from hocket.model.job import Job, Owner
 from hocket.model.resources import Node
 from hocket.model.view import NO_COSTS, Costs
@@ -36,12 +44,15 @@ class Truth(Struct, frozen=True, gc=False):
     read: float = 1.0  # what an iteration has to read of that data if all of it is on disk, as a share
     loss: Curve | None = None  # epoch → loss, reported beside the metric
     gpu_use: float = 1.0  # used share of the GPU time that it requests; reported after its first epoch
+    also: dict[str, Curve] = {}  # epoch → further metrics that it reports, by name
 
     def metrics_at(self, epoch: float) -> dict[str, float]:
         """The metrics that it reports at the end of an epoch."""
         metrics = {} if self.quality is None else {self.metric: self.quality.at(epoch).mean}
         if self.loss is not None:
             metrics["loss"] = self.loss.at(epoch).mean
+        for name, curve in self.also.items():
+            metrics[name] = curve.at(epoch).mean
         return metrics
 
 
@@ -62,7 +73,7 @@ class Fault(Struct, frozen=True, gc=False):
     back_s: float | None = None  # when it comes back; None: never
 
 
-Change = OwnerSet | PolicySet | NodeDrained | NodeUndrained | NodeReserved | NodeUnreserved
+Change = OwnerSet | PolicySet | PastJobsGiven | NodeDrained | NodeUndrained | NodeReserved | NodeUnreserved
 
 
 class Workload(Struct, frozen=True):

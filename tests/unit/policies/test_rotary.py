@@ -1,0 +1,277 @@
+"""Rotary's policies and those it is compared with: which job is granted the next epoch, and why."""
+
+import pytest
+
+from hocket.executors.simulated import simulate
+from hocket.model.action import Pause, Resize, Start
+from hocket.model.criterion import parse
+from hocket.model.curve import Beliefs, Curve, Estimate, Point
+from hocket.model.event import EpochEnded, JobSubmitted, PastJobsGiven
+from hocket.model.job import Job, Kind
+from hocket.model.past_job import PastJob
+from hocket.model.resources import Demand, Node
+from hocket.policies import find
+from hocket.reports.account import account
+from hocket.testing.builders import cluster, job, submitted
+from hocket.testing.harness import Harness
+from hocket.workloads.rotary import rotary_workload
+
+ONE_GPU = cluster("1x1")
+TWENTY = [Node("db", cores=20.0, mem_mib=64_000.0)]
+
+
+def training(name: str, until: str, **more) -> Job:
+    return job(name, criterion=parse(until), **more)
+
+
+def query(name: str, until: str = "acc >= 90% within 10000s", cores: int = 20, **more) -> Job:
+    sizes = tuple(range(1, cores + 1))
+    return Job(name, kind=Kind.QUERY, demand=Demand(cores=1.0), sizes=sizes, criterion=parse(until), **more)
+
+
+def epoch(of: Harness, name: str, number: int, at_s: float, **metrics: float) -> None:
+    """The job reports the end of an epoch."""
+    of.tell(EpochEnded(at_s, name, number, metrics))
+    of.settle()
+
+
+def runs(of: Harness) -> list[str]:
+    """The jobs that have a place."""
+    return [entry[-1] for entry in of.snapshot.placed]
+
+
+def world(policy: str, *jobs: Job, nodes=ONE_GPU, past: tuple[PastJob, ...] = (), **knobs) -> Harness:
+    found = Harness.of(find(policy).bound(knobs), nodes)
+    if past:
+        found.tell(PastJobsGiven(0.0, past))
+    found.tell(*(submitted(j) for j in jobs))
+    found.settle()
+    return found
+
+
+# -- a turn is an epoch -------------------------------------------------------------------------------------------
+
+
+def test_a_job_keeps_its_device_until_its_epoch_ends_and_then_another_has_it():
+    w = world("rotary_dlt", training("a", "for 10 epochs"), training("b", "for 10 epochs"), threshold=1.0)
+    assert runs(w) == ["a"]
+    w.tell(submitted(training("c", "for 10 epochs"), 5.0))
+    assert w.did(Pause) == []
+    epoch(w, "a", 1, 10.0)
+    assert w.did(Pause) == ["a"]
+    assert runs(w) == ["b"]
+
+
+def test_a_job_that_reports_no_epochs_makes_way_after_a_time():
+    w = world("bcf", training("a", "for 10h"), training("b", "for 10h"), longest_epoch_s=100.0)
+    w.tell(at_s=99.0)
+    assert runs(w) == ["a"]
+    w.tell(at_s=100.0)
+    w.settle()
+    assert runs(w) == ["b"]
+
+
+# -- rotary_dlt ---------------------------------------------------------------------------------------------------
+
+
+def test_the_job_with_least_progress_goes_first_until_all_have_reached_the_threshold():
+    jobs = training("a", "for 4 epochs"), training("b", "for 40 epochs")
+    fair = world("rotary_dlt", *jobs, threshold=1.0)
+    epoch(fair, "a", 1, 10.0)
+    epoch(fair, "b", 1, 20.0)
+    assert runs(fair) == ["b"]  # 1 of 40 is less than 1 of 4
+    efficient = world("rotary_dlt", *jobs, threshold=0.0)
+    epoch(efficient, "a", 1, 10.0)
+    assert runs(efficient) == ["a"]
+
+
+def test_between_the_two_the_order_turns_when_the_last_job_reaches_the_threshold():
+    w = world("rotary_dlt", training("a", "for 4 epochs"), training("b", "for 2 epochs"), threshold=0.25)
+    epoch(w, "a", 1, 10.0)  # b has none: it goes first
+    assert runs(w) == ["b"]
+    epoch(w, "b", 1, 20.0)  # all have a quarter: the farthest goes on
+    assert runs(w) == ["b"]
+
+
+def test_the_estimate_is_part_of_the_reason():
+    curve = tuple((float(k), 0.95 - 0.8 * 2 ** (-k / 3)) for k in range(1, 21))
+    past = (PastJob(model="resnet", metric="acc", points=curve, unit_s=30.0),)
+    w = world("rotary_dlt", training("a", "acc >= 90% within 20 epochs", model="resnet"), past=past)
+    reason = w.snapshot.jobs["a"].reason
+    assert "granted an epoch" in reason
+    assert "sure of acc 90% in time, in" in reason
+
+
+def test_a_job_needs_a_gpu_with_its_estimated_memory():
+    nodes = [Node("small", 1, gpu_mem_mib=4000.0), Node("large", 1, gpu_mem_mib=16_000.0)]
+    beliefs = Beliefs(memory_mib=Curve((Point(32.0, 9000.0),)))
+    w = Harness.of(find("rotary_dlt").bound(), nodes)
+    w.tell(JobSubmitted(0.0, training("a", "for 5 epochs"), beliefs))
+    w.tell(JobSubmitted(0.0, training("b", "for 5 epochs"), beliefs))
+    w.settle()
+    assert [s.node for s in w.snapshot.partitions["a"].slices] == ["large"]
+    assert "estimated to need 8.8 GiB of a GPU's memory" in w.snapshot.jobs["b"].reason
+    off = Harness.of(find("rotary_dlt").bound({"memory": False}), nodes)
+    off.tell(JobSubmitted(0.0, training("a", "for 5 epochs"), beliefs))
+    off.tell(JobSubmitted(0.0, training("b", "for 5 epochs"), beliefs))
+    assert sorted(runs(off)) == ["a", "b"]
+
+
+def test_an_estimate_beyond_every_gpu_does_not_keep_a_job_waiting_for_ever():
+    beliefs = Beliefs(memory_mib=Curve((Point(32.0, 1e6),)))
+    w = Harness.of(find("rotary_dlt").bound(), [Node("n", 1, gpu_mem_mib=4000.0)])
+    w.tell(JobSubmitted(0.0, training("a", "for 5 epochs"), beliefs))
+    assert runs(w) == ["a"]
+
+
+# -- srf, bcf, laf ------------------------------------------------------------------------------------------------
+
+
+def test_srf_grants_the_shortest_run_time_first_and_turns_to_the_others():
+    jobs = training("long", "for 50 epochs"), training("short", "for 5 epochs"), training("acc", "acc >= 90%")
+    w = world("srf", *jobs)
+    epoch(w, "long", 1, 1.0)
+    assert runs(w) == ["short"]
+    epoch(w, "short", 1, 2.0)
+    assert runs(w) == ["short"]
+
+
+def test_bcf_grants_the_biggest_change_first():
+    w = world("bcf", training("fine", "acc changes < 0.001"), training("coarse", "acc changes < 5%"))
+    epoch(w, "fine", 1, 1.0, acc=0.5)
+    assert runs(w) == ["coarse"]
+
+
+def test_others_take_turns_under_bcf():
+    w = world("bcf", *(training(name, "acc >= 90%") for name in "abc"))
+    seen = []
+    for n in range(6):
+        (name,) = runs(w)
+        seen.append(name)
+        epoch(w, name, n // 3 + 1, 10.0 * (n + 1), acc=0.1)
+    assert seen == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_laf_grants_training_by_target_and_queries_by_value():
+    w = world("laf", training("hard", "acc >= 95%"), training("easy", "acc >= 70%"))
+    epoch(w, "hard", 1, 1.0, acc=0.1)
+    assert runs(w) == ["easy"]
+    q = world("laf", query("a", cores=1), query("b", cores=1), nodes=[Node("db", cores=1.0)])
+    epoch(q, "a", 1, 60.0, acc=0.4, fraction=0.1)
+    assert runs(q) == ["b"]
+    epoch(q, "b", 1, 120.0, acc=0.6, fraction=0.1)
+    assert runs(q) == ["a"]
+
+
+# -- queries ------------------------------------------------------------------------------------------------------
+
+
+def test_a_lone_query_has_all_cores_and_two_share_them():
+    w = world("rotary_aqp", query("a"), nodes=TWENTY)
+    assert w.snapshot.jobs["a"].size == 20
+    w.tell(submitted(query("b"), 10.0))
+    assert w.snapshot.jobs["b"].partitions == ()  # until a's running epoch ends
+    epoch(w, "a", 1, 60.0, acc=0.3, fraction=0.1)
+    w.settle()
+    assert (w.snapshot.jobs["a"].size, w.snapshot.jobs["b"].size) == (10, 10)
+
+
+def test_running_epochs_are_as_long_as_the_memory_is_large():
+    past = (
+        PastJob(Kind.QUERY, "light", mem_mib=2048.0, unit_s=100.0),
+        PastJob(Kind.QUERY, "usual", mem_mib=4096.0, unit_s=100.0),
+        PastJob(Kind.QUERY, "heavy", mem_mib=6144.0, unit_s=100.0),
+    )
+    jobs = [query(name, model=name) for name in ("light", "usual", "heavy")]
+    w = world("rotary_aqp", *jobs, nodes=TWENTY, past=past)
+    lengths = {name: w.snapshot.partitions[name].tenants[0].boundary.seconds for name in ("light", "usual", "heavy")}
+    assert lengths == {"light": 30.0, "usual": 60.0, "heavy": 90.0}
+    fixed = world("rotary_aqp", *jobs, nodes=TWENTY, past=past, adaptive=False)
+    assert {p.tenants[0].boundary.seconds for p in fixed.snapshot.partitions.values()} == {60.0}
+
+
+def test_a_query_whose_memory_is_not_free_waits_and_says_so():
+    past = (PastJob(Kind.QUERY, "q9", mem_mib=40_000.0, unit_s=100.0),)
+    w = world("rotary_aqp", query("a", model="q9"), query("b", model="q9"), nodes=TWENTY, past=past)
+    assert runs(w) == ["a"]
+    assert w.snapshot.partitions["a"].slices[0].mem_mib == pytest.approx(40_000.0)
+    assert "estimated to need 39.1 GiB of memory" in w.snapshot.jobs["b"].reason
+
+
+def test_relaqs_grants_the_query_that_improved_most_and_newcomers_before_it():
+    one = [Node("db", cores=1.0)]
+    w = world("relaqs", query("a", cores=1), query("b", cores=1), nodes=one)
+    epoch(w, "a", 1, 60.0, acc=0.5, fraction=0.1)
+    assert runs(w) == ["b"]
+    epoch(w, "b", 1, 120.0, acc=0.2, fraction=0.1)
+    assert runs(w) == ["a"]  # 50 % against 20 %
+
+
+# -- rotary -------------------------------------------------------------------------------------------------------
+
+
+def foretold(*points: tuple[float, float], unit_s: float = 10.0) -> Beliefs:
+    return Beliefs(completes=Curve(tuple(Point(*p) for p in points)), unit_s=Estimate(unit_s), needs_units=5.0)
+
+
+def granted_first(first: tuple[Job, Beliefs], second: tuple[Job, Beliefs], **knobs) -> str:
+    """Which of two jobs that are there at once is granted the only device."""
+    w = Harness.of(find("rotary").bound(knobs), ONE_GPU)
+    w.tell(*(JobSubmitted(0.0, what, beliefs) for what, beliefs in (first, second)))
+    (name,) = runs(w)
+    return name
+
+
+A, B = (training(name, "acc >= 90% within 20 epochs") for name in "ab")
+
+
+def test_the_likelier_job_goes_first():
+    assert granted_first((A, foretold((0, 0), (20, 0.3))), (B, foretold((0, 0), (20, 0.9)))) == "b"
+
+
+def test_of_jobs_that_are_as_likely_the_one_with_less_left_goes_first():
+    assert granted_first((A, foretold((10, 0), (20, 0.9))), (B, foretold((0, 0), (4, 0.9), (20, 0.9)))) == "b"
+
+
+def test_a_hopeless_job_goes_last_however_little_it_has_left():
+    hopeless, slow = foretold((0, 0), (1, 0.02), (20, 0.02)), foretold((0, 0), (20, 0.3), unit_s=1000.0)
+    assert granted_first((A, hopeless), (B, slow)) == "b"
+    assert granted_first((A, hopeless), (B, slow), hopeless=0.0) == "a"
+
+
+def test_the_printed_variant_goes_by_progress():
+    halfway, fresh = foretold((0, 0), (20, 0.9)), foretold((0, 0), (20, 0.9))
+    assert granted_first((A, halfway), (B, fresh), variant="paper") == "a"  # Both have none: by submission.
+    w = world("rotary", training("a", "for 4 epochs"), training("b", "for 40 epochs"), variant="paper", threshold=1.0)
+    epoch(w, "a", 1, 10.0)
+    assert runs(w) == ["b"]
+
+
+def test_the_memory_that_is_95_percent_sure_to_be_enough_must_be_free():
+    nodes = [Node("small", 1, gpu_mem_mib=10_000.0), Node("large", 1, gpu_mem_mib=16_000.0)]
+    beliefs = Beliefs(memory_mib=Curve((Point(32.0, 9000.0, 1000.0),)))
+    for how, node in (("sure", "large"), ("mean", "small"), ("off", "small")):
+        w = Harness.of(find("rotary").bound({"memory": how}), nodes)
+        w.tell(JobSubmitted(0.0, training("a", "for 5 epochs"), beliefs))
+        assert [s.node for s in w.snapshot.partitions["a"].slices] == [node], how
+
+
+def test_training_and_queries_share_one_machine():
+    nodes = [Node("server", 1, cores=4.0, mem_mib=64_000.0)]
+    w = world("rotary", job("t", cores=2.0, criterion=parse("for 5 epochs")), query("q", cores=4), nodes=nodes)
+    assert (w.snapshot.jobs["t"].size, w.snapshot.jobs["q"].size) == (1, 2)
+    assert sorted(w.did(Start)) == ["q", "t"]
+    assert w.did(Resize) == []
+
+
+# -- a whole run --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["rotary_aqp", "rotary", "relaqs", "laf"])
+def test_queries_of_table_3_1_attain_or_miss_and_no_plan_is_refused(policy):
+    found = rotary_workload("aqp", seed=1, load=0.5)
+    run = simulate(found, found.nodes, find(policy).bound(), seed=1)
+    verdicts = {record.verdict for record in account(run.journal.header, run.journal).jobs}
+    assert verdicts <= {"attained", "missed"}
+    assert "attained" in verdicts
+    assert run.refused_plans == 0

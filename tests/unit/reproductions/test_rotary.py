@@ -1,0 +1,68 @@
+"""Rotary's evaluation: its cases, what counts as attained, and where ours differs from what the paper says."""
+
+from hocket.model.criterion import parse
+from hocket.reproductions import Request
+from hocket.testing.builders import job, submission
+from hocket.workloads.learning_curves import by_epoch
+from hocket.workloads.rotary import measured_queries
+from hocket_reproductions.rotary import (
+    AQP,
+    MINUTES,
+    REPRODUCTION,
+    RotaryRun,
+    _is_false,
+    _rate,
+    cases,
+    compare_with_paper,
+    run_case,
+)
+
+
+def ran(attained: int) -> RotaryRun:
+    times = [60.0 * n for n in range(attained)]
+    rates = {str(m): [0.5, 1.0] for m in MINUTES}
+    return RotaryRun({"heavy": attained}, {"heavy": 30}, 0, 5.0, times, rates, 1.0)
+
+
+def test_every_case_is_another_one():
+    found = cases(Request((0, 1)))
+    assert len({(c.label, c.seed, str(c.settings)) for c in found}) == len(found)
+
+
+def test_a_case_counts_attained_queries_by_class():
+    case = next(c for c in cases(Request((0,))) if c.label == "edf")
+    found = run_case(case, lambda _n: None, lambda _n: None)
+    assert found.jobs == {"light": 12, "medium": 9, "heavy": 9}
+    assert 0 < found.all == len(found.ended_s) <= 30
+
+
+def test_where_a_baseline_attains_as_much_a_sentence_says_so():
+    results = [(c, ran(20)) for c in cases(Request((0, 1, 2)))]
+    alike = compare_with_paper(Request((0, 1, 2)), results)
+    assert any("rotary_aqp above relaqs" in remark for remark in alike.remarks)
+    results = [(c, ran(25 if c.label == "rotary_aqp" else 20 - c.seed % 2)) for c, _run in results]
+    better = compare_with_paper(Request((0, 1, 2)), results)
+    assert not any("rotary_aqp above" in remark for remark in better.remarks)
+    assert {f.what for f in better.findings if f.group.startswith("Figure 3.5, attained")} >= set(AQP)
+
+
+def test_attainment_rates_are_those_of_the_paper():
+    runtime = submission(job("r", criterion=parse("for 15 epochs")))
+    assert _rate(runtime, 5, {}) == 5 / 15
+    accuracy = submission(job("a", criterion=parse("acc >= 80%")))
+    assert round(_rate(accuracy, 1, {"acc": 0.56}), 6) == 0.7
+    curve = by_epoch([0.5, 0.7, 0.75, 0.755, 0.756])
+    converges = submission(job("c", criterion=parse("acc changes < 1% within 5 epochs")), quality=curve, metric="acc")
+    assert _rate(converges, 2, {}) == 0.5  # It converges at epoch 4.
+
+
+def test_a_query_that_stopped_too_early_is_a_false_attainment():
+    order = measured_queries()["q5"].orders[0]
+    half = next(b for b in order if b.fraction == 0.5)
+    report = [(0.0, 1, {"fraction": 0.5, "acc": 1.0})]
+    assert _is_false("heavy-1-q5.0", parse(f"acc >= {half.true + 0.01}"), report)
+    assert not _is_false("heavy-1-q5.0", parse(f"acc >= {half.true - 0.01}"), report)
+
+
+def test_it_is_found_by_its_name():
+    assert REPRODUCTION.name == "rotary"
