@@ -11,6 +11,7 @@ from hocket.control.commit import end_job
 from hocket.control.drain import leave_cleared_node, node_drained, node_undrained
 from hocket.control.failures import forget_tenants, node_joined, node_lost, run_lost, runs_passed
 from hocket.control.state import State
+from hocket.control.stored_state import checkpointed, stored
 from hocket.estimators import completion, convergence, phases, quality, run_time
 from hocket.model.capacity import shape_of
 from hocket.model.curve import Beliefs
@@ -393,26 +394,6 @@ def _prepared(state: State, event: JobPrepared) -> None:
         state.put_view(view, replace(view, prepared=True, preparing=False))
 
 
-def _saved(state: State, event: JobCheckpointed) -> None:
-    if (view := state.jobs.live.get(event.job)) is not None:
-        state.put_view(view, replace(view, tier=event.tier))
-
-
-def _stored(state: State, event: StateStored) -> None:
-    """A paused job's state is elsewhere now: a process that was suspended has ended, unless it is still in memory."""
-    view = state.jobs.live.get(event.job)
-    if view is None:
-        return
-    if view.suspended is None or event.tier is Tier.MEMORY:
-        state.put_view(view, replace(view, tier=event.tier, storing=None))
-        return
-    idle = _WAITING if event.tier is Tier.NONE else _PAUSED
-    becomes = view.state if view.tenancies else idle
-    state.put_view(view, replace(view, tier=event.tier, storing=None, suspended=None, state=becomes))
-    state.leaving.drop(f"{event.job}/")
-    state.notes.freed = True
-
-
 def _seen_saved(state: State, event: JobSaved) -> None:
     view = state.jobs.live.get(event.job)
     if view is None:
@@ -484,11 +465,11 @@ _FOLDS: dict[type, Callable[[State, Any], None]] = {
     JobStarted: _settled,
     JobResized: _settled,
     JobMoved: _settled,
-    JobCheckpointed: _saved,
+    JobCheckpointed: checkpointed,
     JobSaved: _seen_saved,
     WorkLost: _work_lost,
     JobPaused: _left,
-    StateStored: _stored,
+    StateStored: stored,
     ProgressReported: _observed,
     EpochEnded: _observed,
     PhasesObserved: _phases_observed,
