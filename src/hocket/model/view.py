@@ -131,9 +131,7 @@ class JobView(Struct, frozen=True, gc=False, omit_defaults=True):
     prepared: bool = False  # it is up to the point before its main, and needs only resources
     preparing: bool = False  # it is being brought there
     tier: Tier = Tier.NONE  # where its saved state is
-    keep: Tier | None = (
-        None  # where the plan wants it while the job is paused; None: where it is expected to cost least
-    )
+    keep: Tier | None = None  # where the plan wants it while the job is paused; None: where it may cost least
     done_s: float = 0.0  # work done, in seconds at the believed reference size
     epoch: int = 0  # epochs done, as it reported last
     observations: tuple[Observation, ...] = ()  # the most recent, oldest first

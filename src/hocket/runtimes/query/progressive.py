@@ -351,7 +351,11 @@ class Query:
         return monotonic() - self._stood_s
 
     def was_suspended(self, stood_s: float) -> None:
-        """The process stood still for so long, which is no time of the query."""
+        """The process stood still, which is no time of the query.
+
+        Args:
+            stood_s: for so many seconds.
+        """
         self._stood_s += stood_s
 
     def close(self) -> None:
