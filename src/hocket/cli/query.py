@@ -68,7 +68,7 @@ def query(
         Literal["duckdb", "spark"], typer.Option(help="What computes the batches; spark for data of many machines.")
     ] = "duckdb",
     master: Annotated[
-        str, typer.Option(metavar="URL", help="Of Spark: where its master is, as spark://HOST:PORT, local[N] or yarn.")
+        str, typer.Option(metavar="URL", help="Master of Spark: spark://HOST:PORT, local[N] or yarn.")
     ] = "",
     spark_conf: Annotated[
         list[str] | None,

@@ -147,7 +147,7 @@ _OF_SUBMISSIONS = (
     SpecField(
         "shell", "master", str, "",
         JobField(
-            "Of Spark: where its master is, as spark://HOST:PORT, local[N] or yarn.", Panel.QUERY, metavar="URL", reads="sql",
+            "Master of Spark: spark://HOST:PORT, local[N] or yarn.", Panel.QUERY, metavar="URL", reads="sql",
             default="none",
         ),
     ),
