@@ -137,7 +137,7 @@ class Controller:
                 break
         heap = self.timers.heap
         if heap and heap[0][0] <= now_s:
-            return [*events, TimePassed(now_s, self.timers.pop_due(now_s))]
+            return [*events, TimePassed(now_s, self.timers.pop_due(now_s, self.state.jobs.live))]
         return events or (TimePassed(now_s),)
 
     def _admitted(self, events: Sequence[Event]) -> list[Event]:

@@ -54,7 +54,7 @@ def restore_and_count(
 
 def again(controller: Controller, cycle: Cycle) -> None:
     """Repeat one recorded cycle, and all that its controller did around it."""
-    controller.timers.pop_due(cycle.at_s)  # That they were due is among the events.
+    controller.timers.pop_due(cycle.at_s, ())  # That they were due is among the events.
     for event in cycle.events:
         if isinstance(event, NodeJoined):
             controller.grow_cluster(event)

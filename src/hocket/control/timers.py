@@ -5,7 +5,7 @@ A deadline counts from submission, as users do; `for 2h` counts the time the job
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from heapq import heappop, heappush
 
 from msgspec.structs import replace
@@ -37,13 +37,13 @@ class Timers:
             self.verdict_s[job_id] = at_s
             self.add(at_s, job_id)
 
-    def pop_due(self, now_s: float) -> tuple[str, ...]:
-        """The jobs whose time has come, each once."""
+    def pop_due(self, now_s: float, jobs: Container[str]) -> tuple[str, ...]:
+        """The live jobs whose time has come, each once. Times of ended ones may have been dropped before, or not."""
         heap = self.heap
         due: dict[str, None] = {}
         while heap and heap[0][0] <= now_s:
             due[heappop(heap)[1]] = None
-        return tuple(due)
+        return tuple(job_id for job_id in due if job_id in jobs)
 
     def next_s(self, jobs: Mapping[str, JobView]) -> float | None:
         """The earliest time that is still valid for a live job."""

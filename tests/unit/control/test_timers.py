@@ -3,6 +3,7 @@
 import pytest
 
 from hocket.control import saved_state
+from hocket.control.timers import Timers
 from hocket.model.action import End
 from hocket.model.criterion import parse
 from hocket.model.event import EpochEnded, JobAsked, JobEnded, JobSubmitted, Wish
@@ -81,3 +82,14 @@ def test_a_name_that_is_used_again_is_waited_for_again(harness):
     assert harness.controller.next_timer_s() is None
     start(harness, job, 0.0)
     assert harness.controller.next_timer_s() == 100.0
+
+
+def test_a_job_that_has_ended_is_not_due_whether_its_time_was_dropped_before_or_not():
+    as_it_was, saved = Timers(), Timers()
+    for timers in (as_it_was, saved):
+        for job in ("a", "b", "b"):
+            timers.add(5.0, job)
+        timers.add(6.0, "a")
+    saved.drop_ended({"b": None})  # type: ignore[dict-item]
+    assert as_it_was.pop_due(5.0, {"b"}) == saved.pop_due(5.0, {"b"}) == ("b",)
+    assert as_it_was.heap == [(6.0, "a")]

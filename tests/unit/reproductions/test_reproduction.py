@@ -61,7 +61,7 @@ def test_other_sources_have_another_digest(tmp_path: Path) -> None:
 
 # -- which papers there are ---------------------------------------------------------------------------------
 
-OWN = ("dorm", "harmony", "mlfs", "pack", "reshape")
+OWN = ("dorm", "harmony", "mlfs", "pack", "reshape", "rotary")
 
 
 def metadata(folder: Path, entries: str) -> None:
