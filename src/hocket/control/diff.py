@@ -44,6 +44,7 @@ class _Diff:
         self.takes: list[Action] = []
         self.settled: list[tuple[str, str]] = []
         self._ends: set[str] = set()  # jobs that end: one action for all tasks of a job
+        self._stores: set[str] = set()  # jobs whose state is brought elsewhere: one action for each
         self._leaving = LeavingTenants(standing)
         self._blocked: dict[str, tuple[str, ...]] = {}  # running tenant → tenants in its way
         self._successors: list[tuple[str, tuple[Slice, ...]]] | None = None  # jobs that prepare, and their partitions
@@ -170,9 +171,9 @@ class _Diff:
                 short_mib -= mem_mib
 
     def _store(self, view: JobView, tier: Tier) -> None:
-        action = Store(view.job.id, tier)
-        if view.storing is None and not any(type(a) is Store and a.job == view.job.id for a in self.frees):
-            self.frees.append(action)
+        if view.storing is None and view.job.id not in self._stores:
+            self._stores.add(view.job.id)
+            self.frees.append(Store(view.job.id, tier))
 
     def _waits_for_successor(self, view: JobView, task: str) -> bool:
         """True while the job that will get this tenant's resources still prepares: the tenant continues until then."""
