@@ -11,6 +11,7 @@ import logging
 import os
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -79,7 +80,7 @@ class TextLogLine(logging.Formatter):
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - logging's
         """RFC 3339, in UTC: the lines of several machines can be put together."""
-        return _time(record, "milliseconds")
+        return _time(record, 3)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         """One line, whatever a job is called: no name can pass for a line of its own, or reach the terminal."""
@@ -97,7 +98,7 @@ class JsonLogLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
         said = {
-            "time": _time(record, "microseconds"),
+            "time": _time(record, 6),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -113,5 +114,12 @@ class JsonLogLine(logging.Formatter):
             return json.dumps(found, default=str)
 
 
-def _time(record: logging.LogRecord, to: str) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec=to).replace("+00:00", "Z")
+def _time(record: logging.LogRecord, digits: int) -> str:
+    """RFC 3339, in UTC, with so many digits of the second's fraction."""
+    whole_s, fraction_s = divmod(record.created, 1)
+    return f"{_second(whole_s)}.{int(fraction_s * 10**digits):0{digits}d}Z"
+
+
+@lru_cache(maxsize=1)  # Hundreds of lines may have the same.
+def _second(whole_s: float) -> str:
+    return datetime.fromtimestamp(whole_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

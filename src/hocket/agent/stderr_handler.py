@@ -78,8 +78,9 @@ class StderrHandler(logging.StreamHandler[Any]):
         rest, patience_ms = memoryview(data), 0 if self._missing else _PATIENCE_MS
         with suppress(OSError):  # a full disk, or a pipe that is closed
             # Where there is room at all, there is room for PIPE_BUF bytes. A file takes a line as one piece.
-            most = len(data) if stat.S_ISREG(os.fstat(fd).st_mode) else select.PIPE_BUF
-            while rest and _has_room(fd, patience_ms):
+            is_file = stat.S_ISREG(os.fstat(fd).st_mode)
+            most = len(data) if is_file else select.PIPE_BUF
+            while rest and (is_file or _has_room(fd, patience_ms)):
                 rest = rest[os.write(fd, rest[:most]) :]
         if len(rest) < len(data):
             self._is_cut = bool(rest)

@@ -101,11 +101,10 @@ def _log_event(number: int, event: Event) -> None:
         return
     fields = {s: str(getattr(of, "id", of)) for s in _SUBJECTS if (of := getattr(event, s, None)) is not None}
     subject = next(iter(fields.values()), "")
-    match event:
-        case JobSubmitted(_, job) if job.owner:
-            fields["owner"] = job.owner
-        case JobAsked(_, _, _, by) if by:
-            fields["by"] = by
+    if isinstance(event, JobSubmitted) and event.job.owner:
+        fields["owner"] = event.job.owner
+    elif isinstance(event, JobAsked) and event.by:
+        fields["by"] = event.by
     run = getattr(event, "attempt", 0)
     details = [_detail(event), f"run {run}" if run else ""]
     said = ", ".join(detail for detail in details if detail)

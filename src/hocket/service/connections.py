@@ -15,12 +15,12 @@ import resource
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from enum import Enum, auto
 from ssl import SSLContext
 from typing import Any
 
-import h11
 from msgspec import Struct
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _log = logging.getLogger("hocket.service")
 SCOPE = "hocket.connection"  # where a request finds its connection
@@ -34,6 +34,7 @@ class Limits(Struct, frozen=True):
     header_s: float = 10.0  # from its beginning, or the first byte of its next request, to the end of the headers
     body_s: float = 30.0  # and the time for its bytes at the slowest rate
     slowest: float = 65_536.0  # bytes a second
+    header_bytes: int = 65_536  # of a request's line and headers that are not complete
     unproven: int = 256  # connections without a token so far
     unproven_by_peer: int = 64  # from one address of another machine
     young_s: float = 1.0  # a connection is not closed for others before it could show its token
@@ -94,9 +95,9 @@ class Connections:
         self._all -= 1
         self.proven(connection)
 
-    def too_slow(self, connection: GuardedProtocol, what: str) -> None:
-        """It took longer than it may."""
-        self._drop(connection, f"{what} took too long", asyncio.get_running_loop().time())
+    def breaks(self, connection: GuardedProtocol, why: str) -> None:
+        """It takes more than it may."""
+        self._drop(connection, why, asyncio.get_running_loop().time())
 
     def _drop_oldest(self, connections: Iterable[GuardedProtocol], why: str) -> None:
         oldest, now_s = next(iter(connections)), asyncio.get_running_loop().time()
@@ -116,7 +117,15 @@ class Connections:
             self._closed, self._said_s = 0, now_s
 
 
-class GuardedProtocol(H11Protocol):
+class _Part(Enum):
+    """What of a request is coming."""
+
+    NONE = auto()
+    HEADER = auto()
+    BODY = auto()
+
+
+class GuardedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, with limits. A class of its own for each server, which `guarded` makes."""
 
     guard: Connections
@@ -129,13 +138,8 @@ class GuardedProtocol(H11Protocol):
         self._waits_for = ""  # what the timer is for
         self._handshake: asyncio.Task[None] | None = None
         self._early = b""  # what came with the end of the handshake
-        app = self.app
-
-        async def with_connection(scope: Any, receive: Any, send: Any) -> None:
-            scope[SCOPE] = self
-            await app(scope, receive, send)
-
-        self.app = with_connection
+        self._part = _Part.NONE  # of a request that comes now
+        self._header_bytes = 0  # so many of its line and headers came
 
     def proven(self) -> None:
         """The request that is being answered had the token."""
@@ -179,14 +183,35 @@ class GuardedProtocol(H11Protocol):
         if self.flow is None:
             self._early += data
             return
+        is_answered, was = self.cycle is None or self.cycle.response_complete, self.cycle
         super().data_received(data)
-        their_state, limits = self.conn.their_state, self.guard.limits
-        if their_state is h11.SEND_BODY:
+        limits = self.guard.limits
+        if self._part is _Part.BODY:
             self._await("its body", limits.body_s + self._length() / limits.slowest)
-        elif their_state is h11.IDLE and self._has_begun():
-            self._await("its header", limits.header_s)
+        elif self._part is _Part.HEADER or (self.cycle is was and is_answered):  # Empty lines begin no request.
+            self._header_bytes += len(data)
+            if self._header_bytes > limits.header_bytes:
+                self.guard.breaks(self, "its header was too long")
+            else:
+                self._await("its header", limits.header_s)
         else:
             self._await("", 0.0)
+
+    def on_message_begin(self) -> None:
+        """The first byte of a request is here."""
+        super().on_message_begin()
+        self.scope[SCOPE] = self  # type: ignore[literal-required]
+        self._part = _Part.HEADER
+
+    def on_headers_complete(self) -> None:
+        """Its body may follow."""
+        self._part, self._header_bytes = _Part.BODY, 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """All of it is here."""
+        self._part = _Part.NONE
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed, by us or by the client."""
@@ -213,11 +238,7 @@ class GuardedProtocol(H11Protocol):
 
     def _is_late(self) -> None:
         if not self.transport.is_closing():
-            self.guard.too_slow(self, self._waits_for)
-
-    def _has_begun(self) -> bool:
-        """Is there a part of a header?"""
-        return bool(self.conn.trailing_data[0]) or self.cycle is None
+            self.guard.breaks(self, f"{self._waits_for} took too long")
 
     def _length(self) -> float:
         lengths = [value for name, value in self.headers or () if name == b"content-length"]

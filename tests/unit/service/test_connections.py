@@ -83,10 +83,44 @@ class TestSlowClients:
                     is_open = False
                 time.sleep(0.02)
 
+    def test_empty_lines_do_not_either(self, port):
+        with ExitStack() as within:
+            connection = opened(within, port, HEALTH + b"\r\n")
+            assert status(connection) == 200
+            until, is_open = time.monotonic() + PATIENCE_S, True
+            while is_open:
+                assert time.monotonic() < until
+                try:
+                    connection.sendall(b"\r\n")
+                except OSError:
+                    is_open = False
+                time.sleep(0.02)
+
     def test_a_call_that_waits_for_its_answer_is_not_closed(self, client, engine):
         session = engine.sessions.open("there", "127.0.0.1")
         engine.sessions.lease_s = 3.0  # It is answered after a third of that.
         assert client.get(f"/v1/agents/{session}/orders?after=0").status == 200
+
+
+class TestLongHeaders:
+    @pytest.fixture
+    def limits(self):
+        return Limits(header_s=300.0, header_bytes=20_000)
+
+    @pytest.mark.parametrize("again", [b"X-Long: 1\r\n", b"x"], ids=["many", "one long one"])
+    def test_a_header_without_an_end_is_closed(self, port, again):
+        with ExitStack() as within:
+            connection = opened(within, port, HEALTH)
+            with pytest.raises(OSError):
+                while True:
+                    connection.sendall(1000 * again)
+
+    def test_one_that_is_long_but_ends_is_answered_again_and_again(self, port):
+        with ExitStack() as within:
+            connection = opened(within, port)
+            for _ in range(5):
+                connection.sendall(HEALTH + b"X-Long: " + 9_000 * b"x" + b"\r\n\r\n")
+                assert status(connection) == 200
 
 
 class TestManyClients:
