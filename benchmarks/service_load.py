@@ -132,6 +132,7 @@ class Load:
             threading.Thread(target=self.repeat, args=(over, looks, "GET", "/v1/jobs?limit=1", None)),
             threading.Thread(target=self.repeat, args=(over, submissions, "POST", "/v1/jobs", "late")),
         ]
+        count = _counted(self.call("GET", "/v1/status")["jobs"])  # with what was submitted since
         before = self.cpu_s()
         for thread in threads:
             thread.start()
@@ -143,7 +144,10 @@ class Load:
         over.set()
         for thread in threads:
             thread.join()
-        self.say("stop --all", self.cpu_s() - before, "CPU-s")
+        used_s = self.cpu_s() - before
+        self.say("stop --all", count, "jobs stopped")
+        self.say("stop --all, CPU", used_s, "CPU-s")
+        self.say("stop --all, each", 1e6 * used_s / count, "CPU-µs a job")
         self.say("stop --all, its caller waits", took_s, "s")
         self.say("stop --all, a listing waits at most", 1000 * max(looks), "ms")
         self.say("stop --all, a submission waits at most", 1000 * max(submissions), "ms")
