@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,6 +31,17 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def pytest_configure() -> None:
     """Nothing of what is imported and collected is garbage; to look for some takes a fifth of that time."""
     gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the modules of live tests evenly among the others: those wait most of their time, these compute."""
+    modules: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.path, []).append(item)
+    live = [path for path in modules if path.parent.name == "live"]
+    others = [path for path in modules if path.parent.name != "live"]
+    places = {path: (n + 0.5) / len(group) for group in (live, others) for n, path in enumerate(group)}
+    items[:] = [item for path in sorted(places, key=places.__getitem__) for item in modules[path]]
 
 
 def pytest_collection_finish() -> None:
