@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_hex
+from tempfile import gettempdir
 
 import duckdb
 
@@ -47,7 +49,12 @@ def open_data(
 
 def connected(threads: int | None = None, memory: str = "") -> duckdb.DuckDBPyConnection:
     """A database in memory. Raises QueryError."""
-    settings: dict[str, str | bool | int | float | list[str]] = {"allow_unsigned_extensions": "true"}
+    # What memory does not hold is written there, and not to the folder that the user happens to be in.
+    spilled = Path(gettempdir(), f"hocket-query-{os.getpid()}-{token_hex(4)}")
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "allow_unsigned_extensions": "true",
+        "temp_directory": str(spilled),
+    }
     if threads is not None:
         settings["threads"] = threads
     if memory:

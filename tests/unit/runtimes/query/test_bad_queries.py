@@ -134,6 +134,24 @@ def test_a_file_with_damaged_rows_is_told_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(refused.value)
 
 
+def test_what_memory_does_not_hold_is_spilled_to_the_temporary_folder_and_not_to_that_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "here").mkdir()
+    rows = "SELECT i AS id, repeat('x', 100) || hash(i) AS v FROM range(700000) r(i)"
+    duckdb.connect().execute(f"COPY ({rows}) TO '{tmp_path}/data/t.parquet'")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr("hocket.runtimes.query.data_sources.gettempdir", lambda: str(tmp_path))
+    data = open_data(tmp_path / "data", threads=1, memory="64MB")
+    data.connection.execute("CREATE TEMP TABLE large AS SELECT * FROM t")
+    (spilled, *_), *_ = data.connection.execute("SELECT path FROM duckdb_temporary_files()").fetchall()
+    assert Path(spilled).is_relative_to(tmp_path)
+    assert not list((tmp_path / "here").iterdir())
+    data.connection.close()
+    assert not list(tmp_path.glob("hocket-query-*"))
+
+
 def test_too_little_memory_is_told_with_what_to_do(tmp_path: Path) -> None:
     duckdb.connect().execute(f"COPY (SELECT i AS id, hash(i) AS v FROM range(300000) r(i)) TO '{tmp_path}/t.parquet'")
     with pytest.raises(QueryError, match=r"memory|Memory.*--memory.*--threads") as refused:
