@@ -1,6 +1,6 @@
-"""What a user says about a job, on the command line or in a file, and the spec of the API that it means.
+"""What a user says about a job, on the command line, in a file or in the page, and the spec of the API that it means.
 
-The names are the same in both: `--gpu-mem 40G` and `gpu_mem = "40G"`. `model/job.py` describes the fields.
+The names are the same in all: `--gpu-mem 40G` and `gpu_mem = "40G"`. `model/job.py` describes the fields.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ SECRET_LIMIT = 1 << 16  # bytes
 _BY_NAME = {field.name: field for field in FIELDS}
 _BY_API_NAME = {field.api: field for field in FIELDS}
 NAMES = tuple(_BY_NAME)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NO_SHELL = "must be said where there is a shell: on the command line, or in a file that is submitted there"
 
 
 class FieldProblem(ValueError):
@@ -46,24 +48,78 @@ class JobInput(NamedTuple):
     job: Job
 
 
+class _Here(NamedTuple):
+    """Where a command line is typed, or a file is."""
+
+    folder: str  # where relative paths begin
+    shell: Mapping[str, str]  # the environment at hand
+
+
 def read_job(said: Mapping[str, object], folder: str, shell: Mapping[str, str]) -> JobInput:
     """The job that was described; `folder` is where relative paths begin, `shell` the environment at hand.
 
     Raises FieldProblem. Only what depends on the cluster and on other jobs is left for the controller to refuse.
     """
+    return _job_input(said, _Here(folder, shell))
+
+
+def read_remote_job(said: Mapping[str, object]) -> JobInput:
+    """The job that was described on another machine: no file here is read for it, and no variable is taken from here.
+
+    Its folder is absolute, its variables come with their values, and `secret` has values by name. Raises FieldProblem.
+    """
+    return _job_input(said, None)
+
+
+def remote_problems(said: Mapping[str, object]) -> dict[str, str]:
+    """What is wrong with each field of a job that was described on another machine, without the name of the field."""
+    found: dict[str, str] = {}
+    for name, value in said.items():
+        try:
+            _check_field(name, value)
+        except FieldProblem as problem:
+            found[name] = problem.problem
+    return found
+
+
+def _check_field(name: str, value: object) -> None:
+    """Raises FieldProblem if the field is wrong whatever the others say."""
+    field = _BY_NAME.get(name)
+    if field is None or name == "export_all":
+        raise FieldProblem(name, "must be a field of a job" if field is None else _NO_SHELL)
+    match field.reads:
+        case "folder":
+            read: Any = _absolute(value)
+        case "env":
+            read = _environment({"env": value}, {})
+        case "secrets":
+            read = _given_secrets(value)
+        case _:
+            read = _read(name, value)
+    if field.part == "shell" or field.reads == "gpus":
+        return  # These are no fields of the spec.
+    try:
+        read_request({"command": ["true"], field.api: read})
+    except SpecError as error:
+        if (problem := _as_said(str(error))).field == name:
+            raise problem from None
+
+
+def _job_input(said: Mapping[str, object], here: _Here | None) -> JobInput:
     said = _with_query(said)
     spec: dict[str, Any] = {}
     for name in said:
         field = _BY_NAME[name]
         if field.part != "shell" and field.reads not in ("env", "folder", "gpus", "secrets"):
             spec[field.api] = _read(name, said[name])
-    spec["cwd"] = _folder(said.get("cwd", ""), folder)
-    spec["env"] = _environment(said, shell)
+    spec["cwd"] = _absolute(said.get("cwd", "")) if here is None else _folder(said.get("cwd", ""), here.folder)
+    spec["env"] = _environment(said, {} if here is None else here.shell)
     if "secret" in said:
-        spec["secrets"] = _secrets(said["secret"], folder, shell)
+        given = said["secret"]
+        spec["secrets"] = _given_secrets(given) if here is None else _secrets(given, here.folder, here.shell)
         spec["env"] = {name: value for name, value in spec["env"].items() if name not in spec["secrets"]}
     if "gpus" not in said and "replica_gpus" not in said:
-        asked = asked_by_launcher(spec.get("command"), spec["cwd"], spec["env"].get("PATH"))
+        asked = asked_by_launcher(spec.get("command"), spec["cwd"], spec["env"].get("PATH"), is_here=here is not None)
         said = asked | dict(said)
         spec |= {"max_nodes": asked["max_nodes"]} if "max_nodes" in asked and "max_nodes" not in spec else {}
     spec |= _sizes(said)
@@ -92,11 +148,20 @@ def _admissible(spec: dict[str, Any]) -> Job:
     return job
 
 
+def as_said(problem: str, job_id: str = "") -> FieldProblem:
+    """A refusal of the controller, `job 'net': sizes must …`, under the name that users know the field by."""
+    return _as_said(problem.removeprefix(f"job '{job_id}': "))
+
+
 def _as_said(problem: str) -> FieldProblem:
     """What is wrong with a field of the spec, under the name that users know it by."""
-    found = re.match(r"(?P<field>\w+)(?P<colon>:?) (?P<rule>.*)", problem, re.DOTALL)
+    found = re.match(r"(?P<field>\w+)(?P<part>[^\s:]*)(?P<colon>:?) (?P<rule>.*)", problem, re.DOTALL)
     if not found or found["field"] not in _BY_API_NAME:
         return FieldProblem("", problem)
+    if found["part"]:  # `after[0]: expected …`, `progress.file must …`
+        of_part = FieldProblem("", problem)
+        of_part.field = _BY_API_NAME[found["field"]].name
+        return of_part
     name, rule = _BY_API_NAME[found["field"]].name, found["rule"]
     return FieldProblem(name, f"must be {rule.removeprefix('expected ')}" if found["colon"] else rule)
 
@@ -140,6 +205,12 @@ def _folder(value: object, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
 
 
+def _absolute(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value or not (value.startswith("/") or not value):
+        raise FieldProblem("cwd", str(BadValue("an absolute path on the node where it runs", value)))
+    return os.path.normpath(value) if value else ""
+
+
 def _environment(said: Mapping[str, object], shell: Mapping[str, str]) -> dict[str, str]:
     found = carried(shell, _read("export_all", said.get("export_all", False)))
     given = said.get("env", [])
@@ -174,6 +245,15 @@ def _secrets(given: object, folder: str, shell: Mapping[str, str]) -> dict[str, 
             )
         found[name] = _in_file(os.path.join(folder, os.path.expanduser(source[1:]))) if is_set else shell[name]
     return found
+
+
+def _given_secrets(given: object) -> dict[str, str]:
+    """The values of secrets that came with the job, over a connection that others cannot read."""
+    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+        raise FieldProblem("secret", "must be texts by name")  # without what it is
+    if odd := next((name for name in given if not _VARIABLE.fullmatch(name)), None):
+        raise FieldProblem("secret", f"must have names of letters, digits and _, not {odd[:40]!r}")
+    return dict(given)
 
 
 def _in_file(path: str) -> str:
