@@ -22,9 +22,8 @@ def command_line(said: Mapping[str, Any]) -> str:
         if isinstance(value, bool):
             words.append(option if value else f"--no-{option.removeprefix('--')}")
         elif field.name != "command":
-            # Separate words are easier to read, but one that begins with a dash would be taken for an option.
-            for text in _values(field.reads, value):
-                words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+            for text in _values(field.reads, value):  # Two dashes alone would begin the command.
+                words += [f"{option}={text}"] if text == "--" else [option, text]
     command = said.get("command")
     if command:
         words += ["--", *(shlex.split(command) if isinstance(command, str) else command)]

@@ -20,6 +20,7 @@ SHELL = {"TOKEN": "s3cret"}
 SAID: list[dict[str, Any]] = [
     {"command": "python train.py --lr '0.1 0.2'"},
     {"command": ["echo", "$HOME; rm -rf /", "--", "-x"], "name": "a b'c\"d", "priority": "-2"},
+    {"command": "true", "name": "--", "model": "-x"},
     {"command": "true", "gpus": [1, 2, 4], "gpu_kind": ["a100", "h100"], "env": ["A=b c", "B="], "warm": True},
     {"command": "true", "gpus": "1-4", "until": "acc >= 92% within 2h", "time": "2h30m", "warm": False},
     {"command": "true", "resume": ["sh", "-c", "exit 'x'"], "notify": ["https://example.org/?a=b&c"], "cpus": 1.5},
@@ -66,6 +67,6 @@ def test_any_text_is_written_so_that_it_is_read_again(words: list[str], env: dic
 
 
 def test_no_text_has_the_value_of_a_secret() -> None:
-    said = SAID[5]
+    said = SAID[6]
     assert "s3cret" not in toml(said) + command_line(said)
     assert "--secret TOKEN" in command_line(said)

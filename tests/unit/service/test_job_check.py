@@ -69,6 +69,12 @@ def test_a_check_and_a_submission_say_the_same(client):
         assert is_["refused"] or would["id"] == is_["id"]
 
 
+def test_a_check_leaves_alone_what_is_for_the_controllers_thread_only(client, engine, monkeypatch):
+    monkeypatch.setattr(engine.catalogue, "known", None)
+    monkeypatch.setattr(engine.catalogue, "known_among", None)
+    assert checked(client, command="true", name="net", after=["a"])["problems"]["after"].endswith("there is no 'a'")
+
+
 def test_the_texts_of_a_refusal_are_those_of_a_submission_in_words(client):
     (would,) = client.post("/v1/jobs?check=true", {"jobs": [{"command": ["true"], "gpus": 8}]}).json()["jobs"]
     assert (would["command_line"], would["toml"]) == ("", ""), "a spec was not said in words"
