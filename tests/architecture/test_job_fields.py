@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.unit.cli.typed import hocket
 
-from hocket.cli.live.job_input import NAMES
+from hocket.job_input.read_job import NAMES
 from hocket.model.job import Job, JobField, Launch, Panel
 from hocket.model.job_spec import FIELDS, JobSpec, spec_fields, spec_struct
 from hocket.model.resources import Demand

@@ -19,6 +19,7 @@ ROWS = (
     ("service", "reports"),
     ("tune",),
     ("executors",),
+    ("job_input",),
     ("control",),
     ("policies",),
     ("estimators",),

@@ -18,7 +18,10 @@ while not os.path.exists(sys.argv[1]):
     print(f"\\x1b[32mepoch\\x1b[0m {epoch} loss={1 / epoch:.4f} acc={1 - 1 / (1 + epoch):.4f}", flush=True)
     time.sleep(0.1)
 """
-VIEWS = {"/": ".queue li", "/jobs": ".virtual .row", "/jobs/net": ".story li", "/past": ".gpu.held"}
+VIEWS = {
+    "/": ".queue li", "/jobs": ".virtual .row", "/jobs/net": ".story li", "/past": ".gpu.held",
+    "/submit": "#field-gpus",
+}  # fmt: skip
 HOSTILE = "<img src=x onerror=document.title='owned'> * [a] %2F"
 LAST_EPOCH = (
     "Math.max(...[...document.querySelectorAll('.line')].map(l => /epoch ([0-9]+)/.exec(l.textContent)?.[1] ?? 0))"
@@ -122,6 +125,46 @@ def test_jobs_are_filtered_sorted_paused_and_resumed(tab: Tab, controller: LiveC
 
 
 @pytest.mark.slow
+def test_a_job_is_checked_while_it_is_typed_and_submitted(tab: Tab, controller: LiveController) -> None:
+    page = tab.page
+    page.set_viewport_size({"width": 400, "height": 800})
+    tab.go("/jobs")
+    page.wait_for_selector(".virtual .row")
+    page.locator("h1").first.focus()
+    page.keyboard.press("n")
+    page.wait_for_selector("#field-command")
+    tab.awaits("document.activeElement.id === 'field-command'")
+    page.keyboard.type(f"{sys.executable} {controller.root}/train.py '{controller.root}/typed.end'")
+    page.get_by_label("GPUs", exact=True).fill("64")
+    tab.awaits("document.getElementById('field-gpus-problem').textContent.includes('the largest that fits is 2')")
+    assert page.get_by_label("GPUs", exact=True).get_attribute("aria-invalid") == "true"
+    page.get_by_label("Until").fill("acc > ")
+    tab.awaits("document.getElementById('field-until-problem').textContent.startsWith('at column')")
+    assert "Until" in page.locator(".submit [role=status]").inner_text()
+    page.get_by_label("GPUs", exact=True).fill("0")
+    page.get_by_label("Until").fill("acc >= 100%")
+    page.get_by_label("Name", exact=True).fill("<b>typed")
+    page.get_by_label("Environment").fill("A=1 2\nB=3")
+    page.get_by_text("How it runs").click()
+    page.get_by_label("Name of secret 1").fill("KEY")
+    page.get_by_label("Value of secret 1").fill("s3cret")
+    tab.awaits("document.querySelector('.submit [role=status]').textContent.startsWith('Ready')")
+    tab.awaits("document.querySelector('.same').textContent.includes('secret = [\"KEY\"]')")
+    shown = page.locator(".same").inner_text()
+    assert "--name '<b>typed'" in shown
+    assert "--env 'A=1 2' --env B=3" in shown
+    assert 'until = "acc >= 100%"' in shown
+    assert "s3cret" not in page.locator("main").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= 400"), "nothing is cut off or scrolls sideways"
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".job h1")
+    assert page.locator(".job h1").inner_text() == "<b>typed"
+    made = controller.call("GET", "/v1/jobs/%3Cb%3Etyped")["job"]
+    assert (made["env"], made["secrets"], made["until"], made["gpus"]) == (["A", "B"], ["KEY"], "acc >= 100%", 0)
+    controller.call("POST", "/v1/wishes", {"wish": "stop", "jobs": ["<b>typed"]})
+
+
+@pytest.mark.slow
 def test_the_past_is_shown_cycle_by_cycle_and_decision_by_decision(tab: Tab, controller: LiveController) -> None:
     page = tab.page
     tab.go("/past")
@@ -201,6 +244,7 @@ def test_a_reader_sees_and_changes_nothing_and_signs_out(browser: Any, controlle
     tab.go("/jobs")
     page.wait_for_selector(".virtual .row")
     assert page.locator(".virtual input:enabled").count() == 0
+    assert page.get_by_role("link", name="Submit a job").count() == 0
     cookies = tab.context.cookies()
     assert [(cookie["httpOnly"], cookie["sameSite"]) for cookie in cookies] == [(True, "Strict")]
     page.get_by_role("button", name="Sign out").click()
@@ -261,6 +305,9 @@ VALUES: list[tuple[str, str, Any]] = [
     ("past.js", "m.words('JobSubmitted')", "job submitted"),
     ("past.js", "m.rangeOf([{from_s: 10}, {from_s: 12}], 13)", [10, 14]),
     ("past.js", "m.holders([{id: 'a', gpus: ['n:0', 'n:1']}, {id: 'b', gpus: ['n:1']}]).get('n').get(1)", ["a", "b"]),
+    ("submit.js", "m.withOffset('2026-11-20 12:00', -90)", "2026-11-20T12:00-01:30"),
+    ("submit.js", "[m.withOffset('6h'), m.valueOf('flag', false) ?? 'unsaid']", ["6h", "unsaid"]),
+    ("submit.js", r"m.valueOf('env', ' A=1\n\nB=2 ')", ["A=1", "B=2"]),
     ("jobs.js", f"['owner:ana', 'owner:an', 'state:run node:n', 'x ana'].map(q => m.matcher(q)({ROW}))", [1, 0, 1, 1]),
     ("jobs.js", f"m.sorted({ROWS}, 'state', false).map(r => r.id)", ["c", "b", "a"]),
 ]

@@ -162,7 +162,7 @@ def _kept(found: Query, answers: list[Answer] | None) -> Iterator[Answer]:
 
 
 def _every_s(text: str) -> float | None:
-    from hocket.cli.units import BadValue, seconds
+    from hocket.job_input.units import BadValue, seconds
 
     try:
         return seconds(text) if text else None

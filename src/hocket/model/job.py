@@ -45,6 +45,7 @@ class JobField(Struct, frozen=True):
     default: str = ""  # the default in words
     more: str = ""  # what only the table in docs/jobs.md has room for
     secret: bool = False  # values are never shown, only their names
+    common: bool = False  # one of the few that a form shows first
     parts: dict[str, JobField] = {}  # of a field that is a struct: those of its fields that users set
 
 
@@ -129,7 +130,7 @@ class Launch(Struct, frozen=True):
     cwd: Annotated[
         str,
         JobField(
-            "Working directory.", Panel.EXECUTION, metavar="DIR", reads="folder",
+            "Working directory.", Panel.EXECUTION, metavar="DIR", reads="folder", common=True,
             given=Annotated[str, Meta(max_length=4096, pattern=r"^(/[^\x00]*)?\Z")],
             default="the current one; for a file, the file's folder", more="In a file relative to the file.",
         ),
@@ -138,7 +139,7 @@ class Launch(Struct, frozen=True):
         dict[str, str],
         JobField(
             "Environment variable: NAME=VALUE, or NAME for the shell's value.", Panel.EXECUTION,
-            metavar="K[=V]", reads="env", api_help="Environment variables, by name.", secret=True,
+            metavar="K[=V]", reads="env", common=True, api_help="Environment variables, by name.", secret=True,
             given=Annotated[dict[_Variable, Word], Meta(max_length=10_000)],
             more="In a file a table, or a list of such texts.",
         ),
@@ -240,7 +241,7 @@ class Job(Struct, frozen=True, gc=False):
     id: Annotated[
         str,
         JobField(
-            "Name of the job.", Panel.JOB, name="name", short="-n", given=Text, submitted="",
+            "Name of the job.", Panel.JOB, name="name", short="-n", given=Text, submitted="", common=True,
             rule=Meta(min_length=1, max_length=NAME_LENGTH, pattern="^[^/]*$"), default="made up, as `train-12`",
             more="1 to 200 printable characters without `/`; it may be that of a job that has ended.",
         ),
@@ -263,7 +264,7 @@ class Job(Struct, frozen=True, gc=False):
     command: Annotated[
         tuple[str, ...],
         JobField(
-            "Program and arguments; no shell reads them.", reads="words", default="required",
+            "Program and arguments; no shell reads them.", reads="words", default="required", common=True,
             given=Annotated[tuple[Word, ...], Meta(min_length=1, max_length=10_000)],
             more="After `--`; in a file a list of words, or one line of them, split as a shell does.",
         ),
@@ -296,7 +297,7 @@ class Job(Struct, frozen=True, gc=False):
     sizes: Annotated[
         tuple[int, ...],
         JobField(
-            "Numbers of GPUs it can run on: 2, 1,2,4 or 1-4; 0 for none.", Panel.RESOURCES, name="gpus",
+            "Numbers of GPUs it can run on: 2, 1,2,4 or 1-4; 0 for none.", Panel.RESOURCES, name="gpus", common=True,
             metavar="1,2,4", reads="gpus", default="1", api_help="Numbers of replicas it can run with, ascending.",
             rule=Meta(min_length=1, max_length=4096),
             given=Annotated[tuple[Annotated[int, Meta(ge=1, le=100_000)], ...], Meta(min_length=1, max_length=1000)],
@@ -358,7 +359,7 @@ class Job(Struct, frozen=True, gc=False):
     criterion: Annotated[
         Criterion | None,
         JobField(
-            "Ends the job when it holds: 'acc >= 92% within 2h'.", Panel.JOB, name="until", api="until",
+            "Ends the job when it holds: 'acc >= 92% within 2h'.", Panel.JOB, name="until", api="until", common=True,
             metavar="CRITERION", given=_Criterion, submitted="", default="when its process exits",
             more="Also `loss changes < 0.001 within 30 epochs`, `for 3000 steps`, `for 2h`.",
         ),
@@ -415,7 +416,7 @@ class Job(Struct, frozen=True, gc=False):
     limit_s: Annotated[
         float | None,
         JobField(
-            "Run time limit, over all attempts.", Panel.SCHEDULING, name="time", metavar="2h30m",
+            "Run time limit, over all attempts.", Panel.SCHEDULING, name="time", metavar="2h30m", common=True,
             default="no limit", more="`90s`, `2h30m`, `1d`; a bare number is in seconds.",
         ),
     ] = None  # in seconds; None: no limit  # fmt: skip

@@ -86,6 +86,7 @@ export class Jobs {
       return { name, chip, many };
     });
     this.bulk = h("div", { class: "bulk", role: "region", "aria-label": "Selected jobs", hidden: true });
+    this.submit = h("a", { class: "button primary", href: "#/submit", hidden: true }, "Submit a job");
     this.summary = h("p", { class: "muted small summary", role: "status" });
     this.more = h("button", { type: "button", class: "quiet", onclick: () => store.loadMoreEnded() }, "Load older jobs");
     this.all = h("input", { type: "checkbox", "aria-label": "Select all jobs that are listed", onchange: () => this._selectAll() });
@@ -106,7 +107,7 @@ export class Jobs {
     this.element = h(
       "div",
       { class: "jobs" },
-      h("div", { class: "toolbar" }, h("h1", {}, "Jobs"), this.search, h("div", { class: "chips", role: "group", "aria-label": "States" }, this.chips.map(({ chip }) => chip))),
+      h("div", { class: "toolbar" }, h("h1", {}, "Jobs"), this.search, h("div", { class: "chips", role: "group", "aria-label": "States" }, this.chips.map(({ chip }) => chip)), this.submit),
       this.bulk,
       this.table,
       this.empty,
@@ -141,6 +142,7 @@ export class Jobs {
       head.setAttribute("aria-sort", isSorted ? (view.isDescending ? "descending" : "ascending") : "none");
     });
     for (const id of this.selected) if (!this.store.jobs.has(id)) this.selected.delete(id);
+    this.submit.hidden = !["admin", "user"].includes(this.store.token?.role);
     this.table.setAttribute("aria-rowcount", String(this.rows.length + 1));
     this.list.set(this.rows);
     setText(this.summary, `${number(this.rows.length)} of ${count(rows.length, "job")}`);

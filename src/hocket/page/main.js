@@ -8,12 +8,13 @@ import { Overview } from "./overview.js";
 import { Past } from "./past.js";
 import { SignIn } from "./sign_in.js";
 import { Store } from "./store.js";
+import { Submit } from "./submit.js";
 import { number, plain } from "./text.js";
 
 const app = document.getElementById("app");
 const THEMES = ["auto", "light", "dark"];
 const KEYS = [
-  ["g o", "Overview"], ["g j", "Jobs"], ["g p", "Back in time"], ["/", "Filter jobs"], ["j k ↑ ↓", "Move in a list"], ["x", "Select a job"],
+  ["g o", "Overview"], ["g j", "Jobs"], ["g p", "Back in time"], ["/", "Filter jobs"], ["j k ↑ ↓", "Move in a list"], ["x", "Select a job"], ["n", "Submit a job"],
   ["Enter", "Open a job"], ["← →", "Move in time: on the lanes, and from decision to decision in the past"], ["t", "Light or dark"], ["?", "This list"],
 ];
 
@@ -54,6 +55,7 @@ function route() {
   const [first, ...rest] = path.split("/");
   if (first === "jobs" && rest.length) return ["jobs", () => new JobView(store, decoded(rest.join("/")))];
   if (first === "jobs") return ["jobs", () => new Jobs(store, new URLSearchParams(query))];
+  if (first === "submit") return ["jobs", () => new Submit(store)];
   if (first === "past") return ["past", () => new Past(store, /^[0-9]+$/.test(rest[0] ?? "") ? Number(rest[0]) : null)];
   return ["overview", () => new Overview(store)];
 }
@@ -139,7 +141,10 @@ function onKey(event) {
   if (pair === "g o") location.hash = "#/";
   else if (pair === "g j") location.hash = "#/jobs";
   else if (pair === "g p") location.hash = "#/past";
-  else if (event.key === "/") {
+  else if (event.key === "n") {
+    location.hash = "#/submit";
+    event.preventDefault(); // else it is typed into the form
+  } else if (event.key === "/") {
     if (!(view instanceof Jobs)) {
       location.hash = "#/jobs";
       window.addEventListener("hashchange", () => view.focusSearch?.(), { once: true });

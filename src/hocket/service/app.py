@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hocket import __version__
 from hocket.model.event import Event, JobAsked, Wish
-from hocket.model.job import Job, Kind
-from hocket.model.job_spec import SpecError
+from hocket.model.job import Kind
 from hocket.model.shortage import Shortages
 from hocket.model.snapshot import Snapshot
 from hocket.service import rows
@@ -31,8 +30,6 @@ from hocket.service.engine import Engine
 from hocket.service.history_calls import add_history
 from hocket.service.history_process import HistoryProcess
 from hocket.service.host_names import HostNames
-from hocket.service.ignored_options import ignored_options
-from hocket.service.intake import call_parts, read_requests, refused_command
 from hocket.service.job_files import job_files
 from hocket.service.job_output import answered, printed
 from hocket.service.metrics import PATH as METRICS
@@ -47,20 +44,19 @@ from hocket.service.node_reserve import (
     reserved_row,
     unreserve,
 )  # fmt: skip
-from hocket.service.openapi_schema import body_of, schema_of, submission_schema
+from hocket.service.openapi_schema import body_of, schema_of
 from hocket.service.owners import OwnerError, OwnerSpec, owner_row, owner_rows, read_owner
 from hocket.service.page import add_page
 from hocket.service.page_sessions import PageSessions
 from hocket.service.permissions import Permissions
 from hocket.service.request_guard import IS_VALID, RequestGuard
 from hocket.service.secret_store import KeyFile, SecretStore
+from hocket.service.submission_calls import add_submission
 from hocket.service.tokens import Role, Token, TokenError, Tokens, TokenSpec, read_token_spec, token_row
 from hocket.service.visibility import sees_all_rows, visible_job, visible_row, visible_why
 from hocket.service.wishes import WishError, WishSpec, in_parts, meant, read_wish
 
 _log = logging.getLogger("hocket.service")
-_SHORT = 8 << 10  # bytes of a body that the event loop reads itself; a longer one would delay other calls
-_COMMANDS_OF_USERS = "and users are not its admins"
 
 
 class AnyText(StringConvertor):
@@ -136,7 +132,8 @@ def make_app(
     async def say_nothing(_request: Request, _error: ClientDisconnect) -> Response:
         return Response(status_code=400)  # The caller was killed in the middle of it: this reaches nothing.
 
-    direct["POST", "/v1/jobs"] = _directly(_add_jobs(app, api))
+    direct["POST", "/v1/jobs"] = _directly(add_submission(app, api))
+    _add_jobs(app, api)
     _add_owners(app, api)
     _add_cluster(app, api)
     _add_metrics(app, metrics)
@@ -164,29 +161,7 @@ def _directly(call: Callable[[Request], Awaitable[Response]]) -> ASGIApp:
     return serve
 
 
-def _add_jobs(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Response]]:
-    """Adds the calls, and gives the one that submits."""
-
-    @app.post("/v1/jobs", openapi_extra=body_of(submission_schema()))
-    async def submit(request: Request) -> Response:
-        """Submit jobs; answered once they are in the journal."""
-        body, token = await request.body(), caller(request)
-        try:
-            is_short = len(body) <= _SHORT
-            of = token.owner
-            requests = read_requests(body, of) if is_short else await run_in_threadpool(read_requests, body, of)
-        except SpecError as error:
-            _log.info("a submission is refused: %s", error)
-            raise ApiError(400, str(error)) from error
-        if not token.is_admin:
-            for each in requests:
-                _require_own(api, each.job, token)
-        told: list[dict[str, str]] = []
-        for part in call_parts(requests, told):
-            told += await api.is_accepted(api.intake.submit(part))
-        ignored = (sentence for r in requests for sentence in ignored_options(r.job, api.engine.policy))
-        return answer({"jobs": told, "warnings": list(dict.fromkeys(ignored))})
-
+def _add_jobs(app: FastAPI, api: Api) -> None:
     @app.get("/v1/jobs")
     def jobs(
         request: Request,
@@ -249,22 +224,6 @@ def _add_jobs(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Response]
         view = snapshot.jobs.get(record.job.id)
         found = rows.shown(record, view, snapshot, engine.executor, engine.now_s(), waits, engine.policy)
         return answer(visible_job(found | job_files(record, engine.sessions.folders()), token))
-
-    return submit
-
-
-def _require_own(api: Api, job: Job, token: Token) -> None:
-    """A user submits jobs of its owner, which take nothing of others; or 403."""
-    of = f"token '{token.name}' is of owner '{token.owner}'"
-    if job.owner != token.owner:
-        raise ApiError(403, f"{of}, and the job's owner must be that or empty, not '{job.owner}'")
-    launch = job.launch
-    if launch is not None and not api.user_commands and (why := refused_command(job, _COMMANDS_OF_USERS)):
-        raise ApiError(403, f"{of}: {why}")
-    if launch is not None and launch.continues:
-        before = api.engine.catalogue.get(api.engine.catalogue.names.id_of(launch.continues))
-        if before is not None and before.job.owner != token.owner:
-            raise ApiError(403, f"{of}, and job '{launch.continues}', to be continued, is of '{before.job.owner}'")
 
 
 def _own_wish(spec: WishSpec, token: Token) -> WishSpec:

@@ -7,15 +7,17 @@ calls may come in one cycle, before the state knows of any of their jobs: their 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hocket.control.admission import read_request, refusal
 from hocket.control.ports import Refused
+from hocket.job_input.read_job import FieldProblem, read_remote_job, remote_problems
 from hocket.model.capacity import Capacity
 from hocket.model.event import Event, JobRefused, JobSubmitted
 from hocket.model.job import Job, Kind
@@ -32,10 +34,18 @@ from hocket.service.secret_store import SecretStore
 CALL_LIMIT = 1000  # jobs or arrays in one call
 _WHOLE = 500  # jobs of a call that are taken in by one cycle; more come in parts, or others would wait for all of them
 _PART = 250  # jobs in such a part
+_CHECKED = 100  # jobs of an array that are checked before they are submitted
 
 
-def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
-    """The jobs of a call, `{"jobs": [...], "owner": ...}`. Raises SpecError.
+class CallBody(Struct, frozen=True):
+    """The jobs of a call, as they came: specs, or what users write by the names of options and of keys in files."""
+
+    given: list[Any]
+    is_said: bool
+
+
+def read_body(body: bytes, owner: str = "") -> CallBody:
+    """`{"jobs": [...], "owner": ...}`, or `said` instead of `jobs`. Raises SpecError.
 
     `owner` has those that name none; if that is empty, the owner that the call names.
     """
@@ -43,20 +53,38 @@ def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
         given = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpecError(f"the body must be JSON: {error}") from error
-    if not isinstance(given, dict) or not isinstance(given.get("jobs"), list) or not set(given) <= {"jobs", "owner"}:
-        raise SpecError('the body must be {"jobs": [...]}, with or without "owner"')
-    if not 1 <= len(given["jobs"]) <= CALL_LIMIT:
-        raise SpecError(f"jobs must be 1 to {CALL_LIMIT:,}, not {len(given['jobs']):,}")
-    found = []
+    key = "said" if isinstance(given, dict) and "said" in given else "jobs"
+    if not isinstance(given, dict) or not isinstance(given.get(key), list) or not set(given) <= {key, "owner"}:
+        raise SpecError('the body must be {"jobs": [...]} or {"said": [...]}, with or without "owner"')
+    if not 1 <= len(given[key]) <= CALL_LIMIT:
+        raise SpecError(f"{key} must be 1 to {CALL_LIMIT:,}, not {len(given[key]):,}")
     owner = owner or given.get("owner", "")
-    for n, spec in enumerate(given["jobs"]):
-        if owner and isinstance(spec, dict) and not spec.get("owner"):
-            spec["owner"] = owner
+    for each in given[key]:
+        if owner and isinstance(each, dict) and not each.get("owner"):
+            each["owner"] = owner
+    return CallBody(given[key], key == "said")
+
+
+def read_requests(body: bytes, owner: str = "") -> list[JobRequest]:
+    """The jobs of a call. Raises SpecError."""
+    call = read_body(body, owner)
+    found = []
+    for n, given in enumerate(call.given):
         try:
-            found.append(read_request(spec))
-        except SpecError as error:
-            raise SpecError(f"jobs[{n}]: {error}") from error
+            found.append(read_request(read_said(given) if call.is_said else given))
+        except (SpecError, FieldProblem) as error:
+            raise SpecError(f"{'said' if call.is_said else 'jobs'}[{n}]: {error}") from error
     return found
+
+
+def read_said(said: object) -> dict[str, Any]:
+    """The spec that a user's words mean. Raises FieldProblem, or SpecError if they are no object."""
+    if not isinstance(said, dict):
+        raise SpecError("must be an object")
+    if wrong := remote_problems(said):
+        name = next(iter(wrong))
+        raise FieldProblem(name, wrong[name])
+    return read_remote_job(said).spec
 
 
 def call_parts(requests: Sequence[JobRequest], told: Sequence[Mapping[str, str]]) -> Iterator[list[JobRequest]]:
@@ -118,6 +146,7 @@ class Intake:
         self._commands = commands
         self._coming: set[str] = set()  # ids that the present cycle takes in
         self._renamed: dict[str, str] = {}  # name → id, of those whose name was used before
+        self._find: Callable[[str], Record | None] = engine.catalogue.known
         self._looked_up: dict[str, Record | None] = {}  # jobs that were looked for, for the present call
         self._nodes: tuple[Node, ...] = ()
         self._whole = Capacity.of(())
@@ -133,25 +162,17 @@ class Intake:
             mine.clear()
             events: list[Event] = []
             secrets: dict[str, dict[str, str]] = {}
-            whole = self._cluster(snapshot)
             self._look_up(requests)
-            for request in requests:
-                name = request.job.id or self._made_up_name(request.job, snapshot.submissions + len(events))
-                for asked in request.jobs(name):
-                    job = self._with_ids(asked, snapshot)
-                    reason = _refused_name(asked) or self._refusal(job, snapshot, whole)
-                    told.append((job.id, reason))
-                    if reason:
-                        events.append(JobRefused(now_s, job.id, reason))
-                    else:
-                        self._coming.add(job.id)
-                        if job.id != asked.id:
-                            self._renamed[asked.id] = job.id
-                        mine.append(job.id)
-                        if request.secrets:
-                            secrets[job.id] = request.secrets
-                        bounded = replace(job, protect_s=self._protect_s) if self._protect_s else job
-                        events.append(JobSubmitted(now_s, bounded))
+            for request, job, reason in self._judged(requests, snapshot):
+                told.append((job.id, reason))
+                if reason:
+                    events.append(JobRefused(now_s, job.id, reason))
+                    continue
+                mine.append(job.id)
+                if request.secrets:
+                    secrets[job.id] = request.secrets
+                bounded = replace(job, protect_s=self._protect_s) if self._protect_s else job
+                events.append(JobSubmitted(now_s, bounded))
             self._secrets.keep(secrets)  # first: no job is in the journal without them
             return events
 
@@ -165,6 +186,32 @@ class Intake:
         future.add_done_callback(lambda _: self._secrets.drop(i for i in mine if i not in self._engine.snapshot.jobs))
         return future
 
+    def check(self, requests: Sequence[JobRequest]) -> list[tuple[Job, str]]:
+        """For each job, in order, what it would be if it were submitted now, and why it would be refused, or nothing.
+
+        Nothing is submitted. Of an array the first 100 are looked at. For any thread. Raises EndedJobsError.
+        """
+        apart = Intake(self._engine, self._owners, self._secrets, commands=self._commands)
+        apart._find = self._engine.catalogue.get
+        few = [replace(each, array=min(each.array, _CHECKED)) if each.array else each for each in requests]
+        return [(job, reason) for _request, job, reason in apart._judged(few, self._engine.snapshot)]
+
+    def _judged(self, requests: Sequence[JobRequest], snapshot: Snapshot) -> Iterator[tuple[JobRequest, Job, str]]:
+        """Each job, with its id and after others by their ids, and why it is refused, or nothing."""
+        whole = self._cluster(snapshot)
+        number = snapshot.submissions
+        for request in requests:
+            name = request.job.id or self._made_up_name(request.job, number)
+            for asked in request.jobs(name):
+                job = self._with_ids(asked, snapshot)
+                reason = _refused_name(asked) or self._refusal(job, snapshot, whole)
+                number += 1
+                if not reason:
+                    self._coming.add(job.id)
+                    if job.id != asked.id:
+                        self._renamed[asked.id] = job.id
+                yield request, job, reason
+
     def _look_up(self, requests: Sequence[JobRequest]) -> None:
         """Look for the jobs that have these names, all at once."""
         names: list[str] = []
@@ -177,7 +224,7 @@ class Intake:
     def _known(self, job_id: str) -> Record | None:
         if job_id in self._looked_up:
             return self._looked_up[job_id]
-        return self._engine.catalogue.known(job_id)
+        return self._find(job_id)
 
     def _forget(self, ids: list[str]) -> None:
         self._coming.difference_update(ids)

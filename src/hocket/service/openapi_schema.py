@@ -10,6 +10,11 @@ from hocket.model.job import NAME_LENGTH
 from hocket.model.job_spec import JobSpec
 from hocket.service.intake import CALL_LIMIT
 
+CHECK = {
+    "name": "check", "in": "query", "required": False, "schema": {"type": "boolean", "default": False},
+    "description": "Check the jobs and submit nothing.",
+}  # fmt: skip
+
 
 def body_of(schema: dict[str, Any]) -> dict[str, Any]:
     """What a route adds to its description: the schema of its body."""
@@ -35,10 +40,17 @@ def submission_schema() -> dict[str, Any]:
     """What `POST /v1/jobs` reads."""
     return {
         "type": "object",
-        "required": ["jobs"],
+        "anyOf": [{"required": ["jobs"]}, {"required": ["said"]}],
         "additionalProperties": False,
         "properties": {
             "jobs": {"type": "array", "minItems": 1, "maxItems": CALL_LIMIT, "items": schema_of(JobSpec)},
+            "said": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": CALL_LIMIT,
+                "items": {"type": "object"},
+                "description": "instead of jobs: what users write, by the names of options and of keys in files",
+            },
             "owner": {"type": "string", "maxLength": NAME_LENGTH, "description": "of jobs that name none"},
         },
     }

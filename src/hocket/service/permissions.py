@@ -33,6 +33,7 @@ PERMISSIONS: Mapping[str, Roles] = {
     "GET /v1/token": _ANY_TOKEN,
     "GET /metrics": _SEE,
     "GET /v1/jobs": _SEE,
+    "GET /v1/job-fields": _SEE,
     "GET /v1/jobs/{job_id:path}": _SEE,
     "GET /v1/jobs/{job_id:path}/why": _SEE,
     "GET /v1/owners": _SEE,

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hocket.cli.live.job_input import NAMES, FieldProblem, carried, jobs_in, read_job
+from hocket.cli.live.toml_jobs import jobs_in
 from hocket.cli.terminal.errors import InputError
+from hocket.job_input.read_job import NAMES, FieldProblem, carried, read_job
 from hocket.model.job_spec import JobSpec
 
 SHELL = {

@@ -26,7 +26,7 @@ def down(
     """Stop every job, which keeps its checkpoint, and then the controller. `hocket up` goes on from there."""
     from hocket.cli.live.client import Client
     from hocket.cli.terminal.errors import InputError
-    from hocket.cli.units import BadValue, seconds
+    from hocket.job_input.units import BadValue, seconds
 
     try:
         grace_s = seconds(grace, zero=True)

@@ -87,8 +87,8 @@ def compact_journal(
     import msgspec
 
     from hocket.cli.terminal.progress import bars
-    from hocket.cli.units import BadValue, mebibytes, seconds
     from hocket.control.journal import SqliteJournal, open_to_append, open_to_read
+    from hocket.job_input.units import BadValue, mebibytes, seconds
     from hocket.service.compaction import compact, last_time, removable
 
     before = ctx.parent.params if ctx.parent is not None else {}

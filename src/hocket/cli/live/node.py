@@ -120,7 +120,7 @@ def unreserve(
 def _in_s(option: str, text: str | None) -> float | None:
     """In how many seconds that is; None if it is not said. Raises InputError."""
     from hocket.cli.terminal.errors import InputError
-    from hocket.cli.units import BadValue, seconds_from_now
+    from hocket.job_input.units import BadValue, seconds_from_now
 
     if text is None:
         return None

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from hocket.cli import units
 from hocket.cli.options import AsJson, Home, OwnerName
-from hocket.cli.units import BadValue
+from hocket.job_input import units
+from hocket.job_input.units import BadValue
 
 owners = typer.Typer(name="owners", invoke_without_command=True)
 _LIFTED = "0 or none for no limit"

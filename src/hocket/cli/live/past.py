@@ -30,7 +30,7 @@ def _moment(text: str) -> tuple[int, float]:
     from datetime import datetime
 
     from hocket.cli.terminal.errors import InputError
-    from hocket.cli.units import BadValue, seconds
+    from hocket.job_input.units import BadValue, seconds
 
     said = text.strip()
     if said.isascii() and said.isdecimal() and len(said) <= 15 and int(said):

@@ -161,7 +161,7 @@ def _print_crash(crash: object, page: Any) -> None:
 
 def _as_typed(job: dict[str, Any]) -> dict[str, Any]:
     """By the names that files and options have; GPUs are those of the whole job, as its user said them."""
-    from hocket.cli.live.job_input import said_as
+    from hocket.job_input.read_job import said_as
 
     each, sizes = job.get("gpus"), job.get("sizes")
     typed: dict[str, Any] = {}

@@ -13,11 +13,12 @@ import typer
 from msgspec.structs import replace
 
 from hocket.cli.live.client import login
-from hocket.cli.live.job_input import FieldProblem, JobInput, jobs_in, located, read_job
 from hocket.cli.live.job_rows import LIVE, rows, unknown, wished
-from hocket.cli.live.launchers import launcher_warning
+from hocket.cli.live.toml_jobs import jobs_in, located
 from hocket.cli.terminal.errors import BAD_INPUT, InputError
 from hocket.control.admission import refusal
+from hocket.job_input.launchers import launcher_warning
+from hocket.job_input.read_job import FieldProblem, JobInput, read_job
 from hocket.model.capacity import Capacity
 from hocket.model.resources import Node
 

@@ -41,7 +41,7 @@ def create(
     """Make a token. It is printed once and cannot be shown again; what is kept of it is a digest."""
     from hocket.cli.live.client import Client
     from hocket.cli.terminal.errors import InputError
-    from hocket.cli.units import BadValue, seconds_from_now
+    from hocket.job_input.units import BadValue, seconds_from_now
 
     said: dict[str, Any] = {"name": name, "role": role, "owner": owner, "node": node}
     if expires is not None:

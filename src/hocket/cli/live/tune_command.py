@@ -82,8 +82,8 @@ def run_as_jobs(said: CommandStudy) -> tuple[StudyOutcome, Path]:
 
 def _checked(said: CommandStudy, folder: Path) -> tuple[Definition, dict[str, Domain], Sampler, Describe]:
     """All that can be wrong is found before anything is submitted."""
-    from hocket.cli.live.job_input import FieldProblem, read_job
     from hocket.cli.terminal.output_files import must_be_writable
+    from hocket.job_input.read_job import FieldProblem, read_job
     from hocket.tune.command_template import check_command
     from hocket.tune.definition import Definition, JobTemplate, check_name, check_search, goal_of
     from hocket.tune.job_study import TrialCommand

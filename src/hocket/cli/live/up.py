@@ -264,7 +264,7 @@ def _settings(
     """The settings from now on; and as options, those that the home remembers and that were not given anew."""
     from msgspec.structs import replace
 
-    from hocket.cli.units import BadValue, mebibytes, number, seconds, whole
+    from hocket.job_input.units import BadValue, mebibytes, number, seconds, whole
     from hocket.model.resources import MAX_GPUS
     from hocket.service.home_settings import Settings, as_options, read_settings
 

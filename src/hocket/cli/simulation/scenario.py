@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hocket.cli.units import BadValue, seconds
 from hocket.executors.simulated import parse_beliefs
+from hocket.job_input.units import BadValue, seconds
 from hocket.policies.registry import BoundPolicy, find
 from hocket.reports.comparison import ComparedRun
 from hocket.reports.simulation import SimulationSetup

@@ -1,33 +1,33 @@
-"""What a user says about a job, on the command line or in a file, and the spec of the API that it means.
+"""What a user says about a job, on the command line, in a file or in the page, and the spec of the API that it means.
 
-The names are the same in both: `--gpu-mem 40G` and `gpu_mem = "40G"`. `model/job.py` describes the fields.
+The names are the same in all: `--gpu-mem 40G` and `gpu_mem = "40G"`. `model/job.py` describes the fields.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hocket.agent.job_environment import OWN, SHELL, is_one_of
-from hocket.cli import units
-from hocket.cli.live.launchers import asked_by_launcher
-from hocket.cli.live.query_input import QueryProblem, with_query
-from hocket.cli.terminal.errors import InputError
-from hocket.cli.units import BadValue
 from hocket.control.admission import read_request, refusal
+from hocket.job_input import units
+from hocket.job_input.launchers import asked_by_launcher
+from hocket.job_input.query_input import QueryProblem, with_query
+from hocket.job_input.units import BadValue
 from hocket.model.criterion import CriterionError, parse
 from hocket.model.job import Job, Kind
 from hocket.model.job_spec import FIELDS, SpecError, SpecField
 
 SECRET_LIMIT = 1 << 16  # bytes
-FILE_LIMIT = 1 << 26  # bytes: what is larger is no list of jobs
 _BY_NAME = {field.name: field for field in FIELDS}
 _BY_API_NAME = {field.api: field for field in FIELDS}
 NAMES = tuple(_BY_NAME)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NO_SHELL = "must be said where there is a shell: on the command line, or in a file that is submitted there"
 
 
 class FieldProblem(ValueError):
@@ -48,24 +48,78 @@ class JobInput(NamedTuple):
     job: Job
 
 
+class _Here(NamedTuple):
+    """Where a command line is typed, or a file is."""
+
+    folder: str  # where relative paths begin
+    shell: Mapping[str, str]  # the environment at hand
+
+
 def read_job(said: Mapping[str, object], folder: str, shell: Mapping[str, str]) -> JobInput:
     """The job that was described; `folder` is where relative paths begin, `shell` the environment at hand.
 
     Raises FieldProblem. Only what depends on the cluster and on other jobs is left for the controller to refuse.
     """
+    return _job_input(said, _Here(folder, shell))
+
+
+def read_remote_job(said: Mapping[str, object]) -> JobInput:
+    """The job that was described on another machine: no file here is read for it, and no variable is taken from here.
+
+    Its folder is absolute, its variables come with their values, and `secret` has values by name. Raises FieldProblem.
+    """
+    return _job_input(said, None)
+
+
+def remote_problems(said: Mapping[str, object]) -> dict[str, str]:
+    """What is wrong with each field of a job that was described on another machine, without the name of the field."""
+    found: dict[str, str] = {}
+    for name, value in said.items():
+        try:
+            _check_field(name, value)
+        except FieldProblem as problem:
+            found[name] = problem.problem
+    return found
+
+
+def _check_field(name: str, value: object) -> None:
+    """Raises FieldProblem if the field is wrong whatever the others say."""
+    field = _BY_NAME.get(name)
+    if field is None or name == "export_all":
+        raise FieldProblem(name, "must be a field of a job" if field is None else _NO_SHELL)
+    match field.reads:
+        case "folder":
+            read: Any = _absolute(value)
+        case "env":
+            read = _environment({"env": value}, {})
+        case "secrets":
+            read = _given_secrets(value)
+        case _:
+            read = _read(name, value)
+    if field.part == "shell" or field.reads == "gpus":
+        return  # These are no fields of the spec.
+    try:
+        read_request({"command": ["true"], field.api: read})
+    except SpecError as error:
+        if (problem := _as_said(str(error))).field == name:
+            raise problem from None
+
+
+def _job_input(said: Mapping[str, object], here: _Here | None) -> JobInput:
     said = _with_query(said)
     spec: dict[str, Any] = {}
     for name in said:
         field = _BY_NAME[name]
         if field.part != "shell" and field.reads not in ("env", "folder", "gpus", "secrets"):
             spec[field.api] = _read(name, said[name])
-    spec["cwd"] = _folder(said.get("cwd", ""), folder)
-    spec["env"] = _environment(said, shell)
+    spec["cwd"] = _absolute(said.get("cwd", "")) if here is None else _folder(said.get("cwd", ""), here.folder)
+    spec["env"] = _environment(said, {} if here is None else here.shell)
     if "secret" in said:
-        spec["secrets"] = _secrets(said["secret"], folder, shell)
+        given = said["secret"]
+        spec["secrets"] = _given_secrets(given) if here is None else _secrets(given, here.folder, here.shell)
         spec["env"] = {name: value for name, value in spec["env"].items() if name not in spec["secrets"]}
     if "gpus" not in said and "replica_gpus" not in said:
-        asked = asked_by_launcher(spec.get("command"), spec["cwd"], spec["env"].get("PATH"))
+        asked = asked_by_launcher(spec.get("command"), spec["cwd"], spec["env"].get("PATH"), is_here=here is not None)
         said = asked | dict(said)
         spec |= {"max_nodes": asked["max_nodes"]} if "max_nodes" in asked and "max_nodes" not in spec else {}
     spec |= _sizes(said)
@@ -94,11 +148,20 @@ def _admissible(spec: dict[str, Any]) -> Job:
     return job
 
 
+def as_said(problem: str, job_id: str = "") -> FieldProblem:
+    """A refusal of the controller, `job 'net': sizes must …`, under the name that users know the field by."""
+    return _as_said(problem.removeprefix(f"job '{job_id}': "))
+
+
 def _as_said(problem: str) -> FieldProblem:
     """What is wrong with a field of the spec, under the name that users know it by."""
-    found = re.match(r"(?P<field>\w+)(?P<colon>:?) (?P<rule>.*)", problem, re.DOTALL)
+    found = re.match(r"(?P<field>\w+)(?P<part>[^\s:]*)(?P<colon>:?) (?P<rule>.*)", problem, re.DOTALL)
     if not found or found["field"] not in _BY_API_NAME:
         return FieldProblem("", problem)
+    if found["part"]:  # `after[0]: expected …`, `progress.file must …`
+        of_part = FieldProblem("", problem)
+        of_part.field = _BY_API_NAME[found["field"]].name
+        return of_part
     name, rule = _BY_API_NAME[found["field"]].name, found["rule"]
     return FieldProblem(name, f"must be {rule.removeprefix('expected ')}" if found["colon"] else rule)
 
@@ -142,6 +205,12 @@ def _folder(value: object, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
 
 
+def _absolute(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value or not (value.startswith("/") or not value):
+        raise FieldProblem("cwd", str(BadValue("an absolute path on the node where it runs", value)))
+    return os.path.normpath(value) if value else ""
+
+
 def _environment(said: Mapping[str, object], shell: Mapping[str, str]) -> dict[str, str]:
     found = carried(shell, _read("export_all", said.get("export_all", False)))
     given = said.get("env", [])
@@ -176,6 +245,15 @@ def _secrets(given: object, folder: str, shell: Mapping[str, str]) -> dict[str, 
             )
         found[name] = _in_file(os.path.join(folder, os.path.expanduser(source[1:]))) if is_set else shell[name]
     return found
+
+
+def _given_secrets(given: object) -> dict[str, str]:
+    """The values of secrets that came with the job, over a connection that others cannot read."""
+    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+        raise FieldProblem("secret", "must be texts by name")  # without what it is
+    if odd := next((name for name in given if not _VARIABLE.fullmatch(name)), None):
+        raise FieldProblem("secret", f"must have names of letters, digits and _, not {odd[:40]!r}")
+    return dict(given)
 
 
 def _in_file(path: str) -> str:
@@ -315,72 +393,3 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "number": units.number, "progress": _progress, "signal": _signal, "text": _text, "whole": units.whole,
     "secrets": _texts, "sql": _sql, "words": _words,
 }  # fmt: skip
-
-
-# -- files ----------------------------------------------------------------------------------------------------------
-
-
-def jobs_in(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a TOML file says of each job, and how an error names that job.
-
-    It holds one job, or several as `[[job]]` tables; what stands above those holds for all of them.
-    """
-    whole = _table(path)
-    tables = whole.pop("job", None)
-    for_all = _known(whole, str(path), ("job",))
-    if tables is None:
-        yield str(path), for_all
-        return
-    if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
-        raise InputError(f"{path}: job must be [[job]] tables")
-    for n, table in enumerate(tables, 1):
-        name = table.get("name")
-        where = f"{path}: job {n}" + (f" ('{name}')" if isinstance(name, str) else "")
-        own = _known(table, where)
-        both = for_all | own
-        if isinstance(for_all.get("env"), dict) and isinstance(own.get("env"), dict):
-            both["env"] = for_all["env"] | own["env"]
-        yield where, both
-
-
-def located(where: str, problem: FieldProblem) -> FieldProblem:
-    """The problem, saying in which file and job it is."""
-    return FieldProblem(f"{where}:", str(problem), problem.text, problem.position)
-
-
-def _table(path: Path) -> dict[str, Any]:
-    import tomllib
-
-    try:
-        if path.stat().st_size > FILE_LIMIT:
-            raise InputError(f"{path}: a file of jobs must have at most {FILE_LIMIT >> 20} MiB")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: must be TOML: {error}") from error
-
-
-def _known(table: Mapping[str, Any], where: str, also: tuple[str, ...] = ()) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        name = key.replace("-", "_")
-        if name not in NAMES:
-            raise InputError(f"{where}: unknown key '{key}'{_meant(name, (*NAMES, *also))}")
-        if name in found:
-            raise InputError(f"{where}: '{name}' must be said once, and is there twice")
-        found[name] = value
-    return found
-
-
-_ELSEWHERE = {
-    "id": "name", "cores": "cpus", "cpu": "cpus", "memory": "mem", "sizes": "gpus", "limit": "time", "timeout": "time",
-    "dir": "cwd", "workdir": "cwd", "environment": "env", "criterion": "until", "jobs": "job",
-}  # fmt: skip  # What others call it.
-
-
-def _meant(key: str, known: tuple[str, ...]) -> str:
-    from difflib import get_close_matches
-
-    near = [_ELSEWHERE[key]] if _ELSEWHERE.get(key) in known else get_close_matches(key[:100], known, n=1, cutoff=0.6)
-    return f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}"

@@ -30,22 +30,28 @@ class Launcher(NamedTuple):
     is_replaced: bool  # Hocket starts the processes instead
 
 
-def launcher_of(command: Sequence[str], cwd: str, path: str | None) -> Launcher | None:
-    """The launcher of a command that says how many processes it starts; None for any other."""
+def launcher_of(command: Sequence[str], cwd: str, path: str | None, *, is_here: bool = True) -> Launcher | None:
+    """The launcher of a command that says how many processes it starts; None for any other.
+
+    Which Python a `torchrun` is of stands in its file. If that is not here, it is taken to be one that agents know.
+    """
     options, arguments = _launcher(command)
     written, processes = _number(arguments, options)
     nodes = _number(arguments, ("--nnodes", "--num-machines"))[1] or 1
     if not processes:
         return None
-    run = understood(list(command), path, cwd)
+    words = list(command)
+    if not is_here and os.path.basename(words[0]) == "torchrun":
+        words = ["python", "-m", "torch.distributed.run", *words[1:]]
+    run = understood(words, path, cwd)
     return Launcher(written, processes, nodes, run.ranked and not run.launched)
 
 
-def asked_by_launcher(command: object, cwd: str, path: str | None) -> dict[str, Any]:
+def asked_by_launcher(command: object, cwd: str, path: str | None, *, is_here: bool = True) -> dict[str, Any]:
     """The options of a job whose user leaves the number of GPUs to the launcher; empty if it says none."""
     if not isinstance(command, list) or not command:
         return {}
-    found = launcher_of(command, cwd, path)
+    found = launcher_of(command, cwd, path, is_here=is_here)
     if found is None:
         return {}
     if found.is_replaced:
@@ -53,9 +59,9 @@ def asked_by_launcher(command: object, cwd: str, path: str | None) -> dict[str, 
     return {"gpus": found.processes, "replica_gpus": found.processes} if found.nodes == 1 else {}
 
 
-def launcher_warning(spec: dict[str, Any]) -> str:
+def launcher_warning(spec: dict[str, Any], *, is_here: bool = True) -> str:
     """That a job gets other numbers than its launcher is told; empty if they agree."""
-    found = launcher_of(spec["command"], spec["cwd"], spec["env"].get("PATH"))
+    found = launcher_of(spec["command"], spec["cwd"], spec["env"].get("PATH"), is_here=is_here)
     if found is None:
         return ""
     sizes, each = spec["sizes"], spec["gpus"]

@@ -7,7 +7,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from hocket.cli.units import BadValue, array_count, gpu_counts, mebibytes, number, seconds, seconds_from_now, whole
+from hocket.job_input.units import (
+    BadValue,
+    array_count,
+    gpu_counts,
+    mebibytes,
+    number,
+    seconds,
+    seconds_from_now,
+    whole,
+)
 
 NOON_S = datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp()
 

@@ -1,0 +1,91 @@
+"""The calls that submit jobs, and check them without submitting."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from fastapi import FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from hocket.model.job import Job
+from hocket.model.job_spec import SpecError
+from hocket.service.api import Api, ApiError, answer, caller
+from hocket.service.ignored_options import ignored_options
+from hocket.service.intake import call_parts, read_requests, refused_command
+from hocket.service.job_check import CheckedJob, check, form_fields
+from hocket.service.openapi_schema import CHECK, body_of, submission_schema
+from hocket.service.tokens import Token
+
+_log = logging.getLogger("hocket.service")
+_SHORT = 8 << 10  # bytes of a body that the event loop reads itself; a longer one would delay other calls
+_COMMANDS_OF_USERS = "and users are not its admins"
+
+
+def add_submission(app: FastAPI, api: Api) -> Callable[[Request], Awaitable[Response]]:
+    """Adds the calls, and gives the one that submits."""
+
+    @app.post("/v1/jobs", openapi_extra=body_of(submission_schema()) | {"parameters": [CHECK]})
+    async def submit(request: Request) -> Response:
+        """Submit jobs, answered once they are in the journal; or check them."""
+        body, token = await request.body(), caller(request)
+        if _is_check(request):
+            return answer({"jobs": await run_in_threadpool(_checked, api, body, token)})
+        try:
+            is_short = len(body) <= _SHORT
+            of = token.owner
+            requests = read_requests(body, of) if is_short else await run_in_threadpool(read_requests, body, of)
+        except SpecError as error:
+            _log.info("a submission is refused: %s", error)
+            raise ApiError(400, str(error)) from error
+        for each in requests:
+            _require_own(api, each.job, token)
+        told: list[dict[str, str]] = []
+        for part in call_parts(requests, told):
+            told += await api.is_accepted(api.intake.submit(part))
+        ignored = (sentence for r in requests for sentence in ignored_options(r.job, api.engine.policy))
+        return answer({"jobs": told, "warnings": list(dict.fromkeys(ignored))})
+
+    @app.get("/v1/job-fields")
+    def fields() -> Response:
+        """What can be said of a job: the fields of a form."""
+        return answer({"fields": form_fields()})
+
+    return submit
+
+
+def _is_check(request: Request) -> bool:
+    said = request.query_params.get("check", "false")
+    if said not in ("true", "false"):
+        raise ApiError(422, f"check must be true or false, not {said[:100]!r}")
+    return said == "true"
+
+
+def _checked(api: Api, body: bytes, token: Token) -> list[CheckedJob]:
+    def may_submit(job: Job) -> str:
+        try:
+            _require_own(api, job, token)
+        except ApiError as error:
+            return str(error.detail)
+        return ""
+
+    try:
+        return check(body, token.owner, api.intake, api.engine.policy, may_submit)
+    except SpecError as error:
+        raise ApiError(400, str(error)) from error
+
+
+def _require_own(api: Api, job: Job, token: Token) -> None:
+    """A user submits jobs of its owner, which take nothing of others; or 403."""
+    if token.is_admin:
+        return
+    of = f"token '{token.name}' is of owner '{token.owner}'"
+    if job.owner != token.owner:
+        raise ApiError(403, f"{of}, and the job's owner must be that or empty, not '{job.owner}'")
+    launch = job.launch
+    if launch is not None and not api.user_commands and (why := refused_command(job, _COMMANDS_OF_USERS)):
+        raise ApiError(403, f"{of}: {why}")
+    if launch is not None and launch.continues:
+        before = api.engine.catalogue.get(api.engine.catalogue.names.id_of(launch.continues))
+        if before is not None and before.job.owner != token.owner:
+            raise ApiError(403, f"{of}, and job '{launch.continues}', to be continued, is of '{before.job.owner}'")
