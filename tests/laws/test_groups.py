@@ -62,7 +62,6 @@ def phased_workloads(draw, cluster):
 
 
 KNOWN = {  # Some jobs wait for ever: to be profiled, or while the groups are in balance without them.
-    "isolated-{}": "waking_makes_no_difference",
     "harmony-{'variant': 'paper'}": "every_job_ends",
     "harmony-{'variant': 'oracle', 'profile_machines': 2}": "every_job_ends",
 }
