@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -53,6 +54,7 @@ class SavedModel:
         self.folder, self.progress = folder, progress
         self._arrays: dict[str, Array] = {}
         self._states: dict[str, Array] | None = None
+        self._reading = threading.Lock()  # Other hosts are answered by threads of their own.
 
     def layouts(self) -> dict[str, ArrayLayout]:
         """The form of its arrays."""
@@ -75,10 +77,10 @@ class SavedModel:
 
     def states_of(self, blocks: Sequence[int]) -> bytes:
         """The states of some blocks, as `packed_states` writes them."""
-        if self._states is None:
-            self._states = {}
-            for path in sorted(self.folder.glob("states-*.npz")):
-                self._states |= _unpacked(path.read_bytes(), str(path))
+        with self._reading:
+            if self._states is None:
+                files = sorted(self.folder.glob("states-*.npz"))
+                self._states = {k: v for path in files for k, v in _unpacked(path.read_bytes(), str(path)).items()}
         wanted = {str(block) for block in blocks}
         return _packed({name: array for name, array in self._states.items() if name.split("/", 1)[0] in wanted})
 

@@ -123,7 +123,7 @@ class HostGroup:
             self._start(self._greet, HostLink(connected, f"host at {address[0]}"), address[0], server)
 
     def _greet(self, link: HostLink, address: str, server: HostServer) -> None:
-        """Find out which host has called, and for what. Who is no host of this attempt is sent away."""
+        """Find out which host has called, and for what. A caller that is no host of this attempt is sent away."""
         try:
             hello = link.receive()
             if not isinstance(hello, HostHello) or hello.job != self._launch.job or not 0 <= hello.host < self.hosts:

@@ -52,6 +52,8 @@ def read_ratings(path: Path) -> Ratings:
     values = table[:, 2]
     if (wrong := np.flatnonzero(values < 0)).size:
         numbers.refuse(int(wrong[0]) * table.shape[1] + 2, "is below 0, which a rating must not be")
+    if (wrong := np.flatnonzero(values > np.finfo(np.float32).max)).size:
+        numbers.refuse(int(wrong[0]) * table.shape[1] + 2, "is too large")
     return Ratings(users, items, values.astype(np.float32))
 
 

@@ -69,7 +69,7 @@ def load(path: Path, blocks: int, batch: int, **options: Any) -> tuple[Nmf, list
     ratings = read_ratings(path)
     made = ratings_blocks(ratings, blocks, batch, path.name, int(options.pop("seed", 0)))
     items = int(ratings.items.max()) + 1
-    return Nmf(items, len(ratings.values), float(ratings.values.mean()), **options), made
+    return Nmf(items, len(ratings.values), float(ratings.values.mean(dtype=np.float64)), **options), made
 
 
 def ratings_blocks(ratings: Ratings, blocks: int, batch: int, name: str, seed: int = 0) -> list[DataBlock]:
