@@ -22,15 +22,15 @@ class HostModel:
         self.shard, self._group = shard, group
         self._pulled: dict[str, Array] = {}  # read-only
         self._tables: dict[str, Array] = {}  # rows that were pulled by number
-        self._sums: dict[str, Array] = {}
-        self._updated: set[str] = set()  # those of `_sums` that hold something of this iteration
+        self._buffers: dict[str, Array] = {}  # that updates are summed up in
+        self._sums: dict[str, Array] = {}  # of this iteration
         self._plan: Plan = {}
 
     # -- PULL ----------------------------------------------------------------------------------------------------
 
     def pull(self, plan: Plan, turn: CommTurn) -> None:
         """Get the rows of a plan, at the shard's version. Of arrays that are kept whole, own rows are there already."""
-        self._plan, self._updated = plan, set()
+        self._plan, self._sums = plan, {}
         self._pulled = {}
         for name, wanted in plan.items():
             target = self.shard.whole[name] if wanted.keys is None else self._table(name, wanted.keys)
@@ -103,26 +103,32 @@ class HostModel:
             found[name] = rows
         return found
 
+    def take_only(self, _block: int, updates: Mapping[str, Array]) -> None:
+        """The updates of the only block of an iteration are the sums: nothing is copied, unless it is the model."""
+        for name, update in updates.items():
+            found = np.ascontiguousarray(update, self._pulled[name].dtype)
+            self._sums[name] = found.copy() if np.may_share_memory(found, self._pulled[name]) else found
+
     def add(self, block: int, updates: Mapping[str, Array]) -> None:
         """Add the updates of a block to the sums. Only one at a time."""
         for name, update in updates.items():
-            total, places = self._sum_of(name), self._plan[name].places
+            total, places = self._buffer(name), self._plan[name].places
             if block not in places:
-                if name in self._updated:
+                if name in self._sums:
                     np.add(total, update, out=total, casting="same_kind")
                 else:
                     np.copyto(total, update, casting="same_kind")
             else:
-                if name not in self._updated:
+                if name not in self._sums:
                     total[...] = 0
                 total[places[block]] += update.astype(total.dtype, copy=False)
-            self._updated.add(name)
+            self._sums[name] = total
 
-    def _sum_of(self, name: str) -> Array:
+    def _buffer(self, name: str) -> Array:
         shape = self._pulled[name].shape
-        if name not in self._sums or self._sums[name].shape != shape:
-            self._sums[name] = np.empty(shape, self._pulled[name].dtype)
-        return self._sums[name]
+        if name not in self._buffers or self._buffers[name].shape != shape:
+            self._buffers[name] = np.empty(shape, self._pulled[name].dtype)
+        return self._buffers[name]
 
     # -- PUSH ----------------------------------------------------------------------------------------------------
 
@@ -132,7 +138,7 @@ class HostModel:
             for host in others(self._group.host, self._group.hosts):
                 link = self._group.links[host]
                 for name in self._plan:
-                    if name in self._updated:
+                    if name in self._sums:
                         keys, rows = self._part_of(
                             name, rows_of(self.shard.layouts[name].rows, host, self._group.hosts)
                         )
@@ -144,7 +150,7 @@ class HostModel:
                 link.receive_answer()
         except LinkClosed as error:
             raise TrainingError(f"a host is gone: {error}") from error
-        return {name: self._part_of(name, self.shard.spans[name]) for name in self._plan if name in self._updated}
+        return {name: self._part_of(name, self.shard.spans[name]) for name in self._sums}
 
     def _part_of(self, name: str, span: tuple[int, int]) -> Update:
         """What the sums have for the rows of a shard."""

@@ -321,7 +321,7 @@ class _Run:
         self.group.exchange(f"pulled {self.iteration}", None)
         with self.turns.comp():
             began_s = time.perf_counter()
-            self.pool.each(mine, self._computed, self.model.add)
+            self.pool.each(mine, self._computed, self.model.take_only if len(mine) == 1 else self.model.add)
             comp_s = time.perf_counter() - began_s
         self.group.exchange(f"computed {self.iteration}", None)
         with self.turns.comm() as turn:

@@ -110,6 +110,28 @@ def test_servers_may_apply_updates_by_a_rule_of_their_own_also_to_some_rows() ->
     assert (found.model["weights"][:4] != start[:4]).all()
 
 
+def test_what_a_block_returns_is_not_changed_by_later_blocks_and_may_be_the_model_itself() -> None:
+    class Same(LeastSquares):
+        """Iterations of two blocks and of one take turns."""
+
+        def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+            if block.name == "block 2":
+                return {"weights": params["weights"]}
+            return {"weights": block.data["constant"]}
+
+        def apply(self, values: Mapping[str, Array], updates: Mapping[str, Array], iteration: int) -> None:  # noqa: ARG002
+            values["weights"][...] *= 10
+            values["weights"][...] += updates["weights"]
+
+    blocks = [DataBlock(block.name, {**block.data, "constant": np.ones(6)}) for block in dense_blocks(3)]
+    found = trained(Same(), blocks, batch=2, epochs=3, objective_every=0)
+    expected = LeastSquares().init(np.random.default_rng(0))["weights"]
+    for _ in range(3):
+        expected = (expected * 10 + 2) * 11
+    np.testing.assert_allclose(found.model["weights"], expected)
+    assert all((block.data["constant"] == 1).all() for block in blocks)
+
+
 def test_it_reports_epochs_and_stops_at_its_target() -> None:
     reports: list[tuple[Any, Any]] = []
     ends: list[EpochEnd] = []
