@@ -25,7 +25,7 @@ ROWS = (
     ("estimators",),
     ("workloads",),
     ("agent",),
-    ("pack", "query"),
+    ("pack", "paramserver", "query"),
     ("runtimes",),
     ("model",),
 )
@@ -38,7 +38,7 @@ HEAVY = {
     "highspy": ("policies",),
     "kubernetes": ("executors/kubernetes",),
     "matplotlib": ("reports",),
-    "numba": ("policies", "estimators", "executors/simulated"),
+    "numba": ("policies", "estimators", "executors/simulated", "runtimes/paramserver"),
     "numpy": (
         "reports",
         "policies",

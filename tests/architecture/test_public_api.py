@@ -1,4 +1,4 @@
-"""All that users import from `hocket.model`, `pack`, `query`, `tune` and `testing` is explained."""
+"""All that users import from `hocket.model`, `pack`, `paramserver`, `query`, `tune` and `testing` is explained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXTENSION = ROOT / "docs" / "field_docs.py"
-PACKAGES = ("hocket.model", "hocket.pack", "hocket.query", "hocket.tune", "hocket.testing")
+PACKAGES = ("hocket.model", "hocket.pack", "hocket.paramserver", "hocket.query", "hocket.tune", "hocket.testing")
 
 
 def field_docs() -> Any:

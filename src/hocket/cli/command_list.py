@@ -57,6 +57,7 @@ COMMANDS = {
         "Answer an aggregate query from part of its data, with intervals, and refine it until it is exact.",
         command_class="query.QueryCommand",
     ),
+    "paramserver": Listed("paramserver", "Train a model on parameter servers, or generate data for it."),
     "whatif": Listed("simulation.whatif", "Run recorded arrivals again under another policy."),
     "replay": Listed("simulation.replay", "Decide again what was decided, and report the first difference."),
     "decide": Listed("simulation.decide", "Ask a policy for one decision: the plan with its reasons, as JSON."),

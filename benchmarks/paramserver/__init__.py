@@ -1,0 +1,1 @@
+"""The parameter-server runtime, measured: its kernels, and what PULL and PUSH cost."""

@@ -1,0 +1,1 @@
+"""Algorithms that come with the runtime, with the data that they are computed on."""

@@ -1,0 +1,87 @@
+"""Linear regression with an L1 penalty, which makes most weights 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hocket.runtimes.paramserver.algorithm import Array, DataBlock
+from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, curvature, examples_blocks
+from hocket.runtimes.paramserver.applications.mlr import with_penalty_shares
+from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.readers import read_svmlight
+
+
+class LassoRegression(AcceleratedDescent):
+    """Half the mean squared error, and `l1` times the sum of the weights' absolute values. There is no intercept."""
+
+    def __init__(self, features: int, step: float, l1: float = 0.01) -> None:
+        super().__init__(step)
+        self.features, self.l1 = features, l1
+
+    def init(self, rng: np.random.Generator) -> Mapping[str, Array]:  # noqa: ARG002
+        """All weights are 0."""
+        return {"weights": np.zeros(self.features), "weights_last": np.zeros(self.features)}
+
+    def rows(self, block: DataBlock) -> Mapping[str, Array | None]:
+        """Weights of the features that are in the block."""
+        return {"weights": block.data["features"], "weights_last": block.data["features"]}
+
+    def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The block's part of the gradient of the mean squared error."""
+        data, gradient = block.data, np.zeros_like(params["weights"])
+        add_residuals(
+            data["starts"], data["feature"], data["value"], data["label"], params["weights"], gradient, data["parts"][1]
+        )
+        return {"weights": gradient}
+
+    def shrink(self, name: str, values: Array) -> Array:  # noqa: ARG002
+        """Soft thresholding."""
+        return np.sign(values) * np.maximum(np.abs(values) - self.step * self.l1, 0)
+
+    def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:
+        """The block's part of the mean squared error, and of the penalty that its features have."""
+        data, weights = block.data, params["weights_last"]
+        squares = squared_residuals(data["starts"], data["feature"], data["value"], data["label"], weights)
+        error = float(squares) / 2 * float(data["parts"][0]) / len(data["label"])
+        return error + self.l1 * float((np.abs(weights) * data["penalty_share"]).sum())
+
+
+def load(
+    path: Path, blocks: int, batch: int, zero_based: bool = False, **options: Any
+) -> tuple[LassoRegression, list[DataBlock]]:
+    """The algorithm and its blocks for an svmlight file; labels are any numbers."""
+    options.pop("seed", None)
+    examples = read_svmlight(path, zero_based)
+    made = with_penalty_shares(examples_blocks(examples, examples.labels, blocks, batch, path.name))
+    features = int(examples.indices.max(initial=0)) + 1
+    return LassoRegression(features, 1 / max(curvature(made, intercept=False), 1e-12), **options), made
+
+
+def _add_residuals(
+    starts: Array, feature: Array, value: Array, label: Array, weights: Array, gradient: Array, part: float
+) -> None:
+    for r in range(len(label)):
+        residual = -label[r]
+        for n in range(starts[r], starts[r + 1]):
+            residual += value[n] * weights[feature[n]]
+        residual *= part
+        for n in range(starts[r], starts[r + 1]):
+            gradient[feature[n]] += value[n] * residual
+
+
+def _squared_residuals(starts: Array, feature: Array, value: Array, label: Array, weights: Array) -> float:
+    total = 0.0
+    for r in range(len(label)):
+        residual = -label[r]
+        for n in range(starts[r], starts[r + 1]):
+            residual += value[n] * weights[feature[n]]
+        total += residual * residual
+    return total
+
+
+add_residuals = compiled(_add_residuals)
+squared_residuals = compiled(_squared_residuals)

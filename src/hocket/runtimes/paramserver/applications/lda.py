@@ -1,0 +1,169 @@
+"""Latent Dirichlet allocation by collapsed Gibbs sampling.
+
+How often each word has each topic is the model; the topics of a block's own words belong to the block. Blocks of one
+iteration do not see what the others change (AD-LDA: Newman et al., JMLR 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
+from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.readers import BagsOfWords, read_bags_of_words
+
+
+class Lda(Algorithm):
+    """Documents as mixtures of `topics`. In the first epoch topics are drawn at random, and nothing else is done."""
+
+    def __init__(self, words: int, tokens: int, topics: int = 20, alpha: float = 0.1, beta: float = 0.01) -> None:
+        self.words, self.tokens, self.topics, self.alpha, self.beta = words, tokens, topics, alpha, beta
+
+    def init(self, rng: np.random.Generator) -> Mapping[str, Array]:  # noqa: ARG002
+        """No word has a topic yet."""
+        return {
+            "word_topics": np.zeros((self.words, self.topics), np.int32),
+            "topics": np.zeros(self.topics, np.int64),
+        }
+
+    def needs(self, block: DataBlock) -> Mapping[str, Array | None]:
+        """The counts of the words that are in the block."""
+        return {"word_topics": block.data["words"], "topics": None}
+
+    def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Draw the topic of each of the block's words anew, given those of all others."""
+        counts, totals = params["word_topics"].copy(), params["topics"].copy()
+        if "topic" not in block.state:
+            rng = np.random.default_rng(int(block.data["seed"][0]))
+            block.state["topic"] = rng.integers(0, self.topics, len(block.data["word"]), dtype=np.int16)
+            block.state["random"] = rng.integers(1, 2**62, 1, dtype=np.uint64)
+            np.add.at(counts, (block.data["word"], block.state["topic"]), 1)
+            totals += np.bincount(block.state["topic"], minlength=self.topics)
+        else:
+            sample(
+                block.data["starts"], block.data["word"], block.state["topic"], counts, totals, block.state["random"],
+                np.float32(self.alpha), np.float32(self.beta), np.float32(self.beta * self.words),
+            )  # fmt: skip
+        counts -= params["word_topics"]
+        totals -= params["topics"]
+        return {"word_topics": counts, "topics": totals}
+
+    def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:
+        """The block's part of the negative log-likelihood of a word, given its document's topics."""
+        return float(
+            negative_log_likelihood(
+                block.data["starts"], block.data["word"], block.state["topic"], params["word_topics"],
+                params["topics"], self.alpha, self.beta, self.beta * self.words,
+            )
+            / self.tokens
+        )  # fmt: skip
+
+
+def load(path: Path, blocks: int, batch: int, **options: Any) -> tuple[Lda, list[DataBlock]]:  # noqa: ARG001
+    """The algorithm and its blocks for a file of bags of words."""
+    bags = read_bags_of_words(path)
+    made = bags_blocks(bags, blocks, path.name, int(options.pop("seed", 0)))
+    return Lda(bags.words, int(bags.counts.sum()), **options), made
+
+
+def bags_blocks(bags: BagsOfWords, blocks: int, name: str, seed: int = 0) -> list[DataBlock]:
+    """Blocks of about the same number of words, with whole documents."""
+    behind = np.cumsum(bags.counts)
+    known, firsts = np.unique(bags.document, return_index=True)
+    before = np.concatenate([[0], behind[firsts[1:] - 1], behind[-1:]])  # words before each document
+    cuts = np.searchsorted(before, [int(behind[-1]) * i // blocks for i in range(blocks + 1)])
+    entries = np.append(firsts, len(bags.document))
+    made = []
+    for i in range(blocks):
+        if cuts[i] == cuts[i + 1]:
+            continue  # fewer documents than blocks
+        low, high = entries[cuts[i]], entries[cuts[i + 1]]
+        word = np.repeat(bags.word[low:high], bags.counts[low:high])
+        keys, where = np.unique(word, return_inverse=True)
+        made.append(
+            DataBlock(
+                f"{name}, documents {known[cuts[i]] + 1}-{known[cuts[i + 1] - 1] + 1}",
+                {
+                    "starts": (before[cuts[i] : cuts[i + 1] + 1] - before[cuts[i]]).astype(np.int64),
+                    "word": where.astype(np.int32), "words": keys.astype(np.int64),
+                    "seed": np.array([seed * 1_000_003 + i]),
+                },
+            )
+        )  # fmt: skip
+    return made
+
+
+def _sample(
+    starts: Array, word: Array, topic: Array, counts: Array, totals: Array, random: Array, alpha: Any, beta: Any,
+    beta_sum: Any,
+) -> None:  # fmt: skip
+    """One pass over all words. Random numbers are those of xorshift64*, whose state is kept with the block."""
+    topics, one = len(totals), np.float32(1)
+    in_document = np.empty(topics, np.float32)
+    weight, likely = np.empty_like(in_document), np.empty_like(in_document)
+    for k in range(topics):
+        weight[k] = one / (np.float32(totals[k]) + beta_sum)
+    state = random[0]
+    for d in range(len(starts) - 1):
+        for k in range(topics):
+            in_document[k] = alpha
+        for n in range(starts[d], starts[d + 1]):
+            in_document[topic[n]] += one
+        for n in range(starts[d], starts[d + 1]):
+            w, old = word[n], topic[n]
+            in_document[old] -= one
+            counts[w, old] -= 1
+            totals[old] -= 1
+            weight[old] = one / (np.float32(totals[old]) + beta_sum)
+            total = np.float32(0)
+            for k in range(topics):
+                chance = in_document[k] * (np.float32(counts[w, k]) + beta) * weight[k]
+                likely[k] = chance
+                total += chance
+            state ^= state >> np.uint64(12)
+            state ^= state << np.uint64(25)
+            state ^= state >> np.uint64(27)
+            drawn = np.float32((state * np.uint64(2685821657736338717)) >> np.uint64(40)) * np.float32(2.0**-24)
+            rest = total * drawn
+            new = 0
+            while new < topics - 1:
+                rest -= likely[new]
+                if rest < 0:
+                    break
+                new += 1
+            topic[n] = new
+            in_document[new] += one
+            counts[w, new] += 1
+            totals[new] += 1
+            weight[new] = one / (np.float32(totals[new]) + beta_sum)
+    random[0] = state
+
+
+def _negative_log_likelihood(
+    starts: Array, word: Array, topic: Array, counts: Array, totals: Array, alpha: float, beta: float, beta_sum: float
+) -> float:
+    topics = len(totals)
+    in_document, weight = np.empty(topics), np.empty(topics)
+    for k in range(topics):
+        weight[k] = 1.0 / (totals[k] + beta_sum)
+    found = 0.0
+    for d in range(len(starts) - 1):
+        length = starts[d + 1] - starts[d]
+        for k in range(topics):
+            in_document[k] = alpha
+        for n in range(starts[d], starts[d + 1]):
+            in_document[topic[n]] += 1.0
+        for n in range(starts[d], starts[d + 1]):
+            likely = 0.0
+            for k in range(topics):
+                likely += in_document[k] * (counts[word[n], k] + beta) * weight[k]
+            found -= np.log(likely / (length + topics * alpha))
+    return found
+
+
+sample = compiled(_sample)
+negative_log_likelihood = compiled(_negative_log_likelihood)

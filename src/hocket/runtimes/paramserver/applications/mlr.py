@@ -1,0 +1,138 @@
+"""Multinomial logistic regression with an L2 penalty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hocket.runtimes.paramserver.algorithm import Array, DataBlock, TrainingError
+from hocket.runtimes.paramserver.applications.linear_model import AcceleratedDescent, curvature, examples_blocks
+from hocket.runtimes.paramserver.kernel_compiler import compiled
+from hocket.runtimes.paramserver.readers import Examples, read_svmlight
+
+
+class MultinomialRegression(AcceleratedDescent):
+    """Classes by the largest of as many linear functions; their weights are kept small by a penalty of `l2` / 2."""
+
+    def __init__(self, features: int, classes: int, step: float, l2: float = 1e-3) -> None:
+        super().__init__(step)
+        self.features, self.classes, self.l2 = features, classes, l2
+
+    def init(self, rng: np.random.Generator) -> Mapping[str, Array]:  # noqa: ARG002
+        """All classes are equally likely."""
+        shapes = {"weights": (self.features, self.classes), "intercept": (1, self.classes)}
+        return {f"{name}{end}": np.zeros(shape) for name, shape in shapes.items() for end in ("", "_last")}
+
+    def rows(self, block: DataBlock) -> Mapping[str, Array | None]:
+        """Weights of the features that are in the block."""
+        keys = block.data["features"]
+        return {"weights": keys, "weights_last": keys, "intercept": None, "intercept_last": None}
+
+    def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The block's part of the gradient of the mean loss."""
+        data = block.data
+        gradient, of_intercept = np.zeros_like(params["weights"]), np.zeros_like(params["intercept"])
+        add_gradient(
+            data["starts"], data["feature"], data["value"], data["label"], params["weights"], params["intercept"],
+            gradient, of_intercept, data["parts"][1],
+        )  # fmt: skip
+        return {"weights": gradient, "intercept": of_intercept}
+
+    def shrink(self, name: str, values: Array) -> Array:
+        """The intercept is free."""
+        return values if name == "intercept" else values / (1 + self.step * self.l2)
+
+    def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:
+        """The block's part of the mean loss, and of the penalty that its features have."""
+        data, weights = block.data, params["weights_last"]
+        loss = log_loss(
+            data["starts"], data["feature"], data["value"], data["label"], weights, params["intercept_last"]
+        )
+        part = data["parts"][0]
+        penalty = self.l2 / 2 * float((np.square(weights).sum(axis=1) * data["penalty_share"]).sum())
+        return float(loss) * float(part) / len(data["label"]) + penalty
+
+
+def load(
+    path: Path, blocks: int, batch: int, classes: int | None = None, zero_based: bool = False, **options: Any
+) -> tuple[MultinomialRegression, list[DataBlock]]:
+    """The algorithm and its blocks for an svmlight file; labels are 0 to `classes` - 1."""
+    options.pop("seed", None)
+    examples = read_svmlight(path, zero_based)
+    labels = checked_labels(path, examples, classes)
+    made = with_penalty_shares(examples_blocks(examples, labels, blocks, batch, path.name))
+    features = int(examples.indices.max(initial=0)) + 1
+    step = 1 / max(curvature(made, intercept=True) / 2, 1e-12)
+    return MultinomialRegression(features, classes or int(labels.max()) + 1, step, **options), made
+
+
+def checked_labels(path: Path, examples: Examples, classes: int | None) -> Array:
+    """Labels as whole numbers; TrainingError if one is none, or is not below the number of classes."""
+    most = (classes or 1 << 20) - 1
+    bad = (examples.labels != np.floor(examples.labels)) | (examples.labels < 0) | (examples.labels > most)
+    if (wrong := np.flatnonzero(bad)).size:
+        line, label = examples.lines[wrong[0]], examples.labels[wrong[0]]
+        raise TrainingError(f"{path}, line {line}, field 1: label {label:g} is not a whole number within 0 and {most}")
+    return examples.labels.astype(np.int32)
+
+
+def with_penalty_shares(blocks: list[DataBlock]) -> list[DataBlock]:
+    """Blocks that know which part of each feature's penalty is theirs: all that have it take the same."""
+    most = max((int(block.data["features"][-1]) for block in blocks if len(block.data["features"])), default=0)
+    together = np.zeros(most + 1)
+    for block in blocks:
+        together[block.data["features"]] += 1
+    return [
+        DataBlock(block.name, {**block.data, "penalty_share": 1 / together[block.data["features"]]}, block.state)
+        for block in blocks
+    ]
+
+
+def _scores(scores: Array, row: int, starts: Array, feature: Array, value: Array, weights: Array, bias: Array) -> None:
+    for c in range(len(scores)):
+        scores[c] = bias[0, c]
+    for n in range(starts[row], starts[row + 1]):
+        for c in range(len(scores)):
+            scores[c] += value[n] * weights[feature[n], c]
+
+
+def _add_gradient(
+    starts: Array, feature: Array, value: Array, label: Array, weights: Array, bias: Array, gradient: Array,
+    of_bias: Array, part: float,
+) -> None:  # fmt: skip
+    classes = weights.shape[1]
+    likely = np.empty(classes)
+    for r in range(len(label)):
+        scores(likely, r, starts, feature, value, weights, bias)
+        top = likely.max()
+        total = 0.0
+        for c in range(classes):
+            likely[c] = np.exp(likely[c] - top)
+            total += likely[c]
+        for c in range(classes):
+            likely[c] = part * (likely[c] / total - (1.0 if c == label[r] else 0.0))
+            of_bias[0, c] += likely[c]
+        for n in range(starts[r], starts[r + 1]):
+            for c in range(classes):
+                gradient[feature[n], c] += value[n] * likely[c]
+
+
+def _log_loss(starts: Array, feature: Array, value: Array, label: Array, weights: Array, bias: Array) -> float:
+    classes = weights.shape[1]
+    found, loss = np.empty(classes), 0.0
+    for r in range(len(label)):
+        scores(found, r, starts, feature, value, weights, bias)
+        top = found.max()
+        total = 0.0
+        for c in range(classes):
+            total += np.exp(found[c] - top)
+        loss += np.log(total) + top - found[label[r]]
+    return loss
+
+
+scores = compiled(_scores, inline=True)
+add_gradient = compiled(_add_gradient)
+log_loss = compiled(_log_loss)

@@ -1,0 +1,18 @@
+"""A trained model as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from hocket.runtimes.paramserver.algorithm import Array
+
+
+def write_model(path: Path, model: Mapping[str, Array]) -> None:
+    """Write all arrays to an `.npz` file, which is there whole or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    with open(part, "wb") as file:
+        np.savez(file, **dict(model))  # type: ignore[arg-type]  # NumPy's stubs confuse names with an option.
+    part.replace(path)

@@ -1,0 +1,169 @@
+"""All numbers of a text file at once: values, the line of each, and which follow a colon."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from hocket.runtimes.paramserver.algorithm import Array, TrainingError
+from hocket.runtimes.paramserver.kernel_compiler import compiled
+
+_POWERS = np.array([10.0**n for n in range(309)])
+
+
+class Numbers(NamedTuple):
+    """The numbers of a file, in order."""
+
+    path: Path
+    text: bytes
+    values: Array
+    lines: Array  # counted from 1
+    after_colon: Array  # whether it is the second of a pair, as in 3:0.5
+
+    def refuse(self, place: int, why: str) -> NoReturn:
+        """Raise TrainingError about one number: its file, line and field, and the text that is there."""
+        line = int(self.lines[place])
+        field = place - int(np.searchsorted(self.lines, line)) + 1
+        found = _fields(self.text.split(b"\n", line)[line - 1])
+        shown = found[field - 1] if field <= len(found) else ""
+        raise TrainingError(f"{self.path}, line {line}, field {field}: '{shown}' {why}")
+
+    def refuse_line(self, line: int, why: str) -> NoReturn:
+        """Raise TrainingError about a whole line."""
+        raise TrainingError(f"{self.path}, line {line}: {why}")
+
+
+def scan_numbers(path: Path) -> Numbers:
+    """Read a file of numbers, which blanks, commas or colons separate; `#` begins a comment. `.gz` is decompressed."""
+    try:
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError) as error:
+        raise TrainingError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    content = np.frombuffer(text, np.uint8)
+    most = _count(content)
+    values, lines = np.empty(most), np.empty(most, np.int32)
+    after_colon, odd = np.empty(most, np.bool_), np.empty(most, np.int32)
+    count, odds = _scan(content, _POWERS, values, lines, after_colon, odd)
+    found = Numbers(path, text, values[:count], lines[:count], after_colon[:count])
+    _read_odd(found, odd[:odds])
+    return found
+
+
+def _read_odd(found: Numbers, odd: Array) -> None:
+    """What the kernel leaves: `nan`, `inf`, and what is no number."""
+    for place in odd.tolist():
+        line = int(found.lines[place])
+        field = place - int(np.searchsorted(found.lines, line))
+        text = _fields(found.text.split(b"\n", line)[line - 1])[field]
+        try:
+            number = float(text)
+        except ValueError:
+            found.refuse(place, "is not a number")
+        if not math.isfinite(number):
+            found.refuse(place, "is not a finite number")
+        found.values[place] = number
+
+
+def _fields(line: bytes) -> list[str]:
+    text = line.split(b"#")[0].decode("utf-8", "replace")
+    return text.replace(",", " ").replace(":", " ").split()
+
+
+def _count_tokens(text: Array) -> int:
+    count, within, comment = 0, False, False
+    for i in range(len(text)):
+        c = text[i]
+        if c == 10:
+            comment = within = False
+        elif c == 35:
+            comment, within = True, False
+        elif c == 32 or c == 9 or c == 13 or c == 44 or c == 58:
+            within = False
+        elif not comment and not within:
+            within = True
+            count += 1
+    return count
+
+
+def _scan_tokens(text: Array, powers: Array, values: Array, lines: Array, after_colon: Array, odd: Array) -> Any:
+    """Digits are read into a whole number, which a power of ten scales: right to the last digit but one."""
+    i, n, line, count, odds = 0, len(text), 1, 0, 0
+    colon = False
+    while i < n:
+        c = text[i]
+        if c == 10:
+            line += 1
+            colon = False
+            i += 1
+            continue
+        if c == 35:
+            while i < n and text[i] != 10:
+                i += 1
+            continue
+        if c == 32 or c == 9 or c == 13 or c == 44 or c == 58:
+            colon = c == 58
+            i += 1
+            continue
+        negative, mantissa, digits, exponent, good = False, 0, 0, 0, True
+        if c == 43 or c == 45:
+            negative = c == 45
+            i += 1
+        while i < n and 48 <= text[i] <= 57:
+            if mantissa < 100000000000000000:
+                mantissa = mantissa * 10 + (int(text[i]) - 48)
+            else:
+                exponent += 1
+            digits += 1
+            i += 1
+        if i < n and text[i] == 46:
+            i += 1
+            while i < n and 48 <= text[i] <= 57:
+                if mantissa < 100000000000000000:
+                    mantissa = mantissa * 10 + (int(text[i]) - 48)
+                    exponent -= 1
+                digits += 1
+                i += 1
+        if digits == 0:
+            good = False
+        elif i < n and (text[i] == 101 or text[i] == 69):
+            i += 1
+            down = False
+            if i < n and (text[i] == 43 or text[i] == 45):
+                down = text[i] == 45
+                i += 1
+            power, places = 0, 0
+            while i < n and 48 <= text[i] <= 57:
+                if power < 10000:
+                    power = power * 10 + (int(text[i]) - 48)
+                places += 1
+                i += 1
+            if places == 0:
+                good = False
+            exponent += -power if down else power
+        ended = i == n or text[i] == 10 or text[i] == 32 or text[i] == 9 or text[i] == 13
+        if not (ended or text[i] == 44 or text[i] == 58 or text[i] == 35) or not good or abs(exponent) > 300:
+            odd[odds] = count
+            odds += 1
+            while i < n and not (
+                text[i] == 10 or text[i] == 32 or text[i] == 9 or text[i] == 13 or text[i] == 44 or text[i] == 58
+                or text[i] == 35
+            ):  # fmt: skip
+                i += 1
+            value = 0.0
+        else:
+            value = float(mantissa)
+            value = value / powers[-exponent] if exponent < 0 else value * powers[exponent]
+        values[count] = -value if negative else value
+        lines[count] = line
+        after_colon[count] = colon
+        colon = False
+        count += 1
+    return count, odds
+
+
+_count = compiled(_count_tokens)
+_scan = compiled(_scan_tokens)

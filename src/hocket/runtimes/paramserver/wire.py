@@ -1,0 +1,202 @@
+"""Messages between hosts: a short header, and the bytes of arrays as they are in memory."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct
+
+from hocket.runtimes.paramserver.algorithm import Array, TrainingError, content_of
+from hocket.runtimes.paramserver.phase_turns import CommTurn
+
+CHUNK_BYTES = 1 << 20  # that are sent or received before another job may go first
+_LENGTH = struct.Struct("!I")
+_LONGEST_HEADER = 64 << 20  # An exchange carries a number for each block.
+
+
+class HostHello(Struct, tag=True):
+    """The first message of a connection."""
+
+    job: str  # the attempt of a job that it belongs to
+    host: int
+    is_control: bool = False  # the connection to host 0 for what all hosts exchange
+    port: int = 0  # where its own server listens
+
+
+class HostAddresses(Struct, tag=True):
+    """Host 0's answer when all hosts are there: where the server of each listens."""
+
+    addresses: list[tuple[str, int]]
+
+
+class Exchanged(Struct, tag=True):
+    """What a host says at a point that all come to; and what all of them said."""
+
+    point: str
+    said: list[msgspec.Raw]
+
+
+class HostFailed(Struct, tag=True):
+    """Why a host ends."""
+
+    why: str
+
+
+class Pull(Struct, tag=True):
+    """Asks for rows of an array: those whose numbers follow, or all of the shard."""
+
+    name: str
+    version: int
+    keys: int | None = None
+
+
+class Push(Struct, tag=True):
+    """Updates follow: row numbers, if it has any, and rows."""
+
+    name: str
+    version: int
+    keys: int | None = None
+
+
+class PushEnded(Struct, tag=True):
+    """There are no more updates in this iteration."""
+
+    version: int
+
+
+class BlockStates(Struct, tag=True):
+    """Asks for the states of the host's blocks, for a checkpoint."""
+
+
+class SavedRows(Struct, tag=True):
+    """Asks host 0 for rows from the checkpoint that training goes on from."""
+
+    name: str
+    first: int
+    behind: int
+
+
+class SavedStates(Struct, tag=True):
+    """Asks host 0 for the states of blocks from that checkpoint."""
+
+    blocks: list[int]
+
+
+class Content(Struct, tag=True):
+    """So many bytes follow."""
+
+    length: int = 0
+
+
+Message = (
+    HostHello
+    | HostAddresses
+    | Exchanged
+    | HostFailed
+    | Pull
+    | Push
+    | PushEnded
+    | BlockStates
+    | SavedRows
+    | SavedStates
+    | Content
+)
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+class LinkClosed(Exception):
+    """The other side is gone."""
+
+
+class HostLink:
+    """One TCP connection."""
+
+    def __init__(self, connected: socket.socket, name: str) -> None:
+        self.name = name  # of the other side, for messages
+        self._socket = connected
+        self._sending = threading.Lock()
+        connected.settimeout(None)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A machine that is lost says nothing: ask after it.
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
+            if hasattr(socket, option):
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+    def send(self, message: Message) -> None:
+        """Send a header."""
+        header = _encoder.encode(message)
+        try:
+            with self._sending:
+                self._socket.sendall(_LENGTH.pack(len(header)) + header)
+        except OSError as error:
+            raise LinkClosed(f"{self.name}: {error.strerror or error}") from error
+
+    def receive(self) -> Message:
+        """The next header."""
+        (length,) = _LENGTH.unpack(self._exactly(_LENGTH.size))
+        if length > _LONGEST_HEADER:
+            raise LinkClosed(f"{self.name}: sent a header of {length} bytes")
+        try:
+            return _decoder.decode(self._exactly(length))
+        except msgspec.MsgspecError as error:
+            raise LinkClosed(f"{self.name}: sent what is no message: {error}") from error
+
+    def receive_answer(self) -> Content:
+        """The answer to a request, or the reason why there is none."""
+        match self.receive():
+            case Content() as answer:
+                return answer
+            case HostFailed(why):
+                raise TrainingError(why)
+            case other:
+                raise LinkClosed(f"{self.name}: answered with {type(other).__name__}")
+
+    def send_array(self, array: Array, turn: CommTurn | None = None) -> None:
+        """Send the bytes of an array, in chunks."""
+        content = content_of(array)
+        try:
+            for first in range(0, len(content), CHUNK_BYTES):
+                if turn is not None and first:
+                    turn.between_chunks()
+                self._socket.sendall(content[first : first + CHUNK_BYTES])
+        except OSError as error:
+            raise LinkClosed(f"{self.name}: {error.strerror or error}") from error
+
+    def receive_array(self, into: Array, turn: CommTurn | None = None) -> None:
+        """Receive as many bytes as the array has, in chunks."""
+        content = content_of(into)
+        for first in range(0, len(content), CHUNK_BYTES):
+            if turn is not None and first:
+                turn.between_chunks()
+            self._fill(content[first : first + CHUNK_BYTES])
+
+    def receive_bytes(self, length: int) -> bytes:
+        """So many bytes."""
+        return bytes(self._exactly(length))
+
+    def close(self) -> None:
+        """Close it; whatever waits for it, on both sides, goes on."""
+        with suppress(OSError):  # It is closed already.
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _exactly(self, length: int) -> bytearray:
+        found = bytearray(length)
+        self._fill(memoryview(found))
+        return found
+
+    def _fill(self, content: memoryview) -> None:
+        while len(content):
+            try:
+                count = self._socket.recv_into(content)
+            except OSError as error:
+                raise LinkClosed(f"{self.name}: {error.strerror or error}") from error
+            if not count:
+                raise LinkClosed(f"{self.name}: closed the connection")
+            content = content[count:]

@@ -1,0 +1,63 @@
+"""`hocket paramserver`: what it prints and writes, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.unit.cli.typed import hocket, refused
+
+
+@pytest.fixture
+def ratings(tmp_path: Path) -> Path:
+    path = tmp_path / "ratings.txt"
+    path.write_text("".join(f"{u} {i} {1 + (u + i) % 4}\n" for u in range(12) for i in range(6)))
+    return path
+
+
+def test_it_trains_prints_epochs_and_writes_the_model(ratings: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model.npz"
+    common = ("paramserver", "nmf", "--data", str(ratings), "--epochs", "3", "--rank", "4", "--workers", "1")
+    done = hocket(*common, "--out", str(out), "--objective-every", "2", "--checkpoint", str(tmp_path / "saved"))
+    assert done.exit_code == 0, done.output
+    first, second, third = done.stdout.splitlines()
+    assert first == "epoch 1/3 iterations=3"
+    assert second.startswith("epoch 2/3 objective=")
+    assert third.startswith("epoch 3/3 objective=")
+    with np.load(out) as model:
+        assert model["items"].shape == (6, 4)
+    again = hocket(*common, "--checkpoint", str(tmp_path / "saved"))
+    assert (again.exit_code, again.stdout) == (0, "")  # All is done already.
+    rows = [json.loads(line) for line in hocket(*common, "--json").stdout.splitlines()]
+    assert [(row["epoch"], row["epochs"]) for row in rows] == [(1, 3), (2, 3), (3, 3)]
+    assert rows[2]["objective"] < rows[0]["objective"]
+    assert rows[0]["times"]["comp_s"] > 0
+
+
+def test_generated_data_can_be_trained_on(tmp_path: Path) -> None:
+    data = tmp_path / "bags.txt"
+    made = hocket("paramserver", "generate", "lda", "--out", str(data), "--scale", "0.01")
+    assert made.stdout == f"{data}: 20 examples, a model of 50 rows\n"
+    done = hocket("paramserver", "lda", "--data", str(data), "--epochs", "10", "--workers", "1", "--topics", "3")
+    assert [line.split()[1] for line in done.stdout.splitlines() if "objective" in line] == ["5/10", "10/10"]
+
+
+def test_what_is_wrong_is_said_in_one_line(ratings: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.txt"
+    bad.write_text("0 1:2\n7 1:3\n")
+    train = ("--data", str(ratings), "--workers", "1")
+    for words, why in (
+        (("nmf", "--data", str(tmp_path / "none")), "none: No such file or directory"),
+        (
+            ("mlr", "--data", str(bad), "--classes", "3"),
+            "bad.txt, line 2, field 1: label 7 is not a whole number within 0",
+        ),
+        (("nmf", *train, "--out", str(tmp_path / "model.txt")), "must end in .npz"),
+        (("nmf", *train, "--out", str(tmp_path / "no" / "model.npz")), "--out"),
+        (("nmf", *train, "--checkpoint-every", "soon"), "--checkpoint-every"),
+        (("lda", *train, "--alpha", "0"), "--alpha must be above 0, not 0"),
+        (("generate", "nmf", "--out", str(tmp_path / "x"), "--scale", "0"), "scale must be above 0"),
+    ):
+        assert why in refused("paramserver", *words)
+    (tmp_path / "saved" / "iteration-000000001").mkdir(parents=True)
+    assert "cannot be read" in refused("paramserver", "nmf", *train, "--checkpoint", str(tmp_path / "saved"))

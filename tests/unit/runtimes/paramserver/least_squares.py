@@ -1,0 +1,80 @@
+"""A small algorithm for tests: linear least squares by gradient descent; and hosts that are threads."""
+
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock
+from hocket.runtimes.paramserver.launch_variables import LaunchVariables
+from hocket.runtimes.paramserver.training import Trained
+
+TRUTH = np.arange(6.0)
+
+
+class LeastSquares(Algorithm):
+    """Counts in a block's state how often it was computed on."""
+
+    def init(self, rng: np.random.Generator) -> Mapping[str, Array]:
+        return {"weights": rng.normal(size=len(TRUTH))}
+
+    def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+        block.state["seen"] = block.state.get("seen", np.zeros(1)) + 1
+        x, y = block.data["x"], block.data["y"]
+        return {"weights": -0.1 * x.T @ (x @ params["weights"] - y) / len(y)}
+
+    def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:
+        return float(np.square(block.data["x"] @ params["weights"] - block.data["y"]).sum())
+
+
+class SparseLeastSquares(LeastSquares):
+    """The same; each block has two of the features, and pulls these rows only."""
+
+    def needs(self, block: DataBlock) -> Mapping[str, Array | None]:
+        return {"weights": block.data["features"]}
+
+
+def dense_blocks(count: int = 5) -> list[DataBlock]:
+    rng = np.random.default_rng(1)
+    made = []
+    for i in range(count):
+        x = rng.normal(size=(20, len(TRUTH)))
+        made.append(DataBlock(f"block {i}", {"x": x, "y": x @ TRUTH}))
+    return made
+
+
+def sparse_blocks() -> list[DataBlock]:
+    rng = np.random.default_rng(2)
+    made = []
+    for i in range(len(TRUTH)):
+        features = np.array(sorted({i, (i + 2) % len(TRUTH)}))
+        x = rng.normal(size=(20, 2))
+        made.append(DataBlock(f"features {features}", {"features": features, "x": x, "y": x @ TRUTH[features]}))
+    return made
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def on_hosts(hosts: int, run: Callable[[LaunchVariables], Trained], **launch: Any) -> list[Trained | BaseException]:
+    """Run the same on so many hosts, each a thread of this process; they talk by TCP as real ones do."""
+    found: list[Any] = [None] * hosts
+    master = ("127.0.0.1", free_port())
+
+    def host(number: int) -> None:
+        try:
+            found[number] = run(LaunchVariables(number, hosts, master, **launch))
+        except BaseException as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=host, args=(number,)) for number in range(hosts)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found

@@ -1,0 +1,44 @@
+"""Checkpoints are read by several threads: this host's, and those that answer other hosts."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hocket.runtimes.paramserver import checkpoint
+from hocket.runtimes.paramserver.algorithm import DataBlock
+from hocket.runtimes.paramserver.checkpoint import CheckpointFolder, SavedProgress, packed_states, restore_states
+from hocket.runtimes.paramserver.pull_plan import ArrayLayout
+
+
+def test_states_are_whole_though_another_thread_reads_them_for_the_first_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = CheckpointFolder(tmp_path)
+    layout = {"a": ArrayLayout.of(np.zeros(2))}
+    blocks = {3: DataBlock("three", {}, {"x": np.arange(4)})}
+    saved.save(SavedProgress("A", 1, 4, 4, 0), layout, lambda _name: [np.zeros(2)], [packed_states(blocks)])
+    found = saved.newest()
+    assert found is not None
+    reading, go_on, plain = threading.Event(), threading.Event(), checkpoint._unpacked
+
+    def slowly(content: bytes, what: str) -> object:
+        reading.set()
+        assert go_on.wait(60)
+        return plain(content, what)
+
+    monkeypatch.setattr(checkpoint, "_unpacked", slowly)
+    states: list[bytes] = []
+    threads = [threading.Thread(target=lambda: states.append(found.states_of([3]))) for _ in range(2)]
+    threads[0].start()
+    assert reading.wait(60)
+    threads[1].start()
+    threads[1].join(0.2)  # as long as it takes if it does not wait for the first
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    for content in states:
+        blocks[3].state.clear()
+        restore_states(blocks, content)
+        assert blocks[3].state["x"].tolist() == [0, 1, 2, 3]

@@ -1,0 +1,310 @@
+"""Several hosts, by TCP on this machine: the same result, checkpoints over all shards, and hosts that fail."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.runtimes.paramserver.least_squares import (
+    LeastSquares,
+    SparseLeastSquares,
+    dense_blocks,
+    free_port,
+    on_hosts,
+    sparse_blocks,
+)
+from tests.unit.runtimes.paramserver.test_training import LeaveAfter, trained
+
+from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
+from hocket.runtimes.paramserver.generators import generate
+from hocket.runtimes.paramserver.host_group import HostGroup
+from hocket.runtimes.paramserver.host_server import ShardServer
+from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
+from hocket.runtimes.paramserver.training import Paused, Trained, train
+from hocket.runtimes.paramserver.wire import CHUNK_BYTES
+
+
+def hosts_train(hosts: int, algorithm: type[Algorithm], blocks: Any, launch: Any = None, **options: Any) -> Any:
+    def run(at: LaunchVariables) -> Trained:
+        return train(algorithm(), blocks(), launch=at, **{"workers": 2, "epochs": 5, **options})
+
+    return on_hosts(hosts, run, **(launch or {}))
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+@pytest.mark.parametrize(("algorithm", "blocks"), [(LeastSquares, dense_blocks), (SparseLeastSquares, sparse_blocks)])
+def test_several_hosts_find_what_one_finds(hosts: int, algorithm: type[Algorithm], blocks: Any) -> None:
+    alone = trained(algorithm(), blocks(), batch=4)
+    first, *rest = hosts_train(hosts, algorithm, blocks, batch=4)
+    np.testing.assert_allclose(first.model["weights"], alone.model["weights"], rtol=1e-12)
+    assert first.objective == pytest.approx(alone.objective, rel=1e-12)
+    assert {other.objective for other in rest} == {first.objective}  # to the last bit
+    assert [dict(other.model) for other in rest] == [{}] * (hosts - 1)
+
+
+class Momentum(SparseLeastSquares):
+    """Some blocks need all rows, others two of them; servers have a rule of their own."""
+
+    def init(self, rng: np.random.Generator) -> Mapping[str, Array]:
+        return {**super().init(rng), "pace": np.zeros(6), "total": np.zeros((2, 3), np.int64)}
+
+    def needs(self, block: DataBlock) -> Mapping[str, Array | None]:
+        return {"weights": None if block.name == "features [0 2]" else block.data["features"], "total": None}
+
+    def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+        some = params["weights"] if len(params["weights"]) == 2 else params["weights"][block.data["features"]]
+        found = super().compute(block, {"weights": some})["weights"]
+        if len(params["weights"]) != 2:
+            whole = np.zeros(6)
+            whole[block.data["features"]] = found
+            found = whole
+        return {"weights": found, "total": np.ones((2, 3), np.int32)}
+
+    def objective_needs(self, block: DataBlock) -> Mapping[str, Array | None]:
+        return super().needs(block)
+
+    def apply(self, values: Mapping[str, Array], updates: Mapping[str, Array], iteration: int) -> None:
+        if "weights" in updates:
+            values["pace"][...] = 0.5 * values["pace"] + updates["weights"]
+            values["weights"][...] += values["pace"]
+        if "total" in updates:
+            values["total"][...] += updates["total"] * iteration
+
+    def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:
+        some = params["weights"]
+        return super().objective(block, {"weights": some if len(some) == 2 else some[block.data["features"]]})
+
+
+def test_whole_and_sparse_pulls_and_a_servers_own_rule_agree_on_any_number_of_hosts() -> None:
+    alone = trained(Momentum(), sparse_blocks(), epochs=20)
+    assert alone.objective is not None
+    assert alone.objective < 3
+    for hosts in (2, 4):
+        first, *_rest = hosts_train(hosts, Momentum, sparse_blocks, epochs=20)
+        np.testing.assert_allclose(first.model["weights"], alone.model["weights"], rtol=1e-9)
+        assert first.model["total"].tolist() == alone.model["total"].tolist() == [[6 * 210] * 3] * 2
+
+
+def test_training_goes_on_with_another_number_of_hosts(tmp_path: Path) -> None:
+    alone = trained(Momentum(), sparse_blocks(), epochs=6)
+    leaving = [LeaveAfter(2), LeaveAfter(99), LeaveAfter(99)]  # One host is told so, and all leave.
+
+    def run(at: LaunchVariables) -> Trained:
+        return train(
+            Momentum(), sparse_blocks(), workers=1, epochs=6, turns=_Chunked(leaving[at.host]), launch=at,
+            checkpoint=tmp_path / f"of host {at.host}",
+        )  # fmt: skip
+
+    assert [type(found) for found in on_hosts(3, run)] == [Paused] * 3
+    assert [path.name for path in tmp_path.iterdir()] == ["of host 0"]  # which needs no disk of the others
+    with pytest.raises(Paused):
+        trained(Momentum(), sparse_blocks(), epochs=6, checkpoint=tmp_path / "of host 0", turns=LeaveAfter(4))
+    first, _second = hosts_train(2, Momentum, sparse_blocks, {"checkpoint": tmp_path / "of host 0"}, epochs=6)
+    np.testing.assert_allclose(first.model["weights"], alone.model["weights"], rtol=1e-12)
+    assert first.objective == pytest.approx(alone.objective, rel=1e-9)
+
+
+class _Chunked:
+    """Turns that count chunks."""
+
+    def __init__(self, turns: LeaveAfter) -> None:
+        self.chunks, self._turns = 0, turns
+        self.comp, self.iteration_done = turns.comp, turns.iteration_done
+
+    def comm(self) -> Any:
+        from contextlib import nullcontext
+
+        return nullcontext(self)
+
+    def between_chunks(self) -> None:
+        self.chunks += 1
+
+
+def test_a_turn_is_asked_between_chunks() -> None:
+    class Large(LeastSquares):
+        def init(self, rng: np.random.Generator) -> Mapping[str, Array]:  # noqa: ARG002
+            return {"weights": np.zeros(4 * CHUNK_BYTES // 8)}
+
+        def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ARG002
+            return {"weights": params["weights"] + 1}
+
+        def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:  # noqa: ARG002
+            return float(params["weights"].sum() / len(params["weights"]))
+
+    turns = [_Chunked(LeaveAfter(99)) for _ in range(2)]
+
+    def run(at: LaunchVariables) -> Trained:
+        return train(Large(), dense_blocks(2), epochs=2, objective_every=0, turns=turns[at.host], launch=at)
+
+    first, _second = on_hosts(2, run)
+    assert isinstance(first, Trained)
+    assert (first.model["weights"] == 8).all()  # 0, 2, 8: each of two blocks adds what there is, and one
+    # Each host pulls two chunks' worth of rows of the other, and pushes as many, in each of two iterations.
+    assert [turn.chunks for turn in turns] == [4, 4]
+
+
+# -- what goes wrong -----------------------------------------------------------------------------------------
+
+
+def test_all_hosts_say_why_one_failed() -> None:
+    class Failing(LeastSquares):
+        def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:
+            if block.name == "block 2":
+                return {"weights": np.full(6, np.nan)}
+            return super().compute(block, params)
+
+    why = "block 'block 2': update of 'weights' has a NaN or an infinite value"
+    found = [str(error) for error in hosts_train(3, Failing, dense_blocks)]
+    assert found[2] == why
+    assert found[0].endswith(why)
+    assert "host 2" in found[0]
+    assert found[1].endswith(why)
+
+
+def test_hosts_that_were_started_differently_say_so() -> None:
+    def run(at: LaunchVariables) -> Trained:
+        return train(LeastSquares(), dense_blocks(4 + at.host), workers=1, epochs=5, launch=at)
+
+    for error in on_hosts(2, run):
+        assert "host 0 has blocks 4, host 1 has blocks 5: start all alike" in str(error)
+
+
+def test_a_host_that_does_not_come_is_named() -> None:
+    group = HostGroup(LaunchVariables(0, 3, ("127.0.0.1", free_port())), join_s=0.2)
+    with pytest.raises(
+        TrainingError, match=r"of 3 hosts, these did not come: 1, 2; waited at 127\.0\.0\.1:\d+ for 0.2 s"
+    ):
+        group.join(ShardServer(), lambda: None)
+    group.close()
+    alone = HostGroup(LaunchVariables(1, 2, ("127.0.0.1", free_port())), join_s=0.2)
+    with pytest.raises(TrainingError, match="nothing listens at"):
+        alone.join(ShardServer(), lambda: None)
+    alone.close()
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        group = HostGroup(LaunchVariables(0, 2, taken.getsockname()))
+        with pytest.raises(TrainingError, match=r"cannot listen at .*: Address already in use"):
+            group.join(ShardServer(), lambda: None)
+
+
+def test_hosts_of_another_attempt_are_sent_away() -> None:
+    """Host 1 of another attempt comes first, and of this one later."""
+    port = free_port()
+
+    def run(at: LaunchVariables) -> Trained:
+        job = {0: "job/2", 1: "job/1", 2: "job/2"}[at.host]
+        host = min(at.host, 1)
+        return train(
+            LeastSquares(), dense_blocks(), epochs=1, launch=LaunchVariables(host, 2, ("127.0.0.1", port), job)
+        )
+
+    good, stale, late = on_hosts(3, run)
+    assert isinstance(good, Trained)
+    assert isinstance(late, Trained)
+    assert "this is attempt 'job/2' of a job of 2 hosts, and not yours" in str(stale)
+
+
+def test_what_is_no_host_harms_nothing() -> None:
+    port = free_port()
+
+    def run(at: LaunchVariables) -> Any:
+        if at.host < 2:
+            return train(
+                LeastSquares(), dense_blocks(), epochs=1, launch=LaunchVariables(at.host, 2, ("127.0.0.1", port))
+            )
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", port)) as caller:
+                    caller.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                    return caller.recv(100)
+            except ConnectionError:
+                if results:
+                    return b""
+
+    results: list[Any] = []
+
+    def noted(at: LaunchVariables) -> Any:
+        found = run(at)
+        results.append(found)
+        return found
+
+    first, second, answer = on_hosts(3, noted)
+    assert isinstance(first, Trained)
+    assert isinstance(second, Trained)
+    assert answer == b""
+
+
+# -- variables -----------------------------------------------------------------------------------------------
+
+
+def test_variables_say_which_host_this_is(tmp_path: Path) -> None:
+    assert LaunchVariables.of({}) == LaunchVariables(job="/")
+    of_hocket = {
+        "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "3", "RANK": "4", "WORLD_SIZE": "9", "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "20001", "HOCKET_JOB": "net", "HOCKET_ATTEMPT": "2", "HOCKET_CHECKPOINT_DIR": str(tmp_path),
+    }  # fmt: skip
+    assert LaunchVariables.of(of_hocket) == LaunchVariables(1, 3, ("10.0.0.1", 20001), "net/2", tmp_path)
+    by_hand = {"NODE_RANK": "0", "NNODES": "2", "MASTER_ADDR": "a", "MASTER_PORT": "5"}
+    assert LaunchVariables.of(by_hand) == LaunchVariables(0, 2, ("a", 5), "/")
+    for wrong, why in (
+        ({"NNODES": "2", "NODE_RANK": "2"}, "the rank of this host is 2, which must be within 0 and 1"),
+        ({"NNODES": "two"}, "variable NNODES must be a whole number, not 'two'"),
+        ({"NNODES": "2", "NODE_RANK": "1"}, "2 hosts need MASTER_ADDR and MASTER_PORT"),
+        ({**by_hand, "MASTER_PORT": "70000"}, "2 hosts need MASTER_ADDR and MASTER_PORT"),
+    ):
+        with pytest.raises(TrainingError, match=why):
+            LaunchVariables.of(wrong)
+
+
+def test_a_job_has_as_many_workers_as_it_asked_for_cores() -> None:
+    assert default_workers({}, 1, 7) == 7
+    assert default_workers({"OMP_NUM_THREADS": "2", "HOCKET_SIZE": "4"}, 2, 7) == 4
+    assert default_workers({"OMP_NUM_THREADS": "1", "HOCKET_SIZE": "1"}, 2, 7) == 1
+
+
+# -- processes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_processes_that_pretend_to_be_hosts_train_as_one_does(tmp_path: Path) -> None:
+    data = tmp_path / "ratings.txt"
+    generate("nmf", data, scale=1e-3)
+    command = [
+        sys.executable,
+        "-m",
+        "hocket",
+        "paramserver",
+        "nmf",
+        "--data",
+        str(data),
+        "--epochs",
+        "3",
+        "--workers",
+        "1",
+    ]
+    bare = {k: v for k, v in os.environ.items() if not k.startswith("HOCKET_")}
+    alone = subprocess.run([*command, "--json"], env=bare, capture_output=True, text=True, check=True).stdout
+    meeting = {"NNODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    hosts = [
+        subprocess.Popen(
+            [*command, "--json"], env={**bare, **meeting, "NODE_RANK": str(rank)}, stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    said = [host.communicate()[0] for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0]
+    import json
+
+    one, two = ([json.loads(line)["objective"] for line in text.splitlines()] for text in (alone, said[0]))
+    assert len(one) == 3
+    assert two == pytest.approx(one, rel=1e-5)
+    assert said[1] == ""  # Only host 0 tells.
