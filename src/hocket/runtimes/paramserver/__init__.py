@@ -1,0 +1,1 @@
+"""Training with a sharded model on parameter servers."""
