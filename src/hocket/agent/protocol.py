@@ -90,7 +90,8 @@ class Report(Struct, frozen=True):
     """One line of a run's `events.jsonl`, or with number 0 what the agent itself has to say.
 
     That is `lost` (its sidecar died and what was left of it is killed, or it is not known here; it never starts again),
-    `resized` (a `ResizeRun` is carried out), `cannot-start` (it cannot be begun here; `passing` says that this is for
+    `resized` (a `ResizeRun` is carried out), `phases` (what a job that takes turns has measured of its phases, as
+    `PhaseMeans` has it), `cannot-start` (it cannot be begun here; `passing` says that this is for
     want of space, processes or open files, and not the job's fault), or `prepared` with `warm` false (what stood
     prepared died; it can still be run, cold). Of a sidecar, `cannot-start` means that the job's command or folder will
     not do, unless it is `passing` too.
@@ -100,7 +101,7 @@ class Report(Struct, frozen=True):
     n: RunNumber
     at_s: float
     # prepared, started, progress, use, checkpoint-asked, exited, hung, cannot-start, warning, lost, let-go,
-    # frozen, thawed, resized, suspended, continued
+    # frozen, thawed, resized, suspended, continued, phases
     event: str
     fields: dict[str, Any] = {}
 

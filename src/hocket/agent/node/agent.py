@@ -31,6 +31,7 @@ from hocket.agent.node.loops import OrderLoop, ReportLoop, repeat_in_thread
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.runs import Runs
 from hocket.agent.node.state_folder import StateFolder
+from hocket.agent.phase_token_rules import FLOOR_S
 from hocket.agent.protocol import Hello
 from hocket.agent.run_folder import InUse
 from hocket.model.resources import MAX_GPUS
@@ -59,7 +60,8 @@ class NodeAgent:
         node = devices.node
         contained = Containment(Wanted(options.containment), state.identity, node.cores, options.hard_cpus)
         state.keep_containment(contained.text)
-        self._runs, self._containment = Runs(state, self._poller, devices.shown, contained), contained
+        self._runs = Runs(state, self._poller, devices.shown, contained, options.phase_limit)
+        self._containment = contained
         said = "starts: process %d, node '%s' with %d GPUs, %g cores, %g MiB, state folder '%s', controller %s"
         _log.info(said, os.getpid(), node.id, node.gpus, node.cores, node.mem_mib, state.path, options.url)
         _log.log(logging.INFO if contained.limits_all else logging.WARNING, "%s", contained.text)
@@ -84,6 +86,7 @@ class NodeAgent:
         try:
             return self._run()
         finally:
+            self._runs.close()
             self._containment.close()
 
     def _run(self) -> int:
@@ -182,6 +185,8 @@ def _options(arguments: list[str] | None, called: str) -> argparse.Namespace:
     parser.add_argument("--containment", choices=[str(each) for each in Wanted], default="auto", help=contained)
     hard = "a job gets no more CPU time than the cores that it asked for, even if others are idle"
     parser.add_argument("--hard-cpus", action="store_true", help=hard)
+    phase = "seconds after which a job that holds a phase token may lose it, if its phases were shorter; default: 30"
+    parser.add_argument("--phase-limit", type=_amount, default=FLOOR_S, metavar="SECONDS", help=phase)
     parser.add_argument("--stop-jobs", action="store_true", help="SIGTERM stops the jobs as SIGINT does")
     level = os.environ.get(LEVEL_VARIABLE) or "info"
     levels = f"log from this level on: {', '.join(LEVELS)}; default: {LEVEL_VARIABLE}, or info"

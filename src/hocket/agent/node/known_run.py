@@ -21,6 +21,7 @@ from hocket.agent.node.run_log import log_run
 from hocket.agent.node.sidecar_process import SidecarProcess
 from hocket.agent.node.state_folder import numbers
 from hocket.agent.protocol import Report, RunKey
+from hocket.model import phase_tokens
 
 HAND_OVER = "start.json"  # The order to start what stands prepared, kept until the run is over.
 CLOSED = "spec.over"  # what `spec.json` is called once nothing may be started from it
@@ -44,6 +45,8 @@ class KnownRun:
         self.key, self.folder = key, folder
         self.events = os.path.join(folder, run_folder.EVENTS)
         self.mark, self.cgroup = str(spec.get("mark", "")), cgroup_of(spec)
+        env = spec.get("env")
+        self.takes_turns = isinstance(env, dict) and phase_tokens.VARIABLE in env  # with phase tokens
         grace_s = spec.get("grace_s")
         self.grace_s = float(grace_s) if isinstance(grace_s, int | float) else 30.0
         self.cursor = read_cursor(folder)

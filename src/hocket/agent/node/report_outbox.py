@@ -33,6 +33,7 @@ class ReportOutbox:
         self._changed = changed
         self._runs: dict[KnownRun, None] = {}  # the longest unsaid first
         self._own: dict[RunKey, Report] = {}  # of the agent itself, on runs that have no folder or no sidecar
+        self._measured: dict[RunKey, Report] = {}  # the last phases that a run has measured
         self._due_s = _NEVER
         self._most_reports = _MOST_REPORTS
 
@@ -43,7 +44,7 @@ class ReportOutbox:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to be said."""
-        return not self._own and not any(run.unacknowledged(1) is not None for run in self._runs)
+        return not self._own and not self._measured and not any(run.unacknowledged(1) is not None for run in self._runs)
 
     def add(self, run: KnownRun, urgent: bool = True) -> None:
         """A run may have something to be said."""
@@ -55,6 +56,11 @@ class ReportOutbox:
         self._own[report.run] = structs.replace(report)  # Another one, should the same be on its way just now.
         self._make_due(0.0)
 
+    def say_measured(self, report: Report) -> None:
+        """What a run has measured; it replaces what was not said yet, and can wait."""
+        self._measured[report.run] = report
+        self._make_due(_LAZY_S)
+
     def drop(self, run: KnownRun) -> None:
         """Nothing of this run."""
         self._runs.pop(run, None)
@@ -62,6 +68,7 @@ class ReportOutbox:
     def drop_own(self, key: RunKey) -> None:
         """What the agent had to say of a run no longer holds."""
         self._own.pop(key, None)
+        self._measured.pop(key, None)
 
     def next_batch(self) -> ReportBatch:
         """Wait until something is due; it stays here until it is `heard`."""
@@ -76,7 +83,7 @@ class ReportOutbox:
                 return batch
 
     def _gather(self) -> ReportBatch:
-        own = tuple(self._own.values())[: self._most_reports]
+        own = (*self._own.values(), *self._measured.values())[: self._most_reports]
         parts, room = [], self._most_reports - len(own)
         for run in list(self._runs):
             if room <= 0:
@@ -96,14 +103,15 @@ class ReportOutbox:
             if part.run.cursor.over:
                 self.drop(part.run)
         for report in batch.own:
-            if self._own.get(report.run) is report:
-                del self._own[report.run]
+            for unsaid in (self._own, self._measured):
+                if unsaid.get(report.run) is report:
+                    del unsaid[report.run]
         self._most_reports = min(self._most_reports * 2, _MOST_REPORTS)
         self.not_delivered()
 
     def not_delivered(self) -> None:
         """What is here is due, or due again."""
-        if self._runs or self._own:
+        if self._runs or self._own or self._measured:
             self._make_due(0.0)
 
     def rejected(self, batch: ReportBatch) -> Report | None:

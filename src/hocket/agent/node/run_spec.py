@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from hocket.agent.node.containment import Containment
 from hocket.agent.node.known_run import learnt
+from hocket.agent.node.phase_token_server import PhaseTokenServer
 from hocket.agent.node.query_run import as_query, is_query
 from hocket.agent.node.state_folder import StateFolder
 from hocket.agent.protocol import PrepareRun, StartRun
+from hocket.model import phase_tokens
 
+PHASE_TOKENS = "phase_tokens"  # in the spec of an order: whether the run takes turns with others on its node
 METRIC_WARNING = "HOCKET_METRIC_WARNING_S"  # seconds until a metric that is not seen is warned of; tests set it
 
 ShowDevices = Callable[[dict[str, str]], dict[str, str]]  # a job's environment, with its GPUs as it is to see them
@@ -24,9 +28,10 @@ def sidecar_spec(
     state: StateFolder,
     devices: ShowDevices,
     containment: Containment,
+    tokens: PhaseTokenServer,
 ) -> dict[str, Any]:
     """The spec for a run that is to be prepared or started, with variables that `devices` may change; its cgroup is
-    made."""
+    made, and phase tokens can be had if it asks for them."""
     job, spec = order.run.job, dict(order.spec)
     spec["job"], spec["attempt"], spec["mark"] = job, order.run.number, uuid.uuid4().hex
     spec["warm"] = isinstance(order, PrepareRun)
@@ -41,6 +46,9 @@ def sidecar_spec(
         spec["progress"] = learnt(spec["progress"], state.job(job), order.run.number)
     if isinstance(spec.get("env", {}), dict):
         spec["env"] = {**spec.get("env", {}), **(devices(env) if isinstance(order, StartRun) else env)}
+        if spec.pop(PHASE_TOKENS, False):
+            with suppress(OSError):  # The server has logged it; the job runs without tokens.
+                spec["env"][phase_tokens.VARIABLE] = tokens.listen()
     if is_query(spec):
         spec = as_query(spec, state.run(job, order.run.number))
     if (limit_s := os.environ.get(METRIC_WARNING)) is not None:

@@ -14,9 +14,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import asdict
+
 from hocket.agent.node.containment import Containment
 from hocket.agent.node.events_reader import facts, story
 from hocket.agent.node.known_run import KnownRun, cgroup_of, read_run
+from hocket.agent.node.phase_token_server import PhaseTokenServer
 from hocket.agent.node.poller import Poller
 from hocket.agent.node.query_run import has_resources, is_query, write_keep, write_resources
 from hocket.agent.node.report_outbox import ReportBatch, ReportOutbox
@@ -25,6 +28,7 @@ from hocket.agent.node.run_spec import ShowDevices, sidecar_spec
 from hocket.agent.node.sidecar_process import SidecarProcess, found, launched
 from hocket.agent.node.state_folder import RUNS_KEPT, StateFolder, remove
 from hocket.agent.orphan_cleanup import kill_orphans
+from hocket.agent.phase_token_rules import FLOOR_S
 from hocket.agent.protocol import (
     ContinueRun,
     ForgetJob,
@@ -53,12 +57,20 @@ _OLDER_S = 2 * _STUCK_S  # for an older run of the job to be gone
 class Runs:
     """`find` first; then `carry_out`, `next_batch` and `wait`, each in its own thread."""
 
-    def __init__(self, state: StateFolder, watch: Poller, devices: ShowDevices, containment: Containment) -> None:
+    def __init__(
+        self,
+        state: StateFolder,
+        watch: Poller,
+        devices: ShowDevices,
+        containment: Containment,
+        phase_limit_s: float = FLOOR_S,
+    ) -> None:
         self._state, self._poller, self._devices, self._containment = state, watch, devices, containment
         self._changed = threading.Condition()
         self._by_job: dict[str, dict[int, KnownRun]] = {}
         self._refused: dict[RunKey, Report] = {}  # not started, for want of space; said again if asked again
         self._outbox = ReportOutbox(self._changed)
+        self._tokens = PhaseTokenServer(state.phase_tokens, watch.ring, phase_limit_s)
         self._live: dict[KnownRun, SidecarProcess] = {}
         self._undelivered: dict[KnownRun, None] = {}
         self._cleaning: dict[KnownRun, float] = {}  # a dead sidecar's run → until when to try
@@ -156,7 +168,7 @@ class Runs:
         try:
             if is_query(order.spec) and isinstance(order, StartRun):
                 write_resources(folder, env, order.limits)
-            spec = sidecar_spec(order, env, self._state, self._devices, self._containment)
+            spec = sidecar_spec(order, env, self._state, self._devices, self._containment, self._tokens)
             run = KnownRun(key, folder, spec)
             run.create(spec, after)
             run.stands_by = warm
@@ -192,7 +204,7 @@ class Runs:
 
     def _start_cold(self, run: KnownRun, order: StartRun) -> None:
         try:
-            spec = sidecar_spec(order, order.env, self._state, self._devices, self._containment)
+            spec = sidecar_spec(order, order.env, self._state, self._devices, self._containment, self._tokens)
             run.mark, run.cgroup = spec["mark"], cgroup_of(spec)
             run.create(spec)
             self._launch(run, order.secrets)
@@ -231,6 +243,8 @@ class Runs:
         if run.sidecar is not None:
             log_run(logging.INFO, run.key, "is asked to save and leave, within %g s", order.grace_s)
             run.is_stopping = True
+            if run.takes_turns:
+                self._tokens.ask_to_leave(run.key)
             if order.keep:
                 write_keep(run.folder, order.keep)
             self._tell(run, {"do": "stop", "grace_s": order.grace_s})
@@ -426,6 +440,9 @@ class Runs:
             sidecar = found(run.folder)
         if sidecar is not None:
             log_run(logging.INFO, run.key, "is found, sidecar process %d", sidecar.pid, sidecar=sidecar.pid)
+            if run.takes_turns:
+                with suppress(OSError):  # The server has logged it; the job runs on without tokens.
+                    self._tokens.listen()
             self._attach(run, sidecar)
             start = run.hand_over()
             if start and not story(run.events).started:
@@ -434,6 +451,10 @@ class Runs:
                 run.stands_by = True  # It has secrets, which the controller tells when it orders the start again.
         else:
             self._settle(run)
+
+    def close(self) -> None:
+        """Hand out no phase tokens any more: jobs go on without."""
+        self._tokens.close()
 
     @property
     def are_gone(self) -> bool:
@@ -462,6 +483,8 @@ class Runs:
                     blind = any(r.growing is None for r in self._live)
                     self._sweep_s = now_s + (_SWEEP_UNWATCHED_S if blind else _SWEEP_S)
                 waiting.append(self._sweep_s - now_s)
+            for key, means in self._tokens.take_reports():
+                self._outbox.say_measured(Report(key, 0, time.time(), "phases", asdict(means)))
             waiting += self._containment.tick()
             to_clean = list(self._cleaning)
         for run in to_clean:

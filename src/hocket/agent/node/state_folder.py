@@ -8,6 +8,7 @@
 | `starts` | how often an agent was started on it | never |
 | `lease` | until when its runs may go on without an answer from the controller | never |
 | `controllers` | urls of the controllers that it may have, where there are several | never |
+| `phase_tokens` | the socket on which phase tokens are handed out; a file beside it | when the agent leaves |
 | `runs/JOB/NUMBER/` | a run folder | when the job is forgotten, but for its logs and its answer; see below |
 | `checkpoints/JOB/` | what the job saves, shared by its runs | never, unless empty: it is the user's result |
 | `checkpoints/.JOB.attempt` | the number of the run that has this folder | when the job is forgotten |
@@ -100,6 +101,11 @@ class StateFolder:
     def controllers(self) -> str:
         """The file that says where controllers are called."""
         return os.path.join(self.path, "controllers")
+
+    @property
+    def phase_tokens(self) -> str:
+        """The socket on which phase tokens are handed out, once a job needs them."""
+        return os.path.join(self.path, "phase_tokens")
 
     def job(self, job: str) -> str:
         """Where the runs of a job are."""

@@ -22,8 +22,9 @@ from hocket.control.ports import Facts, MakeExecutor, Refused, SecretsOf
 from hocket.executors.agents.local_effects import local_effect
 from hocket.executors.agents.multi_node_exits import MultiNodeExits, nodes_of_attempt
 from hocket.executors.agents.orders import Orders
+from hocket.executors.agents.phase_reports import PhaseReports
 from hocket.executors.agents.reconcile import Reconciliation
-from hocket.executors.agents.reports_to_events import GONE, facts, lost_work
+from hocket.executors.agents.reports_to_events import GONE, facts, ignored_signal, lost_work
 from hocket.executors.agents.run_numbers import changes_place, going, nodes_of, tenancy_of
 from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import ResizeBy
@@ -51,7 +52,6 @@ from hocket.model.view import Doing, JobView, Tier
 _log = logging.getLogger("hocket.executors")
 _LONGEST_WAIT_S = 1.0  # so that leases are looked at
 _MOST_WARNINGS = 50  # of a job
-_IGNORED_S = 0.5  # a job that is killed sooner had no time to react to its signal
 
 
 class _Posted(Struct, eq=False):
@@ -81,6 +81,7 @@ class AgentExecutor:
         self._arrived = Condition()
         self._heard: dict[str, dict[tuple[str, int], int]] = {}  # job → node and run → its last report
         self._exits = MultiNodeExits()
+        self._phases = PhaseReports()
         self._warned: dict[str, set[str]] = {}  # job → what was said before
         self._left_alone: list[tuple[str, StopRun]] = []  # node → parts whose attempt broke elsewhere, to be stopped
         self._unconfirmed = UnconfirmedOrders()
@@ -291,6 +292,7 @@ class AgentExecutor:
             if not posted.done.done():
                 posted.done.set_exception(failure)
         self._heard.clear()
+        self._phases = PhaseReports()
         self._warned.clear()
         self._ready = []
         self._left_alone = []
@@ -356,6 +358,8 @@ class AgentExecutor:
             return []  # Another attempt said so.
         elif report.event == "progress":
             warned = self._look_for_its_metric(view, report, now_s)
+        elif report.event == "phases":
+            return self._phases.heard(view, report, node, now_s)
         elif report.event == "prepared":
             self._orders.prepared(view, report, node)
         elif report.event in GONE:
@@ -363,7 +367,8 @@ class AgentExecutor:
             if whole is None or self._orders.is_only_standby(view, whole):
                 return []
             report = whole
-            warned = self._ignored_signal(view, report, now_s)
+            if about := ignored_signal(view.job, report):
+                warned = self._warn(view, about, now_s)
         events = warned + facts(view, report, now_s)
         if report.event in GONE:
             self._orders.left(view, report)
@@ -380,15 +385,6 @@ class AgentExecutor:
             return False
         said.add(about)
         return True
-
-    def _ignored_signal(self, view: JobView, report: Report, now_s: float) -> list[Event]:
-        """A job that was killed because it did not react to the signal that asks it to save and leave."""
-        fields = report.fields
-        after_s = fields.get("after_s") or 0.0
-        if not (fields.get("asked") and fields.get("killed") and after_s >= _IGNORED_S):
-            return []
-        signal = view.job.launch.stop_signal if view.job.launch is not None else "SIGTERM"
-        return self._warn(view, f"it ignored {signal} and was killed after {after_s:.0f} s", now_s)
 
     def _look_for_its_metric(self, view: JobView, report: Report, now_s: float) -> list[Event]:
         """A goal that speaks of what the job never reports is never reached: its user should know after one epoch."""
@@ -486,6 +482,7 @@ class AgentExecutor:
         self._warned.pop(job_id, None)
         self._heard.pop(job_id, None)
         self._exits.forget(job_id)
+        self._phases.forget(job_id)
         self._orders.forget(job_id)
 
 

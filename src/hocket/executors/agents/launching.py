@@ -106,6 +106,7 @@ def spec_of(job: Job, replicas: int) -> dict[str, Any]:
         "awaited": _awaited(job),
         "counts_steps": job.kind is Kind.QUERY or any(isinstance(limit, Steps) for limit in _limits(job)),
         "hang_limit_s": launch.hang_s,
+        **({"phase_tokens": True} if job.kind is Kind.PARAMETER_SERVER else {}),
         "workers": replicas if a_process_a_replica else 1,
         "most_workers": min(job.sizes[-1], _MOST_WORKERS) if a_process_a_replica else 1,
     }

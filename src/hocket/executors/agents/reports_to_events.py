@@ -34,6 +34,7 @@ _MOST_METRICS = 64
 _LEAST_LOST_S = 1.0
 _REFUSED = 2  # exit code of `hocket`: bad input
 _NOT_WRITTEN = "its process left memory without writing them"
+_IGNORED_S = 0.5  # a job that is killed sooner had no time to react to its signal
 GONE = ("exited", "lost", "cannot-start")
 
 
@@ -103,6 +104,16 @@ def _metrics(items: Iterable[tuple[str, float | None]]) -> dict[str, float]:
 def is_finish(report: Report) -> bool:
     """Did the run come to its end by itself?"""
     return report.event == "exited" and report.fields.get("code") == 0 and not report.fields.get("asked")
+
+
+def ignored_signal(job: Job, report: Report) -> str:
+    """That a job was killed because it did not react to the signal that asks it to save and leave; empty if not."""
+    fields = report.fields
+    after_s = fields.get("after_s") or 0.0
+    if not (fields.get("asked") and fields.get("killed") and after_s >= _IGNORED_S):
+        return ""
+    signal = job.launch.stop_signal if job.launch is not None else "SIGTERM"
+    return f"it ignored {signal} and was killed after {after_s:.0f} s"
 
 
 def _suspended(view: JobView, report: Report, now_s: float) -> list[Event]:

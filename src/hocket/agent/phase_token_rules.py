@@ -1,0 +1,142 @@
+"""Which job gets a phase token next: the rules, without sockets and clocks.
+
+A host has one CPU token, one primary and one secondary network token. Whatever waits is served in the order in which it
+asked. When the primary COMM ends, the secondary one becomes the primary, and the next that waits the secondary.
+
+A job that holds a token for much longer than its phases usually take hangs, or is stopped: it loses the token, and what
+it says of it later is ignored. The secondary COMM is not looked at: it has to wait for the primary, and when that ends
+or loses its token, it is the primary itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from msgspec import Struct
+
+from hocket.model.phase_tokens import Phase, PhaseToken, TokenGranted, TokenLost, TokenPromoted
+
+FLOOR_S = 30.0  # No token is lost sooner.
+_TIMES_LONGER = 10.0  # than the median of the job's last phases
+_LAST_PHASES = 9
+
+Notice = tuple[str, TokenGranted | TokenPromoted | TokenLost]  # tenant → what it is told
+
+
+class _Held(Struct):
+    """A token that a tenant has."""
+
+    tenant: str
+    number: int
+    since_s: float  # for a COMM, when it became the primary
+
+
+class PhaseTokenRules:
+    """The tokens of one host. A tenant is a job; every method gives what tenants are to be told, in order."""
+
+    def __init__(self, floor_s: float = FLOOR_S) -> None:
+        self._floor_s = floor_s
+        self._held: dict[PhaseToken, _Held] = {}  # Invariant: there is no secondary without a primary.
+        self._waiting: dict[Phase, deque[tuple[str, int]]] = {phase: deque() for phase in Phase}
+        self._lasted_s: dict[tuple[str, Phase], deque[float]] = {}  # of phases that ended
+        self._lost: dict[tuple[str, int], tuple[Phase, float]] = {}  # not released yet → since when it was held
+
+    def holder(self, token: PhaseToken) -> tuple[str, int] | None:
+        """The tenant that has a token, and the number under which it asked for it."""
+        held = self._held.get(token)
+        return None if held is None else (held.tenant, held.number)
+
+    def waiting(self, phase: Phase) -> list[tuple[str, int]]:
+        """The tenants that wait, the first one first."""
+        return list(self._waiting[phase])
+
+    def ask(self, tenant: str, number: int, phase: Phase, now_s: float) -> list[Notice]:
+        """A tenant wants a token. Raises ValueError if it has or awaits one for this phase already."""
+        if any(t == tenant for t, _ in self._waiting[phase]) or any(
+            held.tenant == tenant and _phase(token) is phase for token, held in self._held.items()
+        ):
+            raise ValueError(f"job '{tenant}' asks for a {phase} token, and has or awaits one already")
+        self._waiting[phase].append((tenant, number))
+        return self._serve(now_s)
+
+    def release(self, tenant: str, number: int, now_s: float) -> list[Notice]:
+        """A tenant's phase has ended; nothing comes of it if it has lost the token."""
+        if (lost := self._lost.pop((tenant, number), None)) is not None:
+            phase, since_s = lost
+            self._learn(tenant, phase, now_s - since_s)
+            return []
+        for token, held in self._held.items():
+            if (held.tenant, held.number) == (tenant, number):
+                if token is not PhaseToken.SECONDARY:  # That one has waited in between.
+                    self._learn(tenant, _phase(token), now_s - held.since_s)
+                return self._free(token, now_s)
+        for queue in self._waiting.values():  # It was asked for, and is not wanted any more.
+            if (tenant, number) in queue:
+                queue.remove((tenant, number))
+        return []
+
+    def leave(self, tenant: str, now_s: float) -> list[Notice]:
+        """A tenant is gone, with all that it had and waited for."""
+        for phase in Phase:
+            self._waiting[phase] = deque(each for each in self._waiting[phase] if each[0] != tenant)
+            self._lasted_s.pop((tenant, phase), None)
+        for key in [key for key in self._lost if key[0] == tenant]:
+            del self._lost[key]
+        told: list[Notice] = []
+        for token in PhaseToken:
+            if (held := self._held.get(token)) is not None and held.tenant == tenant:
+                told += self._free(token, now_s)
+        return told
+
+    def expire(self, now_s: float) -> list[Notice]:
+        """Take tokens away that were held for too long."""
+        told: list[Notice] = []
+        for token in _EXPIRING:
+            if (held := self._held.get(token)) is not None and now_s >= self._expires_s(token, held):
+                self._lost[held.tenant, held.number] = _phase(token), held.since_s
+                told += [(held.tenant, TokenLost(held.number)), *self._free(token, now_s)]
+        return told
+
+    def next_expiry_s(self) -> float | None:
+        """When to call `expire` next, unless something changes before; None if no tenant holds a token."""
+        times = [self._expires_s(token, held) for token, held in self._held.items() if token in _EXPIRING]
+        return min(times, default=None)
+
+    def limit_s(self, tenant: str, phase: Phase) -> float:
+        """How long a tenant may hold a token."""
+        lasted_s = self._lasted_s.get((tenant, phase))
+        return max(self._floor_s, _TIMES_LONGER * median(lasted_s)) if lasted_s else self._floor_s
+
+    def _expires_s(self, token: PhaseToken, held: _Held) -> float:
+        return held.since_s + self.limit_s(held.tenant, _phase(token))
+
+    def _learn(self, tenant: str, phase: Phase, lasted_s: float) -> None:
+        self._lasted_s.setdefault((tenant, phase), deque(maxlen=_LAST_PHASES)).append(lasted_s)
+
+    def _free(self, token: PhaseToken, now_s: float) -> list[Notice]:
+        del self._held[token]
+        told: list[Notice] = []
+        if token is PhaseToken.PRIMARY and (second := self._held.pop(PhaseToken.SECONDARY, None)) is not None:
+            second.since_s = now_s
+            self._held[token] = second
+            told.append((second.tenant, TokenPromoted(second.number)))
+        return told + self._serve(now_s)
+
+    def _serve(self, now_s: float) -> list[Notice]:
+        """Give what is free to those that wait."""
+        told: list[Notice] = []
+        for token in PhaseToken:  # The primary before the secondary.
+            queue = self._waiting[_phase(token)]
+            if queue and token not in self._held:
+                tenant, number = queue.popleft()
+                self._held[token] = _Held(tenant, number, now_s)
+                told.append((tenant, TokenGranted(number, token)))
+        return told
+
+
+_EXPIRING = (PhaseToken.CPU, PhaseToken.PRIMARY)
+
+
+def _phase(token: PhaseToken) -> Phase:
+    return Phase.COMP if token is PhaseToken.CPU else Phase.COMM

@@ -1,0 +1,310 @@
+"""The phases of this job take turns with those of other jobs on its host, by tokens that the node's agent hands out.
+
+`phase_turns()` is what a job uses: with an agent that offers tokens (`HOCKET_PHASE_TOKENS`), or without. One process of
+a job on each host holds its tokens, in one thread.
+
+A job never fails for want of tokens. While its agent is away, it goes on without, and connects again within a second
+of the agent's return; an agent that does not answer for 20 s counts as away.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import select
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+from hocket.model.phase_tokens import (
+    ACTIVITY,
+    ACTIVITY_SUFFIX,
+    LONGEST_MESSAGE,
+    VARIABLE,
+    AreYouThere,
+    AskToken,
+    FromJob,
+    IterationMeasured,
+    JoinTurns,
+    LeaveGroup,
+    Phase,
+    PhaseToken,
+    ReleaseToken,
+    TokenGranted,
+    TokenLost,
+    TokenPromoted,
+    TurnsReplaced,
+    decode_from_agent,
+    encode,
+)
+
+_log = logging.getLogger("hocket.paramserver")
+_RETRY_S = 1.0  # between attempts to connect
+_SILENCE_S = 10.0  # A job that waits for longer asks whether the agent is there, and waits as long for an answer.
+_LEAST_IDLE_NS = 2_000_000  # The primary COMM leaves the network unused if it moved no chunk for so long …
+_IDLE_CHUNKS = 2  # … and for the time of so many of its chunks.
+_LOOK_S = 0.02  # the most between two looks at what the primary does
+_FIRST_CHUNK_NS = 20_000_000  # how long a chunk takes that was not measured yet
+_NEW = 0.25  # the weight of a new measurement
+_LONGER = 2  # times the mean: the most that one measurement counts for
+
+
+def phase_turns(environ: Mapping[str, str] = os.environ) -> PhaseTokens | WithoutPhaseTokens:
+    """Turns by the tokens of this host's agent; without, if it offers none."""
+    path = environ.get(VARIABLE, "")
+    if not path:
+        return WithoutPhaseTokens()
+    attempt = environ.get("HOCKET_ATTEMPT", "1")
+    return PhaseTokens(path, environ.get("HOCKET_JOB", f"process {os.getpid()}"), int(attempt))
+
+
+class WithoutPhaseTokens:
+    """Every phase begins at once."""
+
+    @contextmanager
+    def comp(self) -> Iterator[None]:
+        """Compute."""
+        yield
+
+    @contextmanager
+    def comm(self) -> Iterator[CommPhase]:
+        """Communicate."""
+        yield CommPhase(None, 0)
+
+    def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:  # noqa: ARG002
+        """Nothing is reported, and the job never has to leave."""
+        return False
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class PhaseTokens:
+    """Turns by tokens. Not for several threads."""
+
+    def __init__(self, path: str, job: str, run: int) -> None:
+        """Connect to the agent's socket at this path for a run of a job, when the first token is needed."""
+        self._path, self._join = path, JoinTurns(job, run)
+        self._socket: socket.socket | None = None
+        self._readable = select.poll()
+        self._activity: _Activity | None = None
+        self._retry_s = 0.0
+        self._is_replaced = self._is_to_leave = False
+        self._last = 0  # number of what was asked for last
+        self._held: dict[int, PhaseToken | None] = {}  # asked for, and not released; None while it waits
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave; other jobs get what this one held."""
+        self._disconnect()
+        self._is_replaced = True  # It does not connect again.
+
+    # -- turns --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def comp(self) -> Iterator[None]:
+        """Compute, with the CPU token."""
+        number = self._take(Phase.COMP)
+        try:
+            yield
+        finally:
+            self._release(number)
+
+    @contextmanager
+    def comm(self) -> Iterator[CommPhase]:
+        """Communicate, with a network token."""
+        number = self._take(Phase.COMM)
+        phase = CommPhase(self, number)
+        try:
+            phase.between_chunks()  # A secondary COMM waits before its first chunk too.
+            yield phase
+        finally:
+            if self._held.get(number) is PhaseToken.PRIMARY and self._activity is not None:
+                self._activity.end()
+            self._release(number)
+
+    def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:
+        """Report how long the phases took, in seconds without waiting; True if the job is to leave its group now."""
+        if self._is_connected():
+            self._send(IterationMeasured(iteration, pull, comp, push))
+            self._take_news(0.0)
+        return self._is_to_leave
+
+    def _take(self, phase: Phase) -> int:
+        """Wait for a token, and give the number that it is held under; without an agent, go on at once."""
+        self._last = number = self._last + 1
+        if not self._is_connected():
+            return number
+        self._held[number] = None
+        self._send(AskToken(number, phase))
+        has_asked = False
+        while number in self._held and self._held[number] is None:
+            if not self._take_news(_SILENCE_S):
+                if has_asked:
+                    _log.warning("the agent does not answer for %g s: going on without tokens", 2 * _SILENCE_S)
+                    self._disconnect()
+                    break
+                self._send(AreYouThere())
+                has_asked = True
+            else:
+                has_asked = False
+        return number
+
+    def _release(self, number: int) -> None:
+        self._held.pop(number, None)
+        self._send(ReleaseToken(number))  # Also if it was lost: the agent learns how long the phase took.
+
+    def wait_for_chunk(self, number: int) -> None:
+        """Before the next chunk of a COMM: the secondary waits as long as the primary moves chunks."""
+        activity = self._activity
+        if activity is None or number not in self._held:
+            return
+        self._take_news(0.0)
+        while self._held.get(number) is PhaseToken.SECONDARY and (wait_s := activity.busy_s()) > 0:
+            self._take_news(min(wait_s, _LOOK_S))
+        if self._held.get(number) is PhaseToken.PRIMARY:
+            activity.chunk_moved(number)
+
+    # -- the connection -----------------------------------------------------------------------------------------
+
+    def _is_connected(self) -> bool:
+        """Whether there is an agent; one that came back is found."""
+        if self._socket is None and not self._is_replaced and time.monotonic() >= self._retry_s:
+            self._retry_s = time.monotonic() + _RETRY_S
+            try:
+                self._connect()
+            except OSError as error:
+                _log.debug("no phase tokens: '%s': %s", self._path, error)
+                self._disconnect()
+        return self._socket is not None
+
+    def _connect(self) -> None:
+        folder = os.open(os.path.dirname(self._path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:  # The path of a socket may have 107 bytes only; that of its folder does not count this way.
+            self._socket.settimeout(_SILENCE_S)
+            self._socket.connect(f"/proc/self/fd/{folder}/{os.path.basename(self._path)}")
+        finally:
+            os.close(folder)
+        self._socket.settimeout(None)  # With a timeout, Python would wait in spite of MSG_DONTWAIT.
+        self._readable.register(self._socket, select.POLLIN)
+        self._activity = self._activity or _Activity(self._path + ACTIVITY_SUFFIX)
+        self._activity.map_again()
+        self._send(self._join)
+
+    def _disconnect(self) -> None:
+        """What is held goes on without tokens."""
+        if self._socket is not None:
+            with suppress(KeyError, OSError):
+                self._readable.unregister(self._socket)
+            self._socket.close()
+        self._socket = None
+        self._held.clear()
+
+    def _send(self, message: FromJob) -> None:
+        if self._socket is not None:
+            try:
+                self._socket.send(encode(message), socket.MSG_DONTWAIT)
+            except OSError:  # The agent is away, or takes nothing in.
+                self._disconnect()
+
+    def _take_news(self, within_s: float) -> bool:
+        """Read what the agent has said, waiting for it so long; False if it said nothing."""
+        heard = False
+        while self._socket is not None and (within_s <= 0 or self._readable.poll(within_s * 1000)):
+            try:
+                data = self._socket.recv(LONGEST_MESSAGE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            heard, within_s = True, 0.0
+            if not data:
+                self._disconnect()
+            else:
+                self._take_message(data)
+        return heard
+
+    def _take_message(self, data: bytes) -> None:
+        match decode_from_agent(data):
+            case TokenGranted(number, token) if number in self._held:
+                self._held[number] = token
+            case TokenPromoted(number) if number in self._held:
+                self._held[number] = PhaseToken.PRIMARY
+            case TokenLost(number):
+                self._held.pop(number, None)
+                _log.warning("a phase took so long that its token was given to another job")
+            case LeaveGroup():
+                self._is_to_leave = True
+            case TurnsReplaced():
+                _log.warning("another process of this job took its phase tokens: going on without")
+                self._is_replaced = True
+
+
+class CommPhase:
+    """One COMM phase."""
+
+    def __init__(self, tokens: PhaseTokens | None, number: int) -> None:
+        self._tokens, self._number = tokens, number
+        self.waited_s = 0.0  # for the primary COMM, as a secondary one
+
+    def between_chunks(self) -> None:
+        """Call it between chunks of about 1 MB: the primary returns at once, the secondary waits for the primary."""
+        if self._tokens is not None:
+            began_s = time.perf_counter()
+            self._tokens.wait_for_chunk(self._number)
+            self.waited_s += time.perf_counter() - began_s
+
+
+class _Activity:
+    """The file in which the primary COMM says when it last moved a chunk."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._map: mmap.mmap | None = None
+        self._chunk_ns = _FIRST_CHUNK_NS
+        self._moved_ns, self._of = 0, 0  # the last chunk of ours, and of which COMM
+
+    def map_again(self) -> None:
+        """Map the present file: another agent may have made it anew. Raises OSError."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._map = mmap.mmap(fd, ACTIVITY.size)
+        except ValueError as error:  # It is empty.
+            raise OSError(str(error)) from error
+        finally:
+            os.close(fd)
+
+    def chunk_moved(self, number: int) -> None:
+        """The primary goes on."""
+        now_ns = time.monotonic_ns()
+        if number == self._of:
+            took_ns = min(now_ns - self._moved_ns, _LONGER * self._chunk_ns)  # A gap is no slow chunk.
+            self._chunk_ns += int(_NEW * (took_ns - self._chunk_ns))
+        self._moved_ns, self._of = now_ns, number
+        if self._map is not None:
+            ACTIVITY.pack_into(self._map, 0, now_ns, self._chunk_ns)
+
+    def end(self) -> None:
+        """The primary has ended."""
+        self._of = 0
+        if self._map is not None:
+            ACTIVITY.pack_into(self._map, 0, 0, self._chunk_ns)
+
+    def busy_s(self) -> float:
+        """How long the primary counts as communicating from now on, unless it says more; 0 if it does not."""
+        if self._map is None:
+            return 0.0
+        moved_ns, chunk_ns = ACTIVITY.unpack_from(self._map, 0)
+        idle_ns = time.monotonic_ns() - moved_ns
+        left_ns = max(_LEAST_IDLE_NS, _IDLE_CHUNKS * chunk_ns) - idle_ns
+        return left_ns / 1e9 if left_ns > 0 else 0.0

@@ -1,0 +1,201 @@
+"""Which job gets a phase token next: one holder each, first come first served, and none that hangs stops the others."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hocket.agent.phase_token_rules import PhaseTokenRules
+from hocket.model.phase_tokens import Phase, PhaseToken, TokenGranted, TokenLost, TokenPromoted
+
+CPU, PRIMARY, SECONDARY = PhaseToken
+COMP, COMM = Phase
+FLOOR_S = 10.0
+
+
+def holders(rules: PhaseTokenRules) -> dict[PhaseToken, tuple[str, int]]:
+    return {token: held for token in PhaseToken if (held := rules.holder(token)) is not None}
+
+
+class Host:
+    """The rules, and what tenants believe by what they were told; checked after each step."""
+
+    def __init__(self) -> None:
+        self.rules, self.now_s, self.last = PhaseTokenRules(FLOOR_S), 0.0, 0
+        self.asked: dict[Phase, list[tuple[str, int]]] = {phase: [] for phase in Phase}  # not served yet
+        self.has: dict[tuple[str, int], PhaseToken] = {}
+        self.lost: list[tuple[str, int]] = []
+
+    def ask(self, tenant: str, phase: Phase) -> None:
+        has = {t for (t, _), token in self.has.items() if (token is CPU) == (phase is COMP)}
+        if tenant in has or tenant in {t for t, _ in self.asked[phase]}:
+            with pytest.raises(ValueError, match="already"):
+                self.rules.ask(tenant, 999, phase, self.now_s)
+            return
+        self.last += 1
+        self.asked[phase].append((tenant, self.last))
+        self.hear(self.rules.ask(tenant, self.last, phase, self.now_s))
+
+    def release(self, held: tuple[str, int]) -> None:
+        del self.has[held]
+        self.hear(self.rules.release(*held, self.now_s))
+
+    def release_late(self) -> None:
+        if self.lost:
+            before = holders(self.rules)
+            assert self.rules.release(*self.lost.pop(), self.now_s) == []
+            assert holders(self.rules) == before
+
+    def leave(self, tenant: str) -> None:
+        for queue in self.asked.values():
+            queue[:] = [each for each in queue if each[0] != tenant]
+        self.has = {held: token for held, token in self.has.items() if held[0] != tenant}
+        self.lost = [each for each in self.lost if each[0] != tenant]
+        self.hear(self.rules.leave(tenant, self.now_s))
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.hear(self.rules.expire(self.now_s))
+
+    def hear(self, told) -> None:
+        for tenant, message in told:
+            held = tenant, message.number
+            match message:
+                case TokenGranted(token=token):
+                    queue = self.asked[COMP if token is CPU else COMM]
+                    assert queue.pop(0) == held, "first come, first served"
+                    self.has[held] = token
+                case TokenPromoted():
+                    assert self.has[held] is SECONDARY
+                    self.has[held] = PRIMARY
+                case TokenLost():
+                    assert self.has.pop(held) is not SECONDARY
+                    self.lost.append(held)
+        self.check()
+
+    def check(self) -> None:
+        """What tenants believe is so, and nothing that is wanted lies idle."""
+        assert {token: held for held, token in self.has.items()} == holders(self.rules)
+        assert len(self.has) == len(set(self.has.values())), "each token has one holder"
+        assert {phase: self.rules.waiting(phase) for phase in Phase} == self.asked
+        held = set(self.has.values())
+        assert CPU in held or not self.asked[COMP]
+        assert {PRIMARY, SECONDARY} <= held or not self.asked[COMM]
+        assert PRIMARY in held or SECONDARY not in held
+
+
+TENANTS = st.sampled_from("abcde")
+STEPS = st.one_of(
+    st.tuples(st.just("ask"), TENANTS, st.sampled_from(Phase)),
+    st.tuples(st.just("release"), st.integers(0, 4)),
+    st.tuples(st.just("release late")),
+    st.tuples(st.just("leave"), TENANTS),
+    st.tuples(st.just("wait"), st.sampled_from([0.01, 3.0, 11.0, 200.0])),
+)
+
+
+def played(steps) -> Host:
+    host = Host()
+    for step in steps:
+        match step:
+            case ("ask", tenant, phase):
+                host.ask(tenant, phase)
+            case ("release", i) if host.has:
+                host.release(list(host.has)[i % len(host.has)])
+            case ("release late",):
+                host.release_late()
+            case ("leave", tenant):
+                host.leave(tenant)
+            case ("wait", seconds):
+                host.wait(seconds)
+    return host
+
+
+@settings(max_examples=200)
+@given(st.lists(STEPS, max_size=60))
+def test_each_token_has_one_holder_and_all_are_served_in_the_order_in_which_they_asked(steps):
+    played(steps)  # which checks after each step
+
+
+@settings(max_examples=100)
+@given(st.lists(STEPS, max_size=40), st.sets(TENANTS, max_size=3))
+def test_all_that_wait_are_served_although_some_jobs_hang(steps, hanging):
+    host = played(steps)
+    waiting = {each for queue in host.asked.values() for each in queue}
+    began_s = host.now_s
+    for _ in range(100):
+        for held in [held for held in host.has if held[0] not in hanging]:
+            if held in host.has:
+                host.release(held)
+        if not host.has:
+            break
+        due_s = host.rules.next_expiry_s()
+        assert due_s is not None, "a job that hangs is noticed"
+        host.wait(max(0.0, due_s - host.now_s))
+    assert not host.has
+    assert not any(host.asked.values())
+    # Each job that hangs costs its limit once for each phase; these learnt no more than the longest wait.
+    longest_s = max(host.rules.limit_s(tenant, phase) for tenant in "abcde" for phase in Phase)
+    assert host.now_s - began_s <= 2 * max(1, len(hanging)) * longest_s or not waiting
+
+
+def test_the_secondary_becomes_the_primary_and_the_next_the_secondary():
+    rules = PhaseTokenRules()
+    assert rules.ask("a", 1, COMM, 0.0) == [("a", TokenGranted(1, PRIMARY))]
+    assert rules.ask("b", 1, COMM, 0.0) == [("b", TokenGranted(1, SECONDARY))]
+    assert rules.ask("c", 1, COMM, 0.0) == []
+    assert rules.release("a", 1, 1.0) == [("b", TokenPromoted(1)), ("c", TokenGranted(1, SECONDARY))]
+    assert rules.release("c", 1, 1.0) == []
+    assert rules.holder(PRIMARY) == ("b", 1)
+
+
+def test_a_token_is_lost_after_the_floor_or_ten_times_the_usual_phase():
+    rules = PhaseTokenRules(floor_s=10.0)
+    assert rules.limit_s("a", COMP) == 10.0
+    for number in range(5):
+        rules.ask("a", number, COMP, 100.0 * number)
+        rules.release("a", number, 100.0 * number + 7.0)
+    assert rules.limit_s("a", COMP) == 70.0
+    assert rules.limit_s("a", COMM) == rules.limit_s("b", COMP) == 10.0
+    rules.ask("a", 5, COMP, 1000.0)
+    rules.ask("b", 0, COMP, 1000.0)
+    assert rules.next_expiry_s() == 1070.0
+    assert rules.expire(1069.9) == []
+    assert rules.expire(1070.0) == [("a", TokenLost(5)), ("b", TokenGranted(0, CPU))]
+
+
+def test_one_hang_does_not_change_what_is_usual_but_longer_phases_do():
+    rules = PhaseTokenRules(floor_s=1.0)
+
+    def phase(number: int, lasts_s: float) -> None:
+        rules.ask("a", number, COMP, 0.0)
+        rules.expire(lasts_s)
+        rules.release("a", number, lasts_s)
+
+    for number in range(3):
+        phase(number, 0.5)
+    phase(3, 600.0)
+    assert rules.limit_s("a", COMP) == 5.0
+    for number in range(4, 10):
+        phase(number, 6.0)
+    assert rules.limit_s("a", COMP) == 60.0
+
+
+def test_a_secondary_that_waits_for_long_loses_nothing():
+    rules = PhaseTokenRules(floor_s=10.0)
+    rules.ask("a", 1, COMM, 0.0)
+    rules.ask("b", 1, COMM, 0.0)
+    assert rules.release("a", 1, 9.0) == [("b", TokenPromoted(1))]
+    rules.ask("a", 2, COMM, 9.0)
+    assert rules.expire(18.9) == []
+    assert rules.expire(19.0) == [("b", TokenLost(1)), ("a", TokenPromoted(2))]
+    assert rules.release("b", 1, 20.0) == []
+    assert rules.holder(PRIMARY) == ("a", 2)
+
+
+def test_what_was_asked_for_can_be_taken_back():
+    rules = PhaseTokenRules()
+    rules.ask("a", 1, COMP, 0.0)
+    rules.ask("b", 1, COMP, 0.0)
+    assert rules.release("b", 1, 0.0) == []
+    assert rules.release("a", 1, 0.0) == []
+    assert rules.holder(CPU) is None

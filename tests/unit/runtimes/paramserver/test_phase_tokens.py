@@ -1,0 +1,260 @@
+"""Jobs that take turns by tokens: with a real server, and jobs that are threads, or processes where they are killed."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.children import child
+
+from hocket.agent.node.phase_token_server import PhaseTokenServer
+from hocket.agent.protocol import RunKey
+from hocket.model.phase_tokens import VARIABLE, PhaseToken
+from hocket.runtimes.paramserver import phase_tokens
+from hocket.runtimes.paramserver.phase_tokens import PhaseTokens, WithoutPhaseTokens, phase_turns
+
+_LONG_S = 300.0  # until a test gives up; the machine may be slow
+
+
+@pytest.fixture
+def server(tmp_path):
+    with closing(PhaseTokenServer(str(tmp_path / "tokens"), lambda: None)) as found:
+        found.listen()
+        yield found
+
+
+@pytest.fixture
+def join(server):
+    """Makes a job's tokens."""
+    made = []
+
+    def joined(job: str, run: int = 1) -> PhaseTokens:
+        made.append(PhaseTokens(server.listen(), job, run))
+        return made[-1]
+
+    yield joined
+    for tokens in made:
+        tokens.close()
+
+
+def awaited(holds) -> None:
+    until_s = time.monotonic() + _LONG_S
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.001)
+
+
+def in_thread(call) -> threading.Thread:
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_a_job_without_an_agent_that_offers_tokens_runs_without(tmp_path):
+    turns = phase_turns({})
+    assert isinstance(turns, WithoutPhaseTokens)
+    with turns.comp(), turns.comm() as comm:
+        comm.between_chunks()
+    assert turns.iteration_done(0, 0.1, 0.1, 0.1) is False
+    turns.close()
+    with closing(phase_turns({VARIABLE: str(tmp_path / "nothing"), "HOCKET_JOB": "a"})) as turns:  # It is away.
+        with turns.comp(), turns.comm() as comm:
+            comm.between_chunks()
+        assert turns.iteration_done(0, 0.1, 0.1, 0.1) is False
+
+
+def test_two_jobs_never_compute_at_once_and_one_communicates_meanwhile(join):
+    inside, most, turns_taken = [], [0], []
+
+    def iterate(job: str) -> None:
+        turns = join(job)
+        for iteration in range(20):
+            with turns.comm() as comm:
+                comm.between_chunks()
+            with turns.comp():
+                inside.append(job)
+                most[0] = max(most[0], len(inside))
+                turns_taken.append(job)
+                time.sleep(0.001)
+                inside.remove(job)
+            turns.iteration_done(iteration, 0.0, 0.001, 0.0)
+
+    threads = [in_thread(lambda job=job: iterate(job)) for job in "abc"]
+    for thread in threads:
+        thread.join(_LONG_S)
+    assert most == [1]
+    assert {job: turns_taken.count(job) for job in "abc"} == {"a": 20, "b": 20, "c": 20}
+
+
+def test_a_secondary_waits_while_the_primary_moves_chunks_and_goes_on_in_its_gaps(join, monkeypatch):
+    monkeypatch.setattr(phase_tokens, "_FIRST_CHUNK_NS", 30_000_000_000)  # So the gap begins when it is said, below.
+    primary, secondary = join("primary"), join("secondary")
+    went_on, in_first = threading.Event(), threading.Event()
+
+    def communicate() -> None:
+        with secondary.comm() as comm:
+            in_first.set()
+            comm.between_chunks()
+            went_on.set()
+
+    with primary.comm() as comm:
+        comm.between_chunks()
+        thread = in_thread(communicate)
+        awaited(lambda: PhaseToken.SECONDARY in secondary._held.values())
+        assert not in_first.wait(0.05)
+        primary._activity.end()  # as if it waited for a server
+        assert went_on.wait(_LONG_S)
+    thread.join(_LONG_S)
+
+
+def test_a_secondary_goes_on_as_the_primary_when_that_ends(join, monkeypatch):
+    monkeypatch.setattr(phase_tokens, "_FIRST_CHUNK_NS", 10**15)
+    primary, secondary = join("primary"), join("secondary")
+    seen = []
+
+    def communicate() -> None:
+        with secondary.comm() as comm:
+            comm.between_chunks()
+            seen.append(set(secondary._held.values()))
+            seen.append(comm.waited_s > 0)
+
+    with primary.comm():
+        thread = in_thread(communicate)
+        awaited(lambda: PhaseToken.SECONDARY in secondary._held.values())
+        assert not seen
+    thread.join(_LONG_S)
+    assert seen == [{PhaseToken.PRIMARY}, True]
+
+
+def test_a_gap_in_the_primary_does_not_count_as_a_slow_chunk(tmp_path):
+    path = tmp_path / "activity"
+    path.write_bytes(bytes(16))
+    activity = phase_tokens._Activity(str(path))
+    activity.map_again()
+    before_ns = activity._chunk_ns
+    activity.chunk_moved(1)
+    activity._moved_ns -= 10**12
+    activity.chunk_moved(1)
+    assert before_ns < activity._chunk_ns <= before_ns * 1.25
+
+
+def test_an_exception_within_a_phase_gives_the_token_back(join):
+    a, b = join("a"), join("b")
+    with pytest.raises(ZeroDivisionError), a.comp():
+        raise ZeroDivisionError
+    with b.comp():
+        assert list(b._held.values()) == [PhaseToken.CPU]
+
+
+def test_jobs_go_on_without_tokens_while_the_agent_is_away_and_find_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(phase_tokens, "_RETRY_S", 0.0)
+    path = str(tmp_path / "tokens")
+    with closing(PhaseTokens(path, "a", 1)) as a, closing(PhaseTokens(path, "b", 1)) as b:
+        first = PhaseTokenServer(path, lambda: None)
+        first.listen()
+        with a.comp():
+            waits = threading.Event()
+
+            def compute() -> None:
+                with b.comp():
+                    waits.set()
+
+            thread = in_thread(compute)
+            awaited(lambda: None in b._held.values())
+            first.close()
+            assert waits.wait(_LONG_S), "it does not wait for an agent that is gone"
+            thread.join(_LONG_S)
+        with a.comp():
+            assert not a._held
+        with closing(PhaseTokenServer(path, lambda: None)) as second:
+            second.listen()
+            with a.comp():
+                assert list(a._held.values()) == [PhaseToken.CPU]
+
+
+def test_an_agent_that_does_not_answer_counts_as_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(phase_tokens, "_SILENCE_S", 0.02)
+    path = str(tmp_path / "tokens")
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as silent:
+        silent.bind(path)
+        silent.listen()
+        (tmp_path / "tokens.activity").write_bytes(bytes(16))
+        with closing(PhaseTokens(path, "a", 1)) as a, a.comp():
+            assert a._socket is None
+
+
+def test_a_job_that_waits_for_long_asks_and_goes_on_waiting(join, monkeypatch):
+    monkeypatch.setattr(phase_tokens, "_SILENCE_S", 0.05)
+    a, b = join("a"), join("b")
+    done = threading.Event()
+
+    def compute() -> None:
+        with b.comp():
+            assert list(b._held.values()) == [PhaseToken.CPU]
+            done.set()
+
+    with a.comp():
+        thread = in_thread(compute)
+        assert not done.wait(0.3)
+    assert done.wait(_LONG_S)
+    thread.join(_LONG_S)
+
+
+def test_the_last_iteration_of_a_run_that_is_told_to_leave_says_so(server, join):
+    a = join("a", 3)
+    assert a.iteration_done(0, 0.1, 0.1, 0.1) is False
+    server.ask_to_leave(RunKey("a", 3))
+    awaited(lambda: a.iteration_done(1, 0.1, 0.1, 0.1))
+
+
+def test_a_process_whose_place_another_took_goes_on_without_tokens_and_stays_away(join, monkeypatch):
+    monkeypatch.setattr(phase_tokens, "_RETRY_S", 0.0)
+    first, second = join("a", 1), join("a", 2)
+    with first.comp():
+        pass
+    with second.comp():
+        with first.comp():  # It does not wait for the other one, which is the same job.
+            assert not first._held
+        assert list(second._held.values()) == [PhaseToken.CPU]
+
+
+_JOB = """
+import sys, time
+from hocket.runtimes.paramserver.phase_tokens import phase_turns
+turns = phase_turns()
+with turns.comp():
+    print("computes", flush=True)
+    if sys.argv[1] == "hangs":
+        time.sleep(3600)
+    until_s = time.process_time() + 0.02
+    while time.process_time() < until_s:
+        pass
+"""
+
+
+def test_a_job_that_is_killed_or_hangs_harms_no_neighbour(tmp_path: Path):
+    path = str(tmp_path / "tokens")
+    with closing(PhaseTokenServer(path, lambda: None, floor_s=0.2)) as server:
+        env = {**os.environ, VARIABLE: server.listen(), "HOCKET_ATTEMPT": "1"}
+
+        def job(name: str, how: str):
+            command = [sys.executable, "-c", _JOB, how]
+            return child(command, env={**env, "HOCKET_JOB": name}, stdout=subprocess.PIPE, text=True)
+
+        with job("hangs", "hangs") as hangs, job("works", "works") as works:
+            assert hangs.stdout.readline() == works.stdout.readline() == "computes\n"
+            assert works.wait(_LONG_S) == 0
+            assert hangs.poll() is None, "it lost its token, and nothing else"
+            hangs.send_signal(signal.SIGKILL)
+        with job("killed", "hangs") as killed, job("next", "works") as after:
+            assert killed.stdout.readline() == "computes\n"
+            killed.send_signal(signal.SIGKILL)
+            assert after.wait(_LONG_S) == 0
+        awaited(lambda: not server._tenants)
+        assert [server._rules.holder(token) for token in PhaseToken] == [None] * 3
