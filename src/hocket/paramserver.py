@@ -69,7 +69,7 @@ def train(
         objective_every: Epochs between two computations of the objective; 0: never.
         target: Ends training when the objective is at most this.
         on_epoch: Called on host 0 at the end of each epoch; by default it prints a line.
-        turns: How this job takes turns with others on its hosts; by default it has them to itself.
+        turns: How this job takes turns with others on its hosts; by default by its agent's tokens, where those are.
     """
     return _train(
         algorithm, blocks, workers=workers, epochs=epochs, batch=batch, seed=seed, checkpoint=checkpoint,

@@ -176,7 +176,7 @@ def _train(application: str, given: dict[str, Any], own: dict[str, Any]) -> None
     """Load the data and train; what all applications share is in the command's options."""
     from importlib import import_module
 
-    from hocket.cli.units import BadValue, seconds
+    from hocket.job_input.units import BadValue, seconds
     from hocket.paramserver import TrainingError, print_epoch, train
 
     try:

@@ -32,8 +32,8 @@ _UNHAPPY = (
 def read_request(given: Any) -> JobRequest:
     """The job that a spec means, with its signals by their full names. Raises SpecError."""
     request = read_spec(given)
-    if request.job.kind not in (Kind.TRAINING, Kind.QUERY):  # The others come from workloads and from `hocket tune`.
-        raise SpecError(f"kind must be training or query, not '{request.job.kind}'")
+    if request.job.kind is Kind.MODEL:  # These come from `hocket tune`.
+        raise SpecError(f"kind must be training, query or parameter-server, not '{request.job.kind}'")
     if request.job.kind is Kind.QUERY and request.job.command[:2] != QUERY_COMMAND:
         command = " ".join(request.job.command)[:80]
         raise SpecError(f"command must begin with '{' '.join(QUERY_COMMAND)}' where kind is 'query', not '{command}'")

@@ -16,6 +16,7 @@ from hocket.agent.job_environment import OWN, SHELL, is_one_of
 from hocket.control.admission import read_request, refusal
 from hocket.job_input import units
 from hocket.job_input.launchers import asked_by_launcher
+from hocket.job_input.paramserver_input import HostsProblem, with_hosts
 from hocket.job_input.query_input import QueryProblem, with_query
 from hocket.job_input.units import BadValue
 from hocket.model.criterion import CriterionError, parse
@@ -106,7 +107,7 @@ def _check_field(name: str, value: object) -> None:
 
 
 def _job_input(said: Mapping[str, object], here: _Here | None) -> JobInput:
-    said = _with_query(said)
+    said = _with_hosts(_with_query(said))
     spec: dict[str, Any] = {}
     for name in said:
         field = _BY_NAME[name]
@@ -134,6 +135,13 @@ def _with_query(said: Mapping[str, object]) -> Mapping[str, object]:
         return with_query({**said, **checked}, _read("command", said["command"]) if said.get("command") else [])
     except QueryProblem as problem:
         raise FieldProblem(problem.field, str(problem)) from None
+
+
+def _with_hosts(said: Mapping[str, object]) -> Mapping[str, object]:
+    try:
+        return with_hosts(said, _read("command", said["command"]) if said.get("command") else [])
+    except HostsProblem as problem:
+        raise FieldProblem("hosts", str(problem)) from None
 
 
 def _admissible(spec: dict[str, Any]) -> Job:
@@ -179,13 +187,23 @@ def _read(name: str, value: object) -> Any:
         raise FieldProblem(name, str(error)) from None
 
 
+def _counts(name: str, value: object) -> Any:
+    counts = _read(name, value)
+    if counts == [0]:
+        raise FieldProblem(name, "must be counts from 1 up, not 0")
+    return counts
+
+
 def _sizes(said: Mapping[str, object]) -> dict[str, Any]:
-    """GPUs are what users count, of a query threads; replicas, of so many GPUs each, are what a job is made of."""
+    """GPUs are what users count, of a query threads, of a parameter-server job machines, if it says nothing of GPUs.
+
+    Replicas, of so many GPUs each, are what a job is made of.
+    """
     if said.get("kind") == Kind.QUERY:
-        threads = _read("threads", said.get("gpus", 1))
-        if threads == [0]:
-            raise FieldProblem("threads", "must be counts from 1 up, not 0")
-        return {"sizes": threads, "gpus": 0}
+        return {"sizes": _counts("threads", said.get("gpus", 1)), "gpus": 0}
+    if said.get("kind") == Kind.PARAMETER_SERVER and "gpus" not in said and "replica_gpus" not in said:
+        of_each = {} if "cpus" in said else {"cores": 1.0}
+        return {"sizes": _counts("hosts", said.get("hosts", 1)), "gpus": 0, **of_each}
     per_replica = _read("replica_gpus", said.get("replica_gpus", 1))
     if per_replica < 1:
         raise FieldProblem("replica_gpus", f"must be a count from 1 up, not {per_replica}")

@@ -73,7 +73,9 @@ class Kind(StrEnum):
     MODEL = "model"  # one model of a pack
 
 
-QUERY_COMMAND = ("hocket", "query")  # the first words of a query's command; its agent runs it by its own Python
+# The first words of commands that an agent runs by its own Python.
+QUERY_COMMAND = ("hocket", "query")
+PARAMETER_SERVER_COMMAND = ("hocket", "paramserver")
 
 
 class Stop(StrEnum):
@@ -256,9 +258,9 @@ class Job(Struct, frozen=True, gc=False):
     kind: Annotated[
         Kind,
         JobField(
-            "What sort of work it is: training or query.", Panel.JOB, metavar="KIND",
-            default="training, or query if it runs `hocket query`",
-            more="See [Queries as jobs](queries.md#as-a-job).",
+            "What sort of work it is: training, query or parameter-server.", Panel.JOB, metavar="KIND",
+            default="training, or what its command says: `hocket query`, `hocket paramserver`",
+            more="See [Queries as jobs](queries.md#as-a-job) and [Training on parameter servers](paramserver.md).",
         ),
     ] = Kind.TRAINING  # fmt: skip
     command: Annotated[

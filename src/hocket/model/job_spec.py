@@ -117,6 +117,13 @@ _OF_SUBMISSIONS = (
         JobField("Pass the shell's whole environment to the job.", Panel.EXECUTION, reads="flag", default="off"),
     ),
     SpecField(
+        "shell", "hosts", str, "",
+        JobField(
+            "Numbers of machines that a parameter-server job can run on: 2, 1,2,4 or 1-4.", Panel.RESOURCES,
+            metavar="1-4", reads="gpus", default="1", more="Without GPUs; `--cpus` and `--mem` are of each machine.",
+        ),
+    ),
+    SpecField(
         "shell", "query", str, "",
         JobField(
             "One SELECT, to be answered progressively instead of a command.", Panel.QUERY, metavar="SQL", reads="sql",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ from hocket.agent.node.query_run import as_query, is_query
 from hocket.agent.node.state_folder import StateFolder
 from hocket.agent.protocol import PrepareRun, StartRun
 from hocket.model import phase_tokens
+from hocket.model.job import PARAMETER_SERVER_COMMAND
 
 PHASE_TOKENS = "phase_tokens"  # in the spec of an order: whether the run takes turns with others on its node
 METRIC_WARNING = "HOCKET_METRIC_WARNING_S"  # seconds until a metric that is not seen is warned of; tests set it
@@ -51,6 +53,8 @@ def sidecar_spec(
                 spec["env"][phase_tokens.VARIABLE] = tokens.listen()
     if is_query(spec):
         spec = as_query(spec, state.run(job, order.run.number))
+    elif isinstance(spec.get("argv"), list) and tuple(spec["argv"][:2]) == PARAMETER_SERVER_COMMAND:
+        spec["argv"] = [sys.executable, "-m", *spec["argv"]]  # `hocket` need not be in the job's PATH.
     if (limit_s := os.environ.get(METRIC_WARNING)) is not None:
         spec["unseen_limit_s"] = float(limit_s)
     cgroup = containment.create(order.run, spec["mark"], order.limits)  # Last: nothing fails after it.

@@ -41,6 +41,7 @@ from hocket.model.phase_tokens import (
     decode_from_agent,
     encode,
 )
+from hocket.runtimes.paramserver.phase_turns import NoTurns
 
 _log = logging.getLogger("hocket.paramserver")
 _RETRY_S = 1.0  # between attempts to connect
@@ -53,34 +54,13 @@ _NEW = 0.25  # the weight of a new measurement
 _LONGER = 2  # times the mean: the most that one measurement counts for
 
 
-def phase_turns(environ: Mapping[str, str] = os.environ) -> PhaseTokens | WithoutPhaseTokens:
+def phase_turns(environ: Mapping[str, str] = os.environ) -> PhaseTokens | NoTurns:
     """Turns by the tokens of this host's agent; without, if it offers none."""
     path = environ.get(VARIABLE, "")
     if not path:
-        return WithoutPhaseTokens()
+        return NoTurns()
     attempt = environ.get("HOCKET_ATTEMPT", "1")
     return PhaseTokens(path, environ.get("HOCKET_JOB", f"process {os.getpid()}"), int(attempt))
-
-
-class WithoutPhaseTokens:
-    """Every phase begins at once."""
-
-    @contextmanager
-    def comp(self) -> Iterator[None]:
-        """Compute."""
-        yield
-
-    @contextmanager
-    def comm(self) -> Iterator[CommPhase]:
-        """Communicate."""
-        yield CommPhase(None, 0)
-
-    def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:  # noqa: ARG002
-        """Nothing is reported, and the job never has to leave."""
-        return False
-
-    def close(self) -> None:
-        """There is nothing to close."""
 
 
 class PhaseTokens:
@@ -253,16 +233,15 @@ class PhaseTokens:
 class CommPhase:
     """One COMM phase."""
 
-    def __init__(self, tokens: PhaseTokens | None, number: int) -> None:
+    def __init__(self, tokens: PhaseTokens, number: int) -> None:
         self._tokens, self._number = tokens, number
         self.waited_s = 0.0  # for the primary COMM, as a secondary one
 
     def between_chunks(self) -> None:
         """Call it between chunks of about 1 MB: the primary returns at once, the secondary waits for the primary."""
-        if self._tokens is not None:
-            began_s = time.perf_counter()
-            self._tokens.wait_for_chunk(self._number)
-            self.waited_s += time.perf_counter() - began_s
+        began_s = time.perf_counter()
+        self._tokens.wait_for_chunk(self._number)
+        self.waited_s += time.perf_counter() - began_s
 
 
 class _Activity:

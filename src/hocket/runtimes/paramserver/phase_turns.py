@@ -9,6 +9,8 @@ from typing import Protocol
 class CommTurn(Protocol):
     """A turn to communicate."""
 
+    waited_s: float  # for the primary one, as a secondary turn
+
     def between_chunks(self) -> None:
         """Call it between chunks of about 1 MB: a secondary turn waits here while the primary one communicates."""
 
@@ -27,6 +29,8 @@ class PhaseTurns(Protocol):
 
 
 class _AlwaysFirst:
+    waited_s = 0.0
+
     def between_chunks(self) -> None:
         pass
 
@@ -48,3 +52,6 @@ class NoTurns:
     def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:  # noqa: ARG002
         """There is no group to leave."""
         return False
+
+    def close(self) -> None:
+        """There is nothing to close."""

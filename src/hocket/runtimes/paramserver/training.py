@@ -26,7 +26,8 @@ from hocket.runtimes.paramserver.host_model import HostModel
 from hocket.runtimes.paramserver.host_server import ShardServer
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
-from hocket.runtimes.paramserver.phase_turns import NoTurns, PhaseTurns
+from hocket.runtimes.paramserver.phase_tokens import phase_turns
+from hocket.runtimes.paramserver.phase_turns import PhaseTurns
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, checked_needs, plan_of
 from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch, rows_of
 from hocket.runtimes.paramserver.stop_signals import StopSignals
@@ -133,9 +134,12 @@ def train(
             raise TrainingError(f"{name} must be at least {least}, not {value}")
     folder = Path(checkpoint) if checkpoint is not None else launch.checkpoint
     group, pool = HostGroup(launch), WorkerPool(options.workers)
+    own_turns = phase_turns()
     try:
         with StopSignals() as signals:
-            run = _Run(algorithm, blocks, options, group, pool, turns or NoTurns(), signals, folder)
+            run = _Run(
+                algorithm, blocks, options, group, pool, own_turns if turns is None else turns, signals, folder
+            )  # fmt: skip
             run.begin()
             return run.to_the_end(report, on_epoch)
     except TrainingError as error:
@@ -148,6 +152,7 @@ def train(
     finally:
         group.close()
         pool.close()
+        own_turns.close()
 
 
 def _cores() -> int:
@@ -326,8 +331,9 @@ class _Run:
         self.group.exchange(f"computed {self.iteration}", None)
         with self.turns.comm() as turn:
             began_s = time.perf_counter()
+            waited_s = turn.waited_s
             own = self.model.push(turn)
-            push_s = time.perf_counter() - began_s
+            push_s = time.perf_counter() - began_s - (turn.waited_s - waited_s)
         return PhaseTimes(pull_s, comp_s, push_s + self._apply(own))
 
     def _pull(self, mine: list[int], key: object, needs: Mapping[int, Mapping[str, Array | None]]) -> float:
@@ -335,8 +341,9 @@ class _Run:
             self.plans[key] = plan_of({i: needs[i] for i in mine}, self.layouts)
         with self.turns.comm() as turn:
             began_s = time.perf_counter()
+            waited_s = turn.waited_s
             self.model.pull(self.plans[key], turn)
-            return time.perf_counter() - began_s
+            return time.perf_counter() - began_s - (turn.waited_s - waited_s)
 
     def _computed(self, i: int) -> dict[str, Array]:
         block = self.blocks[i]

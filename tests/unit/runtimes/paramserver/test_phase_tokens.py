@@ -17,7 +17,8 @@ from hocket.agent.node.phase_token_server import PhaseTokenServer
 from hocket.agent.protocol import RunKey
 from hocket.model.phase_tokens import VARIABLE, PhaseToken
 from hocket.runtimes.paramserver import phase_tokens
-from hocket.runtimes.paramserver.phase_tokens import PhaseTokens, WithoutPhaseTokens, phase_turns
+from hocket.runtimes.paramserver.phase_tokens import PhaseTokens, phase_turns
+from hocket.runtimes.paramserver.phase_turns import NoTurns
 
 _LONG_S = 300.0  # until a test gives up; the machine may be slow
 
@@ -58,7 +59,7 @@ def in_thread(call) -> threading.Thread:
 
 def test_a_job_without_an_agent_that_offers_tokens_runs_without(tmp_path):
     turns = phase_turns({})
-    assert isinstance(turns, WithoutPhaseTokens)
+    assert isinstance(turns, NoTurns)
     with turns.comp(), turns.comm() as comm:
         comm.between_chunks()
     assert turns.iteration_done(0, 0.1, 0.1, 0.1) is False

@@ -110,11 +110,15 @@ def test_training_goes_on_with_another_number_of_hosts(tmp_path: Path) -> None:
 
 
 class _Chunked:
-    """Turns that count chunks."""
+    """Turns that count chunks, and pretend to have waited an hour before each."""
 
     def __init__(self, turns: LeaveAfter) -> None:
-        self.chunks, self._turns = 0, turns
-        self.comp, self.iteration_done = turns.comp, turns.iteration_done
+        self.chunks, self.waited_s, self._turns = 0, 0.0, turns
+        self.comp, self.measured = turns.comp, []  # type: ignore[var-annotated]
+
+    def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:  # noqa: ARG002
+        self.measured.append((pull, push))
+        return iteration >= self._turns.iterations
 
     def comm(self) -> Any:
         from contextlib import nullcontext
@@ -123,6 +127,7 @@ class _Chunked:
 
     def between_chunks(self) -> None:
         self.chunks += 1
+        self.waited_s += 3600
 
 
 def test_a_turn_is_asked_between_chunks() -> None:
@@ -146,6 +151,9 @@ def test_a_turn_is_asked_between_chunks() -> None:
     assert (first.model["weights"] == 8).all()  # 0, 2, 8: each of two blocks adds what there is, and one
     # Each host pulls two chunks' worth of rows of the other, and pushes as many, in each of two iterations.
     assert [turn.chunks for turn in turns] == [4, 4]
+    # One chunk of each phase had to wait, and that is not counted.
+    hours = [(round(pull / 3600), round(push / 3600)) for turn in turns for pull, push in turn.measured]
+    assert hours == 4 * [(-1, -1)]
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------
