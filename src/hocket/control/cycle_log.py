@@ -151,7 +151,7 @@ def _log_decision(number: int, plan: Plan, is_refused: bool, decision_s: Sequenc
     said |= {job_id: reason for job_id, reason in reasons.items() if job_id != "*"}
     said |= {job_id: f"ends: {verdict}" for job_id, verdict in plan.ends.items()}
     for job_id, reason in said.items():
-        if lines.admit("decided"):
+        if reason and lines.admit("decided"):  # A job whose company changes may have none.
             _say(logging.INFO, number, f"decided for '{job_id}': {reason}", job=job_id, reason=reason)
 
 

@@ -11,7 +11,8 @@ from zlib import crc32
 from hocket.agent.protocol import ContinueRun, PrepareRun, ResizeRun, RunKey, RunLimits, StartRun
 from hocket.model.criterion import Epochs, Limit, RunTime, Steps, limit_of
 from hocket.model.job import Job, Kind, Launch
-from hocket.model.partition import Boundary, Holding
+from hocket.model.partition import Boundary, Holding, Sharing
+from hocket.model.phase_tokens import VARIABLE as TOKENS_VARIABLE
 
 _LOG_FILES = 4  # that the output of an attempt is kept in, the present one among them
 _MOST_WORKERS = 64  # that one process is prepared to become
@@ -20,9 +21,14 @@ _NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 
 
 def run_orders(
-    job: Job, run: RunKey, to: Holding, addresses: dict[str, str], secrets: Mapping[str, str] = _NO_SECRETS
+    job: Job,
+    run: RunKey,
+    to: Holding,
+    addresses: dict[str, str],
+    secrets: Mapping[str, str] = _NO_SECRETS,
+    sharing: Sharing = Sharing.ALONE,
 ) -> dict[str, StartRun]:
-    """Node → the order that runs the job's part there."""
+    """Node → the order that runs the job's part there. Jobs that are stacked take no turns, by whatever phases."""
     size = sum(to.replicas)
     orders: dict[str, StartRun] = {}
     first = 0
@@ -45,6 +51,9 @@ def run_orders(
             }
         # Only the first part is watched for the criterion's metric: the others often print nothing.
         spec = spec_of(job, replicas) | ({"awaited": ""} if index else {})
+        if spec.get("phase_tokens") and sharing is Sharing.STACKED:
+            spec["phase_tokens"] = False
+            env[TOKENS_VARIABLE] = ""  # It may stand prepared with them.
         orders[part.node] = StartRun(run, spec, env, dict(secrets), limits_of(job, replicas))
         first += replicas
     return orders

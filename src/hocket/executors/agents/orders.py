@@ -16,7 +16,7 @@ from hocket.executors.agents.sessions import Sessions
 from hocket.executors.agents.standby_runs import StandbyRuns, keeps_standby, was_let_go
 from hocket.model.event import Event, JobFailed, JobPrepared
 from hocket.model.job import Job, Kind
-from hocket.model.partition import Holding
+from hocket.model.partition import Holding, Sharing
 from hocket.model.snapshot import Snapshot
 from hocket.model.suspension import can_be_suspended
 from hocket.model.view import Doing, JobView, Tenancy, Tier
@@ -70,7 +70,9 @@ class Orders:
             except SecretsLost as error:
                 self._failed.append((view.job.id, str(error)))
                 return {}
-        return run_orders(view.job, run, to, self._sessions.addresses(), secrets)
+        partition = self.snapshot.partitions.get(to.partition)
+        sharing = Sharing.ALONE if partition is None else partition.sharing
+        return run_orders(view.job, run, to, self._sessions.addresses(), secrets, sharing)
 
     def run_released(self) -> None:
         """Start the runs that had to wait until nothing was left of the one before."""
