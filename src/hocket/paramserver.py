@@ -31,10 +31,11 @@ __all__ = ["Algorithm", "DataBlock", "EpochEnd", "Paused", "PhaseTimes", "Traine
 
 
 def print_epoch(end: EpochEnd) -> None:
-    """A line that Hocket reads progress from, as it does from other training programs; `end` is what is known."""
+    """A line for each epoch at whose `end` there is an objective, and for the last one."""
     # An epoch without a number behind it would be taken for one that begins.
     told = f"iterations={end.iteration}" if end.objective is None else f"objective={end.objective:.6g}"
-    print(f"epoch {end.epoch}/{end.epochs} {told}", flush=True)
+    if end.objective is not None or end.epoch == end.epochs:
+        print(f"epoch {end.epoch}/{end.epochs} {told}", flush=True)
 
 
 def train(

@@ -65,6 +65,10 @@ def test_the_example_stands_in_contributing_as_it_is(example: str) -> None:
     assert f"```python\n{text(f'examples/policies/{example}.py')}```" in text("CONTRIBUTING.md")
 
 
+def test_the_example_of_parameter_servers_stands_in_its_page_as_it_is() -> None:
+    assert f"```python\n{text('examples/paramserver_kmeans.py')}```" in text("docs/paramserver.md")
+
+
 def test_the_code_map_has_every_folder_and_no_file_that_is_gone() -> None:
     page = text("ARCHITECTURE.md")
     folders = {p.parent.name for p in SRC.glob("*/__init__.py")}

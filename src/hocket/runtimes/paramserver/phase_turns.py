@@ -9,8 +9,6 @@ from typing import Protocol
 class CommTurn(Protocol):
     """A turn to communicate."""
 
-    waited_s: float  # for the primary one, as a secondary turn
-
     def between_chunks(self) -> None:
         """Call it between chunks of about 1 MB: a secondary turn waits here while the primary one communicates."""
 
@@ -29,8 +27,6 @@ class PhaseTurns(Protocol):
 
 
 class _AlwaysFirst:
-    waited_s = 0.0
-
     def between_chunks(self) -> None:
         pass
 

@@ -27,7 +27,7 @@ from hocket.runtimes.paramserver.host_server import ShardServer
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
 from hocket.runtimes.paramserver.phase_tokens import phase_turns
-from hocket.runtimes.paramserver.phase_turns import PhaseTurns
+from hocket.runtimes.paramserver.phase_turns import CommTurn, PhaseTurns
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, checked_needs, plan_of
 from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch, rows_of
 from hocket.runtimes.paramserver.stop_signals import StopSignals
@@ -36,6 +36,7 @@ from hocket.runtimes.paramserver.worker_pool import WorkerPool
 
 _LEFT = 128 + signal.SIGTERM
 _STEP_REPORT_S = 1.0
+_clock_s = time.perf_counter
 
 
 class Paused(SystemExit):
@@ -157,6 +158,18 @@ def train(
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _TimedTurn:
+    """A turn to communicate, and how long it waited for a job that goes first."""
+
+    def __init__(self, turn: CommTurn) -> None:
+        self._turn, self.waited_s = turn, 0.0
+
+    def between_chunks(self) -> None:
+        began_s = _clock_s()
+        self._turn.between_chunks()
+        self.waited_s += _clock_s() - began_s
 
 
 class _Run:
@@ -325,25 +338,23 @@ class _Run:
         pull_s = self._pull(mine, ("compute", batch), self.needs)
         self.group.exchange(f"pulled {self.iteration}", None)
         with self.turns.comp():
-            began_s = time.perf_counter()
+            began_s = _clock_s()
             self.pool.each(mine, self._computed, self.model.take_only if len(mine) == 1 else self.model.add)
-            comp_s = time.perf_counter() - began_s
+            comp_s = _clock_s() - began_s
         self.group.exchange(f"computed {self.iteration}", None)
-        with self.turns.comm() as turn:
-            began_s = time.perf_counter()
-            waited_s = turn.waited_s
+        with self.turns.comm() as given:
+            turn, began_s = _TimedTurn(given), _clock_s()
             own = self.model.push(turn)
-            push_s = time.perf_counter() - began_s - (turn.waited_s - waited_s)
+            push_s = _clock_s() - began_s - turn.waited_s
         return PhaseTimes(pull_s, comp_s, push_s + self._apply(own))
 
     def _pull(self, mine: list[int], key: object, needs: Mapping[int, Mapping[str, Array | None]]) -> float:
         if key not in self.plans:
             self.plans[key] = plan_of({i: needs[i] for i in mine}, self.layouts)
-        with self.turns.comm() as turn:
-            began_s = time.perf_counter()
-            waited_s = turn.waited_s
+        with self.turns.comm() as given:
+            turn, began_s = _TimedTurn(given), _clock_s()
             self.model.pull(self.plans[key], turn)
-            return time.perf_counter() - began_s - (turn.waited_s - waited_s)
+            return _clock_s() - began_s - turn.waited_s
 
     def _computed(self, i: int) -> dict[str, Array]:
         block = self.blocks[i]
@@ -359,9 +370,9 @@ class _Run:
         """Wait for the updates of all other hosts without holding a token: they may need theirs to send them."""
         self.shard.wait_for_pushes(self.group.is_broken)
         if not self.group.is_broken.is_set():
-            began_s = time.perf_counter()
+            began_s = _clock_s()
             self.shard.apply(own, self.algorithm, self.pool)
-            took_s = time.perf_counter() - began_s
+            took_s = _clock_s() - began_s
             self.group.exchange(f"pushed {self.iteration}", None)
             return took_s
         self.group.exchange(f"pushed {self.iteration}", None)  # It says which host is gone.
@@ -381,9 +392,9 @@ class _Run:
             return found
 
         with self.turns.comp():
-            began_s = time.perf_counter()
+            began_s = _clock_s()
             self.pool.each(mine, part, lambda i, found: parts.__setitem__(i, found))
-            comp_s = time.perf_counter() - began_s
+            comp_s = _clock_s() - began_s
         told = self.group.exchange(f"objective {self.iteration}", parts)
         everything = {i: found for of in told for i, found in of.items()}
         self.objective = math.fsum(everything[i] for i in sorted(everything))

@@ -1,6 +1,8 @@
 """Several hosts, by TCP on this machine: the same result, checkpoints over all shards, and hosts that fail."""
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.children import child
 from tests.unit.runtimes.paramserver.least_squares import (
     LeastSquares,
     SparseLeastSquares,
@@ -20,11 +23,14 @@ from tests.unit.runtimes.paramserver.least_squares import (
 )
 from tests.unit.runtimes.paramserver.test_training import LeaveAfter, trained
 
+from hocket.runtimes.paramserver import training
 from hocket.runtimes.paramserver.algorithm import Algorithm, Array, DataBlock, TrainingError
 from hocket.runtimes.paramserver.generators import generate
 from hocket.runtimes.paramserver.host_group import HostGroup
 from hocket.runtimes.paramserver.host_server import ShardServer
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
+from hocket.runtimes.paramserver.model_shard import ModelShard
+from hocket.runtimes.paramserver.pull_plan import ArrayLayout
 from hocket.runtimes.paramserver.training import Paused, Trained, train
 from hocket.runtimes.paramserver.wire import CHUNK_BYTES
 
@@ -110,15 +116,11 @@ def test_training_goes_on_with_another_number_of_hosts(tmp_path: Path) -> None:
 
 
 class _Chunked:
-    """Turns that count chunks, and pretend to have waited an hour before each."""
+    """Turns that count chunks."""
 
     def __init__(self, turns: LeaveAfter) -> None:
-        self.chunks, self.waited_s, self._turns = 0, 0.0, turns
-        self.comp, self.measured = turns.comp, []  # type: ignore[var-annotated]
-
-    def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:  # noqa: ARG002
-        self.measured.append((pull, push))
-        return iteration >= self._turns.iterations
+        self.chunks, self._turns = 0, turns
+        self.comp, self.iteration_done = turns.comp, turns.iteration_done
 
     def comm(self) -> Any:
         from contextlib import nullcontext
@@ -127,20 +129,22 @@ class _Chunked:
 
     def between_chunks(self) -> None:
         self.chunks += 1
-        self.waited_s += 3600
+
+
+class Large(LeastSquares):
+    """A model of four chunks; nothing is computed."""
+
+    def init(self, rng: np.random.Generator) -> Mapping[str, Array]:  # noqa: ARG002
+        return {"weights": np.zeros(4 * CHUNK_BYTES // 8)}
+
+    def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ARG002
+        return {"weights": params["weights"] + 1}
+
+    def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:  # noqa: ARG002
+        return float(params["weights"].sum() / len(params["weights"]))
 
 
 def test_a_turn_is_asked_between_chunks() -> None:
-    class Large(LeastSquares):
-        def init(self, rng: np.random.Generator) -> Mapping[str, Array]:  # noqa: ARG002
-            return {"weights": np.zeros(4 * CHUNK_BYTES // 8)}
-
-        def compute(self, block: DataBlock, params: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ARG002
-            return {"weights": params["weights"] + 1}
-
-        def objective(self, block: DataBlock, params: Mapping[str, Array]) -> float:  # noqa: ARG002
-            return float(params["weights"].sum() / len(params["weights"]))
-
     turns = [_Chunked(LeaveAfter(99)) for _ in range(2)]
 
     def run(at: LaunchVariables) -> Trained:
@@ -151,9 +155,37 @@ def test_a_turn_is_asked_between_chunks() -> None:
     assert (first.model["weights"] == 8).all()  # 0, 2, 8: each of two blocks adds what there is, and one
     # Each host pulls two chunks' worth of rows of the other, and pushes as many, in each of two iterations.
     assert [turn.chunks for turn in turns] == [4, 4]
-    # One chunk of each phase had to wait, and that is not counted.
-    hours = [(round(pull / 3600), round(push / 3600)) for turn in turns for pull, push in turn.measured]
-    assert hours == 4 * [(-1, -1)]
+
+
+def test_waiting_for_a_job_that_goes_first_does_not_count_as_communication(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = {"s": 0.0}  # It goes on only while a turn waits.
+    monkeypatch.setattr(training, "_clock_s", lambda: clock["s"])
+    told: list[tuple[float, ...]] = []
+
+    class Secondary(_Chunked):
+        def between_chunks(self) -> None:
+            clock["s"] += 10.0
+
+    def run(at: LaunchVariables) -> Trained:
+        turns = Secondary(LeaveAfter(99)) if at.host == 0 else _Chunked(LeaveAfter(99))
+        turns.iteration_done = lambda _n, *times: told.append(times) or False  # type: ignore[func-returns-value]
+        return train(Large(), dense_blocks(2), epochs=1, objective_every=0, turns=turns, launch=at)
+
+    on_hosts(2, run)
+    assert clock["s"] == 20.0
+    assert (0.0, 0.0, 0.0) in told
+
+
+def test_rows_of_another_version_are_refused() -> None:
+    shard = ModelShard({"a": ArrayLayout.of(np.zeros(4))}, 1, 2, frozenset())
+    shard.values["a"][...] = 1
+    assert shard.rows_for_pull("a", 0, np.array([1])).tolist() == [1]
+    with pytest.raises(TrainingError, match="pull of 'a' at version 1; the shard on host 1 has version 0"):
+        shard.rows_for_pull("a", 1, None)
+    with pytest.raises(TrainingError, match="push of 'a' at version 3"):
+        shard.buffer_for_push(0, "a", 3, None)
+    with pytest.raises(TrainingError, match="pull of array 'b', which the model does not have"):
+        shard.rows_for_pull("b", 0, None)
 
 
 # -- what goes wrong -----------------------------------------------------------------------------------------
@@ -282,6 +314,40 @@ def test_a_job_has_as_many_workers_as_it_asked_for_cores() -> None:
 # -- processes -----------------------------------------------------------------------------------------------
 
 
+_DOOMED = """
+import os, signal
+from tests.unit.runtimes.paramserver.least_squares import LeastSquares, dense_blocks
+from hocket.runtimes.paramserver.training import train
+
+class Doomed(LeastSquares):
+    def compute(self, block, params):
+        if block.state.get("seen", [0])[0] == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().compute(block, params)
+
+Doomed.__name__ = "LeastSquares"
+train(Doomed(), dense_blocks(), workers=1)
+"""
+
+
+def test_a_host_that_is_killed_is_named_by_all_others() -> None:
+    port = free_port()
+    env = {**os.environ, "NNODES": "3", "NODE_RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    root = Path(__file__).parents[4]
+    env |= {"PYTHONPATH": str(root), "HOCKET_JOB": "", "HOCKET_ATTEMPT": ""}
+
+    def run(at: LaunchVariables) -> Trained:
+        launch = LaunchVariables(at.host, 3, ("127.0.0.1", port), "/")
+        return train(LeastSquares(), dense_blocks(), workers=1, epochs=10, launch=launch)
+
+    with child([sys.executable, "-c", _DOOMED], env=env, cwd=root) as doomed:
+        found = on_hosts(2, run)
+        assert doomed.wait() == -signal.SIGKILL
+    for error in found:
+        assert isinstance(error, TrainingError)
+        assert "a host is gone: host 2 (127.0.0.1)" in str(error)
+
+
 @pytest.mark.slow
 def test_processes_that_pretend_to_be_hosts_train_as_one_does(tmp_path: Path) -> None:
     data = tmp_path / "ratings.txt"
@@ -310,8 +376,6 @@ def test_processes_that_pretend_to_be_hosts_train_as_one_does(tmp_path: Path) ->
     ]
     said = [host.communicate()[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0]
-    import json
-
     one, two = ([json.loads(line)["objective"] for line in text.splitlines()] for text in (alone, said[0]))
     assert len(one) == 3
     assert two == pytest.approx(one, rel=1e-5)

@@ -30,8 +30,6 @@ def trained(algorithm: Algorithm, blocks: list[DataBlock], **options: Any) -> Tr
 class LeaveAfter:
     """Turns that ask the job to leave after so many iterations, and note the order of phases."""
 
-    waited_s = 0.0
-
     def __init__(self, iterations: int) -> None:
         self.iterations, self.phases = iterations, []  # type: ignore[var-annotated]
 
