@@ -20,14 +20,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from benchmarks.machine import Machine, machine, median
 from hocket.agent.node.phase_token_server import PhaseTokenServer
-from hocket.runtimes.paramserver.phase_tokens import PhaseTokens, WithoutPhaseTokens
+from hocket.runtimes.paramserver.phase_tokens import PhaseTokens
 from hocket.testing.hosts import network
 from hocket.testing.hosts.launcher import Host, Hosts
 
@@ -162,7 +161,7 @@ def _transfer(hosts: Hosts, way: str, beside: str, chunks: int) -> tuple[float, 
     sender, receiver = hosts
     path = str(hosts.folder / "tokens")
     with _on(hosts, receiver, "receiver", receiver.address), _on(hosts, sender, "server", path):
-        uses = "no-tokens" if beside == _BESIDE[2] else path
+        uses = "/nothing" if beside == _BESIDE[2] else path
         with _on(hosts, sender, "sender", receiver.address, "primary", uses, str(chunks), way) as primary:
             _line(primary)  # It has connected.
             if beside == "nothing":
@@ -245,7 +244,8 @@ def _receive(address: str) -> None:
 
 def _send(address: str, role: str, path: str, chunks: str, way: str) -> None:
     every, gap_s = _WAYS[way]
-    tokens: Any = WithoutPhaseTokens() if path == "no-tokens" else PhaseTokens(path, role, 1)
+    # Without a server, it runs without tokens.
+    tokens = PhaseTokens(path, role, 1)
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
     connection.connect((address, _PORT))
