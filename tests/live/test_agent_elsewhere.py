@@ -1,8 +1,5 @@
 """The agent on another host: in a network namespace of its own, with nothing of the controller's files but a token."""
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,47 +8,32 @@ from tests.live.agent import LiveAgent
 from tests.live.controller import LiveController, awaited
 from tests.whole_lines import json_lines
 
+from hocket.testing.hosts import network
+from hocket.testing.hosts.launcher import Hosts
+
 ROOT = Path(__file__).parents[2]
-NETWORK = f"10.213.{os.getpid() % 256}"  # of its own, should several tests run at a time
-SPACE, HERE, THERE = f"hocket-{os.getpid()}", f"{NETWORK}.1", f"{NETWORK}.2"
-INSIDE, OUTSIDE = f"hi{os.getpid() % 100000}", f"ho{os.getpid() % 100000}"
 
-needs_namespaces = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="a network namespace needs root and the command `ip`"
-)
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, capture_output=True)
+needs_namespaces = pytest.mark.skipif(bool(network.why_no_namespaces()), reason=network.why_no_namespaces())
 
 
 @pytest.fixture
-def other_host():
-    """A namespace that sees this one through one cable."""
+def hosts():
+    """One, which sees this machine through one cable."""
     try:
-        ip("netns", "add", SPACE)
-        ip("link", "add", OUTSIDE, "type", "veth", "peer", "name", INSIDE, "netns", SPACE)
-        ip("addr", "add", f"{HERE}/24", "dev", OUTSIDE)
-        ip("link", "set", OUTSIDE, "up")
-        ip("-n", SPACE, "addr", "add", f"{THERE}/24", "dev", INSIDE)
-        ip("-n", SPACE, "link", "set", INSIDE, "up")
-        ip("-n", SPACE, "link", "set", "lo", "up")
-        yield SPACE
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"no network namespace can be made here: {error.stderr.decode().strip()}")
-    finally:
-        subprocess.run(["ip", "netns", "del", SPACE], capture_output=True)
-        subprocess.run(["ip", "link", "del", OUTSIDE], capture_output=True)
+        with Hosts(1, mbit=0) as made:
+            yield made
+    except network.NoNamespaces as error:
+        pytest.skip(f"no network namespace can be made here: {error}")
 
 
 @pytest.mark.slow
 @needs_namespaces
-def test_an_agent_on_another_host_is_killed_and_its_jobs_go_on(tmp_path, other_host):
-    options = ("--listen", HERE, "--insecure-listen", "--no-agent", "--policy", "fifo", "--lease", "120")
+def test_an_agent_on_another_host_is_killed_and_its_jobs_go_on(tmp_path, hosts):
+    options = ("--listen", hosts.address, "--insecure-listen", "--no-agent", "--policy", "fifo", "--lease", "120")
     controller = LiveController(tmp_path, *options)
     token, ledger = tmp_path / "copied-token", tmp_path / "ledger"
-    options = ("--address", THERE, "--gpus", "2")
-    far = LiveAgent(controller, "far", *options, within=("ip", "netns", "exec", other_host), token=token)
+    options = ("--address", hosts[0].address, "--gpus", "2")
+    far = LiveAgent(controller, "far", *options, within=tuple(network.within(hosts[0].namespace)), token=token)
     with controller, far as agent:
         controller.begin()
         token.write_text((controller.home / "token").read_text())

@@ -1,7 +1,7 @@
 """The phases of this job take turns with those of other jobs on its host, by tokens that the node's agent hands out.
 
-`phase_turns()` is what a job uses: with an agent that offers tokens (`HOCKET_PHASE_TOKENS`), or without. One process of
-a job on each host holds its tokens, in one thread.
+`tokens_offered()` is what a job uses, by the variable `HOCKET_PHASE_TOKENS`. One process of a job on each host holds
+its tokens, in one thread; `between_chunks` may be called in others meanwhile.
 
 A job never fails for want of tokens. While its agent is away, it goes on without, and connects again within a second
 of the agent's return; an agent that does not answer for 20 s counts as away.
@@ -14,6 +14,7 @@ import mmap
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -41,7 +42,6 @@ from hocket.model.phase_tokens import (
     decode_from_agent,
     encode,
 )
-from hocket.runtimes.paramserver.phase_turns import NoTurns
 
 _log = logging.getLogger("hocket.paramserver")
 _RETRY_S = 1.0  # between attempts to connect
@@ -54,17 +54,17 @@ _NEW = 0.25  # the weight of a new measurement
 _LONGER = 2  # times the mean: the most that one measurement counts for
 
 
-def phase_turns(environ: Mapping[str, str] = os.environ) -> PhaseTokens | NoTurns:
-    """Turns by the tokens of this host's agent; without, if it offers none."""
+def tokens_offered(environ: Mapping[str, str] = os.environ) -> PhaseTokens | None:
+    """The tokens of this host's agent; None if it offers none, and the job runs without."""
     path = environ.get(VARIABLE, "")
     if not path:
-        return NoTurns()
+        return None
     attempt = environ.get("HOCKET_ATTEMPT", "1")
     return PhaseTokens(path, environ.get("HOCKET_JOB", f"process {os.getpid()}"), int(attempt))
 
 
 class PhaseTokens:
-    """Turns by tokens. Not for several threads."""
+    """Turns by tokens."""
 
     def __init__(self, path: str, job: str, run: int) -> None:
         """Connect to the agent's socket at this path for a run of a job, when the first token is needed."""
@@ -75,6 +75,7 @@ class PhaseTokens:
         self._retry_s = 0.0
         self._is_replaced = self._is_to_leave = False
         self._last = 0  # number of what was asked for last
+        self._chunks = threading.Lock()  # Threads that send chunks of the same phase wait together.
         self._held: dict[int, PhaseToken | None] = {}  # asked for, and not released; None while it waits
 
     def __enter__(self) -> Self:
@@ -148,11 +149,12 @@ class PhaseTokens:
         activity = self._activity
         if activity is None or number not in self._held:
             return
-        self._take_news(0.0)
-        while self._held.get(number) is PhaseToken.SECONDARY and (wait_s := activity.busy_s()) > 0:
-            self._take_news(min(wait_s, _LOOK_S))
-        if self._held.get(number) is PhaseToken.PRIMARY:
-            activity.chunk_moved(number)
+        with self._chunks:
+            self._take_news(0.0)
+            while self._held.get(number) is PhaseToken.SECONDARY and (wait_s := activity.busy_s()) > 0:
+                self._take_news(min(wait_s, _LOOK_S))
+            if self._held.get(number) is PhaseToken.PRIMARY:
+                activity.chunk_moved(number)
 
     # -- the connection -----------------------------------------------------------------------------------------
 

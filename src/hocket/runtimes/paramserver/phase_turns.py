@@ -48,6 +48,3 @@ class NoTurns:
     def iteration_done(self, iteration: int, pull: float, comp: float, push: float) -> bool:  # noqa: ARG002
         """There is no group to leave."""
         return False
-
-    def close(self) -> None:
-        """There is nothing to close."""

@@ -26,8 +26,8 @@ from hocket.runtimes.paramserver.host_model import HostModel
 from hocket.runtimes.paramserver.host_server import ShardServer
 from hocket.runtimes.paramserver.launch_variables import LaunchVariables, default_workers
 from hocket.runtimes.paramserver.model_shard import ModelShard, Update
-from hocket.runtimes.paramserver.phase_tokens import phase_turns
-from hocket.runtimes.paramserver.phase_turns import CommTurn, PhaseTurns
+from hocket.runtimes.paramserver.phase_tokens import tokens_offered
+from hocket.runtimes.paramserver.phase_turns import CommTurn, NoTurns, PhaseTurns
 from hocket.runtimes.paramserver.pull_plan import ArrayLayout, Plan, checked_needs, plan_of
 from hocket.runtimes.paramserver.sharding import blocks_of, iterations_of_epoch, rows_of
 from hocket.runtimes.paramserver.stop_signals import StopSignals
@@ -135,12 +135,11 @@ def train(
             raise TrainingError(f"{name} must be at least {least}, not {value}")
     folder = Path(checkpoint) if checkpoint is not None else launch.checkpoint
     group, pool = HostGroup(launch), WorkerPool(options.workers)
-    own_turns = phase_turns()
+    offered = tokens_offered() if turns is None else None
+    turns = turns or offered or NoTurns()
     try:
         with StopSignals() as signals:
-            run = _Run(
-                algorithm, blocks, options, group, pool, own_turns if turns is None else turns, signals, folder
-            )  # fmt: skip
+            run = _Run(algorithm, blocks, options, group, pool, turns, signals, folder)
             run.begin()
             return run.to_the_end(report, on_epoch)
     except TrainingError as error:
@@ -153,7 +152,8 @@ def train(
     finally:
         group.close()
         pool.close()
-        own_turns.close()
+        if offered is not None:
+            offered.close()
 
 
 def _cores() -> int:

@@ -7,9 +7,9 @@ from hocket.model.phase_tokens import VARIABLE
 
 _JOB = """
 import signal, time
-from hocket.runtimes.paramserver.phase_tokens import phase_turns
+from hocket.runtimes.paramserver.phase_tokens import tokens_offered
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-turns, iteration = phase_turns(), 0
+turns, iteration = tokens_offered(), 0
 while True:
     iteration += 1
     with turns.comm() as comm:

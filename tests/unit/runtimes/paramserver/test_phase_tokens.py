@@ -17,8 +17,7 @@ from hocket.agent.node.phase_token_server import PhaseTokenServer
 from hocket.agent.protocol import RunKey
 from hocket.model.phase_tokens import VARIABLE, PhaseToken
 from hocket.runtimes.paramserver import phase_tokens
-from hocket.runtimes.paramserver.phase_tokens import PhaseTokens, phase_turns
-from hocket.runtimes.paramserver.phase_turns import NoTurns
+from hocket.runtimes.paramserver.phase_tokens import PhaseTokens, tokens_offered
 
 _LONG_S = 300.0  # until a test gives up; the machine may be slow
 
@@ -58,13 +57,8 @@ def in_thread(call) -> threading.Thread:
 
 
 def test_a_job_without_an_agent_that_offers_tokens_runs_without(tmp_path):
-    turns = phase_turns({})
-    assert isinstance(turns, NoTurns)
-    with turns.comp(), turns.comm() as comm:
-        comm.between_chunks()
-    assert turns.iteration_done(0, 0.1, 0.1, 0.1) is False
-    turns.close()
-    with closing(phase_turns({VARIABLE: str(tmp_path / "nothing"), "HOCKET_JOB": "a"})) as turns:  # It is away.
+    assert tokens_offered({}) is None
+    with closing(tokens_offered({VARIABLE: str(tmp_path / "nothing"), "HOCKET_JOB": "a"})) as turns:  # It is away.
         with turns.comp(), turns.comm() as comm:
             comm.between_chunks()
         assert turns.iteration_done(0, 0.1, 0.1, 0.1) is False
@@ -143,6 +137,25 @@ def test_a_gap_in_the_primary_does_not_count_as_a_slow_chunk(tmp_path):
     activity._moved_ns -= 10**12
     activity.chunk_moved(1)
     assert before_ns < activity._chunk_ns <= before_ns * 1.25
+
+
+def test_threads_that_send_chunks_of_the_same_phase_wait_together(join, monkeypatch):
+    monkeypatch.setattr(phase_tokens, "_FIRST_CHUNK_NS", 10**15)
+    primary, secondary = join("primary"), join("secondary")
+    sent = []
+
+    def communicate() -> None:
+        with secondary.comm() as comm:
+            threads = [in_thread(lambda: sent.append(comm.between_chunks())) for _ in range(3)]
+            for thread in threads:
+                thread.join(_LONG_S)
+
+    with primary.comm():
+        thread = in_thread(communicate)
+        awaited(lambda: PhaseToken.SECONDARY in secondary._held.values())
+        primary._activity.end()
+        awaited(lambda: len(sent) == 3)
+    thread.join(_LONG_S)
 
 
 def test_an_exception_within_a_phase_gives_the_token_back(join):
@@ -227,8 +240,8 @@ def test_a_process_whose_place_another_took_goes_on_without_tokens_and_stays_awa
 
 _JOB = """
 import sys, time
-from hocket.runtimes.paramserver.phase_tokens import phase_turns
-turns = phase_turns()
+from hocket.runtimes.paramserver.phase_tokens import tokens_offered
+turns = tokens_offered()
 with turns.comp():
     print("computes", flush=True)
     if sys.argv[1] == "hangs":
