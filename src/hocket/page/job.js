@@ -5,6 +5,7 @@ import { get, ofJob } from "./api.js";
 import { Chart, goalOf } from "./chart.js";
 import { fill, h, setText } from "./dom.js";
 import { Log } from "./log.js";
+import { isRecorded } from "./recording.js";
 import { clock, count, duration, isOver, kindOf, markOf, number } from "./text.js";
 
 const EVERY_MS = 1000; // at most so often is it asked for again while it changes
@@ -29,6 +30,7 @@ export class JobView {
     this.facts = h("dl", { class: "facts" });
     this.command = h("pre", { class: "command", hidden: true });
     this.log = new Log(id);
+    this.log.element.hidden = isRecorded;
     this.element = h(
       "div",
       { class: "job" },
@@ -130,7 +132,7 @@ export class JobView {
     fill(this.story, lines.map((line, n) => h(
       "li",
       { class: storyKind(line.what) },
-      h("time", { datetime: new Date(line.at_s * 1000).toISOString() }, clock(line.at_s)),
+      h("time", { datetime: isRecorded ? undefined : new Date(line.at_s * 1000).toISOString() }, clock(line.at_s)),
       h("div", {}, h("strong", {}, line.what), line.reason ? h("span", {}, line.reason) : null,
         lines[n + 1] && line.at_s - lines[n + 1].at_s >= 1 ? h("span", { class: "muted small" }, `after ${duration(line.at_s - lines[n + 1].at_s)}`) : null),
     )));

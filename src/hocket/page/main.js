@@ -6,10 +6,11 @@ import { JobView } from "./job.js";
 import { Jobs } from "./jobs.js";
 import { Overview } from "./overview.js";
 import { Past } from "./past.js";
+import { isRecorded, loadRecording } from "./recording.js";
 import { SignIn } from "./sign_in.js";
 import { Store } from "./store.js";
 import { Submit } from "./submit.js";
-import { number, plain } from "./text.js";
+import { countFromZero, number, plain } from "./text.js";
 
 const app = document.getElementById("app");
 const THEMES = ["auto", "light", "dark"];
@@ -19,6 +20,7 @@ const KEYS = [
 ];
 
 let store = null;
+let recording = null; // the run that is in the page itself; null: there is a controller
 let view = null;
 let frame = null;
 let before = ""; // the key that was pressed before
@@ -42,7 +44,7 @@ function frameOf() {
       policy, connection, caller,
       h("button", { type: "button", class: "icon", "aria-label": "Light or dark", title: "Light or dark (t)", onclick: nextTheme }, "◐"),
       h("button", { type: "button", class: "icon", "aria-label": "Keys", title: "Keys (?)", onclick: showKeys }, "?"),
-      h("button", { type: "button", class: "quiet", onclick: () => signOut().catch((error) => notice(error.message, { kind: "error" })) }, "Sign out"),
+      isRecorded ? null : h("button", { type: "button", class: "quiet", onclick: () => signOut().catch((error) => notice(error.message, { kind: "error" })) }, "Sign out"),
     ),
     trouble,
     main,
@@ -88,7 +90,8 @@ function update() {
   setText(frame.connection, store.isConnected ? "" : store.hasLoaded ? "Reconnecting…" : "Connecting…");
   frame.connection.classList.toggle("away", !store.isConnected && store.hasLoaded);
   if (store.status) setText(frame.policy, `${store.status.policy} · ${number(store.status.decisions)} decisions`);
-  if (store.token) setText(frame.caller, store.token.owner ? `${store.token.owner} (${store.token.role})` : store.token.role);
+  if (recording) setText(frame.caller, `a recording of ${recording.title}`);
+  else if (store.token) setText(frame.caller, store.token.owner ? `${store.token.owner} (${store.token.role})` : store.token.role);
   frame.trouble.hidden = !store.status?.trouble;
   setText(frame.trouble, store.status?.trouble ?? "");
   if (store.hasLoaded) view.update();
@@ -155,6 +158,10 @@ function onKey(event) {
 }
 
 async function start() {
+  if (isRecorded) {
+    recording = await loadRecording();
+    if (recording.isSimulated) countFromZero();
+  }
   const link = /^#link=(.+)$/.exec(location.hash)?.[1];
   if (link !== undefined) {
     history.replaceState(null, "", location.pathname); // It can be used once, and is not to stand in the address.
