@@ -20,7 +20,7 @@ while not os.path.exists(sys.argv[1]):
 """
 VIEWS = {
     "/": ".queue li", "/jobs": ".virtual .row", "/jobs/net": ".story li", "/past": ".gpu.held",
-    "/submit": "#field-gpus",
+    "/submit": "#field-gpus", "/whatif": ".what-if-result table",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=document.title='owned'> * [a] %2F"
 LAST_EPOCH = (
@@ -195,6 +195,27 @@ def test_the_past_is_shown_cycle_by_cycle_and_decision_by_decision(tab: Tab, con
 
 
 @pytest.mark.slow
+def test_the_past_is_run_again_under_another_policy(tab: Tab, controller: LiveController) -> None:
+    page = tab.page
+    tab.go("/whatif")
+    tab.awaits("document.querySelectorAll('#what-if-policy option').length > 30")
+    page.get_by_label("Policy").select_option("fifo")
+    page.get_by_text("Parameters").click()
+    page.get_by_label("over").select_option("")
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_selector(".what-if-result table")
+    shown = page.locator(".what-if-result").inner_text()
+    assert "las, recorded" in shown
+    assert "fifo, what if" in shown
+    assert "How far to trust it" in shown or "cannot be compared" in shown
+    assert page.locator(".what-if-result canvas").count() == 2
+    result = controller.call("GET", "/v1/whatif")["result"]
+    assert {"net", "other"} <= {span["job"] for span in result["schedules"][0]["held"]}
+    page.set_viewport_size({"width": 400, "height": 800})
+    tab.awaits("document.documentElement.scrollWidth <= 400")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_no_view_breaks_a_rule_of_accessibility(browser: Any, controller: LiveController, colours: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.base", reason="pip install axe-playwright-python")
@@ -308,6 +329,8 @@ VALUES: list[tuple[str, str, Any]] = [
     ("submit.js", "m.withOffset('2026-11-20 12:00', -90)", "2026-11-20T12:00-01:30"),
     ("submit.js", "[m.withOffset('6h'), m.valueOf('flag', false) ?? 'unsaid']", ["6h", "unsaid"]),
     ("submit.js", r"m.valueOf('env', ' A=1\n\nB=2 ')", ["A=1", "B=2"]),
+    ("what_if.js", "[m.difference(90, 100, -1), m.difference(1, 0, 1)]", [["−10.0 %", "better"], ["", ""]]),
+    ("what_if.js", "Object.values(m.readParameters({a: '[1, 2]', b: 'x'}))", [[1, 2], "x"]),
     ("jobs.js", f"['owner:ana', 'owner:an', 'state:run node:n', 'x ana'].map(q => m.matcher(q)({ROW}))", [1, 0, 1, 1]),
     ("jobs.js", f"m.sorted({ROWS}, 'state', false).map(r => r.id)", ["c", "b", "a"]),
 ]
