@@ -191,8 +191,8 @@ def test_everything_public_has_a_docstring() -> None:
 
 
 def test_every_knob_of_a_policy_says_what_it_does() -> None:
-    from hocket.cli.simulation.parameters import parameters
     from hocket.policies import policies
+    from hocket.policies.kit.parameters import parameters
 
     silent = [
         f"{p.name}: {knob.name}" for p in policies().values() for knob in parameters(p.params) if not knob.description

@@ -75,4 +75,4 @@ class Tab:
         """Close it; nothing may have gone wrong."""
         self.context.close()
         assert self.elsewhere == [], "a request left the page's origin"
-        assert self.errors == []
+        assert self.errors == [], self.errors

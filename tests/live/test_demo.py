@@ -25,6 +25,8 @@ def test_the_demo_ends_well_and_its_journal_picture_and_what_if_tell_the_same(tm
         end_all(tmp_path)
     every_job_reaches_its_goal_and_the_killed_one_too(done)
     it_draws_which_job_had_which_device(tmp_path)
+    assert f"{tmp_path}/page/index.html" in done.stdout.replace("\n", "")
+    assert (tmp_path / "page" / "index.html").stat().st_size > 100_000
     the_journal_tells_of_the_kill_and_is_decided_again_alike(tmp_path / "journal.db")
     what_if_run_again_comes_close_to_what_was_recorded(tmp_path / "journal.db")
 

@@ -20,7 +20,7 @@ while not os.path.exists(sys.argv[1]):
 """
 VIEWS = {
     "/": ".queue li", "/jobs": ".virtual .row", "/jobs/net": ".story li", "/past": ".gpu.held",
-    "/submit": "#field-gpus",
+    "/submit": "#field-gpus", "/whatif": ".what-if-result table",
 }  # fmt: skip
 HOSTILE = "<img src=x onerror=document.title='owned'> * [a] %2F"
 LAST_EPOCH = (
@@ -195,6 +195,64 @@ def test_the_past_is_shown_cycle_by_cycle_and_decision_by_decision(tab: Tab, con
 
 
 @pytest.mark.slow
+def test_a_query_shows_its_answer(tab: Tab, controller: LiveController) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed: pip install 'hocket[query]'")
+    data = controller.root / "data"
+    data.mkdir()
+    rows = "SELECT 'shop ' || i % 3 AS shop, (i * 37 % 1000)::DOUBLE AS price FROM range(60000) r(i)"
+    duckdb.connect().execute(f"COPY ({rows}) TO '{data}/sold.parquet'")
+    query = "SELECT shop, count(*) AS n, avg(price) AS price FROM sold GROUP BY shop ORDER BY shop"
+    controller.types("submit", "--query", query, "--data", str(data), "-n", "asked", "--owner", "ana")
+    tab.go("/jobs/asked")
+    tab.awaits("document.querySelector('.answer [role=status]')?.textContent.startsWith('Exact')")
+    assert tab.page.locator(".answer tbody tr").all_inner_texts()[0].split() == ["shop", "0", "20,000", "499.5"]
+
+
+ANSWER = """{columns: ['shop', 'n'], rows: [['<b>a', %d], ['b', 30]], half_widths: [[null, %s], [null, %s]],
+            fraction: %s, elapsed_s: 1, accuracy: 0.5, exact: %s, confidence: 0.95, batches: %d}"""
+SHRINKS = f"""[{ANSWER % (10, 8, 6, 0.1, "false", 1)}, {ANSWER % (12, 2, 1, 0.5, "false", 2)},
+              {ANSWER % (11, "null", "null", 1, "true", 3)}].map(answer => {{
+    view.show(answer);
+    const cell = view.element.querySelector('td');
+    const [widest, now] = cell.querySelectorAll('i');
+    const name = view.element.querySelector('th[scope=row]').textContent;
+    return [name, cell.textContent, widest.style.width, now.style.width];
+}})"""
+
+
+@pytest.mark.slow
+def test_the_intervals_of_an_answer_shrink(tab: Tab) -> None:
+    found = tab.page.evaluate(
+        f"import('/page/answer.js').then(m => {{ const view = new m.AnswerView(); return {SHRINKS}; }})"
+    )
+    assert [cells[:2] for cells in found] == [["<b>a", "10 ± 8"], ["<b>a", "12 ± 2"], ["<b>a", "11"]]
+    widest, now = ([float(cells[n].rstrip("%")) for cells in found] for n in (2, 3))
+    assert widest[0] == widest[1] == widest[2] == now[0]
+    assert now[0] > now[1] > now[2]
+
+
+@pytest.mark.slow
+def test_the_past_is_run_again_under_another_policy(tab: Tab, controller: LiveController) -> None:
+    page = tab.page
+    tab.go("/whatif")
+    tab.awaits("document.querySelectorAll('#what-if-policy option').length > 30")
+    page.get_by_label("Policy").select_option("fifo")
+    page.get_by_text("Parameters").click()
+    page.get_by_label("over").select_option("")
+    page.get_by_role("button", name="Run").click()
+    page.wait_for_selector(".what-if-result table")
+    shown = page.locator(".what-if-result").inner_text()
+    assert "las, recorded" in shown
+    assert "fifo, what if" in shown
+    assert "How far to trust it" in shown or "cannot be compared" in shown
+    assert page.locator(".what-if-result canvas").count() == 2
+    result = controller.call("GET", "/v1/whatif")["result"]
+    assert {"net", "other"} <= {span["job"] for span in result["schedules"][0]["held"]}
+    page.set_viewport_size({"width": 400, "height": 800})
+    tab.awaits("document.documentElement.scrollWidth <= 400")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_no_view_breaks_a_rule_of_accessibility(browser: Any, controller: LiveController, colours: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.base", reason="pip install axe-playwright-python")
@@ -308,6 +366,14 @@ VALUES: list[tuple[str, str, Any]] = [
     ("submit.js", "m.withOffset('2026-11-20 12:00', -90)", "2026-11-20T12:00-01:30"),
     ("submit.js", "[m.withOffset('6h'), m.valueOf('flag', false) ?? 'unsaid']", ["6h", "unsaid"]),
     ("submit.js", r"m.valueOf('env', ' A=1\n\nB=2 ')", ["A=1", "B=2"]),
+    ("what_if.js", "[m.difference(90, 100, -1), m.difference(1, 0, 1)]", [["−10.0 %", "better"], ["", ""]]),
+    ("what_if.js", "Object.values(m.readParameters({a: '[1, 2]', b: 'x'}))", [[1, 2], "x"]),
+    ("answer.js", "m.said({exact: true, elapsed_s: 2})", "Exact, after 2.0 s."),
+    (
+        "answer.js",
+        "m.said({exact: false, fraction: 0.125, elapsed_s: 2, accuracy: 0.99, confidence: 0.95})",
+        "From 12.5 % of the data, after 2.0 s: acc ≥ 99.00 % in all columns and rows, 95 % confident.",
+    ),
     ("jobs.js", f"['owner:ana', 'owner:an', 'state:run node:n', 'x ana'].map(q => m.matcher(q)({ROW}))", [1, 0, 1, 1]),
     ("jobs.js", f"m.sorted({ROWS}, 'state', false).map(r => r.id)", ["c", "b", "a"]),
 ]

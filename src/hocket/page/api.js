@@ -1,5 +1,7 @@
 // Calls to the controller. The cookie is sent by the browser; the other half of the session is kept here.
 
+import { isRecorded, recordedAnswer } from "./recording.js";
+
 const PROOF = "hocket-proof";
 
 export class ApiError extends Error {
@@ -9,7 +11,7 @@ export class ApiError extends Error {
   }
 }
 
-export const hasSession = () => localStorage.getItem(PROOF) !== null;
+export const hasSession = () => isRecorded || localStorage.getItem(PROOF) !== null;
 
 async function answered(method, path, body, signal) {
   const headers = { "X-Hocket-Proof": localStorage.getItem(PROOF) ?? "" };
@@ -34,6 +36,11 @@ async function answered(method, path, body, signal) {
 }
 
 export async function call(method, path, body) {
+  if (isRecorded) {
+    const found = method === "GET" ? recordedAnswer(path) : undefined;
+    if (found === undefined) throw new ApiError(404, "This page shows a recording, which has nothing of that.");
+    return found;
+  }
   return (await answered(method, path, body)).json();
 }
 
@@ -73,6 +80,11 @@ export async function logPart(id, offset, limit, attempt) {
  * EventSource would be shorter, but cannot send a header.
  */
 export async function listen(onOpen, onEvent, signal) {
+  if (isRecorded) {
+    onOpen();
+    await new Promise((resolve) => signal.addEventListener("abort", resolve)); // Nothing happens any more.
+    return;
+  }
   const response = await answered("GET", "v1/events", undefined, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   onOpen();

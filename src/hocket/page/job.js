@@ -1,10 +1,12 @@
 // One job: where it stands and why, its course over time, and its log.
 
 import { ask, possible } from "./actions.js";
+import { AnswerView } from "./answer.js";
 import { get, ofJob } from "./api.js";
 import { Chart, goalOf } from "./chart.js";
 import { fill, h, setText } from "./dom.js";
 import { Log } from "./log.js";
+import { isRecorded } from "./recording.js";
 import { clock, count, duration, isOver, kindOf, markOf, number } from "./text.js";
 
 const EVERY_MS = 1000; // at most so often is it asked for again while it changes
@@ -28,7 +30,9 @@ export class JobView {
     this.story = h("ol", { class: "story", tabindex: "0", "aria-label": "Story" });
     this.facts = h("dl", { class: "facts" });
     this.command = h("pre", { class: "command", hidden: true });
+    this.answer = new AnswerView();
     this.log = new Log(id);
+    this.log.element.hidden = isRecorded;
     this.element = h(
       "div",
       { class: "job" },
@@ -41,6 +45,7 @@ export class JobView {
         h("section", { class: "card" }, h("header", {}, h("h2", {}, "Course"), h("div", { class: "controls" }, this.metrics)), this.chart.element),
         h("section", { class: "card" }, h("header", {}, h("h2", {}, "Facts")), this.facts, this.command),
       ),
+      this.answer.element,
       h("section", { class: "card" }, h("header", {}, h("h2", {}, "Story"), h("span", { class: "muted small" }, "newest first")), this.story),
       this.log.element,
     );
@@ -89,9 +94,19 @@ export class JobView {
     const row = job.status === "fulfilled" ? job.value : this.store.jobs.get(this.id);
     if (row) this._showRow(row);
     if (row) this._startLog(row);
+    if (row) this._loadAnswer(row);
     this._showWhy();
     if (this._job) this._showJob();
     else this._drawChart();
+  }
+
+  /** A query has an answer after its first batch, which is a step. */
+  async _loadAnswer(row) {
+    if (row.kind !== "query" || isRecorded || !this.store.mayChange(row)) return;
+    this.answer.element.hidden = false;
+    if (row.step === 0) return;
+    const found = await get(ofJob(this.id, "/answer")).catch(() => null); // The agent that has it may be away.
+    if (found !== null && !this.isClosed) this.answer.show(found);
   }
 
   _startLog(row) {
@@ -108,7 +123,7 @@ export class JobView {
   _showRow(row) {
     this._row = row;
     this.pill.className = `pill large ${kindOf(row.state)}`;
-    fill(this.pill, h("span", { class: "mark", "aria-hidden": "true" }, markOf(row.state)), row.state);
+    fill(this.pill, h("span", { class: "mark", "aria-hidden": "true" }, markOf(row.state)), row.kept ? `${row.state}, ${row.kept}` : row.state);
     const wishes = this.store.mayChange(row) ? possible(row) : [];
     if (String(wishes) !== this._wishes) {
       this._wishes = String(wishes);
@@ -130,7 +145,7 @@ export class JobView {
     fill(this.story, lines.map((line, n) => h(
       "li",
       { class: storyKind(line.what) },
-      h("time", { datetime: new Date(line.at_s * 1000).toISOString() }, clock(line.at_s)),
+      h("time", { datetime: isRecorded ? undefined : new Date(line.at_s * 1000).toISOString() }, clock(line.at_s)),
       h("div", {}, h("strong", {}, line.what), line.reason ? h("span", {}, line.reason) : null,
         lines[n + 1] && line.at_s - lines[n + 1].at_s >= 1 ? h("span", { class: "muted small" }, `after ${duration(line.at_s - lines[n + 1].at_s)}`) : null),
     )));

@@ -203,7 +203,7 @@ export class Jobs {
     setText(cells.waited, duration(row.waited_s));
     setText(cells.ran, row.ran_s ? duration(row.ran_s) : "–");
     setText(cells.submitted, clock(row.submitted_s, false));
-    setText(cells.reason, row.reason);
+    setText(cells.reason, row.kept ? `${row.kept}; ${row.reason}` : row.reason);
     cells.reason.title = cells.reason.textContent;
   }
 

@@ -6,25 +6,28 @@ import { JobView } from "./job.js";
 import { Jobs } from "./jobs.js";
 import { Overview } from "./overview.js";
 import { Past } from "./past.js";
+import { isRecorded, loadRecording } from "./recording.js";
 import { SignIn } from "./sign_in.js";
 import { Store } from "./store.js";
 import { Submit } from "./submit.js";
-import { number, plain } from "./text.js";
+import { countFromZero, number, plain } from "./text.js";
+import { WhatIf } from "./what_if.js";
 
 const app = document.getElementById("app");
 const THEMES = ["auto", "light", "dark"];
 const KEYS = [
-  ["g o", "Overview"], ["g j", "Jobs"], ["g p", "Back in time"], ["/", "Filter jobs"], ["j k ↑ ↓", "Move in a list"], ["x", "Select a job"], ["n", "Submit a job"],
+  ["g o", "Overview"], ["g j", "Jobs"], ["g p", "Back in time"], ["g w", "What if"], ["/", "Filter jobs"], ["j k ↑ ↓", "Move in a list"], ["x", "Select a job"], ["n", "Submit a job"],
   ["Enter", "Open a job"], ["← →", "Move in time: on the lanes, and from decision to decision in the past"], ["t", "Light or dark"], ["?", "This list"],
 ];
 
 let store = null;
+let recording = null; // the run that is in the page itself; null: there is a controller
 let view = null;
 let frame = null;
 let before = ""; // the key that was pressed before
 
 function frameOf() {
-  const links = { overview: h("a", { href: "#/" }, "Overview"), jobs: h("a", { href: "#/jobs" }, "Jobs"), past: h("a", { href: "#/past" }, "Past") };
+  const links = { overview: h("a", { href: "#/" }, "Overview"), jobs: h("a", { href: "#/jobs" }, "Jobs"), past: h("a", { href: "#/past" }, "Past"), whatif: isRecorded ? null : h("a", { href: "#/whatif" }, "What if") };
   const policy = h("span", { class: "muted small policy" });
   const caller = h("span", { class: "muted small caller" });
   const connection = h("span", { class: "connection", role: "status" });
@@ -41,8 +44,8 @@ function frameOf() {
       h("span", { class: "space" }),
       policy, connection, caller,
       h("button", { type: "button", class: "icon", "aria-label": "Light or dark", title: "Light or dark (t)", onclick: nextTheme }, "◐"),
-      h("button", { type: "button", class: "icon", "aria-label": "Keys", title: "Keys (?)", onclick: showKeys }, "?"),
-      h("button", { type: "button", class: "quiet", onclick: () => signOut().catch((error) => notice(error.message, { kind: "error" })) }, "Sign out"),
+      h("button", { type: "button", class: "icon for-keys", "aria-label": "Keys", title: "Keys (?)", onclick: showKeys }, "?"),
+      isRecorded ? null : h("button", { type: "button", class: "quiet", onclick: () => signOut().catch((error) => notice(error.message, { kind: "error" })) }, "Sign out"),
     ),
     trouble,
     main,
@@ -55,7 +58,8 @@ function route() {
   const [first, ...rest] = path.split("/");
   if (first === "jobs" && rest.length) return ["jobs", () => new JobView(store, decoded(rest.join("/")))];
   if (first === "jobs") return ["jobs", () => new Jobs(store, new URLSearchParams(query))];
-  if (first === "submit") return ["jobs", () => new Submit(store)];
+  if (first === "whatif" && !isRecorded) return ["whatif", () => new WhatIf(store)];
+  if (first === "submit" && !isRecorded) return ["jobs", () => new Submit(store)];
   if (first === "past") return ["past", () => new Past(store, /^[0-9]+$/.test(rest[0] ?? "") ? Number(rest[0]) : null)];
   return ["overview", () => new Overview(store)];
 }
@@ -74,6 +78,7 @@ function show() {
   const [name, make] = route();
   view = make();
   for (const [each, link] of Object.entries(frame.links)) {
+    if (link === null) continue;
     if (each === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -88,7 +93,8 @@ function update() {
   setText(frame.connection, store.isConnected ? "" : store.hasLoaded ? "Reconnecting…" : "Connecting…");
   frame.connection.classList.toggle("away", !store.isConnected && store.hasLoaded);
   if (store.status) setText(frame.policy, `${store.status.policy} · ${number(store.status.decisions)} decisions`);
-  if (store.token) setText(frame.caller, store.token.owner ? `${store.token.owner} (${store.token.role})` : store.token.role);
+  if (recording) setText(frame.caller, `a recording of ${recording.title}`);
+  else if (store.token) setText(frame.caller, store.token.owner ? `${store.token.owner} (${store.token.role})` : store.token.role);
   frame.trouble.hidden = !store.status?.trouble;
   setText(frame.trouble, store.status?.trouble ?? "");
   if (store.hasLoaded) view.update();
@@ -141,7 +147,8 @@ function onKey(event) {
   if (pair === "g o") location.hash = "#/";
   else if (pair === "g j") location.hash = "#/jobs";
   else if (pair === "g p") location.hash = "#/past";
-  else if (event.key === "n") {
+  else if (pair === "g w" && !isRecorded) location.hash = "#/whatif";
+  else if (event.key === "n" && !isRecorded) {
     location.hash = "#/submit";
     event.preventDefault(); // else it is typed into the form
   } else if (event.key === "/") {
@@ -155,6 +162,10 @@ function onKey(event) {
 }
 
 async function start() {
+  if (isRecorded) {
+    recording = await loadRecording();
+    if (recording.isSimulated) countFromZero();
+  }
   const link = /^#link=(.+)$/.exec(location.hash)?.[1];
   if (link !== undefined) {
     history.replaceState(null, "", location.pathname); // It can be used once, and is not to stand in the address.

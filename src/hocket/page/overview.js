@@ -2,6 +2,7 @@
 
 import { fill, h, setText } from "./dom.js";
 import { Lanes } from "./lanes.js";
+import { isRecorded } from "./recording.js";
 import { count, duration, hueOf, kindOf, markOf, number } from "./text.js";
 
 const WINDOWS = [["5 min", 300], ["15 min", 900], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400]];
@@ -51,21 +52,26 @@ export class Overview {
   }
 
   _windows() {
-    const buttons = WINDOWS.map(([label, window_s]) =>
+    const buttons = (isRecorded ? [...WINDOWS, ["7 d", 604800], ["all", 0]] : WINDOWS).map(([label, window_s]) =>
       h("button", { type: "button", "aria-pressed": String(window_s === this.lanes.window_s), onclick: (event) => {
         for (const button of buttons) button.setAttribute("aria-pressed", String(button === event.currentTarget));
-        this.lanes.show(window_s);
+        this.lanes.show(window_s || this._known_s());
       } }, label));
     this.windows = buttons;
     return h("div", { class: "choices", role: "group", "aria-label": "Time window" }, buttons);
   }
 
+  /** How long ago the first job began that is known. */
+  _known_s() {
+    const now_s = this.store.now_s();
+    return Math.max(1, now_s - [...this.store.spans.values()].reduce((first, span) => Math.min(first, span.from_s), now_s));
+  }
+
   /** At first, the shortest window that shows all that is known. */
   _chooseWindow() {
     this._hasWindow = true;
-    const began_s = [...this.store.spans.values()].reduce((first, span) => Math.min(first, span.from_s), this.store.now_s());
-    const found = WINDOWS.findIndex(([, window_s]) => window_s >= this.store.now_s() - began_s);
-    this.windows[found < 0 || found > 2 ? 2 : found].click();
+    const found = WINDOWS.findIndex(([, window_s]) => window_s >= this._known_s());
+    this.windows[isRecorded ? this.windows.length - 1 : found < 0 || found > 2 ? 2 : found].click();
   }
 
   _colours() {
@@ -85,7 +91,7 @@ export class Overview {
   _showLive() {
     const isLive = this.lanes.end_s === null;
     this.live.disabled = isLive;
-    setText(this.live, isLive ? "● Live" : "Back to now");
+    setText(this.live, isRecorded ? "To the end" : isLive ? "● Live" : "Back to now");
   }
 
   update() {

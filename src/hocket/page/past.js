@@ -3,6 +3,7 @@
 import { ApiError, get } from "./api.js";
 import { fill, h, palette, setText, sized } from "./dom.js";
 import { LIVE, clock, count, duration, hueOf, number } from "./text.js";
+import { isRecorded } from "./recording.js";
 import { drawAxis } from "./time_axis.js";
 import { VirtualList } from "./virtual_list.js";
 
@@ -63,6 +64,7 @@ export class Past {
       next: step("decision ▶", "Next decision (→)", () => this.shown.next_decision),
       last: step("»", "Newest cycle", () => this.shown.last),
     };
+    this.buttons.back.hidden = this.buttons.ahead.hidden = isRecorded; // It has the decisions only.
     this.when = h("strong", {});
     this.what = h("span", { class: "muted small" });
     this.trouble = h("p", { class: "trouble", role: "alert", hidden: true });
@@ -197,7 +199,7 @@ export class Past {
       more_events ? h("li", { class: "muted" }, `and ${number(more_events)} more`) : null);
   }
 
-  _showQueue({ queue, jobs }) {
+  _showQueue({ queue, jobs, more_queued = 0 }) {
     const rows = new Map(jobs.map((row) => [row.id, row]));
     fill(this.queue, queue.slice(0, QUEUE).map((id) => h(
       "li",
@@ -206,7 +208,7 @@ export class Past {
       h("span", { class: "muted small right" }, duration(rows.get(id)?.waited_s ?? null)),
       h("span", { class: "reason small" }, rows.get(id)?.reason ?? ""),
     )));
-    const more = queue.length - QUEUE;
+    const more = Math.max(0, queue.length - QUEUE) + more_queued;
     setText(this.queueMore, queue.length === 0 ? "No job waited." : more > 0 ? `and ${count(more, "more job")}` : "");
   }
 

@@ -1,6 +1,7 @@
 // What the page knows of the cluster: loaded once, then kept up to date by the controller's events.
 
 import { get, listen } from "./api.js";
+import { isRecorded } from "./recording.js";
 import { isOver } from "./text.js";
 
 const RETRY_MS = [300, 1000, 2000, 5000];
@@ -10,7 +11,7 @@ const RAREST_MS = 60_000;
 const NODES_MS = 10_000; // between looks at the nodes
 const SILENCE_MS = 40_000; // after which a connection counts as broken: a sign of life comes every 15 s
 const EVERY_MS = 200; // between two drawings of what changes
-const ENDED = 2000; // jobs that are over, at first
+const ENDED = isRecorded ? 1_000_000 : 2000; // jobs that are over, at first
 const SPARE = 5000; // that may end before the oldest are forgotten
 export const LONGEST_S = 86_400; // that lanes show at most
 
@@ -36,11 +37,12 @@ export class Store extends EventTarget {
   }
 
   now_s() {
-    return Date.now() / 1000 + this.clockAhead_s;
+    return isRecorded && this.status ? this.status.now_s : Date.now() / 1000 + this.clockAhead_s;
   }
 
   start() {
     this._connect();
+    if (isRecorded) return;
     this._timer = setInterval(() => this._look(), LOOK_MS);
     document.addEventListener("visibilitychange", (this._onVisible = () => document.hidden || this._look()));
   }

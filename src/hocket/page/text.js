@@ -28,10 +28,24 @@ export function duration(seconds) {
   return rest > 0 && whole < 100 ? `${whole} ${unit} ${rest} ${next}` : `${whole} ${unit}`;
 }
 
+let isFromZero = false;
+
+/** From now on, times are those of a simulation, which begins at 0. */
+export function countFromZero() {
+  isFromZero = true;
+}
+
+/** Minutes by which local time is behind; a simulation has no zone. */
+export const zone_min = (at_s) => (isFromZero ? 0 : new Date(at_s * 1000).getTimezoneOffset());
+
+/** A day: 11-17, or day 3 of a simulation. */
+export const day = (at_s) => (isFromZero ? `day ${Math.floor(at_s / 86400) + 1}` : clock(at_s).slice(5, 10));
+
 /** A time of today as 14:03:05, of another day with its date. */
 export function clock(at_s, with_seconds = true) {
   if (at_s === null || at_s === undefined) return "–";
   const at = new Date(at_s * 1000);
+  if (isFromZero) return `${at_s >= 86400 ? `${day(at_s)}, ` : ""}${at.toISOString().slice(11, with_seconds ? 19 : 16)}`;
   const time = at.toTimeString().slice(0, with_seconds ? 8 : 5);
   if (at.toDateString() === new Date().toDateString()) return time;
   const pad = (number) => String(number).padStart(2, "0");

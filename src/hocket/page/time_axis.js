@@ -1,6 +1,6 @@
 // A time axis that several drawings share: from when to when, ticks, and panning.
 
-import { clock } from "./text.js";
+import { clock, day, zone_min } from "./text.js";
 
 const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
@@ -8,10 +8,10 @@ const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 
 export function ticks(from_s, until_s, width, apart = 90) {
   const least_s = ((until_s - from_s) * apart) / Math.max(width, 1);
   const step_s = STEPS_S.find((step) => step >= least_s) ?? Math.ceil(least_s / 604800) * 604800;
-  const zone_s = new Date(from_s * 1000).getTimezoneOffset() * 60;
+  const zone_s = zone_min(from_s) * 60;
   const found = [];
   for (let at_s = Math.ceil((from_s - zone_s) / step_s) * step_s + zone_s; at_s <= until_s; at_s += step_s) {
-    found.push([at_s, step_s >= 86400 ? clock(at_s).slice(5, 10) : clock(at_s, step_s < 60).slice(-(step_s < 60 ? 8 : 5))]);
+    found.push([at_s, step_s >= 86400 ? day(at_s) : clock(at_s, step_s < 60).slice(-(step_s < 60 ? 8 : 5))]);
   }
   return found;
 }

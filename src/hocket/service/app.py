@@ -54,6 +54,8 @@ from hocket.service.secret_store import KeyFile, SecretStore
 from hocket.service.submission_calls import add_submission
 from hocket.service.tokens import Role, Token, TokenError, Tokens, TokenSpec, read_token_spec, token_row
 from hocket.service.visibility import sees_all_rows, visible_job, visible_row, visible_why
+from hocket.service.whatif_calls import add_whatif
+from hocket.service.whatif_runs import WhatIfRuns
 from hocket.service.wishes import WishError, WishSpec, in_parts, meant, read_wish
 
 _log = logging.getLogger("hocket.service")
@@ -81,13 +83,14 @@ def make_app(
     secrets_key: KeyFile,
     metrics: Metrics | None = None,
     history: HistoryProcess | None = None,
+    whatif: WhatIfRuns | None = None,
 ) -> FastAPI:
     """The API over an engine. New jobs are protected from preemption for `protect_s` at most; 0: without limit.
 
     `token` is that of the home, which is an admin's. With `notify_commands`, jobs may name commands that are run here
     when something happens to them; with `local_commands` those of admins. Until `is_ready`, only agents are served.
     Requests must name one of `hosts`, if those are given. Secrets of jobs are encrypted with `secrets_key`. The past is
-    looked at by `history`.
+    looked at by `history`, and run again by `whatif`.
     """
     app = FastAPI(title="Hocket", version=__version__, docs_url=None, redoc_url=None)
     tokens = Tokens(engine.journal, engine.executor, token)
@@ -138,6 +141,7 @@ def make_app(
     _add_cluster(app, api)
     _add_metrics(app, metrics)
     add_history(app, history)
+    add_whatif(app, api, whatif)
     _add_tokens(app, api)
     add_page(app, api, sessions)
     add_agents(app, api)
@@ -222,7 +226,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         engine = api.engine
         snapshot, waits = engine.snapshot, engine.catalogue.queue_reason
         view = snapshot.jobs.get(record.job.id)
-        found = rows.shown(record, view, snapshot, engine.executor, engine.now_s(), waits, engine.policy)
+        found = rows.shown(
+            record, view, snapshot, engine.executor.usage(record.job.id), engine.now_s(), waits, engine.policy
+        )
         return answer(visible_job(found | job_files(record, engine.sessions.folders()), token))
 
 

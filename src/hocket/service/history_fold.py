@@ -24,6 +24,7 @@ class HistoryFold:
     def __init__(self, header: Header, name: str, beginning: Beginning | None = None) -> None:
         """Before cycle 1, or at a beginning; `name` is that of the journal. Raises JournalError."""
         self._name = name
+        self.policy_name = header.policy  # with which the journal begins
         self.number = 0 if beginning is None else beginning.number
         self.at_s = 0.0 if beginning is None else beginning.at_s
         try:

@@ -49,7 +49,7 @@ def shown_past(
     if "owners" in parts:
         said["owners"] = owner_rows(snapshot)
     if "events" in parts:
-        events = [_event(event) for event in past.cycle.events if _sees(event, past, token)]
+        events = [event_row(event) for event in past.cycle.events if _sees(event, past, token)]
         said["events"], said["more_events"] = events[:_MOST_EVENTS], max(0, len(events) - _MOST_EVENTS)
     if "decision" in parts:
         said["decision"] = _decision(past, token)
@@ -87,7 +87,8 @@ def _owner(event: Event, past: PastState, otherwise: str) -> str:
     return "" if record is None else record.job.owner
 
 
-def _event(event: Event) -> dict[str, str]:
+def event_row(event: Event) -> dict[str, str]:
+    """What kind of event it is, and which job, node, owner or policy it is about."""
     subjects = (getattr(event, name, None) for name in ("job", "node", "owner", "policy"))
     of = next((subject for subject in subjects if subject is not None), "")
     return {"kind": type(event).__name__, "subject": str(getattr(of, "id", of))}

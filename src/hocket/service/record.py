@@ -111,8 +111,12 @@ class Record(Struct, eq=False):
         self.curve.add(CurvePoint(at_s, epoch, step, metrics))
 
     def runs(self, at_s: float, attempt: int) -> None:
-        """It runs from now on, in this attempt; one that only goes on with another boundary has number 0."""
-        if self.tries and self.tries[-1].ended_s is None and attempt in (0, self.tries[-1].run):
+        """It runs from now on, in this attempt; one that goes on in the same process has number 0.
+
+        A simulation has no numbers: there, other GPUs are another attempt.
+        """
+        last = self.tries[-1] if self.tries and self.tries[-1].ended_s is None else None
+        if last is not None and (attempt == last.run or (not attempt and self.gpus == last.gpus)):
             return
         self.rests(at_s, "left for other resources")
         self.runs_since_s = at_s

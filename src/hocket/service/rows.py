@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from hocket.control.ports import LiveExecutor
 from hocket.model.job_spec import shown_spec
 from hocket.model.shortage import Shortages, Wait, wait_of
 from hocket.model.snapshot import Snapshot
@@ -63,7 +62,7 @@ def row(
     over = view is None
     return JobRow(
         job.id, job.owner, state_of(record, view), 0 if view is None else view.size,
-        [] if view is None or not view.tenancies else _gpus(view),
+        [] if view is None or not view.tenancies else held_gpus(view),
         record.submitted_s, record.started_s, record.ended_s, round(record.waited_at(now_s), 3),
         round(record.ran_s if view is None else view.ran_at(now_s), 3), record.epoch, record.metrics,
         "" if job.criterion is None else str(job.criterion),
@@ -104,10 +103,11 @@ def _reason(record: Record, view: JobView | None, snapshot: Snapshot, queue_reas
 
 def state_of(record: Record, view: JobView | None) -> str:
     """Where a job stands, in one word; the verdict of one that is over."""
-    return (record.verdict or "over") if view is None else _state(view)
+    return (record.verdict or "over") if view is None else live_state(view)
 
 
-def _state(view: JobView) -> str:
+def live_state(view: JobView) -> str:
+    """Where a live job stands, in one word."""
     if view.verdict:
         return "ending"
     if view.held is not None and not view.tenancies:
@@ -117,15 +117,16 @@ def _state(view: JobView) -> str:
 
 def live_counts(snapshot: Snapshot) -> Counter[str]:
     """How many live jobs stand where."""
-    return Counter(_state(view) for view in snapshot.jobs.values())
+    return Counter(live_state(view) for view in snapshot.jobs.values())
 
 
 def live_counts_by_owner(snapshot: Snapshot) -> Counter[tuple[str, str]]:
     """The same by state and owner."""
-    return Counter((_state(view), view.job.owner) for view in snapshot.jobs.values())
+    return Counter((live_state(view), view.job.owner) for view in snapshot.jobs.values())
 
 
-def _gpus(view: JobView) -> list[str]:
+def held_gpus(view: JobView) -> list[str]:
+    """The GPUs that a job holds, or that it gets, as `node:index`."""
     held = [t.holding or t.coming for t in view.tenancies]
     return [f"{part.node}:{gpu}" for h in held if h is not None for part in h.slices for gpu in part.gpus]
 
@@ -134,12 +135,15 @@ def shown(
     record: Record,
     view: JobView | None,
     snapshot: Snapshot,
-    executor: LiveExecutor,
+    use: dict[str, Any],
     now_s: float,
     queue_reason: str,
     policy: BoundPolicy,
 ) -> dict[str, Any]:
-    """All about one job, but for what may be secret; `policy` is the one that decides at present."""
+    """All about one job, but for what may be secret; `policy` is the one that decides at present.
+
+    `use` is what it was last seen to use.
+    """
     observations = view.observations if view is not None else record.observations
     return {
         **asdict(row(record, view, snapshot, now_s, queue_reason)),
@@ -155,7 +159,7 @@ def shown(
             for p in (record.curve.points if record.curve is not None else ())
         ],
         "attempt_list": [asdict(attempt) for attempt in list(record.tries)],
-        "use": executor.usage(record.job.id),
+        "use": use,
         "warnings": [
             *record.warnings,
             *([record.unseen] if record.unseen else []),

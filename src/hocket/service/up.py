@@ -38,6 +38,7 @@ from hocket.service.notifier import Notifier
 from hocket.service.retention import Retention
 from hocket.service.secret_store import KeyFile
 from hocket.service.standby import StandbyOptions, token_digest, when_free
+from hocket.service.whatif_runs import WhatIfRuns
 
 _log = logging.getLogger("hocket.service")
 _AGENT_S = 15.0  # for the agent to say hello
@@ -115,11 +116,13 @@ class Up:
         hosts, metrics = HostNames(names), Metrics(self.engine)
         source = HistorySource(store, keep.archive, str(home.history))
         self._history = HistoryProcess(source, lambda: self.engine.cycles)
+        self._whatif = WhatIfRuns(store)
         app = make_app(
             self.engine, home.token, self.leave, protect_s,
             notify_commands=notify_commands, local_commands=self._listening.is_local,
             is_ready=self._ready.is_set, hosts=hosts,
             secrets_key=secrets_key, metrics=metrics, history=self._history,
+            whatif=self._whatif,
         )  # fmt: skip
         self._notifier = Notifier(home, self.engine.catalogue, notify)
         self.engine.seen.append(self._notifier.see)
@@ -193,6 +196,7 @@ class Up:
         self._server.should_exit = True
         self._retention.close()
         self._history.close()
+        self._whatif.close()
         self.engine.close()
         self._notifier.close()
         thread.join(timeout=5)

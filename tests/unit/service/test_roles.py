@@ -74,7 +74,8 @@ def test_a_websocket_is_refused(app):
 # Who gets an answer of the call itself, in the order admin, user, agent, read; a path is filled in with what is there.
 MAY = {
     "GET /v1/health": "auwr", "GET /openapi.json": "auwr", "GET /v1/token": "auwr", "GET /metrics": "au-r",
-    "GET /v1/job-fields": "au-r",
+    "GET /v1/job-fields": "au-r", "GET /v1/policies": "au-r", "GET /v1/whatif": "au-r",
+    "POST /v1/whatif": "au--", "DELETE /v1/whatif": "au--",
     "GET /v1/jobs": "au-r", "GET /v1/jobs/{job_id:path}": "au-r", "GET /v1/jobs/{job_id:path}/why": "au-r",
     "GET /v1/owners": "au-r", "GET /v1/nodes": "au-r", "GET /v1/status": "au-r", "GET /v1/events": "au-r",
     "GET /v1/at": "au-r", "GET /v1/at/{cycle}": "au-r", "GET /v1/cycles": "au-r",

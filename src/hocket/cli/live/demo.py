@@ -197,6 +197,7 @@ def _kept(folder: Path, out: Path) -> None:
 def _report(rows: list[ListedJob], killed: bool, out: Path) -> None:
     from rich.table import Table
 
+    from hocket.cli.page_folder import write_page
     from hocket.cli.simulation.whatif import whatif
     from hocket.cli.terminal.console import console
     from hocket.control.journal import SqliteJournal
@@ -219,7 +220,9 @@ def _report(rows: list[ListedJob], killed: bool, out: Path) -> None:
         page.print(f"'{UNLUCKY}' was killed with -9 on the way, and went on from its checkpoint\n", highlight=False)
     journal = SqliteJournal(out / "journal.db")
     plot_run(account(journal.header, journal), out)
+    written = write_page(journal, out / "page")
     journal.close()
     whatif(out / "journal.db", ["fifo"])
     page.print(f"\nplots: {out}/gantt.png shows which job had which device when", highlight=False)
+    page.print(f"page:  {written} shows the jobs and every decision in a browser", highlight=False)
     page.print("next:  hocket up --detach · hocket submit -- python train.py · hocket top", highlight=False)

@@ -65,6 +65,38 @@ def show(ctx: typer.Context, store: Store = "", home: Home = None, as_json: AsJs
         print(f"archive: cycles {files[0].first:,} to {files[-1].last:,}, {_mib(archived)}")
 
 
+@journal.command("page")
+def page(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where it goes; `index.html` in it is the page.")],
+    store: Store = "",
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page that shows the journal's jobs and decisions in a browser, without a controller.
+
+    It is one file, to be sent to others. It has the commands and reasons of all jobs, the names of their variables
+    without the values, and no logs.
+    """
+    from contextlib import closing
+
+    import msgspec
+
+    from hocket.cli.page_folder import write_page
+    from hocket.cli.terminal.output_files import must_be_writable
+    from hocket.control.journal import open_to_read
+
+    path, _keep = _kept(home, store)
+    with refusing():
+        must_be_writable(folder, "the folder", is_folder=True)
+        with closing(open_to_read(path)) as kept:
+            written = write_page(kept, folder)
+    size = written.stat().st_size
+    if as_json:
+        print(msgspec.json.encode({"page": str(written), "bytes": size}).decode())
+    else:
+        print(f"{written} ({_mib(size)}): open it in a browser")
+
+
 @journal.command("compact")
 def compact_journal(
     ctx: typer.Context,

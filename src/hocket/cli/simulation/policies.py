@@ -74,7 +74,7 @@ def _advise(as_json: bool) -> None:
 
 
 def _told(policy: Policy) -> dict[str, Any]:
-    from hocket.cli.simulation.parameters import parameters
+    from hocket.policies.kit.parameters import parameters
 
     return {
         "name": policy.name,
@@ -122,7 +122,7 @@ def _show(policy: Policy, page: Any) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hocket.cli.simulation.parameters import parameters
+    from hocket.policies.kit.parameters import parameters
 
     page.print(Text(policy.name, style="bold") + Text(f"  {policy.paper}", style="dim"))
     page.print(Text(policy.summary))

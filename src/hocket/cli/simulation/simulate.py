@@ -53,6 +53,9 @@ def simulate(
     record: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write every decision, as columns to learn from, to this folder.")
     ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a page that shows the run in a browser to this folder.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a workload under a policy, in simulated time.
@@ -72,7 +75,7 @@ def simulate(
             if path is not None:
                 must_be_writable(path, what)
                 must_be_none_of(path, what, workload, cluster, speeds)
-        for path, what in ((plots, "--plots"), (record, "--record")):
+        for path, what in ((plots, "--plots"), (record, "--record"), (page, "--page")):
             if path is not None:
                 must_be_writable(path, what, is_folder=True)
         scenario = Scenario(
@@ -87,7 +90,8 @@ def simulate(
 
         taken = DecisionRecord(replace(setup.header, params=setup.policy.settings))
         setup = replace(setup, policy=replace(setup.policy, decide=taken.watching(setup.policy.decide)))
-    run = _played(setup, journal, None if taken is None or record is None else partial(taken.write, record))
+    cycles: list[Cycle] = []
+    run = _played(setup, journal, None if taken is None or record is None else partial(taken.write, record), cycles)
     keep((setup, run))
     if jobs_csv is not None:
         import sys
@@ -103,7 +107,8 @@ def simulate(
         from hocket.reports.plots import plot_run
 
         drawn = plot_run(run.account, plots)
-    _print(run, drawn, as_json, to_stderr=to_stdout)
+    written = _page(setup, cycles, page) if page is not None else None
+    _print(run, drawn, written, as_json, to_stderr=to_stdout)
     lines = [f"unfinished: {line}" for line in run.stuck]
     if words := all_refused(run.summary, next((reason or job for job, reason in run.account.refusals), "")):
         lines.append(words)
@@ -114,9 +119,12 @@ def simulate(
 
 
 def _played(
-    setup: SimulationSetup, path: Path | None, record: Callable[[Iterable[Cycle]], object] | None
+    setup: SimulationSetup,
+    path: Path | None,
+    record: Callable[[Iterable[Cycle]], object] | None,
+    cycles: list[Cycle],
 ) -> FinishedSimulation:
-    """Run it. What was decided until Ctrl-C is recorded, too."""
+    """Run it, and give its cycles. What was decided until Ctrl-C is recorded, too."""
     from contextlib import nullcontext
 
     from hocket.cli.simulation.policy_fault import blaming
@@ -151,10 +159,20 @@ def _played(
             raise
     if record is not None:
         record(kept)
+    cycles += kept.cycles
     return run
 
 
-def _print(run: FinishedSimulation, drawn: list[Path], as_json: bool, to_stderr: bool) -> None:
+def _page(setup: SimulationSetup, cycles: list[Cycle], folder: Path) -> Path:
+    from hocket.cli.page_folder import write_page
+    from hocket.control.journal import MemoryJournal
+
+    journal = MemoryJournal(setup.header)
+    journal.extend(cycles)
+    return write_page(journal, folder)
+
+
+def _print(run: FinishedSimulation, drawn: list[Path], written: Path | None, as_json: bool, to_stderr: bool) -> None:
     if as_json:
         import msgspec
 
@@ -165,6 +183,8 @@ def _print(run: FinishedSimulation, drawn: list[Path], as_json: bool, to_stderr:
 
     page = console(to_stderr)
     page.print(summary_table(run.summary))
+    if written is not None:
+        page.print(f"page in {written}", markup=False, highlight=False, soft_wrap=True)
     for job_id, reason in run.account.refusals[:3]:
         page.print(f"refused: {reason or job_id}", markup=False, highlight=False, soft_wrap=True)
     if len(run.account.refusals) > 3:
