@@ -20,6 +20,7 @@ from hocket.model.view import JobView
 from hocket.policies.kit.completion_progress import (
     estimate_in_words,
     likely_units,
+    need_in_words,
     progress,
     units_allowed,
     units_done,
@@ -96,7 +97,10 @@ def decide(snapshot: Snapshot, params: Rotary) -> Plan:
         mem_mib = _mem_mib(view, params.memory)
         return with_memory(view, mem_mib, snapshot) if mem_mib else view
 
-    turns = EpochTurns(snapshot, params, lambda view: (-worths[view.number],), why, boundary, needs)
+    def outlook(view: JobView) -> str:
+        return need_in_words(view, now_s)
+
+    turns = EpochTurns(snapshot, params, lambda view: (-worths[view.number],), why, boundary, needs, outlook)
     turns.shrink_due()
     turns.compare()
     if params.extra == "enough":

@@ -58,7 +58,10 @@ def decide(snapshot: Snapshot, params: RotaryAqp) -> Plan:
         memory = view.beliefs.memory_mib
         return with_memory(view, memory.points[-1].mean, snapshot) if params.memory and memory is not None else view
 
-    turns = EpochTurns(snapshot, params, lambda view: (-foreseen[view.number],), why, boundary, needs)
+    def outlook(view: JobView) -> str:
+        return f"would have {foreseen[view.number]:.0%} of {goal_in_words(view)}"
+
+    turns = EpochTurns(snapshot, params, lambda view: (-foreseen[view.number],), why, boundary, needs, outlook)
     turns.shrink_due()
     turns.compare()
     turns.grow()

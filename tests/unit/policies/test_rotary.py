@@ -264,6 +264,43 @@ def test_training_and_queries_share_one_machine():
     assert w.did(Resize) == []
 
 
+def test_reasons_name_the_estimate_and_the_job_that_it_was_compared_with():
+    w = Harness.of(find("rotary").bound(), ONE_GPU)
+    near, far = foretold((0, 0), (2, 0.83), (20, 0.83)), foretold((0, 0), (10, 0), (11, 0.4), (20, 0.4))
+    w.tell(JobSubmitted(0.0, A, near), JobSubmitted(0.0, B, far))
+    w.settle()
+    assert w.snapshot.jobs["a"].reason == (
+        "granted an epoch: 83% sure of acc 90% in time, in 1 epoch; 'b' needs 10 epochs, 40% sure"
+    )
+
+
+def test_a_job_that_goes_on_after_its_epoch_is_told_what_is_estimated_now():
+    past = tuple(
+        PastJob(model=m, metric="acc", points=tuple((float(k), 0.95 - 0.8 * 2 ** (-k / 3)) for k in range(1, 21)))
+        for m in ("resnet", "vgg")
+    )
+    for told in (True, False):
+        w = world("rotary", training("a", "acc >= 90% within 20 epochs", model="resnet"), past=past, tell_kept=told)
+        first = w.snapshot.jobs["a"].reason
+        for k in range(1, 11):
+            epoch(w, "a", k, 10.0 * k, acc=0.95 - 0.8 * 2 ** (-k / 3))
+        reason = w.snapshot.jobs["a"].reason
+        assert reason.startswith("granted an epoch: ")
+        assert (reason != first) is told
+    assert find("rotary").bound().params.before == {"tell_kept": False}  # Journals from before have no such reasons.
+
+
+def test_a_paused_job_is_told_what_the_other_needs():
+    w = Harness.of(find("rotary").bound(), ONE_GPU)
+    w.tell(JobSubmitted(0.0, A, foretold((0, 0), (19, 0.5), (20, 0.5))))
+    w.settle()
+    w.tell(JobSubmitted(1.0, B, foretold((0, 0), (2, 0.83), (20, 0.83))))
+    w.tell(EpochEnded(100.0, "a", 1, {}))
+    assert runs(w) == ["b"]
+    reason = w.snapshot.jobs["a"].reason
+    assert reason == "paused at the end of an epoch: 'b' goes first: it needs 1 epoch, 83% sure"
+
+
 # -- a whole run --------------------------------------------------------------------------------------------------
 
 

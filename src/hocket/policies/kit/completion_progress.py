@@ -121,5 +121,23 @@ def estimate_in_words(view: JobView, now_s: float) -> str:
         return f"unlikely to reach {goal_in_words(view)}"
     if view.job.kind is Kind.QUERY:
         return f"{sure:.0%} sure of {goal_in_words(view)} in time, by {min(1.0, at):.0%} of its data"
-    more = max(1, round(at - units_done(view)))
-    return f"{sure:.0%} sure of {goal_in_words(view)} in time, in {more} epoch{'' if more == 1 else 's'}"
+    return f"{sure:.0%} sure of {goal_in_words(view)} in time, in {_epochs(at - units_done(view))}"
+
+
+def need_in_words(view: JobView, now_s: float) -> str:
+    """The same in few words, for a job that another is compared with: `needs 11 epochs, 40% sure`."""
+    sure, at = chance(view, now_s), likely_units(view)
+    if view.job.criterion is None or isinstance(view.job.criterion, RunTime):
+        return f"has {estimate_in_words(view, now_s)}" if view.job.criterion is not None else "has no criterion"
+    if sure is None:
+        return "has shown nothing yet"
+    if at is None:
+        return f"is unlikely to reach {goal_in_words(view)}"
+    if view.job.kind is Kind.QUERY:
+        return f"needs {min(1.0, at):.0%} of its data, {sure:.0%} sure"
+    return f"needs {_epochs(at - units_done(view))}, {sure:.0%} sure"
+
+
+def _epochs(count: float) -> str:
+    whole = max(1, round(count))
+    return f"{whole} epoch{'' if whole == 1 else 's'}"

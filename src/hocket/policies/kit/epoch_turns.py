@@ -8,10 +8,11 @@ epochs is due after a time (`longest_epoch_s`).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -35,12 +36,18 @@ class EpochParams(Params, frozen=True):
     longest_epoch_s: Annotated[
         float, Meta(gt=0, description="a job that reports no epoch for so long is compared with those that wait")
     ] = 3600.0
+    tell_kept: Annotated[
+        bool, Meta(description="whether a job that goes on after an epoch is told why, as one that starts is")
+    ] = True
+
+    before: ClassVar[dict[str, Any]] = {"tell_kept": False}
 
 
 class EpochTurns:
     """One decision. `key` ranks jobs, waiting ones and those that are due alike; `why` says it in words.
 
-    `boundary` is how long a job keeps what it is granted, an epoch of its own by default.
+    `boundary` is how long a job keeps what it is granted, an epoch of its own by default. `outlook` is what is said of
+    a job to another that is compared with it: `needs 11 epochs, 40% sure`.
     """
 
     def __init__(
@@ -51,14 +58,17 @@ class EpochTurns:
         why: Callable[[JobView], str],
         boundary: Callable[[JobView], Boundary] = lambda _view: EPOCH,
         needs: Callable[[JobView], JobView] = lambda view: view,
+        outlook: Callable[[JobView], str] | None = None,
     ) -> None:
         self.snapshot, self.params, self.key, self.why, self.boundary = snapshot, params, key, why, boundary
+        self._outlook = outlook
         self._needs = needs  # the job with what it is estimated to need, if that is more than it asks for
         self.draft = Draft(snapshot)
         self._orders: dict[int, tuple[Any, ...]] = {}
         jobs = snapshot.jobs.data()
         placed = [jobs[entry[-1]] for entry in snapshot.placed]
         self.due = sorted((v for v in placed if self._has_ended_epoch(v) and self._may_change(v)), key=self._order)
+        self._compared = self.due  # as they were before they were compared
         # They change already, or may not be paused: they are compared after the next epoch.
         self._postponed = [v for v in placed if self._has_ended_epoch(v) and not self._may_change(v)]
         self.waiting = sorted((jobs[entry[-1]] for entry in snapshot.waiting), key=self._order)
@@ -136,6 +146,8 @@ class EpochTurns:
         if not victims:
             return []
         paused = f"paused at the end of an epoch: '{view.id}' goes first"
+        if self._outlook is not None:
+            paused += f": it {self._outlook(view)}"
         return self.draft.displace(asked, victims, paused, self.why(view), self.boundary(view))
 
     def _would_fit(self, view: JobView) -> bool:
@@ -191,9 +203,28 @@ class EpochTurns:
         for view in (*self.granted, *self._postponed):
             draft.memos[view.id] = {"epoch": view.epoch, "at_s": now_s}
             draft.reviews[view.id] = now_s + self.params.longest_epoch_s
+        self._tell()
         if self.snapshot.waiting.count > draft.started or draft.paused or draft.over_quota:
             draft.reasons["*"] = waits
         return draft.plan(Wake(freed_gpus=1), memo=memo)
+
+    def _tell(self) -> None:
+        """Say to those that begin an epoch what they were compared with: the first job after them that has to wait."""
+        reasons = self.draft.reasons
+        if self.params.tell_kept:
+            for view in self.due:
+                if view.id not in reasons:
+                    reasons[view.id] = self.why(view)
+        if self._outlook is None or not self.granted:
+            return
+        has_more = {view.number for view in self.granted}
+        left = sorted(self._order(view) for view in (*self.waiting, *self._compared) if view.number not in has_more)
+        by_number = {view.number: view for view in (*self.waiting, *self._compared)}
+        for view in self.granted:
+            at = bisect_right(left, self._order(view))
+            if view.id in reasons and at < len(left):
+                rival = by_number[left[at][-1]]
+                reasons[view.id] += f"; '{rival.id}' {self._outlook(rival)}"
 
 
 def granted_at(view: JobView) -> tuple[int, float]:
