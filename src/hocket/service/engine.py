@@ -63,8 +63,8 @@ class Engine:
     ) -> None:
         """Open the journal and restore; without a path for the catalogue, all of that is kept in memory.
 
-        Without a policy the last one goes on. Another, or other parameters, are followed from now on. `history` are past
-        jobs to begin with: those that the journal knows already are not given to it again.
+        Without a policy the last one goes on. Another, or other parameters, are followed from now on.
+        `history` are past jobs to begin with: those that the journal knows already are not given to it again.
         """
         self._wanted, self._history = policy, history
         first = policy if policy is not None else find(DEFAULT_POLICY).bound()

@@ -1,4 +1,4 @@
-"""What the ended jobs of a journal have shown, whatever policy decided: past jobs for another controller to begin with."""
+"""What the ended jobs of a journal have shown, whatever policy decided: past jobs to begin another journal with."""
 
 from __future__ import annotations
 

@@ -83,7 +83,8 @@ class Up:
         that another controller has. When another one has taken the journal over, `when_lost` is called.
         All jobs are told of at `notify`; with `notify_commands`, clients on other machines may name commands too.
         With `new_journal`, a journal that this home had and that is missing or empty is begun anew. `keep` says which
-        cycles stay in the journal, `history` are past jobs to begin with. Metrics are also served at `metrics_listen`, an address and a port, without a token.
+        cycles stay in the journal, `history` are past jobs to begin with. Metrics are also served at
+        `metrics_listen`, an address and a port, without a token.
         Raises JournalError.
         """
         home.make()

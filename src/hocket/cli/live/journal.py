@@ -67,7 +67,7 @@ def show(ctx: typer.Context, store: Store = "", home: Home = None, as_json: AsJs
 
 @journal.command("history")
 def history(ctx: typer.Context, store: Store = "", home: Home = None) -> None:
-    """Print what the jobs that have ended have shown, a JSON object a line: `hocket up --history FILE` begins with it."""
+    """Print what ended jobs have shown, a JSON object a line: `hocket up --history FILE` begins with it."""
     from contextlib import closing
 
     from hocket.control.journal import open_to_read
