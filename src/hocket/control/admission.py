@@ -39,6 +39,8 @@ def read_request(given: Any) -> JobRequest:
     if request.job.kind is Kind.QUERY and request.job.command[:2] != QUERY_COMMAND:
         command = " ".join(request.job.command)[:80]
         raise SpecError(f"command must begin with '{' '.join(QUERY_COMMAND)}' where kind is 'query', not '{command}'")
+    for problem in _criterion_faults(request.job):
+        raise SpecError(problem)
     launch = request.job.launch or Launch()
     if problem := check_config(launch.progress):
         raise SpecError(problem)
@@ -157,8 +159,6 @@ def faults(job: Job) -> Iterator[str]:
         yield f"backoff_s must be a finite number from 0 up, not {job.backoff_s}"
     if job.retries is not None and job.retries < 0:
         yield f"retries must be from 0 up, not {job.retries}"
-    if job.criterion is not None or job.target is not None:
-        yield from _criterion_faults(job)
     for name, trait in job.traits.items():
         if not isinstance(trait, str) and not -inf < trait < inf:
             yield f"traits must be finite numbers or texts, and '{name}' is {trait}"
@@ -175,7 +175,7 @@ def faults(job: Job) -> Iterator[str]:
 
 
 def _criterion_faults(job: Job) -> Iterator[str]:
-    """Criteria that cannot be met, whatever the job does."""
+    """Criteria that cannot be met, whatever the job does. Workloads may have them: Table 3.2 of Rotary does."""
     for name, wanted in (("until", job.criterion), ("target", job.target)):
         if isinstance(wanted, Goal) and wanted.relation == ">=" and wanted.target > 1:
             # Without a sign, 95 may be 95 % in the job's own words; a query's are known.
